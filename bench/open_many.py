@@ -95,9 +95,9 @@ def _names(real: list[Path], count: int) -> Path:
 
 def cuts(quick: bool) -> None:
     """10,000 parts that alternate between three ways to be cut across the join: how long does planning a read take?"""
-    from insitu.combining.joining import joined
+    from insitu.combining.joining import join_arrays
     from insitu.model import Axis, Columns, Encoding, Selection, Source, Tile, VirtualArray
-    from insitu.reading import plan
+    from insitu.reading import plan_read
 
     parts, encoding = [], Encoding(np.dtype("f4"))
     count = 300 if quick else 10_000
@@ -110,7 +110,7 @@ def cuts(quick: bool) -> None:
         table = Columns(grid, source, np.asarray(0), offset, np.asarray(size * 360 * 16))
         parts.append(VirtualArray.of(Tile(axes, (encoding,), table), dims=("time", "lat", "lon")))
     start = time.perf_counter()
-    whole = joined(parts, 0)
+    whole = join_arrays(parts, 0)
     seconds = time.perf_counter() - start
     print(f"\n## {count:,} parts that alternate between three cuts\n")
     print(f"Joined in {seconds:.2f} s: {len(whole.tiles):,} tiles.\n")
@@ -128,7 +128,7 @@ def cuts(quick: bool) -> None:
         best = float("inf")
         for _ in range(5):
             start = time.process_time()  # of the processor: planning waits for nothing
-            made = plan(whole, selection)
+            made = plan_read(whole, selection)
             best = min(best, time.process_time() - start)
         touched = len(made.sources)  # every part is a file of its own
         each = best / max(touched, 1) * 1e6

@@ -110,7 +110,7 @@ class Computed:
         self.shape, self.sources = shape, sources
 
     def locate(self, cells: Any) -> Any:
-        from insitu.model import Located
+        from insitu.model import ChunkLocations
 
         number = np.ravel_multi_index(tuple(np.broadcast_arrays(*cells)), self.shape).reshape(-1)
         per = -(-int(np.prod(self.shape)) // len(self.sources))
@@ -118,7 +118,7 @@ class Computed:
         noise = (noise ^ (noise >> np.uint64(29))) * np.uint64(0xBF58476D1CE4E5B9)
         noise = ((noise ^ (noise >> np.uint64(32))) % np.uint64(2**31)).astype(np.int64)
         zero = np.zeros(len(number), np.int64)
-        return Located(
+        return ChunkLocations(
             number // per, 8192 + (number % per) * 50_000 + noise % 700, 40_000 + noise % 9000, zero, zero, zero, b""
         )
 

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from insitu.codecs.registry import TABLE
+from insitu.codecs.registry import CODECS
 
 SHAPE = (48, 64)
 
@@ -204,7 +204,7 @@ def encoded(name: str, hdf5_class: Any) -> Chunk:
         "zlib": lambda: plain(zlib.compress),
         "zstd": lambda: plain(lambda data: imagecodecs.zstd_encode(data)),
     }  # fmt: skip
-    assert made.keys() == TABLE.keys(), "every codec of the table has a chunk here"
+    assert made.keys() == CODECS.keys(), "every codec of the table has a chunk here"
     return made[name]()
 
 

@@ -26,7 +26,7 @@ from insitu.model import (
     concatenate,
     stack,
 )
-from insitu.model.derived import Selected
+from insitu.model.derived import SelectedTable
 
 FILL = 7
 ABSENT_VALUE = -9
@@ -110,7 +110,7 @@ def chunked(
         if state != UNWRITTEN:
             target += data
     table = Columns(grid, (Source(url),), source, offset, length, inline=bytes(inline))
-    chunks: ChunkTable = Selected(table, (None,) * values.ndim) if lazy else table
+    chunks: ChunkTable = SelectedTable(table, (None,) * values.ndim) if lazy else table
     tile = Tile(axes, (Encoding(values.dtype, (), order, fill),), chunks)
     dims = tuple("abcdef"[: values.ndim])
     array = VirtualArray.of(tile, dims=dims, fill_value=values.dtype.type(ABSENT_VALUE))

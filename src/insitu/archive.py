@@ -19,12 +19,12 @@ import numpy.typing as npt
 
 from insitu.active.client import Active
 from insitu.combining.conventions import Decoding
-from insitu.combining.file_names import found_paths, without_secrets
+from insitu.combining.file_names import expand_paths, without_secrets
 from insitu.combining.member import Member, Variable
 from insitu.combining.recipe import Recipe
 from insitu.combining.saved import array_from_variable, tree_from_member
-from insitu.combining.scan_many import gather
-from insitu.combining.scan_member import Failure, Job, loader, scan_member, scan_tree
+from insitu.combining.scan_many import scan_many
+from insitu.combining.scan_member import Failure, Job, make_loader, scan_member, scan_tree
 from insitu.combining.stored_view import stored_view
 from insitu.combining.survey import Survey
 from insitu.errors import SelectionError, UnsupportedError, VariableError
@@ -32,30 +32,30 @@ from insitu.maintenance import (
     append_member,
     check,
     drop,
+    empty_append_report,
     known_files,
     nest_groups,
     refresh,
-    report_of_append,
     rollback,
     save_tree,
     saved_recipe,
 )
 from insitu.model import Selection, VirtualArray, VirtualGroup
-from insitu.reading import ChunkCache, Tally
+from insitu.reading import ChunkCache, ReadStatistics
 from insitu.reducing.reduce import statistics
-from insitu.scanning.scan_url import Verify, is_saved_tree, may_be_many, read_selection, scan_stored
+from insitu.scanning.scan_url import Verify, can_be_collection, is_saved_tree, read_selection, scan_stored
 from insitu.sources import open_source
 from insitu.sources.address import is_remote
 
 if TYPE_CHECKING:
     import xarray
 
-    from insitu.references import AppendReport, Report
+    from insitu.references import AppendReport, CheckReport
 
 __all__ = ["Archive"]
 
-Found = Sequence[Member | Failure]
-CombineFound = Callable[[Found, Sequence[tuple[int, ...]], Sequence[Any]], Member]
+ScannedFiles = Sequence[Member | Failure]
+CombineFound = Callable[[ScannedFiles, Sequence[tuple[int, ...]], Sequence[Any]], Member]
 """Combines the scanned files into one member, given their positions in nested lists and their names."""
 
 
@@ -157,8 +157,8 @@ class Archive:
             **combining,
         )
         many = is_many(urls) if many is None else many
-        nested = found_paths(urls, storage_options) if many else [urls]
-        pairs = list(_positions(nested))
+        nested = expand_paths(urls, storage_options) if many else [urls]
+        pairs = list(_iter_positions(nested))
         if not pairs:
             raise OSError("there are no files to open: the list is empty")
         found, options, kept = open_objects([url for _, url in pairs], storage_options)
@@ -178,9 +178,9 @@ class Archive:
             job, recipe, None if many else found[0], tuple(found), active=server, cache=cache_from(cache), kept=kept
         )
         if many:
-            found_members = gather(found, job, parallel=parallel, progress=progress)
+            found_members = scan_many(found, job, parallel=parallel, progress=progress)
             if combine_found is None:
-                load = loader(options)
+                load = make_loader(options)
                 member = recipe.combine_found(found_members, [place for place, _ in pairs], found, load, errors)
             else:
                 member = combine_found(found_members, [place for place, _ in pairs], found)
@@ -280,7 +280,7 @@ class Archive:
         if not decode and self.location is not None and not is_saved_tree(self.location):
             return self._scan_stored(path)
         found = array_from_variable(path, self.variable(path))
-        return found if decode else stored_view(found, path, loader(self.job.storage_options))
+        return found if decode else stored_view(found, path, make_loader(self.job.storage_options))
 
     def _scan_stored(self, path: str) -> VirtualArray:
         """Return a variable of one file as it is stored, also if it cannot be decoded."""
@@ -304,7 +304,7 @@ class Archive:
         points: Sequence[Any] | None = None,
         out: npt.NDArray[Any] | None = None,
         decode: bool = True,
-        tally: Tally | None = None,
+        tally: ReadStatistics | None = None,
     ) -> npt.NDArray[Any]:
         """Read one hyperslab of a variable: see `insitu.read`."""
         array = self.array(path, decode=decode)
@@ -344,7 +344,7 @@ class Archive:
         """Return how the files were combined, to be saved; of a saved archive, the recipe that it has."""
         if is_saved_tree(self.location):
             return saved_recipe(os.fspath(self.location), self.job.storage_options)
-        if any(not isinstance(url, str) or may_be_many(url) for url in self.urls):
+        if any(not isinstance(url, str) or can_be_collection(url) for url in self.urls):
             return self.recipe
         return replace(self.recipe, files=tuple(self.urls))
 
@@ -370,11 +370,11 @@ class Archive:
         progress, parallel
             See `insitu.open_mfdataset`.
         """
-        target = self._saved_at()
+        target = self._saved_location()
         options = self.job.storage_options
-        new, there = known_files(target, found_paths(urls if is_many(urls) else [urls], options), dim, options)
+        new, there = known_files(target, expand_paths(urls if is_many(urls) else [urls], options), dim, options)
         if not new:
-            return report_of_append(target, dim, there)
+            return empty_append_report(target, dim, there)
         recipe = saved_recipe(target, options) or Recipe()
         files = Archive.open(
             new, parallel=parallel, progress=progress, storage_options=options, **recipe.open_options(dim)
@@ -393,35 +393,37 @@ class Archive:
         replacement
             Files to put in their place, in the same step: as for `open`.
         """
-        target, options = self._saved_at(), self.job.storage_options
+        target, options = self._saved_location(), self.job.storage_options
         new = None
         if replacement is not None:
             recipe = saved_recipe(target, options) or Recipe()
-            files = found_paths(replacement if is_many(replacement) else [replacement], options)
+            files = expand_paths(replacement if is_many(replacement) else [replacement], options)
             dim = recipe.concat_dim if isinstance(recipe.concat_dim, str) else "time"
             new = Archive.open(files, storage_options=options, **recipe.open_options(dim)).member()
         done = drop(target, urls, replacement=new, storage_options=options)
         self._forget()
         return done
 
-    def check(self, **how: Any) -> Report:
+    def check(self, **how: Any) -> CheckReport:
         """Check that no source changed since it was scanned: see `insitu.check`."""
         saved = isinstance(self.location, str) and is_saved_tree(self.location)
-        found: Report = check(self.location if saved else self.tree, storage_options=self.job.storage_options, **how)
+        found: CheckReport = check(
+            self.location if saved else self.tree, storage_options=self.job.storage_options, **how
+        )
         return found
 
-    def refresh(self, **how: Any) -> Report:
+    def refresh(self, **how: Any) -> CheckReport:
         """Scan changed sources again, and save the archive: see `insitu.refresh`."""
-        found: Report = refresh(self._saved_at(), storage_options=self.job.storage_options, **how)
+        found: CheckReport = refresh(self._saved_location(), storage_options=self.job.storage_options, **how)
         self._forget()
         return found
 
     def rollback(self) -> None:
         """Undo the last change of the saved archive."""
-        rollback(self._saved_at(), storage_options=self.job.storage_options)
+        rollback(self._saved_location(), storage_options=self.job.storage_options)
         self._forget()
 
-    def _saved_at(self) -> str:
+    def _saved_location(self) -> str:
         if not isinstance(self.location, str):
             raise UnsupportedError("this archive is not saved", hint="Save it first: archive.save('x.insitu')")
         return self.location
@@ -438,11 +440,11 @@ class Archive:
         return found
 
 
-def _positions(nested: Any, at: tuple[int, ...] = ()) -> Iterator[tuple[tuple[int, ...], Any]]:
+def _iter_positions(nested: Any, at: tuple[int, ...] = ()) -> Iterator[tuple[tuple[int, ...], Any]]:
     """Yield each item of nested lists, with its position."""
     if isinstance(nested, (list, tuple)):
         for number, part in enumerate(nested):
-            yield from _positions(part, (*at, number))
+            yield from _iter_positions(part, (*at, number))
     else:
         yield at, nested
 

@@ -24,17 +24,17 @@ from insitu.errors import TimedOutError
 __all__ = [
     "Deadline",
     "LateError",
+    "cap_to_deadline",
     "carry_deadline",
     "check_deadline",
     "deadline_scope",
-    "end_of_work",
-    "wait_for",
+    "wait_for_event",
 ]
 
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
 
-_SLICE = 0.25
+_POLL_SECONDS = 0.25
 """Seconds between two checks of the deadline while a thread waits for another one."""
 
 
@@ -79,7 +79,7 @@ def check_deadline() -> None:
         deadline.check()
 
 
-def end_of_work(until: float) -> float:
+def cap_to_deadline(until: float) -> float:
     """Return `until` or the end of this thread's deadline, whichever is earlier, by the monotonic
     clock.
     """
@@ -118,10 +118,10 @@ def carry_deadline(function: Callable[Arguments, Result]) -> Callable[Arguments,
     return carried
 
 
-def wait_for(event: threading.Event) -> None:
+def wait_for_event(event: threading.Event) -> None:
     """Wait until another thread sets `event`, but not past the deadline of this thread's work."""
     if _current.get() is None:
         event.wait()
         return
-    while not event.wait(_SLICE):
+    while not event.wait(_POLL_SECONDS):
         check_deadline()

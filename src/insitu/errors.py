@@ -69,7 +69,7 @@ class InsituError(Exception):
         self.place = {name: value for name, value in place.items() if value is not None}
         super().__init__(message)
 
-    def located(self, **place: Any) -> InsituError:
+    def with_context(self, **place: Any) -> InsituError:
         """Add context that an inner layer does not have (a decoder knows no URL); what is known
         already stays.
         """
@@ -89,7 +89,7 @@ class InsituError(Exception):
         return self.place.get("offset")
 
     def __str__(self) -> str:
-        where = _where(self.place)
+        where = _format_context(self.place)
         text = f"{self.message} [{where}]" if where else self.message
         return f"{text}. {self.hint}" if self.hint else text
 
@@ -101,18 +101,18 @@ def _rebuild(cls: type[InsituError], message: str, hint: str | None, place: dict
     return cls(message, hint=hint, **place)
 
 
-def _where(place: dict[str, Any]) -> str:
+def _format_context(place: dict[str, Any]) -> str:
     parts = [f"{name} {place[name]}" for name in ("structure", "variable", "chunk", "codec") if name in place]
     offset, length = place.get("offset"), place.get("length")
     if offset is not None:
         parts.append(f"bytes {offset}-{offset + length}" if length is not None else f"offset {offset}")
-    parts += [f"{name} {value}" for name, value in place.items() if name not in _ORDERED]
+    parts += [f"{name} {value}" for name, value in place.items() if name not in _ORDERED_CONTEXT]
     if "url" in place:
         parts.append(f"in {place['url']}")
     return ", ".join(parts)
 
 
-_ORDERED = frozenset({"structure", "variable", "chunk", "codec", "offset", "length", "url"})
+_ORDERED_CONTEXT = frozenset({"structure", "variable", "chunk", "codec", "offset", "length", "url"})
 
 
 class FormatError(InsituError, ValueError):

@@ -34,7 +34,7 @@ class Renewable(Protocol):
 
 _locks: weakref.WeakSet[Any] = weakref.WeakSet()
 _renewables: weakref.WeakSet[Renewable] = weakref.WeakSet()
-_importing = threading.RLock()
+_import_lock = threading.RLock()
 
 
 def fork_safe_lock() -> threading.Lock:
@@ -70,26 +70,26 @@ def import_before_fork(name: str) -> ModuleType:
 @contextmanager
 def delay_forks() -> Iterator[None]:
     """Have forks in other threads wait: for imports, and for libraries that import parts of themselves under locks of their own."""
-    with _importing:
+    with _import_lock:
         yield
 
 
-_waited = threading.local()
+_fork_state = threading.local()
 
 
 def _before() -> None:
     # Not for ever: the import may wait for something that the forking thread holds.
-    _waited.held = _importing.acquire(timeout=_PATIENCE)
+    _fork_state.held = _import_lock.acquire(timeout=_PATIENCE)
 
 
 def _in_parent() -> None:
-    if _waited.held:
-        _importing.release()
+    if _fork_state.held:
+        _import_lock.release()
 
 
 def _in_child() -> None:
     global _importing
-    _importing = threading.RLock()
+    _import_lock = threading.RLock()
     for lock in list(_locks):
         lock._at_fork_reinit()  # what the standard library does with its own (logging, queue, concurrent.futures)
     for thing in list(_renewables):

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from insitu.active.client import Active
 from insitu.model import Encoding, VirtualArray
 from insitu.reading import read_array
-from insitu.reducing.chunk_storage import Spans, chunk_array, encoding_of, spans_selection
+from insitu.reducing.chunk_storage import Spans, chunk_array, parse_encoding, spans_selection
 from insitu.reducing.reduce import statistics
 
 __all__ = ["read", "reduce"]
@@ -61,7 +61,7 @@ def read(
     ...     read(file.name, 0, None, {"dtype": "<i4", "codecs": [{"id": "zlib"}]}, [(2, 3), (9, 1)], shape=(3, 4))
     array([2, 3, 4, 9], dtype=int32)
     """
-    array, selection = _wanted(url, offset, size, encoding, spans, shape)
+    array, selection = _array_and_selection(url, offset, size, encoding, spans, shape)
     if active is not None:
         return Active(active, active_required).read(array, selection, storage_options=storage_options)
     return read_array(array, selection, storage_options=storage_options)
@@ -107,7 +107,7 @@ def reduce(
     ...     int(reduce(file.name, 8, 40, "<i4", [(0, 2), (9, 1)], "max"))
     11
     """
-    array, selection = _wanted(url, offset, size, encoding, spans, shape)
+    array, selection = _array_and_selection(url, offset, size, encoding, spans, shape)
     methods = [method] if isinstance(method, str) else list(method)
     take = statistics if active is None else Active(active, active_required).statistics
     found = take(
@@ -116,7 +116,7 @@ def reduce(
     return found[method] if isinstance(method, str) else found
 
 
-def _wanted(
+def _array_and_selection(
     url: str,
     offset: int,
     size: int | None,
@@ -124,7 +124,7 @@ def _wanted(
     spans: Spans | None,
     shape: Sequence[int] | None,
 ) -> tuple[VirtualArray, Any]:
-    chain = encoding_of(encoding)
+    chain = parse_encoding(encoding)
     if spans is None:
         return chunk_array(url, offset, size, chain, shape), ...
     flat = None if shape is None else (int(np.prod(shape, dtype=np.int64)),)

@@ -10,11 +10,11 @@ import numpy.typing as npt
 
 from insitu.active.client import Active
 from insitu.archive import Archive, axes_of
-from insitu.combining.scan_member import loader
+from insitu.combining.scan_member import make_loader
 from insitu.combining.stored_view import stored_view, zarr_tree
 from insitu.errors import UnsupportedError, VariableError
 from insitu.model import VirtualArray, VirtualGroup
-from insitu.reading import ChunkCache, Tally, summary
+from insitu.reading import ChunkCache, ReadStatistics, format_summary
 from insitu.reducing.reduce import reduce_array
 from insitu.scanning.scan_url import Verify, read_selection, scan_stored
 
@@ -96,7 +96,7 @@ def read(
     cache: ChunkCache | None = None,
     verbose: bool = False,
     storage_options: Mapping[str, Any] | None = None,
-    tally: Tally | None = None,
+    tally: ReadStatistics | None = None,
 ) -> npt.NDArray[Any]:
     """Read one hyperslab as an array: the values that xarray shows.
 
@@ -135,13 +135,13 @@ def read(
     >>> insitu.read("era5.nc", "t2m", np.s_[0, ::-1, 100:200])  # doctest: +SKIP
     """
     array = _array(url, path, decode, storage_options)
-    tally = tally if tally is not None else Tally()
+    tally = tally if tally is not None else ReadStatistics()
     values = read_selection(
         array, selection, start=start, count=count, points=points, out=out, name=path, cache=cache,
         storage_options=storage_options, tally=tally,
     )  # fmt: skip
     if verbose:
-        print(summary(array, values.shape, tally, path), file=sys.stderr)
+        print(format_summary(array, values.shape, tally, path), file=sys.stderr)
     return values
 
 
@@ -160,7 +160,7 @@ def reduce(
     active: str | None = None,
     active_required: bool = False,
     storage_options: Mapping[str, Any] | None = None,
-    tally: Tally | None = None,
+    tally: ReadStatistics | None = None,
 ) -> npt.NDArray[Any]:
     """Reduce a variable chunk by chunk, in bounded memory. The result is that of xarray.
 
@@ -216,12 +216,12 @@ def reduce(
 def _array(url: Any, path: str | None, decode: bool, storage_options: Mapping[str, Any] | None) -> VirtualArray:
     """Return the variable that a call names."""
     if isinstance(url, VirtualArray):
-        return url if decode else stored_view(url, path, loader(storage_options))
+        return url if decode else stored_view(url, path, make_loader(storage_options))
     if path is None:
         raise VariableError("no variable was given", hint='Give its path as the second argument, e.g. "forecast/tas"')
     if isinstance(url, VirtualGroup):
         array = url.array(path)
-        return array if decode else stored_view(array, path, loader(storage_options))
+        return array if decode else stored_view(array, path, make_loader(storage_options))
     group, _, name = path.strip("/").rpartition("/")
     # Scan only this variable: the file may hold others that cannot be read.
     archive = Archive.open(url, group=group or None, variables=[name], storage_options=storage_options)
@@ -272,7 +272,7 @@ def zarr_store(
     --------
     >>> zarr.open_group(insitu.zarr_store("era5.nc"), mode="r")["t2m"][0, :10]  # doctest: +SKIP
     """
-    from insitu.formats.variable_filter import below
+    from insitu.formats.variable_filter import subtree
     from insitu.reading.zarr_store import ZarrTree
 
     try:
@@ -281,10 +281,10 @@ def zarr_store(
         raise UnsupportedError("a Zarr store needs zarr-python", hint="pip install 'insitu[zarr]'") from problem
 
     if isinstance(url, VirtualGroup):
-        tree = below(url, group, url="this archive")
+        tree = subtree(url, group, url="this archive")
     else:
         tree = Archive.open(url, group=group, errors="warn", storage_options=storage_options).tree
-    tree = zarr_tree(tree, loader(storage_options))
+    tree = zarr_tree(tree, make_loader(storage_options))
     return InsituStore(
         ZarrTree(tree, zarr_format, compression, portable, storage_options, ChunkCache(VIEW_CACHE_BYTES))
     )

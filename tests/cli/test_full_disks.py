@@ -94,7 +94,7 @@ def test_a_journal_on_a_full_disk(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     from insitu.cli import resume
-    from insitu.cli.resume import Journal, Resuming
+    from insitu.cli.resume import Journal, ResumingExecutor
 
     journal = Journal(tmp_path / "j")
 
@@ -114,7 +114,7 @@ def test_a_journal_on_a_full_disk(
 
     with monkeypatch.context() as patch:
         patch.setattr(resume.os, "fdopen", full)
-        assert [*Resuming(None, journal).map(lambda batch: [batch], [["a"], ["b"], ["c"]])] == [
+        assert [*ResumingExecutor(None, journal).map(lambda batch: [batch], [["a"], ["b"], ["c"]])] == [
             [["a"]],
             [["b"]],
             [["c"]],

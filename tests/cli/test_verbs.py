@@ -20,7 +20,7 @@ import xarray as xr
 
 import insitu
 import insitu.cli
-from insitu.cli.resume import Journal, Resuming, journal_for
+from insitu.cli.resume import Journal, ResumingExecutor, journal_for
 from insitu.errors import AccessError
 
 Run = Callable[..., tuple[str, str]]
@@ -183,8 +183,8 @@ def test_resuming_runs_only_what_is_new(tmp_path: Path) -> None:
         asked.extend(batch)
         return [name.upper() for name in batch]
 
-    assert [*Resuming(None, journal).map(work, [["a"], ["b"]])] == [["A"], ["B"]]
-    assert [*Resuming(None, journal).map(work, [["a"], ["c"], ["b"]])] == [["A"], ["C"], ["B"]]
+    assert [*ResumingExecutor(None, journal).map(work, [["a"], ["b"]])] == [["A"], ["B"]]
+    assert [*ResumingExecutor(None, journal).map(work, [["a"], ["c"], ["b"]])] == [["A"], ["C"], ["B"]]
     assert asked == ["a", "b", "c"]
     assert journal.found == 2
 

@@ -101,11 +101,13 @@ def check(values: np.ndarray, attributes: dict[str, Any], **options: Any) -> Non
             expected = decode_cf_variable("v", variable, **options).load()
         except Exception:  # xarray raises whatever NumPy and pandas raise
             with contextlib.suppress(InsituError):
-                read_array(decode.decoded(array, name="v", encoding=encoding, values=lambda: values, **options).array)
+                read_array(
+                    decode.decode_variable(array, name="v", encoding=encoding, values=lambda: values, **options).array
+                )
             return
         if lost(values, attributes, expected.values):
             return
-        found = decode.decoded(array, name="v", encoding=encoding, values=lambda: values, **options)
+        found = decode.decode_variable(array, name="v", encoding=encoding, values=lambda: values, **options)
         result = read_array(found.array) if found.array.ndim else one_element(found.array)
     assert found.array.dims == expected.dims
     assert result.dtype == found.array.dtype == expected.dtype
@@ -170,7 +172,7 @@ def test_every_part_of_a_mosaic_by_its_own_rules(cases: list[tuple[np.ndarray, d
             parts = [decode_cf_variable("v", xr.Variable("d0", values, attrs)).values for values, attrs in cases]
         except ValueError:
             return
-        arrays = [decode.decoded(stored(values, attrs)).array for values, attrs in cases]
+        arrays = [decode.decode_variable(stored(values, attrs)).array for values, attrs in cases]
         mosaic = concatenate(arrays, "d0")
         expected = np.concatenate(parts)
     assert mosaic.dtype == expected.dtype
@@ -263,12 +265,12 @@ def test_fixed_and_masked_text_as_xarray() -> None:
 def test_text_that_is_not_its_charset_is_an_error() -> None:
     array = stored(np.array([b"\xff"]), {"_Encoding": "utf-8"})
     with pytest.raises(CodecError, match="utf-8"):
-        read_array(decode.decoded(array).array)
+        read_array(decode.decode_variable(array).array)
 
 
 def test_characters_cost_no_read() -> None:
     values = np.array([b"one", b"two"]).view("S1").reshape(2, 3)
-    found = decode.decoded(stored(values, {}), values=lambda: pytest.fail("they were read")).array
+    found = decode.decode_variable(stored(values, {}), values=lambda: pytest.fail("they were read")).array
     assert found.dims == ("d0",)
     assert read_array(found).tolist() == [b"one", b"two"]
     assert read_array(found[::-1]).tolist() == [b"two", b"one"]
@@ -279,9 +281,9 @@ def test_characters_in_several_cells_are_read_and_kept() -> None:
     axes = (Axis.regular(2, 2), Axis.regular(3, 2))
     tile = Tile(axes, (Encoding(np.dtype("S1")),), Columns.unwritten((1, 2)))
     array = VirtualArray.of(tile, dims=("x", "n"))
-    assert read_array(decode.decoded(array, values=lambda: values).array).tolist() == [b"one", b"two"]
+    assert read_array(decode.decode_variable(array, values=lambda: values).array).tolist() == [b"one", b"two"]
     with pytest.raises(UnsupportedError, match="several chunks"):
-        decode.decoded(array)
+        decode.decode_variable(array)
 
 
 def test_unwritten_characters_are_empty() -> None:
@@ -290,7 +292,7 @@ def test_unwritten_characters_are_empty() -> None:
         (Encoding(np.dtype("S1"), (Codec("zlib"),), fill=b"\0"),),
         Columns.unwritten((1, 1)),
     )
-    assert read_array(decode.decoded(VirtualArray.of(tile, dims=("x", "n"))).array).tolist() == [b"", b""]
+    assert read_array(decode.decode_variable(VirtualArray.of(tile, dims=("x", "n"))).array).tolist() == [b"", b""]
 
 
 def test_booleans_and_swapped_bytes() -> None:
@@ -304,13 +306,13 @@ def test_booleans_and_swapped_bytes() -> None:
 
 def test_swapped_unsigned_values_are_missing_too() -> None:
     values = np.array([1, -1, -2], ">i2")
-    found = decode.decoded(stored(values, {"_Unsigned": "true", "_FillValue": np.int16(-1)}))
+    found = decode.decode_variable(stored(values, {"_Unsigned": "true", "_FillValue": np.int16(-1)}))
     np.testing.assert_array_equal(read_array(found.array), np.array([1, np.nan, 65534], "f4"))
 
 
 def test_plain_values_stay_as_they_are() -> None:
     array = stored(np.arange(4.0), {"_FillValue": np.float64("nan"), "units": "K"})
-    found = decode.decoded(array)
+    found = decode.decode_variable(array)
     assert found.array.tiles[0].packings.identity
     assert found.attributes == {"units": "K"}
     assert np.isnan(found.encoding["_FillValue"])
@@ -318,13 +320,15 @@ def test_plain_values_stay_as_they_are() -> None:
 
 def test_alike_variables_share_their_table() -> None:
     attributes = {"_FillValue": np.int16(-1), "scale_factor": 0.5}
-    one, two = (decode.decoded(stored(np.zeros(3, "i2"), dict(attributes))).array.tiles[0].packings for _ in range(2))
+    one, two = (
+        decode.decode_variable(stored(np.zeros(3, "i2"), dict(attributes))).array.tiles[0].packings for _ in range(2)
+    )
     assert one is two
 
 
 def test_dates_that_nobody_looked_at_are_checked_when_read() -> None:
     array = stored(np.array([0, 10**6]), {"units": "days since 2000-01-01"})
-    found = decode.decoded(array, name="time").array
+    found = decode.decode_variable(array, name="time").array
     assert found.dtype == np.dtype("M8[ns]")
     assert read_array(found[:1]).tolist() == [np.datetime64("2000-01-01", "ns").astype(int)]
     with pytest.raises(CodecError, match="out of range") as caught:
@@ -340,9 +344,9 @@ def test_values_are_read_once_and_only_where_they_decide() -> None:
         asked.append(1)
         return values
 
-    decode.decoded(stored(values, {"units": "K", "scale_factor": 2.0}), values=read)
+    decode.decode_variable(stored(values, {"units": "K", "scale_factor": 2.0}), values=read)
     assert not asked
-    decode.decoded(stored(values, {"units": "hours since 2000-01-01"}), values=read)
+    decode.decode_variable(stored(values, {"units": "hours since 2000-01-01"}), values=read)
     assert len(asked) == 1
 
 
@@ -350,19 +354,19 @@ def test_what_makes_no_sense_is_named() -> None:
     values = np.zeros(2, "i2")
     for attributes in ({"scale_factor": "big"}, {"scale_factor": np.array([1.0, 2.0])}, {"add_offset": 2**60 + 1}):
         with pytest.raises(FormatError, match="mask_and_scale=False") as caught:
-            decode.decoded(stored(values, attributes), name="tas")
+            decode.decode_variable(stored(values, attributes), name="tas")
         assert "variable tas" in str(caught.value)
     with pytest.raises(FormatError, match="decode_times=False"):
-        decode.decoded(stored(values, {"units": "days since ever"}), name="time")
+        decode.decode_variable(stored(values, {"units": "days since ever"}), name="time")
     with pytest.raises(InsituError, match="moon"):
-        decode.decoded(stored(values, {"units": "days since 2000-01-01", "calendar": "moon"}))
+        decode.decode_variable(stored(values, {"units": "days since 2000-01-01", "calendar": "moon"}))
     with pytest.raises(FormatError, match="twice"):
-        decode.decoded(stored(values, {"scale_factor": 2.0}), encoding={"scale_factor": 2.0})
-    done = decode.decoded(stored(values, {"scale_factor": 2.0}))
+        decode.decode_variable(stored(values, {"scale_factor": 2.0}), encoding={"scale_factor": 2.0})
+    done = decode.decode_variable(stored(values, {"scale_factor": 2.0}))
     with pytest.raises(ModelError, match="already"):
-        decode.decoded(done.array)
+        decode.decode_variable(done.array)
     with pytest.raises(TypeError, match="coder"):
-        decode.decoded(
+        decode.decode_variable(
             stored(values, {"units": "days since 2000-01-01"}),
             decode_times=xr.coders.CFDatetimeCoder(),
             use_cftime=True,
@@ -382,7 +386,7 @@ def test_what_makes_no_sense_is_named() -> None:
 )
 def test_what_the_user_should_know(values: np.ndarray, attributes: dict[str, Any], said: str) -> None:
     with pytest.warns(xr.SerializationWarning, match=said):
-        decode.decoded(stored(values, attributes), name="v", values=lambda: values)
+        decode.decode_variable(stored(values, attributes), name="v", values=lambda: values)
 
 
 def test_a_file_as_xarray(tmp_path: Any) -> None:
@@ -428,12 +432,12 @@ def test_a_file_as_xarray(tmp_path: Any) -> None:
     with xr.open_dataset(path, engine="netcdf4") as dataset:
         for name, expected in dataset.variables.items():
             array = group.arrays[name]
-            found = decode.decoded(array, name=name, values=partial(read_array, array))
+            found = decode.decode_variable(array, name=name, values=partial(read_array, array))
             result = read_array(found.array)
             assert found.array.dims == expected.dims or name == "fixed"
             assert same_bits(result, np.asarray(expected.load().values)), (name, result, expected.values)
             assert repr(found.attributes) == repr(expected.attrs)
             for key in keys:
                 assert repr(found.encoding.get(key)) == repr(expected.encoding.get(key))
-    told = decode.decoded(group.arrays["colour"]).encoding["dtype"].metadata
+    told = decode.decode_variable(group.arrays["colour"]).encoding["dtype"].metadata
     assert told == {"enum": {"red": 1, "blue": 2}, "enum_name": "colours"}

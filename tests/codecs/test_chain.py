@@ -188,7 +188,7 @@ def test_results_do_not_share_scratch(make):
 
 
 def test_large_buffers_are_not_kept():
-    assert thread_buffers.borrow(9, thread_buffers.KEPT + 1).size == thread_buffers.KEPT + 1
+    assert thread_buffers.get_buffer(9, thread_buffers.MAX_KEPT_BYTES + 1).size == thread_buffers.MAX_KEPT_BYTES + 1
     assert 9 not in thread_buffers._slots.buffers
 
 

@@ -53,7 +53,7 @@ def test_too_short_for_a_checksum(codec):
     data=st.one_of(st.binary(max_size=3000), st.integers(0, 3000).map(bytes), st.integers(0, 3000).map(b"\xff".__mul__))
 )
 def test_fletcher32_everywhere_the_same(name, data):
-    way = libraries.find(*name.split(":")) if name else fletcher32_numpy
+    way = libraries.find_function(*name.split(":")) if name else fletcher32_numpy
     if way is None:
         pytest.skip("not installed")
     array = np.frombuffer(data, np.uint8)

@@ -106,6 +106,6 @@ def test_zstd_fallback_needs_the_size(without):
 
 
 def test_find():
-    assert libraries.find("no_such_module", "x") is None
-    assert libraries.find("zlib", "no_such_function") is None
-    assert libraries.find("zlib", "crc32") is zlib.crc32
+    assert libraries.find_function("no_such_module", "x") is None
+    assert libraries.find_function("zlib", "no_such_function") is None
+    assert libraries.find_function("zlib", "crc32") is zlib.crc32

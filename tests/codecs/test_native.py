@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from insitu.codecs import native_functions
 from insitu.codecs.chain import SMALL_CHUNK, prepare
-from insitu.codecs.libraries import find
+from insitu.codecs.libraries import find_function
 from insitu.errors import CodecError
 from insitu.model import Codec, Encoding
 
@@ -75,13 +75,16 @@ def test_large_chunks_and_other_chains_go_one_by_one() -> None:
     assert prepare(replace(few, codecs=(Codec("bz2"),)), (10,)).batch_library is None
     checked = replace(few, codecs=(Codec("zlib"), Codec("fletcher32")))
     assert prepare(checked, (10,)).batch_library is None
-    if find("insitu.codecs._kernels", "decode_boxes") is not None and native_functions.library("zlib") is not None:
+    if (
+        find_function("insitu.codecs._kernels", "decode_boxes") is not None
+        and native_functions.find_native_library("zlib") is not None
+    ):
         assert prepare(few, (10,)).batch_library is not None
 
 
 def test_the_kernel_checks_what_it_is_given() -> None:
-    decode = find("insitu.codecs._kernels", "decode_boxes")
-    functions = native_functions.library("zlib")
+    decode = find_function("insitu.codecs._kernels", "decode_boxes")
+    functions = native_functions.find_native_library("zlib")
     if decode is None or functions is None:
         pytest.skip("the C extension was not built, or there is no libdeflate")
     chunk = zlib.compress(bytes(16))

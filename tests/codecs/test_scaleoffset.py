@@ -106,13 +106,13 @@ def test_client_values_that_make_no_sense(values):
 )
 def test_unpacking_without_the_kernel(width, first, gap, count, data):
     packed = np.frombuffer(data, np.uint8)
-    fields = bit_fields.unpack_numpy(packed, first, width + gap, width, count, np.dtype("u8"))
+    fields = bit_fields.unpack_bits_numpy(packed, first, width + gap, width, count, np.dtype("u8"))
     text = "".join(f"{byte:08b}" for byte in data)
     starts = [first + i * (width + gap) for i in range(count)]
     assert fields.tolist() == [int(text[s : s + width], 2) for s in starts]
-    assert bit_fields.unpack(packed, first, width + gap, width, count, np.dtype("u8")).tolist() == fields.tolist()
+    assert bit_fields.unpack_bits(packed, first, width + gap, width, count, np.dtype("u8")).tolist() == fields.tolist()
 
 
 def test_too_few_bits():
     with pytest.raises(CodecError, match="too few"):
-        bit_fields.unpack(np.zeros(2, np.uint8), 0, 5, 5, 4, np.dtype("u1"))
+        bit_fields.unpack_bits(np.zeros(2, np.uint8), 0, 5, 5, 4, np.dtype("u1"))

@@ -13,7 +13,7 @@ import pytest
 from codecs_encoded import encoded
 from insitu.codecs import thread_buffers
 from insitu.codecs.chain import decode
-from insitu.codecs.registry import TABLE
+from insitu.codecs.registry import CODECS
 from insitu.errors import CodecError, UnknownCodecError
 from insitu.model import Codec, Encoding
 
@@ -64,7 +64,7 @@ def damage(data: bytes, number: int) -> bytes:
     return bytes(flipped)
 
 
-@pytest.mark.parametrize("name", sorted(TABLE))
+@pytest.mark.parametrize("name", sorted(CODECS))
 def test_damaged_data_is_an_error_or_always_the_same(name: str, hdf5: Any, fill_memory: Any) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

@@ -17,10 +17,10 @@ import xarray as xr
 import insitu
 from fixtures.agreement import agree, identical, theirs
 from fixtures.make_archive import Part, write_all
-from insitu.cf.casting import as_objects, cast
+from insitu.cf.casting import cast_values, to_date_objects
 from insitu.combining.member import CombineError
 from insitu.errors import InsituError, UnsupportedError
-from insitu.reading.zarr_store.value_forms import form_of
+from insitu.reading.zarr_store.value_forms import choose_value_form
 from insitu.xarray_bridge import open_many, open_mfdataset
 
 CALENDARS = [("standard", "noleap"), ("noleap", "standard"), ("noleap", "360_day"), ("standard", "noleap", "standard")]
@@ -173,7 +173,7 @@ def test_zarr_view_refuses_two_calendars(tmp_path: Path) -> None:
     paths = [write(tmp_path / "0.nc", 0, "standard"), write(tmp_path / "1.nc", 2, "noleap")]
     ds = open_mfdataset(paths, combine="nested", concat_dim="time")
     with pytest.raises(UnsupportedError, match="several calendars"):
-        form_of(ds.time_bnds.variable._data.array)
+        choose_value_form(ds.time_bnds.variable._data.array)
 
 
 @pytest.mark.parametrize("target", ["kept.insitu", "kept.json", "kept.parq"])
@@ -197,9 +197,9 @@ def test_saved(tmp_path: Path, target: str) -> None:
 @pytest.mark.parametrize("unit", ["ns", "us", "s", "D"])
 def test_objects_of_dates(unit: str) -> None:
     dates = np.array([["2000-01-01", "NaT"]], f"M8[{unit}]")
-    found = as_objects(dates)
+    found = to_date_objects(dates)
     assert found.shape == (1, 2)
     assert found[0, 0] == pandas.Timestamp("2000-01-01")
     assert found[0, 1] is pandas.NaT
-    assert as_objects(np.array([1], "m8[D]")).tolist() == [pandas.Timedelta("1D")]
-    assert cast(np.array([1, 2]), np.dtype(object)).tolist() == [1, 2]
+    assert to_date_objects(np.array([1], "m8[D]")).tolist() == [pandas.Timedelta("1D")]
+    assert cast_values(np.array([1, 2]), np.dtype(object)).tolist() == [1, 2]

@@ -18,7 +18,7 @@ from unittest import mock
 import insitu
 from insitu.errors import InsituError
 from insitu.formats.hdf5.structures import checksum, message_cache
-from insitu.formats.hdf5.structures.file import File
+from insitu.formats.hdf5.structures.file import FileContext
 from insitu.sources import MemorySource
 
 __all__ = ["Anatomy", "Matching", "dissected", "repaired"]
@@ -56,10 +56,10 @@ def dissected(data: bytes) -> Anatomy:
         if 0 <= start < end <= len(data):
             found[start] = max(found.get(start, start), end)
 
-    files: list[File] = []
-    asked = File.range
+    files: list[FileContext] = []
+    asked = FileContext.range
 
-    def ranged(self: File, address: int, length: int, structure: str) -> tuple[int, int]:
+    def ranged(self: FileContext, address: int, length: int, structure: str) -> tuple[int, int]:
         place = asked(self, address, length, structure)
         if structure not in DATA:
             note(place[0], place[0] + length)
@@ -72,7 +72,7 @@ def dissected(data: bytes) -> Anatomy:
         return checksum.jenkins_lookup3(block, 0)
 
     with ExitStack() as stack:
-        stack.enter_context(mock.patch.object(File, "range", ranged))
+        stack.enter_context(mock.patch.object(FileContext, "range", ranged))
         stack.enter_context(mock.patch.object(checksum, "lookup3", summed))
         scanned(data)
     width, base = (files[0].offset_size, files[0].base) if files else (8, 0)

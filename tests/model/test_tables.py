@@ -18,7 +18,7 @@ from insitu.model import (
     Packing,
     Packings,
     Source,
-    Sparse,
+    SparseTable,
     Stored,
     Tile,
     Unwritten,
@@ -47,7 +47,7 @@ def test_item_access_gives_states() -> None:
 
 def test_a_table_without_axes_has_one_cell() -> None:
     assert Columns.inlined((), b"xyz")[()] == Inline(b"xyz")
-    assert Columns.inlined((), b"xyz").expanded()[0] == Inline(b"xyz")
+    assert Columns.inlined((), b"xyz").with_new_axis()[0] == Inline(b"xyz")
 
 
 def test_columns_that_do_not_fit_are_refused() -> None:
@@ -66,7 +66,7 @@ def test_scatter_keeps_what_was_written(grid: tuple[int, int]) -> None:
     index = np.stack(np.unravel_index(numbers, grid), 1)
     offset = random.integers(0, 10**12, 15)
     table = scatter(grid, (SOURCE,), index, offset, 7, np.arange(15))
-    assert isinstance(table, Sparse if grid[0] > 4 else Columns)
+    assert isinstance(table, SparseTable if grid[0] > 4 else Columns)
     for row in range(15):
         assert table[tuple(index[row].tolist())] == Stored(SOURCE, int(offset[row]), 7, row, 0, 0)
     written = set(map(tuple, index.tolist()))

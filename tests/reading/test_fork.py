@@ -24,10 +24,10 @@ from insitu.formats.grib import grid_coordinates
 from insitu.formats.grib.codecs import eccodes_library
 from insitu.reading import thread_pools as reading_pool
 from insitu.reading.cache import ChunkCache
-from insitu.references.page_cache import Recent
-from insitu.references.store.row_file import Part
-from insitu.references.url_pool import Pool
-from insitu.references.urls import Base
+from insitu.references.page_cache import PageCache
+from insitu.references.store.row_file import RowFile
+from insitu.references.url_pool import UrlPool
+from insitu.references.urls import UrlResolver
 from insitu.sources import threads as fetching
 from insitu.sources import tracing
 from insitu.sources.local import LocalSource
@@ -89,17 +89,17 @@ def chunk_cache(path: Path) -> tuple[Any, Callable[[], object]]:
 
 
 def recent(path: Path) -> tuple[Any, Callable[[], object]]:
-    pages: Recent[str] = Recent(len)
+    pages: PageCache[str] = PageCache(len)
     return pages._lock, lambda: pages.find("x", lambda: "page")
 
 
 def url_pool(path: Path) -> tuple[Any, Callable[[], object]]:
-    urls = Pool(Base("s3://b/x"))
+    urls = UrlPool(UrlResolver("s3://b/x"))
     return urls._lock, lambda: urls.number("s3://b/y")
 
 
 def part(path: Path) -> tuple[Any, Callable[[], object]]:
-    stored = Part("nowhere", 1, 1, 1, "", ())
+    stored = RowFile("nowhere", 1, 1, 1, "", ())
     return stored.lock, lambda: _with(stored.lock)
 
 
@@ -129,7 +129,7 @@ LOCKS: dict[str, Callable[[Path], tuple[Any, Callable[[], object]]]] = {
     "formats.grib.grid_coordinates._lock": lambda path: (grid_coordinates._lock, lambda: _with(grid_coordinates._lock)),
     "reading.pool._lock": lambda path: (
         reading_pool._lock,
-        lambda: reading_pool.workers().submit(int).result(PATIENCE),
+        lambda: reading_pool.get_worker_pool().submit(int).result(PATIENCE),
     ),
     "sources.threads._pool": lambda path: (
         fetching._pool._lock,
@@ -155,9 +155,9 @@ def test_a_lock_that_another_thread_holds(name: str, tmp_path: Path) -> None:
 
 def test_a_pool_whose_threads_are_busy() -> None:
     go = threading.Event()
-    busy = [reading_pool.workers().submit(go.wait, PATIENCE) for _ in range(40)]
+    busy = [reading_pool.get_worker_pool().submit(go.wait, PATIENCE) for _ in range(40)]
     try:
-        in_child(lambda: reading_pool.workers().submit(int).result(PATIENCE))
+        in_child(lambda: reading_pool.get_worker_pool().submit(int).result(PATIENCE))
     finally:
         go.set()
     for future in busy:
@@ -248,22 +248,22 @@ def test_a_library_that_imports_its_parts_under_a_lock(
         "    with _lock:\n        signals.begun.set()\n        signals.go.wait(signals.longest)\n        return len\n"
     )
     monkeypatch.delitem(sys.modules, "slow_lazy_library", raising=False)
-    thread = threading.Thread(target=libraries.find, args=("slow_lazy_library", "decode"))
+    thread = threading.Thread(target=libraries.find_function, args=("slow_lazy_library", "decode"))
     thread.start()
     assert slow_library.begun.wait(PATIENCE)
     threading.Timer(0.2, slow_library.go.set).start()
-    in_child(lambda: libraries.find("slow_lazy_library", "decode"))
+    in_child(lambda: libraries.find_function("slow_lazy_library", "decode"))
     thread.join()
 
 
 def test_a_codec_that_another_thread_imports(slow_library: Any) -> None:
-    thread = threading.Thread(target=libraries.find, args=("slow_codec_library", "decode"))
+    thread = threading.Thread(target=libraries.find_function, args=("slow_codec_library", "decode"))
     thread.start()
     assert slow_library.begun.wait(PATIENCE)
     threading.Timer(0.2, slow_library.go.set).start()  # the fork waits for it
 
     def work() -> None:
-        assert libraries.find("slow_codec_library", "decode") is len
+        assert libraries.find_function("slow_codec_library", "decode") is len
 
     in_child(work)
     thread.join()
@@ -271,13 +271,13 @@ def test_a_codec_that_another_thread_imports(slow_library: Any) -> None:
 
 def test_a_fork_does_not_wait_for_ever(slow_library: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(forking, "_PATIENCE", 0.1)
-    thread = threading.Thread(target=libraries.find, args=("slow_codec_library", "decode"))
+    thread = threading.Thread(target=libraries.find_function, args=("slow_codec_library", "decode"))
     thread.start()
     assert slow_library.begun.wait(PATIENCE)
-    in_child(lambda: libraries.find("zlib", "decompress"))  # others can be imported in the child
+    in_child(lambda: libraries.find_function("zlib", "decompress"))  # others can be imported in the child
     slow_library.go.set()
     thread.join()
-    assert libraries.find("slow_codec_library", "decode") is len
+    assert libraries.find_function("slow_codec_library", "decode") is len
 
 
 def test_no_lock_is_made_without_a_thought_of_fork() -> None:

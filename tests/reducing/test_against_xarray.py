@@ -20,10 +20,10 @@ from hypothesis import strategies as st
 
 from insitu.errors import InsituError
 from insitu.model import INLINE, UNWRITTEN
-from insitu.reading import Opened
+from insitu.reading import SourcePool
 from insitu.reducing import measuring
-from insitu.reducing.reduce import answers
-from insitu.reducing.reductions import METHODS, Rules
+from insitu.reducing.reduce import compute_statistics
+from insitu.reducing.reductions import METHODS, ReductionRules
 from insitu.sources import MemorySource
 from mosaics import Case, basic_keys, changed, chunked, mosaics
 
@@ -36,8 +36,8 @@ OTHERS = ["|i1", "|u1", "<i2", ">i2", "<u2", "<i4", "<u4", "<i8", "<u8", "|b1"]
 def reduced(
     case: Case, methods: list[str], axes: Any = None, key: Any = ..., keepdims: bool = False, **rules: Any
 ) -> dict[str, np.ndarray]:
-    opened = Opened(opener=lambda source: MemorySource(case.disk[source.url]))
-    return answers(case.array, methods, axes, key, Rules(**rules), opened, keepdims=keepdims)
+    opened = SourcePool(opener=lambda source: MemorySource(case.disk[source.url]))
+    return compute_statistics(case.array, methods, axes, key, ReductionRules(**rules), opened, keepdims=keepdims)
 
 
 @pytest.fixture(params=[0, 100, 1 << 19], autouse=True)

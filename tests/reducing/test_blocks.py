@@ -11,19 +11,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from insitu.errors import ModelError, UnsupportedError
-from insitu.reading import Opened, Tally
+from insitu.reading import ReadStatistics, SourcePool
 from insitu.reducing import whole_blocks
-from insitu.reducing.reduce import answers
-from insitu.reducing.reductions import Rules
+from insitu.reducing.reduce import compute_statistics
+from insitu.reducing.reductions import ReductionRules
 from insitu.sources import MemorySource
 from mosaics import Case, chunked
 
 
 def asked(
-    case: Case, method: str, axes: Any = None, keepdims: bool = False, tally: Tally | None = None, **rules: Any
+    case: Case, method: str, axes: Any = None, keepdims: bool = False, tally: ReadStatistics | None = None, **rules: Any
 ) -> np.ndarray:
-    opened = Opened(opener=lambda source: MemorySource(case.disk[source.url]))
-    return answers(case.array, [method], axes, ..., Rules(**rules), opened, keepdims=keepdims, tally=tally)[method]
+    opened = SourcePool(opener=lambda source: MemorySource(case.disk[source.url]))
+    return compute_statistics(
+        case.array, [method], axes, ..., ReductionRules(**rules), opened, keepdims=keepdims, tally=tally
+    )[method]
 
 
 @pytest.fixture
@@ -58,7 +60,7 @@ def test_medians_and_quantiles(case: Case, limit: int, axes: tuple[int, ...], mo
 
 def test_every_chunk_is_read_once_where_it_can_be(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(whole_blocks, "BLOCK_BYTES", 10 * 4 * 5 * 4)
-    tally = Tally()
+    tally = ReadStatistics()
     asked(case, "median", 0, tally=tally)
     assert tally.chunks == 9
 

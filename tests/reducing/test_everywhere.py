@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from insitu import storage
 from insitu.active.client import Active
 from insitu.errors import CodecError, InsituError, ModelError, NotFoundError, SelectionError, TruncatedError
-from insitu.model import Axis, Codec, Columns, Encoding, Kind, Packing, Packings, Source, Tile, VirtualArray
+from insitu.model import Axis, Codec, Columns, Encoding, Packing, PackingKind, Packings, Source, Tile, VirtualArray
 from insitu.reducing import measuring, statistics
 from service.serving import Server, serving
 
@@ -128,7 +128,7 @@ def packed(case: dict[str, Any]) -> tuple[Packing | None, np.ma.MaskedArray]:
         return None, np.ma.masked_array(wide, np.isnan(wide) if wide.dtype.kind == "f" else np.zeros(wide.shape, bool))
     decoded = np.dtype("f4" if values.dtype.itemsize < 4 or values.dtype.str[1:] == "f4" else "f8")
     gone = {"one": (7,), "two": (7, 20), "scaled": (7,)}[rule]
-    kind = Kind(dtype=decoded.str, masked=decoded.str, scaled=decoded.str if rule == "scaled" else None)
+    kind = PackingKind(dtype=decoded.str, masked=decoded.str, scaled=decoded.str if rule == "scaled" else None)
     factors = {"scale": 0.5, "offset": 10.0} if rule == "scaled" else {}
     packing = Packing(missing=tuple(real(value) for value in gone), kind=kind, **factors)
     wide = values.astype(decoded)

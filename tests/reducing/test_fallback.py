@@ -18,7 +18,7 @@ import insitu
 from insitu import storage
 from insitu.active.client import Active, ActiveWarning
 from insitu.active.fallback import bytes_to_move, settings
-from insitu.active.transport import Client, ServerError, client_of
+from insitu.active.transport import ServerClient, ServerError, client_for
 from insitu.combining.scan_member import Job
 from insitu.errors import InsituError
 from insitu.lazy_array.deferred_values import Access
@@ -26,8 +26,8 @@ from insitu.model import Codec, Encoding
 from insitu.reducing.chunk_storage import chunk_array
 from insitu.server import Settings
 from insitu.server.credentials import Credentials
-from insitu.sources.object_store.credentials import Found, Process
-from insitu.sources.redaction import displayed, redacted
+from insitu.sources.object_store.credentials import CredentialProcess, FoundCredentials
+from insitu.sources.redaction import redact_text, redact_url
 from service.serving import free_port
 
 VALUES = np.random.default_rng(0).normal(size=(40, 50, 60))
@@ -153,14 +153,14 @@ SECRETS = {"key": "AK", "secret": HUSH, "headers": {"Authorization": f"Bearer {H
     [
         Active("http://host", token=HUSH),
         Active(f"https://:{HUSH}@host:8080", True),
-        Client("http://host", HUSH),
-        Client(f"http://:{HUSH}@host"),
+        ServerClient("http://host", HUSH),
+        ServerClient(f"http://:{HUSH}@host"),
         Access(SECRETS, "t", Active("http://host", token=HUSH)),
         Job(storage_options=SECRETS),
         Settings(tokens=(HUSH,), storage_options={"s3://": SECRETS}),
         Credentials("me", HUSH),
-        Found({"secret_access_key": HUSH}),
-        Process(f"get-keys --password {HUSH}", "s3://b"),
+        FoundCredentials({"secret_access_key": HUSH}),
+        CredentialProcess(f"get-keys --password {HUSH}", "s3://b"),
     ],
     ids=lambda thing: type(thing).__name__,
 )
@@ -173,7 +173,7 @@ def test_no_representation_shows_a_secret(thing: Any) -> None:
 def test_a_pickled_connection_still_works() -> None:
     active = pickle.loads(pickle.dumps(Active(f"https://:{HUSH}@host", True, "t")))
     assert active == Active(f"https://:{HUSH}@host", True, "t")
-    assert pickle.loads(pickle.dumps(Client(f"http://:{HUSH}@host"))).token == HUSH
+    assert pickle.loads(pickle.dumps(ServerClient(f"http://:{HUSH}@host"))).token == HUSH
 
 
 def test_no_message_shows_a_token(path: Path, nowhere: str) -> None:
@@ -185,7 +185,7 @@ def test_no_message_shows_a_token(path: Path, nowhere: str) -> None:
         insitu.open_dataset(path, active=url, active_required=True).t.mean()
     assert HUSH not in f"{problem.value!r} {problem.value}"
     with pytest.raises(ServerError) as wrong:
-        client_of(f"ftp://:{HUSH}@host")
+        client_for(f"ftp://:{HUSH}@host")
     assert HUSH not in str(wrong.value)
     dataset = insitu.open_dataset(path, active=url, storage_options={"secret": HUSH})
     shown = f"{dataset!r} {dataset._repr_html_()} {dataset.t.variable._data!r} {dataset.encoding} {dataset.t.encoding}"
@@ -209,7 +209,7 @@ def test_no_message_shows_a_token(path: Path, nowhere: str) -> None:
     ],
 )
 def test_no_text_shows_a_secret(text: str) -> None:
-    assert HUSH not in redacted(f"it failed: {text}, and so on")
+    assert HUSH not in redact_text(f"it failed: {text}, and so on")
 
 
 @pytest.mark.parametrize(
@@ -224,4 +224,4 @@ def test_no_text_shows_a_secret(text: str) -> None:
     ],
 )
 def test_what_is_shown_of_a_url(url: str, shown: str) -> None:
-    assert displayed(url) == shown
+    assert redact_url(url) == shown

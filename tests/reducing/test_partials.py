@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from insitu.errors import UnsupportedError
 from insitu.reducing import METHODS, Partial, Reduction
-from insitu.reducing.reductions import Rules
+from insitu.reducing.reductions import ReductionRules
 
 EVERY = tuple(sorted(METHODS))
 
@@ -37,7 +37,7 @@ def steps(reduction: Reduction, values: np.ndarray, borders: list[int]) -> list[
 @settings(max_examples=60)
 def test_any_cut_in_any_order(data: st.DataObject) -> None:
     values = values_of(data.draw, 12)
-    reduction = Reduction(EVERY, values.dtype, Rules(skipna=data.draw(st.sampled_from([None, False])), ddof=1))
+    reduction = Reduction(EVERY, values.dtype, ReductionRules(skipna=data.draw(st.sampled_from([None, False])), ddof=1))
     if reduction.skips and np.isnan(values).all(axis=0).any():
         reduction = Reduction(tuple(m for m in EVERY if not m.startswith("arg")), values.dtype, reduction.rules)
     pieces = data.draw(

@@ -15,7 +15,18 @@ import pytest
 
 from insitu.errors import InsituWarning, SourceError
 from insitu.maintenance import append_tree as append
-from insitu.model import Axis, Columns, Encoding, Kind, Packing, Packings, Source, Tile, VirtualArray, VirtualGroup
+from insitu.model import (
+    Axis,
+    Columns,
+    Encoding,
+    Packing,
+    PackingKind,
+    Packings,
+    Source,
+    Tile,
+    VirtualArray,
+    VirtualGroup,
+)
 from insitu.references import open_references, save
 from insitu.references.atomic_write import LocalFolder
 
@@ -32,7 +43,9 @@ def archive(*numbers: int) -> VirtualGroup:
     files = np.repeat(np.arange(len(numbers)), 2)[:, None]
     offset = 1000 * np.array(numbers)[files] + np.arange(grid[0] * grid[1]).reshape(grid)
     sources = tuple(Source(f"s3://b/{number}.nc", 10**6) for number in numbers)
-    packings = Packings.of([Packing(scale=1.5 + n, kind=Kind(dtype="float64", scale_dtype="float64")) for n in numbers])
+    packings = Packings.of(
+        [Packing(scale=1.5 + n, kind=PackingKind(dtype="float64", scale_dtype="float64")) for n in numbers]
+    )
     table = Columns(grid, sources, files, offset, np.asarray(50), packing=files)
     tile = Tile(axes, (Encoding(np.dtype("<i2")),), table, packings)
     return VirtualGroup({"t": VirtualArray.of(tile, dims=("time", "x"))})

@@ -30,9 +30,9 @@ from insitu.model import Axis, Inline, Stored, Unwritten
 from insitu.references import open_references, save
 from insitu.references.icechunk import append_icechunk, write
 from insitu.references.icechunk.manifest import decode_manifest
-from insitu.references.icechunk.read import ours
-from insitu.references.icechunk.repository import Version, prefix_of
-from insitu.references.icechunk.write import rectilinear_known, split_sizes
+from insitu.references.icechunk.read import to_insitu_error
+from insitu.references.icechunk.repository import RepositoryVersion, container_prefix
+from insitu.references.icechunk.write import can_write_rectilinear, split_sizes
 
 icechunk = pytest.importorskip("icechunk")
 zarr = pytest.importorskip("zarr")
@@ -301,7 +301,7 @@ def test_chunks_of_different_lengths(tmp_path: Path) -> None:
         parts.append(insitu.scan(path, decode=False).array("v"))
     joined = VirtualGroup({"v": concatenate(parts)})
     target = tmp_path / "x.icechunk"
-    if not rectilinear_known():
+    if not can_write_rectilinear():
         with pytest.raises(UnsupportedError, match="chunks have different lengths"):
             save(joined, target)
         pytest.skip("the installed zarr and icechunk do not know rectilinear grids")
@@ -393,11 +393,11 @@ def test_without_the_library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_places_without_a_container() -> None:
-    assert prefix_of("s3://bucket/a/b.nc") == "s3://bucket/"
-    assert prefix_of("file:///data/x/b.nc") == "file:///data/x/"
+    assert container_prefix("s3://bucket/a/b.nc") == "s3://bucket/"
+    assert container_prefix("file:///data/x/b.nc") == "file:///data/x/"
     with pytest.raises(UnsupportedError, match="no container"):
-        prefix_of("memory:x")
-    assert "icechunk failed" in str(ours(ValueError("\n  x something odd\n"), Version("/r")))
+        container_prefix("memory:x")
+    assert "icechunk failed" in str(to_insitu_error(ValueError("\n  x something odd\n"), RepositoryVersion("/r")))
 
 
 def test_virtualizarr_reads_the_same(tmp_path: Path) -> None:
@@ -450,15 +450,15 @@ def test_behind_a_gate_links_out_of_a_repository_are_refused(tmp_path):
     icechunk = pytest.importorskip("icechunk")
     zarr = pytest.importorskip("zarr")
     from insitu.errors import AccessError
-    from insitu.server.roots import Allowed
-    from insitu.sources.access_policy import guarded
+    from insitu.server.roots import Roots
+    from insitu.sources.access_policy import access_policy_scope
 
     path = tmp_path / "in" / "x.icechunk"
     session = icechunk.Repository.create(icechunk.local_filesystem_storage(str(path))).writable_session("main")
     zarr.create_group(session.store).create_array("t", data=np.arange(4000, dtype="i4"))
     session.commit("one")
     (tmp_path / "out").mkdir()
-    with guarded(Allowed([str(tmp_path / "in")])):
+    with access_policy_scope(Roots([str(tmp_path / "in")])):
         assert insitu.read(str(path), "t", np.s_[5:7], decode=False).tolist() == [5, 6]
         moved = next((path / "chunks").iterdir())
         moved.rename(tmp_path / "out" / moved.name)

@@ -21,13 +21,13 @@ from insitu.model import (
     INLINE,
     Absent,
     Axis,
+    ChunkLocations,
     Codec,
     Columns,
     Encoding,
     GroupDetails,
-    Kind,
-    Located,
     Packing,
+    PackingKind,
     Packings,
     Source,
     Tile,
@@ -37,7 +37,7 @@ from insitu.model import (
     concatenate,
     scatter,
 )
-from insitu.references import open_references, renamed, save
+from insitu.references import open_references, save, with_renamed_sources
 from insitu.references.store import NAME, open_store, pools, write
 from insitu.references.store.root import PREVIOUS
 from mosaics import Case, evaluate, mosaics
@@ -57,7 +57,7 @@ def make_month(number: int, days: int = 31) -> VirtualArray:
     table = Columns(
         grid, (Source(f"s3://b/{number:04}.nc", 10**6, f"e{number}", 1.5),), np.asarray(0), offset, offset % 7 + 50
     )
-    kind = Kind(dtype="float32", scale_dtype="float64")
+    kind = PackingKind(dtype="float32", scale_dtype="float64")
     packings = Packings.of([Packing(scale=0.5 + number, missing=(np.int16(-number), np.int16(3)), kind=kind)])
     encoding = Encoding(
         np.dtype("<i2"), (Codec("shuffle", {"elementsize": 2}), Codec("zlib", {"level": number % 9})), None, b"\1\0"
@@ -100,7 +100,7 @@ def assert_same_chunks(one: VirtualArray, other: VirtualArray) -> None:
 @given(mosaics())
 def test_every_mosaic_comes_back(tmp_path_factory: pytest.TempPathFactory, case: Case) -> None:
     target = tmp_path_factory.mktemp("s") / "x.insitu"
-    save(renamed(VirtualGroup({"a": case.array}), lambda url: f"s3://{url}"), target)
+    save(with_renamed_sources(VirtualGroup({"a": case.array}), lambda url: f"s3://{url}"), target)
     disk = {f"s3://{url}": data for url, data in case.disk.items()}
     back = opened(target).arrays["a"]
     np.testing.assert_array_equal(evaluate(back, disk), case.values)
@@ -156,7 +156,7 @@ def test_a_sparse_grid_stays_sparse(tmp_path: Path) -> None:
 def named_files(target: Path) -> set[str]:
     """The files that the root and the one before it name."""
     roots = [target / name for name in (NAME, PREVIOUS) if (target / name).exists()]
-    return set().union(*(write._files(json.loads(path.read_text())) for path in roots))
+    return set().union(*(write._file_names(json.loads(path.read_text())) for path in roots))
 
 
 def test_append_adds_parts_and_reads_nothing_old(tmp_path: Path) -> None:
@@ -199,15 +199,15 @@ def test_append_refuses_what_does_not_fit(tmp_path: Path) -> None:
 def test_two_writers_one_wins_the_other_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     target = tmp_path / "x.insitu"
     save(VirtualGroup({"tas": make_month(0)}), target)
-    original = write._Saving._document
+    original = write._StoreWriter._document
 
     def slow(self: Any, group: VirtualGroup) -> dict[str, Any]:
         document = original(self, group)
-        monkeypatch.setattr(write._Saving, "_document", original)
+        monkeypatch.setattr(write._StoreWriter, "_document", original)
         append(VirtualGroup({"tas": make_month(1)}), target, "time")  # the other writer is faster
         return document
 
-    monkeypatch.setattr(write._Saving, "_document", slow)
+    monkeypatch.setattr(write._StoreWriter, "_document", slow)
     with pytest.raises(SourceError, match="another writer"):
         append(VirtualGroup({"tas": make_month(2)}), target, "time")
     assert_same_chunks(opened(target).arrays["tas"], concatenate([make_month(0), make_month(1)], "time"))
@@ -250,7 +250,7 @@ class Computed:
         self.shape = shape
         self.sources = tuple(Source(f"https://data.example.org/archive/v1/file-{n:05}.nc", 1, "e") for n in range(1000))
 
-    def locate(self, cells: Any) -> Located:
+    def locate(self, cells: Any) -> ChunkLocations:
         number = np.ravel_multi_index(tuple(np.broadcast_arrays(*cells)), self.shape).reshape(-1)
         per = -(-int(np.prod(self.shape)) // 1000)
         rest = number % per
@@ -258,7 +258,7 @@ class Computed:
         noise = (noise ^ (noise >> np.uint64(29))) * np.uint64(0xBF58476D1CE4E5B9)
         noise = ((noise ^ (noise >> np.uint64(32))) % np.uint64(2**31)).astype(np.int64)
         zero = np.zeros(len(number), np.int64)
-        return Located(
+        return ChunkLocations(
             number // per, 8192 + rest * 700_000 + noise % 50_000, 600_000 + noise % 90_000, zero, zero, zero, b""
         )
 
@@ -364,12 +364,12 @@ def test_renamed_sources(tmp_path: Path) -> None:
             (r"^s3://b/(\d+)", r"/data/\1"),
             lambda url: url.replace("s3://b", "/data"),
         ):
-            found = renamed(tree, how).arrays["tas"]
+            found = with_renamed_sources(tree, how).arrays["tas"]
             urls = {row[0].url for row in columns(found)}
             assert urls == {"/data/0000.nc", "/data/0001.nc"}
     with pytest.raises(ModelError):
-        renamed(group, lambda url: "")
-    save(renamed(stored, {"s3://b/": "/data/"}), tmp_path / "y.insitu")
+        with_renamed_sources(group, lambda url: "")
+    save(with_renamed_sources(stored, {"s3://b/": "/data/"}), tmp_path / "y.insitu")
     assert {row[0].url for row in columns(opened(tmp_path / "y.insitu").arrays["tas"])} == {
         "/data/0000.nc",
         "/data/0001.nc",

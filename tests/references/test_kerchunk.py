@@ -20,7 +20,7 @@ from insitu.errors import AccessError, FormatError, InsituError, UnsupportedErro
 from insitu.maintenance import convert
 from insitu.model import Inline, Source, Stored, Unwritten, VirtualArray, VirtualGroup, concatenate
 from insitu.reading import read_array
-from insitu.references import open_references, renamed, save
+from insitu.references import open_references, save, with_renamed_sources
 from mosaics import Case, evaluate, mosaics
 
 FORMS: dict[str, dict[str, Any]] = {
@@ -123,7 +123,7 @@ def test_portable_archives(archive: Path, tmp_path: Path) -> None:
 @settings(max_examples=60)
 @given(case=mosaics())
 def test_a_mosaic_is_said_right_or_refused(tmp_path_factory: pytest.TempPathFactory, case: Case) -> None:
-    group = renamed(VirtualGroup({"a": case.array}), lambda url: f"s3://{url}")
+    group = with_renamed_sources(VirtualGroup({"a": case.array}), lambda url: f"s3://{url}")
     disk = {f"s3://{url}": data for url, data in case.disk.items()}
     folder = tmp_path_factory.mktemp("m")
     for name, options in (("x.json", {}), ("x.parq", {"record_size": 5}), ("y.json", {"zarr_format": 3})):
@@ -464,12 +464,14 @@ def test_zaro_names(archive: Path, tmp_path: Path) -> None:
 
 def test_remote_references_do_not_open_local_files(tmp_path: Path) -> None:
     from insitu.references.kerchunk.json import read_json
-    from insitu.references.urls import Base
+    from insitu.references.urls import UrlResolver
 
     refs = reference(**{"a/0": ["file:///etc/passwd", 0, 4]})
     with pytest.raises(AccessError, match="allow_local"):
-        read_json(refs, Base("https://example.org/x.json"))
-    assert isinstance(read_json(refs, Base("https://example.org/x.json", allow_local=True)).arrays["a"], VirtualArray)
+        read_json(refs, UrlResolver("https://example.org/x.json"))
+    assert isinstance(
+        read_json(refs, UrlResolver("https://example.org/x.json", allow_local=True)).arrays["a"], VirtualArray
+    )
 
 
 def test_sources_know_only_what_they_are(tmp_path: Path) -> None:

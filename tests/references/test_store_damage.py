@@ -18,8 +18,8 @@ from insitu.model import (
     Columns,
     Encoding,
     GroupDetails,
-    Kind,
     Packing,
+    PackingKind,
     Packings,
     Source,
     Tile,
@@ -39,7 +39,7 @@ def piece(number: int, width: int = 2) -> VirtualArray:
     grid = tuple(axis.count for axis in axes)
     offset = 1000 * number + 10 * np.arange(int(np.prod(grid))).reshape(grid)
     table = Columns(grid, (Source(f"s3://b/{number}.nc", 10**6, f"e{number}", 1.5),), np.asarray(0), offset, offset + 5)
-    kind = Kind(dtype="float32", masked="float32", scaled="float32", scale_dtype="float64")
+    kind = PackingKind(dtype="float32", masked="float32", scaled="float32", scale_dtype="float64")
     packings = Packings.of([Packing(scale=0.5 + number, missing=(np.int16(number),), kind=kind)])
     encoding = Encoding(np.dtype("<i2"), (Codec("zlib", {"level": number % 2}),), (0, 2, 1), b"\1\0")
     return VirtualArray.of(
@@ -115,7 +115,7 @@ def test_every_bit_of_the_root(tmp_path: Path) -> None:
         for bit in range(8):
             data = good[:at] + bytes([good[at] ^ (1 << bit)]) + good[at + 1 :]
             try:
-                root.parse(data, str(path))
+                root.parse_root(data, str(path))
             except FormatError:
                 continue
             except UnsupportedError as problem:

@@ -9,7 +9,7 @@ from obstore.store import MemoryStore
 
 from insitu.errors import UnsupportedError
 from insitu.references import atomic_write
-from insitu.references.atomic_write import RemoteFolder, writable
+from insitu.references.atomic_write import RemoteFolder, open_atomic
 
 
 @pytest.fixture
@@ -34,7 +34,7 @@ def test_files_appear_when_they_are_complete(bucket: MemoryStore) -> None:
     assert to.read("other") is None
     to.remove(["part", "nothing"])
     assert to.read("part") is None
-    with writable("s3://bucket/y.json") as file:
+    with open_atomic("s3://bucket/y.json") as file:
         file.write(b"{}")
     assert bytes(bucket.get("y.json").bytes()) == b"{}"
 
@@ -51,6 +51,6 @@ def test_one_writer_wins(bucket: MemoryStore) -> None:
 def test_the_web_cannot_be_written_to() -> None:
     with (
         pytest.raises(UnsupportedError, match="cannot write"),
-        writable("https://example.org/x.json") as file,
+        open_atomic("https://example.org/x.json") as file,
     ):
         file.write(b"{}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from insitu.errors import FormatError
-from insitu.references.kerchunk.templates import Templates, generated
+from insitu.references.kerchunk.templates import Templates, generate_references
 
 
 @pytest.mark.parametrize(
@@ -40,7 +40,7 @@ def test_gen() -> None:
          "dimensions": {"i": {"stop": 2}, "j": [5, 7]}},
         {"key": "y/{{i}}", "url": "{{u}}", "dimensions": {"i": {"start": 3, "stop": 0, "step": -2}}},
     ]  # fmt: skip
-    assert dict(generated(items, Templates({"u": "s3://b/"}))) == {
+    assert dict(generate_references(items, Templates({"u": "s3://b/"}))) == {
         "x/0.5": ["s3://b/00", 1005, 10], "x/0.7": ["s3://b/00", 1007, 10], "x/1.5": ["s3://b/01", 2005, 10],
         "x/1.7": ["s3://b/01", 2007, 10], "y/3": ["s3://b/"], "y/1": ["s3://b/"],
     }  # fmt: skip
@@ -57,4 +57,4 @@ def test_gen() -> None:
 )  # fmt: skip
 def test_bad_gen(item: object) -> None:
     with pytest.raises(FormatError):
-        dict(generated([item], Templates()))
+        dict(generate_references([item], Templates()))

@@ -6,9 +6,9 @@ import pytest
 
 import insitu
 from insitu.errors import AccessError, NotFoundError
-from insitu.server.roots import Allowed
+from insitu.server.roots import Roots
 from insitu.sources import listing, open_source
-from insitu.sources.access_policy import RefusedError, guarded
+from insitu.sources.access_policy import RefusedError, access_policy_scope
 
 pytestmark = pytest.mark.xdist_group("remote")
 
@@ -18,12 +18,16 @@ KEY, SECRET = "AKINSITU", "hush-hush-never-shown"
 def same(url, options, roots, data):
     """What is read and listed behind the gate is what is read and listed without."""
     box = url.rpartition("/")[0]
-    free = listing.objects(f"{box}/era5", options), listing.level(f"{box}/era5", options), listing.level(box, options)
-    with guarded(Allowed(roots)):
+    free = (
+        listing.list_all_objects(f"{box}/era5", options),
+        listing.list_folder(f"{box}/era5", options),
+        listing.list_folder(box, options),
+    )
+    with access_policy_scope(Roots(roots)):
         assert free == (
-            listing.objects(f"{box}/era5", options),
-            listing.level(f"{box}/era5", options),
-            listing.level(box, options),
+            listing.list_all_objects(f"{box}/era5", options),
+            listing.list_folder(f"{box}/era5", options),
+            listing.list_folder(box, options),
         )
         source = open_source(url, options)
         assert source.read(10, 50) == data[10:60]
@@ -41,14 +45,14 @@ def same(url, options, roots, data):
 def test_s3_with_keys(seaweed, data):
     options = {"key": KEY, "secret": SECRET, "endpoint_url": seaweed.url}
     same("s3://private/x.bin", options, [f"{seaweed.url}/private"], data)
-    with guarded(Allowed([f"{seaweed.url}/private"])):
+    with access_policy_scope(Roots([f"{seaweed.url}/private"])):
         with pytest.raises(RefusedError):
             open_source("s3://public/x.bin", options)
         for wrong in ({**options, "secret": "no"}, {"anon": True, "endpoint_url": seaweed.url}):
             with pytest.raises(AccessError):
                 open_source("s3://private/x.bin", wrong).read(0, 1)
             with pytest.raises(AccessError):
-                listing.level("s3://private/era5", wrong)
+                listing.list_folder("s3://private/era5", wrong)
 
 
 def test_s3_at_the_usual_endpoint(seaweed, data, monkeypatch):
@@ -60,7 +64,7 @@ def test_s3_at_the_usual_endpoint(seaweed, data, monkeypatch):
     # Keys of the environment are the operator's: behind a gate they are used where the operator says so, and not else.
     same("s3://private/x.bin", {"anon": False}, ["s3://private"], data)
     assert open_source("s3://private/x.bin").read(0, 4) == data[:4]
-    with guarded(Allowed(["s3://private"])), pytest.raises(AccessError):
+    with access_policy_scope(Roots(["s3://private"])), pytest.raises(AccessError):
         open_source("s3://private/x.bin").read(0, 4)
 
 
@@ -69,5 +73,5 @@ def test_azure(azurite, data):
     same("az://private/x.bin", {**keys, "endpoint_url": azurite.endpoint}, [f"{azurite.endpoint}/private"], data)
     anonymous = {"account_name": azurite.extra["account"], "anon": True, "endpoint_url": azurite.endpoint}
     same("az://public/x.bin", anonymous, [f"{azurite.endpoint}/public"], data)
-    with guarded(Allowed([azurite.endpoint])), pytest.raises((AccessError, NotFoundError)):
+    with access_policy_scope(Roots([azurite.endpoint])), pytest.raises((AccessError, NotFoundError)):
         open_source("az://private/x.bin", anonymous).read(0, 1)

@@ -11,7 +11,7 @@ import pytest
 
 import insitu
 from insitu.errors import InsituError, SourceError
-from insitu.sources import Patience, open_source
+from insitu.sources import RetryPolicy, open_source
 from insitu.sources.http.http_source import HttpSource
 from insitu.sources.threads import gather
 from remote.faults import FAULTS, FaultProxy
@@ -65,7 +65,7 @@ def judge(outcome, longest, count, proxy):
 
 def test_a_web_server_in_a_storm(nginx, data):
     recorded = open_source(f"{nginx.url}/x.bin").describe()
-    patience = Patience(connect=1, read=0.3, deadline=DEADLINE, attempts=8, first_pause=0.002, longest_pause=0.05)
+    patience = RetryPolicy(connect=1, read=0.3, deadline=DEADLINE, attempts=8, first_pause=0.002, longest_pause=0.05)
     with FaultProxy(nginx.address, share=0.2, seed=1) as proxy:
         url = f"{proxy.url}/x.bin"
         outcome, longest = storm(lambda: HttpSource(url, policy=patience, expected=recorded, gap=0), data, 3000, 1)
@@ -83,7 +83,7 @@ def test_a_bucket_in_a_storm(seaweed, data):
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_each_fault_passes(nginx, data, fault):
-    patience = Patience(connect=1, read=0.3, deadline=DEADLINE, first_pause=0.002, longest_pause=0.05)
+    patience = RetryPolicy(connect=1, read=0.3, deadline=DEADLINE, first_pause=0.002, longest_pause=0.05)
     with FaultProxy(nginx.address) as proxy:
         source = HttpSource(f"{proxy.url}/x.bin", policy=patience)
         source.read(0, 1)

@@ -19,7 +19,7 @@ from insitu.errors import SourceError, StaleSourceError
 from insitu.maintenance import append_tree as append
 from insitu.maintenance import check, convert, refresh
 from insitu.model import VirtualGroup, concatenate
-from insitu.references import open_references, renamed, save
+from insitu.references import open_references, save, with_renamed_sources
 from insitu.references.store import write
 from insitu.sources import trace
 
@@ -124,15 +124,15 @@ def test_append_and_two_writers(options: dict[str, Any], monkeypatch: pytest.Mon
     target = "s3://private/grown.insitu"
     save(part(options, 0), target, storage_options=options)
     append(part(options, 1), target, "time", storage_options=options)
-    original = write._Saving._document
+    original = write._StoreWriter._document
 
     def slow(self: Any, group: VirtualGroup) -> dict[str, Any]:
         document = original(self, group)
-        monkeypatch.setattr(write._Saving, "_document", original)
+        monkeypatch.setattr(write._StoreWriter, "_document", original)
         append(part(options, 2), target, "time", storage_options=options)  # the other writer is faster
         return document
 
-    monkeypatch.setattr(write._Saving, "_document", slow)
+    monkeypatch.setattr(write._StoreWriter, "_document", slow)
     with pytest.raises(SourceError, match="another writer"):
         append(part(options, 3), target, "time", storage_options=options)
     saved = insitu.scan(target, storage_options=options, decode=False).array("t")
@@ -146,15 +146,15 @@ def test_append_and_two_writers(options: dict[str, Any], monkeypatch: pytest.Mon
 
 def test_two_writers_of_a_new_store(options: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     target = "s3://private/new.insitu"
-    original = write._Saving._document
+    original = write._StoreWriter._document
 
     def slow(self: Any, group: VirtualGroup) -> dict[str, Any]:
         document = original(self, group)
-        monkeypatch.setattr(write._Saving, "_document", original)
+        monkeypatch.setattr(write._StoreWriter, "_document", original)
         save(part(options, 1), target, storage_options=options)
         return document
 
-    monkeypatch.setattr(write._Saving, "_document", slow)
+    monkeypatch.setattr(write._StoreWriter, "_document", slow)
     with pytest.raises(SourceError, match="another writer"):
         save(part(options, 0), target, storage_options=options)
     assert insitu.scan(target, storage_options=options, decode=False).array("t").shape == (10, 40, 40)
@@ -191,5 +191,5 @@ def test_changed_objects(tmp_path: Path, archive: Path, bucket: S3Store, options
     assert (
         insitu.read("s3://private/stale.insitu", "t", np.s_[60:62], storage_options=options, decode=False) == 7
     ).all()
-    gone = renamed(opened, {"s3://private/stale/two.h5": "s3://private/stale/none.h5"})
+    gone = with_renamed_sources(opened, {"s3://private/stale/two.h5": "s3://private/stale/none.h5"})
     assert [finding.status for finding in check(gone, storage_options=options).stale] == ["missing"]

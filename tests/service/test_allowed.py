@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 
 from insitu.errors import AccessError
-from insitu.server.roots import Allowed
+from insitu.server.roots import Roots
 from insitu.sources import LocalSource, open_source
-from insitu.sources.access_policy import guarded
+from insitu.sources.access_policy import access_policy_scope
 from service.serving import Answer, Server, serving
 
 SECRET = np.full(8, 77, "<i4")
@@ -135,7 +135,7 @@ def test_hdf5_that_leads_elsewhere(server: Server, inside: Path, outside: Path) 
 def test_tables_that_name_other_objects(server: Server, inside: Path, outside: Path) -> None:
     import cbor2
 
-    from insitu.active.wire_array import array_to
+    from insitu.active.wire_array import array_to_wire
     from insitu.model import Encoding
     from insitu.reducing.chunk_storage import chunk_array
 
@@ -145,7 +145,7 @@ def test_tables_that_name_other_objects(server: Server, inside: Path, outside: P
             (str(outside / "secret"), False),
             ("https://example.invalid/x", False),
         ):
-            table = array_to(chunk_array(url, 0, 32, Encoding(np.dtype("<i4")), None))
+            table = array_to_wire(chunk_array(url, 0, 32, Encoding(np.dtype("<i4")), None))
             job = {"array": table, "methods": ["sum"]} if route == "/reduce" else {"array": table}
             answer = server.ask("POST", route, cbor2.dumps({"jobs": [job]}), {"Content-Type": "application/cbor"})
             if good:
@@ -265,7 +265,7 @@ def test_without_roots_nothing_is_read(tmp_path: Path) -> None:
 def test_roots(tmp_path: Path) -> None:
     (tmp_path / "data").mkdir()
     (tmp_path / "one").write_bytes(b"1")
-    found = Allowed(
+    found = Roots(
         [
             str(tmp_path / "data"),
             f"file://{tmp_path}/one",
@@ -298,7 +298,7 @@ def test_the_gate_looks_at_what_was_opened(tmp_path: Path) -> None:
     (tmp_path / "in" / "x").write_bytes(b"good")
     (tmp_path / "secret").write_bytes(b"secret")
     os.link(tmp_path / "in" / "x", tmp_path / "in" / "hard")
-    with guarded(Allowed([str(tmp_path / "in")])):
+    with access_policy_scope(Roots([str(tmp_path / "in")])):
         assert LocalSource(tmp_path / "in" / "x").read(0, 9) == b"good"
         with pytest.raises(AccessError, match="read from th"):
             LocalSource(tmp_path / "secret")
@@ -314,7 +314,7 @@ def test_what_others_know_by_a_url_lies_here(tmp_path: Path) -> None:
     folder.mkdir()
     (folder / "x y").write_bytes(SECRET.tobytes())
     (tmp_path / "secret").write_bytes(SECRET.tobytes())
-    found = Allowed([f"https://data.invalid/era5={folder}"])
+    found = Roots([f"https://data.invalid/era5={folder}"])
     assert found.local_copy("https://data.invalid/era5/a/b%20c") == str(folder / "a" / "b c")
     assert found.local_copy("https://data.invalid/other") == "https://data.invalid/other"
     with serving([f"https://data.invalid/era5={folder}"], tmp_path / "log") as server:

@@ -17,17 +17,17 @@ import numpy as np
 import pytest
 from scipy.io import netcdf_file
 
-from insitu.active.wire_array import array_to
+from insitu.active.wire_array import array_to_wire
 from insitu.model import Encoding, Source
 from insitu.reading import ChunkCache
 from insitu.reducing.chunk_storage import chunk_array
-from insitu.server.client_cache import Portion
-from insitu.server.credentials import Credentials, TokenError, credentials_of
+from insitu.server.client_cache import ClientCache
+from insitu.server.credentials import Credentials, TokenError, authenticate
 from insitu.server.metrics import Metrics
-from insitu.server.scan_cache import Scans
-from insitu.server.source_pool import Shelf
+from insitu.server.scan_cache import ScanCache
+from insitu.server.source_pool import ClientSourcePools
 from insitu.sources import open_source
-from insitu.sources.access_policy import guarded, may_use_environment
+from insitu.sources.access_policy import access_policy_scope, can_use_environment
 from insitu.sources.http.login import cookies_for
 from insitu.sources.object_store.bucket import open_bucket
 from service.serving import Answer, Server, serving
@@ -148,7 +148,7 @@ def _by_table(route: str) -> Callable[..., Answer]:
     def ask(server: Server, site: Site, how: str, headers: dict[str, str]) -> Answer:
         # With the ETag: whoever has seen the object once knows it, and sources that have been told it need not ask.
         url = f"{site.url}/{how}/raw"
-        table = array_to(chunk_array(url, 0, VALUES.nbytes, Encoding(VALUES.dtype), VALUES.shape))
+        table = array_to_wire(chunk_array(url, 0, VALUES.nbytes, Encoding(VALUES.dtype), VALUES.shape))
         table["sources"] = [[url, VALUES.nbytes, '"v1"', None, False]]
         job: dict[str, Any] = {"array": table}
         if route == "/reduce":
@@ -206,7 +206,7 @@ def test_behind_the_server_no_cookie_is_sent_and_no_login_but_the_clients(site: 
 
 def test_a_name_that_is_empty_is_refused() -> None:
     with pytest.raises(TokenError, match="no name"):
-        credentials_of({"authorization": login("", "x")["Authorization"]}, None)
+        authenticate({"authorization": login("", "x")["Authorization"]}, None)
 
 
 def test_no_two_pairs_of_name_and_secret_have_one_digest() -> None:
@@ -239,7 +239,7 @@ def netrc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_netrc_is_for_clients_only(site: Site) -> None:
     url = f"{site.url}/header/raw"
     assert open_source(url).read(0, 4) == VALUES.tobytes()[:4]
-    with guarded(_All()), pytest.raises(PermissionError, match="401"):
+    with access_policy_scope(_All()), pytest.raises(PermissionError, match="401"):
         open_source(url).read(0, 4)
 
 
@@ -266,12 +266,16 @@ def test_connection_pool(site: Site) -> None:
 
 def test_connections_are_shared_by_the_same_credentials(site: Site) -> None:
     """One login serves further files: what does not separate clients is not given up."""
-    from insitu.sources.http.connections import route
+    from insitu.sources.http.connections import find_connection_pool
     from insitu.sources.http.login import credential_scope
 
     scope = credential_scope(ANN)
-    assert route(f"{site.url}/a", True, scope)[0] is route(f"{site.url}/b", True, scope)[0]
-    assert route(f"{site.url}/a", True, scope)[0] is not route(f"{site.url}/a", True, "")[0]
+    assert (
+        find_connection_pool(f"{site.url}/a", True, scope)[0] is find_connection_pool(f"{site.url}/b", True, scope)[0]
+    )
+    assert (
+        find_connection_pool(f"{site.url}/a", True, scope)[0] is not find_connection_pool(f"{site.url}/a", True, "")[0]
+    )
 
 
 @pytest.mark.parametrize("behind", [False, True])
@@ -291,7 +295,7 @@ def test_disk_cache(site: Site, tmp_path: Path, behind: bool) -> None:
                 read(others)
 
     if behind:
-        with guarded(_All()):
+        with access_policy_scope(_All()):
             check()
     else:
         check()
@@ -308,7 +312,7 @@ def test_disk_cache_knows_the_endpoint(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("netrc")
 def test_redirects_remembered(site: Site) -> None:
     """Where a server sent one client is not where it sends another: each source asks for itself."""
-    with guarded(_All()):
+    with access_policy_scope(_All()):
         one, two = (open_source(f"{site.url}/header/raw", {"headers": who}) for who in (ANN, {}))
         assert one.read(0, 4) == VALUES.tobytes()[:4]
         with pytest.raises(PermissionError):
@@ -316,7 +320,7 @@ def test_redirects_remembered(site: Site) -> None:
 
 
 def test_source_pools() -> None:
-    pools = Shelf(lambda url: url)
+    pools = ClientSourcePools(lambda url: url)
     ann, bob = Credentials("ann", "hush"), Credentials("bob", "hush")
     found = [pools.for_client(who, {}) for who in (ann, bob, Credentials(), Credentials("ann", "other"))]
     found.append(pools.for_client(ann, {"endpoint_url": "http://other"}))
@@ -327,15 +331,15 @@ def test_source_pools() -> None:
 
 def test_decoded_chunk_cache() -> None:
     whole = ChunkCache(1 << 20)
-    ann, bob = (Portion(whole, Credentials(name, "hush"), {}) for name in ("ann", "bob"))
+    ann, bob = (ClientCache(whole, Credentials(name, "hush"), {}) for name in ("ann", "bob"))
     assert ann.get("key", lambda: np.zeros(3))[0] == 0
     assert bob.get("key", lambda: np.ones(3))[0] == 1
     assert ann.get("key", lambda: np.ones(3))[0] == 0
-    assert "key" not in Portion(whole, Credentials(), {})
+    assert "key" not in ClientCache(whole, Credentials(), {})
 
 
 def test_scans_cache(site: Site) -> None:
-    scans = Scans(4, 60, Metrics(None))
+    scans = ScanCache(4, 60, Metrics(None))
     options = {"headers": ANN}
     ann, url = Credentials("ann", "hush").digest, f"{site.url}/header/x.nc"
     assert scans.array(url, "v", decoded=False, options=options, who=ann).shape == (600,)
@@ -345,15 +349,15 @@ def test_scans_cache(site: Site) -> None:
 
 
 def test_members_of_archives(site: Site) -> None:
-    from insitu.formats.containers.member_list import listed
+    from insitu.formats.containers.member_list import list_members
 
     url = f"{site.url}/header/x.zip"
-    with guarded(_All()):
+    with access_policy_scope(_All()):
         source = open_source(url, {"headers": ANN})
-        assert [member.name for member in listed(source)] == ["a.nc"]
+        assert [member.name for member in list_members(source)] == ["a.nc"]
         facts = source.describe()
         with pytest.raises(PermissionError):
-            listed(open_source(url, expected=facts))
+            list_members(open_source(url, expected=facts))
 
 
 KEYS = {
@@ -376,7 +380,7 @@ def test_object_store_takes_nothing_from_the_operator(
         monkeypatch.setenv("AZURE_STORAGE_ACCOUNT_KEY", base64.b64encode(b"operators-own").decode())
         client = {**client, "key": base64.b64encode(b"clients").decode()} if client.get("key") else client
     monkeypatch.setattr("insitu.sources.object_store.bucket.Bucket._find_region", lambda bucket: None)
-    with guarded(_All()):
+    with access_policy_scope(_All()):
         found = open_source(f"{scheme}://bucket/key", client)
         bucket, _ = open_bucket(f"{scheme}://bucket/key", client) or (None, "")
     sent = f"{found._given} {found._settings['headers']}"  # type: ignore[attr-defined]
@@ -395,18 +399,18 @@ def test_object_store_instances_are_one_for_each_credentials() -> None:
 
 
 def test_an_operator_may_lend_what_the_machine_has() -> None:
-    with guarded(_All()):
-        assert not may_use_environment({})
-        assert not may_use_environment({"anon": True})
-        assert may_use_environment({"anon": False})
-        assert may_use_environment({"profile": "data"})
-    assert may_use_environment({})
+    with access_policy_scope(_All()):
+        assert not can_use_environment({})
+        assert not can_use_environment({"anon": True})
+        assert can_use_environment({"anon": False})
+        assert can_use_environment({"profile": "data"})
+    assert can_use_environment({})
 
 
 def test_icechunk_takes_nothing_from_the_environment_behind_a_gate() -> None:
     from insitu.references.icechunk.repository import _s3_keys
 
     assert _s3_keys({}) == {"from_env": True}
-    with guarded(_All()):
+    with access_policy_scope(_All()):
         assert _s3_keys({}) == {"anonymous": True}
         assert _s3_keys({"key": "a", "secret": "b"}) == {"access_key_id": "a", "secret_access_key": "b"}

@@ -17,7 +17,7 @@ import urllib3
 
 import insitu
 from insitu.active.client import Active
-from insitu.active.transport import Client
+from insitu.active.transport import ServerClient
 from service.serving import Server, serving
 
 
@@ -157,7 +157,7 @@ def test_a_client_that_hangs_up(archive: Path, tmp_path: Path) -> None:
             answer.read(1 << 20)
             answer.close()
             pool.clear()
-        client = Client(server.url)
+        client = ServerClient(server.url)
         items = client.ask(
             "reduce", {"jobs": [{"url": str(archive / "large.h5"), "variable": "t", "methods": ["max"]}]}
         )

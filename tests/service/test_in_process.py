@@ -15,7 +15,7 @@ import h5py
 import numpy as np
 import pytest
 
-from insitu.active.wire import values_from
+from insitu.active.wire import values_from_wire
 from insitu.server.app import create_app
 from insitu.server.settings import Settings
 
@@ -120,8 +120,8 @@ def test_a_batch_of_reductions(ask: Ask, tmp_path: Path) -> None:
     assert answer.status == 200, answer.content
     items = _items(answer.content)
     assert "done" in items[-1]
-    np.testing.assert_array_equal(values_from(items[0]["values"]["mean"]), VALUES.mean((0, 2)))
-    np.testing.assert_array_equal(values_from(items[0]["values"]["max"]), VALUES.max((0, 2)))
+    np.testing.assert_array_equal(values_from_wire(items[0]["values"]["mean"]), VALUES.mean((0, 2)))
+    np.testing.assert_array_equal(values_from_wire(items[0]["values"]["max"]), VALUES.max((0, 2)))
 
 
 def test_an_archive_as_a_zarr_store(ask: Ask, tmp_path: Path) -> None:

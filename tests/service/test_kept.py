@@ -14,7 +14,7 @@ import cbor2
 import numpy as np
 import pytest
 
-from insitu.active.wire_array import array_to
+from insitu.active.wire_array import array_to_wire
 from insitu.model import Codec, Encoding
 from insitu.reducing.chunk_storage import chunk_array
 from service.serving import Answer, Server, serving
@@ -102,7 +102,7 @@ def total(answer: Answer) -> tuple[int, int]:
 
 def table(url: str, size: int, **facts: Any) -> dict[str, Any]:
     encoding = Encoding(np.dtype("<i4"), (Codec("zlib"),))
-    made = array_to(chunk_array(url, 0, size, encoding, VALUES.shape))
+    made = array_to_wire(chunk_array(url, 0, size, encoding, VALUES.shape))
     made["sources"][0][1:3] = [facts.get("size"), facts.get("etag")]
     return {"array": made}
 

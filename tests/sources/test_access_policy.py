@@ -11,9 +11,9 @@ from urllib.parse import parse_qs, unquote, urlsplit
 import pytest
 
 from insitu.errors import AccessError, NotFoundError, SourceError
-from insitu.server.roots import Allowed
+from insitu.server.roots import Roots
 from insitu.sources import listing, open_source
-from insitu.sources.access_policy import RefusedError, guarded
+from insitu.sources.access_policy import RefusedError, access_policy_scope
 from insitu.sources.object_store.signed_requests import _shared_key, _signature_4
 
 PLACES = {"s3": "AWS_ENDPOINT_URL", "gs": "GOOGLE_BASE_URL", "az": "AZURE_STORAGE_ENDPOINT"}
@@ -98,9 +98,9 @@ def acts(url: str, options: dict[str, Any]) -> dict[str, Any]:
         "size": lambda: open_source(url, options).size(),
         "describe": lambda: open_source(url, options).describe(),
         "tail": lambda: open_source(url, options).tail(2),  # type: ignore[attr-defined]
-        "level": lambda: listing.level(url.rpartition("/")[0], options),
-        "children": lambda: listing.children(url.rpartition("/")[0], options),
-        "objects": lambda: listing.objects(url.rpartition("/")[0], options),
+        "level": lambda: listing.list_folder(url.rpartition("/")[0], options),
+        "children": lambda: listing.list_subfolders(url.rpartition("/")[0], options),
+        "objects": lambda: listing.list_all_objects(url.rpartition("/")[0], options),
     }
 
 
@@ -110,7 +110,7 @@ def test_no_redirect_is_followed(
     store: Site, elsewhere: Site, scheme: str, options: dict[str, Any], status: int
 ) -> None:
     store.status = status
-    with guarded(Allowed([f"{scheme}://box/a"])):
+    with access_policy_scope(Roots([f"{scheme}://box/a"])):
         for away in (
             f"{elsewhere.url}/box/a/x",
             f"{elsewhere.url.replace('127.0.0.1', 'localhost')}/x",
@@ -133,14 +133,14 @@ def test_a_redirect_to_what_is_allowed_is_followed(
     store: Site, elsewhere: Site, scheme: str, options: dict[str, Any]
 ) -> None:
     store.away = f"{elsewhere.url}/good/x"
-    with guarded(Allowed([f"{scheme}://box", f"{elsewhere.url}/good"])):
+    with access_policy_scope(Roots([f"{scheme}://box", f"{elsewhere.url}/good"])):
         assert open_source(f"{scheme}://box/x", options).read(0, 6) == b"secret"
     assert elsewhere.asked
 
 
 @pytest.mark.parametrize(("scheme", "options"), CASES)
 def test_what_a_store_answers_itself_is_read(store: Site, scheme: str, options: dict[str, Any]) -> None:
-    with guarded(Allowed([f"{scheme}://box"])):
+    with access_policy_scope(Roots([f"{scheme}://box"])):
         source = open_source(f"{scheme}://box/a b/ü+x", options)
         assert source.read(0, 6) == b"secret"
         assert source.url == f"{scheme}://box/a b/ü+x"
@@ -167,19 +167,19 @@ def azure_page(keys: list[str], folders: list[str], after: str = "") -> bytes:
 def test_pages_of_a_listing(store: Site, elsewhere: Site, scheme: str, options: dict[str, Any]) -> None:
     page = azure_page if scheme == "az" else s3_page
     store.pages = {"": page(["a/x", "a/"], ["a/sub/"], "next/1 +"), "next/1 +": page(["a/y z"], ["a/tail/"])}
-    with guarded(Allowed([f"{scheme}://box/a"])):
-        assert listing.level(f"{scheme}://box/a", options) == (["sub", "tail"], ["x", "y z"])
-        assert listing.objects(f"{scheme}://box/a", options) == {"x": 7, "y z": 7}
+    with access_policy_scope(Roots([f"{scheme}://box/a"])):
+        assert listing.list_folder(f"{scheme}://box/a", options) == (["sub", "tail"], ["x", "y z"])
+        assert listing.list_all_objects(f"{scheme}://box/a", options) == {"x": 7, "y z": 7}
         with pytest.raises(RefusedError):
-            listing.objects(f"{scheme}://box/b", options)
+            listing.list_all_objects(f"{scheme}://box/b", options)
         with pytest.raises(RefusedError):
-            listing.level(f"{scheme}://box", options)
+            listing.list_folder(f"{scheme}://box", options)
         store.pages = {"": b"<!DOCTYPE x [<!ENTITY a 'b'>]><R/>"}
         with pytest.raises(SourceError, match="document type"):
-            listing.objects(f"{scheme}://box/a", options)
+            listing.list_all_objects(f"{scheme}://box/a", options)
         store.pages = {"": b"<R><Contents>"}
         with pytest.raises(SourceError, match="cannot be read"):
-            listing.level(f"{scheme}://box/a", options)
+            listing.list_folder(f"{scheme}://box/a", options)
 
 
 def test_the_second_page_may_not_lead_away_either(store: Site, elsewhere: Site) -> None:
@@ -191,15 +191,15 @@ def test_the_second_page_may_not_lead_away_either(store: Site, elsewhere: Site) 
 
     store.answer = second  # type: ignore[method-assign]
     store.pages = {"": s3_page(["a/x"], [], "next")}
-    with guarded(Allowed(["s3://box/a"])), pytest.raises(RefusedError):
-        listing.objects("s3://box/a", {"anon": True})
+    with access_policy_scope(Roots(["s3://box/a"])), pytest.raises(RefusedError):
+        listing.list_all_objects("s3://box/a", {"anon": True})
     assert elsewhere.asked == []
 
 
 def test_credentials_that_cannot_sign(store: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    with guarded(Allowed(["gs://box"])):
+    with access_policy_scope(Roots(["gs://box"])):
         with pytest.raises(AccessError, match="cannot be listed"):
-            listing.level("gs://box", {"service_account_key": SERVICE})
+            listing.list_folder("gs://box", {"service_account_key": SERVICE})
         with pytest.raises((AccessError, SourceError)):
             open_source("gs://box/x", {"service_account_key": "{}"}).read(0, 1)
     assert store.asked == []
@@ -209,16 +209,16 @@ SERVICE = '{"private_key": "x", "private_key_id": "1", "client_email": "a@b", "d
 
 
 def test_a_store_that_refuses(store: Site) -> None:
-    with guarded(Allowed(["s3://box"])):
+    with access_policy_scope(Roots(["s3://box"])):
         for status, error in ((404, NotFoundError), (403, AccessError), (401, AccessError), (400, SourceError)):
             store.status, store.away = status, "/x"
             with pytest.raises(error):
                 open_source("s3://box/x", {"anon": True}).read(0, 1)
         store.status = 403
         with pytest.raises(AccessError, match="refuses to list"):
-            listing.objects("s3://box/a", {"anon": True})
+            listing.list_all_objects("s3://box/a", {"anon": True})
         store.status = 404
-        assert listing.objects("s3://box/a", {"anon": True}) == {}
+        assert listing.list_all_objects("s3://box/a", {"anon": True}) == {}
 
 
 def test_signatures_as_their_makers_have_them(monkeypatch: pytest.MonkeyPatch) -> None:

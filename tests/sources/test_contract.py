@@ -16,11 +16,11 @@ from obstore.store import LocalStore, MemoryStore
 from insitu.errors import SourceError
 from insitu.sources import (
     ByteSource,
-    Cached,
-    Counted,
+    CachedSource,
+    CountingSource,
     DiskCache,
     FileLikeSource,
-    FilesystemSource,
+    FsspecSource,
     HttpSource,
     LocalSource,
     MemorySource,
@@ -52,9 +52,9 @@ def source(request: pytest.FixtureRequest, tmp_path: Path, data: bytes, hasty) -
         "filelike": lambda: FileLikeSource(io.BytesIO(data)),
         "object-memory": lambda: ObjectSource(store, "a/object.bin"),
         "object-local": lambda: ObjectSource(LocalStore(tmp_path), "object.bin"),
-        "filesystem": lambda: FilesystemSource(f"file://{path}"),
-        "counted": lambda: Counted(MemorySource(data)),
-        "cached": lambda: Cached(LocalSource(path), DiskCache(tmp_path / "cache", 1 << 20)),
+        "filesystem": lambda: FsspecSource(f"file://{path}"),
+        "counted": lambda: CountingSource(MemorySource(data)),
+        "cached": lambda: CachedSource(LocalSource(path), DiskCache(tmp_path / "cache", 1 << 20)),
     }
     if kind == "opened":
         with path.open("rb") as file, open_source(file) as made:
@@ -66,7 +66,7 @@ def source(request: pytest.FixtureRequest, tmp_path: Path, data: bytes, hasty) -
             yield made
     elif kind == "cached-web":
         web = request.getfixturevalue("web")
-        with Cached(HttpSource(web.url("file"), policy=hasty), DiskCache(tmp_path / "cache", 1 << 20)) as made:
+        with CachedSource(HttpSource(web.url("file"), policy=hasty), DiskCache(tmp_path / "cache", 1 << 20)) as made:
             yield made
     else:
         with makers[kind]() as made:
@@ -148,7 +148,7 @@ def test_threads_read_at_once(source, data):
 
 
 def test_another_process_can_have_it(source, data):
-    if isinstance(source, FileLikeSource | Counted):
+    if isinstance(source, FileLikeSource | CountingSource):
         pytest.skip("bound to this process")
     if isinstance(source, ObjectSource) and "MemoryStore" in source.url:
         pytest.skip("a memory store is bound to its process")

@@ -2,11 +2,11 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 
-from insitu.sources import Counted, MemorySource
+from insitu.sources import CountingSource, MemorySource
 
 
 def test_counts_requests_batches_and_bytes():
-    source = Counted(MemorySource(bytes(100)))
+    source = CountingSource(MemorySource(bytes(100)))
     source.read(90, 20)
     source.read_many([(0, 5), (10, 5)])
     source.read_many([])
@@ -20,7 +20,7 @@ def test_counts_requests_batches_and_bytes():
 
 
 def test_threads_lose_no_count():
-    source = Counted(MemorySource(bytes(100)))
+    source = CountingSource(MemorySource(bytes(100)))
     with ThreadPoolExecutor(8) as threads:
         list(threads.map(lambda at: source.read_many([(at % 90, 3), (0, 1)]), range(2000)))
     assert (source.requests, source.batches, source.bytes) == (4000, 2000, 8000)

@@ -14,15 +14,15 @@ import numpy as np
 import pytest
 
 import insitu
-from insitu.active.transport import Client, ServerError
+from insitu.active.transport import ServerClient, ServerError
 from insitu.errors import InsituError, SourceError, StaleSourceError, TimedOutError
-from insitu.sources import HttpSource, Patience, open_source, read_tail
+from insitu.sources import HttpSource, RetryPolicy, open_source, read_tail
 
 # urllib3 leaves the socket of an answer whose Content-Length is invalid to the garbage collector.
 pytestmark = pytest.mark.filterwarnings("ignore:Exception ignored in.*socket:pytest.PytestUnraisableExceptionWarning")
 
 DATA = np.random.default_rng(3).integers(0, 256, 300_000, dtype=np.uint8).tobytes()
-HASTY = Patience(connect=5, read=2, deadline=10, attempts=3, first_pause=0.001, longest_pause=0.01)
+HASTY = RetryPolicy(connect=5, read=2, deadline=10, attempts=3, first_pause=0.001, longest_pause=0.01)
 MOST_REQUESTS = 40
 """Of one read of one range; a server that gives crumbs gets the most."""
 
@@ -295,4 +295,4 @@ def test_what_is_refused_is_not_late() -> None:
         open_source(f"http://127.0.0.1:{port}/x.h5", {"retries": 1}).read(0, 10)
     assert not isinstance(caught.value, TimedOutError)
     with pytest.raises(ServerError, match="refused"):
-        Client(f"http://127.0.0.1:{port}").ask("reduce", {})
+        ServerClient(f"http://127.0.0.1:{port}").ask("reduce", {})

@@ -16,7 +16,7 @@ from insitu.errors import (
     TimedOutError,
 )
 from insitu.model import Source
-from insitu.sources import HttpSource, Patience, open_source, read_tail
+from insitu.sources import HttpSource, RetryPolicy, open_source, read_tail
 from insitu.sources.http import http_source
 
 
@@ -127,7 +127,7 @@ def test_nobody_there(hasty):
 @pytest.mark.parametrize("url", ["http:///nohost", "http://[bad/x", "http://host:port/x"])
 def test_what_is_no_url(url):
     with pytest.raises(SourceError):
-        HttpSource(url, policy=Patience(attempts=1)).read(0, 1)
+        HttpSource(url, policy=RetryPolicy(attempts=1)).read(0, 1)
 
 
 def test_a_server_that_wants_a_long_pause_is_given_up_at_once(web, hasty):
@@ -137,14 +137,14 @@ def test_a_server_that_wants_a_long_pause_is_given_up_at_once(web, hasty):
 
 
 def test_a_server_that_trickles_meets_the_deadline(web):
-    source = HttpSource(web.url("trickle"), policy=Patience(deadline=0.2))
+    source = HttpSource(web.url("trickle"), policy=RetryPolicy(deadline=0.2))
     with pytest.raises(TimedOutError, match=r"within 0.2 s|before the deadline"):
         source.read(0, 10_000)
 
 
 def test_a_silent_server_times_out(web):
     web.delay = 1.0
-    source = HttpSource(web.url("file"), policy=Patience(read=0.05, attempts=2, first_pause=0.001))
+    source = HttpSource(web.url("file"), policy=RetryPolicy(read=0.05, attempts=2, first_pause=0.001))
     with pytest.raises(TimedOutError):
         source.read(0, 10)
 
@@ -234,14 +234,14 @@ def test_credentials_are_sent_and_never_shown(web, data):
         open_source(web.url("403") + "?X-Amz-Signature=abc").read(0, 5)
     assert "abc" not in str(caught.value)
     with pytest.raises(SourceError) as caught:
-        HttpSource("http://me:secret@127.0.0.1:9/x?sig=abc", policy=Patience(attempts=1)).read(0, 5)
+        HttpSource("http://me:secret@127.0.0.1:9/x?sig=abc", policy=RetryPolicy(attempts=1)).read(0, 5)
     assert "secret" not in str(caught.value)
     assert "abc" not in str(caught.value)
     assert caught.value.__cause__ is None
 
 
 def test_one_failure_ends_the_batch_soon(web):
-    patience = Patience(attempts=50, first_pause=5, longest_pause=5)
+    patience = RetryPolicy(attempts=50, first_pause=5, longest_pause=5)
     source = HttpSource(web.url("file"), policy=patience, gap=0)
     original = web.behave
 
@@ -257,9 +257,9 @@ def test_one_failure_ends_the_batch_soon(web):
 
 
 def test_proxies_of_the_environment_are_used(web, data, monkeypatch):
-    from insitu.sources.http.connections import _connections
+    from insitu.sources.http.connections import _pools
 
-    _connections.renew()
+    _pools.renew()
     monkeypatch.setenv("http_proxy", f"http://user:pass@127.0.0.1:{web.server.server_port}")
     monkeypatch.setenv("no_proxy", "direct.example")
     original = web.behave
@@ -267,7 +267,7 @@ def test_proxies_of_the_environment_are_used(web, data, monkeypatch):
     assert HttpSource("http://far.example/object").read(0, 5) == data[:5]
     assert web.requests[0][1] == "http://far.example/object"
     assert web.requests[0][2]["proxy-authorization"].startswith("Basic ")
-    _connections.renew()
+    _pools.renew()
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
@@ -296,20 +296,22 @@ print(good, [os.waitpid(child, 0)[1] for child in children])
 
 
 def test_batches_within_batches_do_not_lock_up(web, data):
-    from insitu.sources.threads import WIDTH, gather
+    from insitu.sources.threads import MAX_REQUESTS, gather
 
     source = HttpSource(web.url("file"), gap=0)
     ranges = [(at * 9000, 10) for at in range(20)]
-    found = gather(lambda item, stop: source.read_many(ranges), range(WIDTH + 8))
+    found = gather(lambda item, stop: source.read_many(ranges), range(MAX_REQUESTS + 8))
     assert all(batch == [data[offset : offset + 10] for offset, _ in ranges] for batch in found)
 
 
 def test_threads_that_meet_a_whole_object_take_it_once(web, data, monkeypatch):
     source = HttpSource(web.url("whole"))
     bodies = []
-    take = http_source.take
+    take = http_source.read_body
     monkeypatch.setattr(
-        http_source, http_source.take.__name__, lambda *arguments, **how: (bodies.append(1), take(*arguments, **how))[1]
+        http_source,
+        http_source.read_body.__name__,
+        lambda *arguments, **how: (bodies.append(1), take(*arguments, **how))[1],
     )
     threads = [threading.Thread(target=source.read, args=(at, 10)) for at in range(6)]
     for thread in threads:
@@ -383,7 +385,7 @@ def test_an_answer_that_contradicts_itself_is_asked_again(web, data, hasty):
 
 
 def test_a_head_that_never_ends_meets_the_deadline(web):
-    source = HttpSource(web.url("slow-head"), policy=Patience(deadline=0.3))
+    source = HttpSource(web.url("slow-head"), policy=RetryPolicy(deadline=0.3))
     start = time.monotonic()
     with pytest.raises(TimedOutError):
         source.read(0, 10)
@@ -418,10 +420,10 @@ def test_bearer_tokens_go_where_they_were_meant_for(web, data):
 
 
 def test_a_busy_server_gets_fewer_requests_at_once(web, data, hasty):
-    from insitu.sources.throttle import Pace
+    from insitu.sources.throttle import HostThrottle
 
     source = HttpSource(web.url("busy"), policy=hasty, gap=0)
-    source._throttle = Pace(width=32)
+    source._throttle = HostThrottle(width=32)
     ranges = [(at * 6000, 100) for at in range(33)]
     assert source.read_many(ranges) == [data[offset : offset + 100] for offset, _ in ranges]
     assert source._throttle.width == 16

@@ -12,7 +12,7 @@ from obstore.store import LocalStore, MemoryStore
 import insitu.sources.object_store.object_source as object_store
 from insitu.errors import AccessError, NotFoundError, SourceError, StaleSourceError, TimedOutError
 from insitu.sources import HttpSource, ObjectSource, open_source, trace
-from insitu.sources.throttle import pace_of
+from insitu.sources.throttle import throttle_for
 
 
 @pytest.fixture
@@ -208,7 +208,7 @@ def test_a_busy_store_is_retried_and_throttled(web, data, monkeypatch):
     for name in list(os.environ):
         if name.startswith("AWS_"):
             monkeypatch.delenv(name)
-    throttle = pace_of("s3://busy")
+    throttle = throttle_for("s3://busy")
     before = throttle.width
     with trace() as cost:
         source = open_source("s3://busy/key", {"anon": True, "endpoint_url": web.url("").rstrip("/"), "region": "x"})

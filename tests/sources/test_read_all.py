@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from insitu.sources import Counted, MemorySource, read_all, resolve
+from insitu.sources import CountingSource, MemorySource, read_all, resolve
 
 
 class Far(MemorySource):
@@ -22,7 +22,7 @@ def test_every_size(monkeypatch: pytest.MonkeyPatch, size: int, offset: int) -> 
     monkeypatch.setattr(resolve, "is_local", lambda source: False)
     data = bytes(range(size))
     source = Far(data)
-    counted = Counted(source)
+    counted = CountingSource(source)
     assert read_all(counted, offset) == data[offset:]
     left = max(size - offset, 0)
     assert source.asked == (1 if left >= 10 else 0)

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from insitu.sources.redaction import displayed, quoted, redacted, userinfo
+from insitu.sources.redaction import percent_encode, redact_text, redact_url, split_userinfo
 
 
 @pytest.mark.parametrize(
@@ -26,18 +26,18 @@ from insitu.sources.redaction import displayed, quoted, redacted, userinfo
     ],
 )
 def test_displayed(url, shown):
-    assert displayed(url) == shown
+    assert redact_url(url) == shown
 
 
 def test_text():
     said = 'failed for url (https://u:pw@h/x?sig=abc&v=1): header "Authorization: Bearer" x, secret=hush'
-    assert redacted(said) == 'failed for url (https://h/x?v=1): header "Authorization: ***" x, secret=***'
+    assert redact_text(said) == 'failed for url (https://h/x?v=1): header "Authorization: ***" x, secret=***'
 
 
 def test_userinfo():
-    assert userinfo("https://me@h/x") == ("https://h/x", ("me", ""))
-    assert userinfo("https://h/x@y") == ("https://h/x@y", None)
+    assert split_userinfo("https://me@h/x") == ("https://h/x", ("me", ""))
+    assert split_userinfo("https://h/x@y") == ("https://h/x@y", None)
 
 
 def test_quoted_leaves_what_is_encoded_alone():
-    assert quoted("https://h/a b/%20é?x=1&y=a b") == "https://h/a%20b/%20%C3%A9?x=1&y=a%20b"
+    assert percent_encode("https://h/a b/%20é?x=1&y=a b") == "https://h/a%20b/%20%C3%A9?x=1&y=a%20b"

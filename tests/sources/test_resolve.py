@@ -12,7 +12,7 @@ from insitu.errors import InsituError, NotFoundError, SourceError, StaleSourceEr
 from insitu.model import Source
 from insitu.sources import (
     FileLikeSource,
-    FilesystemSource,
+    FsspecSource,
     HttpSource,
     LocalSource,
     MemorySource,
@@ -130,7 +130,7 @@ def test_what_only_fsspec_knows(path):
     files = fsspec.filesystem("memory")
     files.pipe_file("/box/x.nc", bytes(range(100)))
     source = open_source("memory://box/x.nc")
-    assert isinstance(source, FilesystemSource)
+    assert isinstance(source, FsspecSource)
     assert source.read_many([(5, 2), (50, 3), (98, 9)]) == [b"\5\6", b"234", b"bc"]
     chained = open_source("simplecache::memory://box/x.nc")
     assert chained.read(1, 2) == b"\1\2"
@@ -139,7 +139,7 @@ def test_what_only_fsspec_knows(path):
     with pytest.raises(NotFoundError):
         open_source("simplecache::memory://box/none")
     with pytest.raises(SourceError, match="directory"):
-        FilesystemSource(f"file://{path.parent}")
+        FsspecSource(f"file://{path.parent}")
 
 
 def test_without_fsspec(monkeypatch):
@@ -166,12 +166,12 @@ def test_a_file_that_is_not_the_one_recorded(path):
 
 
 def test_what_a_request_costs(path):
-    from insitu.sources import Counted, request_bytes
+    from insitu.sources import CountingSource, request_bytes
 
     local = open_source(path)
     assert request_bytes(local) == request_bytes(str(path)) == 16384
     far = HttpSource("https://host-that-costs/x")
-    assert request_bytes(Counted(Counted(far))) == request_bytes("https://host-that-costs/x") > 16384
+    assert request_bytes(CountingSource(CountingSource(far))) == request_bytes("https://host-that-costs/x") > 16384
     far._throttle.record_latency(1e-3)
     assert request_bytes("https://host-that-costs/x") == 4096
     assert request_bytes("s3://bucket-that-costs/x") > 16384

@@ -3,12 +3,12 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from insitu.sources.retry_policy import Patience, retry_after
+from insitu.sources.retry_policy import RetryPolicy, retry_after
 
 
 @given(st.integers(0, 2000), st.floats(0, 1), st.none() | st.floats(0, 1000))
 def test_pauses_grow_up_to_a_bound_and_respect_the_server(attempt, chance, asked):
-    rules = Patience()
+    rules = RetryPolicy()
     pause = rules.pause(attempt, chance, asked)
     assert pause >= rules.first_pause / 2
     assert pause <= max(rules.longest_pause, asked or 0)

@@ -3,11 +3,11 @@ from __future__ import annotations
 import threading
 import time
 
-from insitu.sources.throttle import Pace, pace_of
+from insitu.sources.throttle import HostThrottle, throttle_for
 
 
 def test_the_cost_of_a_request_is_learned():
-    pace = Pace(latency=0.05, bandwidth=100e6, width=50)
+    pace = HostThrottle(latency=0.05, bandwidth=100e6, width=50)
     assert pace.request_bytes == 100_000
     for _ in range(3):
         pace.record_latency(0.01)
@@ -18,12 +18,12 @@ def test_the_cost_of_a_request_is_learned():
     for _ in range(40):
         pace.record_transfer(10 << 20, 10.0)
     assert pace.request_bytes == 4096
-    slow = Pace(latency=60.0, bandwidth=1e9, width=1)
+    slow = HostThrottle(latency=60.0, bandwidth=1e9, width=1)
     assert slow.request_bytes == 1 << 20
 
 
 def test_refusals_halve_the_width_once():
-    pace = Pace(width=40)
+    pace = HostThrottle(width=40)
     for _ in range(10):
         pace.back_off()
     assert pace.width == 20
@@ -37,7 +37,7 @@ def test_refusals_halve_the_width_once():
 
 
 def test_no_more_than_the_width_at_once():
-    pace, most, now, lock = Pace(width=3), [0], [0], threading.Lock()
+    pace, most, now, lock = HostThrottle(width=3), [0], [0], threading.Lock()
 
     def work():
         pace.enter(time.monotonic() + 5)
@@ -58,7 +58,7 @@ def test_no_more_than_the_width_at_once():
 
 
 def test_nobody_waits_past_the_deadline():
-    pace = Pace(width=1)
+    pace = HostThrottle(width=1)
     pace.enter(time.monotonic() + 1)
     start = time.monotonic()
     pace.enter(start + 0.05)
@@ -66,5 +66,5 @@ def test_nobody_waits_past_the_deadline():
 
 
 def test_places_have_their_own():
-    assert pace_of("https://a") is pace_of("https://a")
-    assert pace_of("https://a") is not pace_of("https://b")
+    assert throttle_for("https://a") is throttle_for("https://a")
+    assert throttle_for("https://a") is not throttle_for("https://b")

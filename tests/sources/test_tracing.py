@@ -5,7 +5,7 @@ import threading
 import pytest
 
 from insitu.errors import SourceError
-from insitu.sources import Cached, DiskCache, HttpSource, open_source, trace
+from insitu.sources import CachedSource, DiskCache, HttpSource, open_source, trace
 from insitu.sources.tracing import Histogram
 
 
@@ -46,7 +46,7 @@ def test_retries_and_failures(web, data, hasty):
 
 def test_caches_tell_what_they_had(web, data, tmp_path):
     with trace() as cost:
-        source = Cached(HttpSource(web.url("file")), DiskCache(tmp_path / "cache", 1 << 20))
+        source = CachedSource(HttpSource(web.url("file")), DiskCache(tmp_path / "cache", 1 << 20))
         source.read_many([(1500, 10), (1990, 5)])
         source.read_many([(1500, 10), (1990, 5), (50_000, 7)])
     assert (cost.cache_hits, cost.cache_misses, cost.cache_bytes) == (2, 3, 15)

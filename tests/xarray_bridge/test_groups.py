@@ -15,7 +15,7 @@ import xarray as xr
 
 import insitu
 from insitu.active.client import ActiveWarning
-from insitu.active.transport import client_of
+from insitu.active.transport import client_for
 from service.serving import Server, free_port
 
 
@@ -116,9 +116,9 @@ def test_groups_like_xarray(path: Path, server: Server, plain: xr.Dataset, name:
         want = operation(Plain(plain))
     assert_same_dataset(operation(Ours(insitu.open_dataset(path))).load(), want)
     there = insitu.open_dataset(path, active=server.url, active_required=True)
-    before = client_of(server.url).traffic.requests
+    before = client_for(server.url).traffic.requests
     assert_same_dataset(operation(Ours(there)).load(), want)
-    assert 1 <= client_of(server.url).traffic.requests - before <= 4  # no more than one for a variable
+    assert 1 <= client_for(server.url).traffic.requests - before <= 4  # no more than one for a variable
 
 
 def test_what_is_not_reduced_in_groups_is_xarrays(path: Path, plain: xr.Dataset) -> None:
@@ -181,20 +181,20 @@ def test_plain_weighted_means_run_there(path: Path, server: Server, plain: xr.Da
     fits = dim is None or set(weights.dims) <= set(np.atleast_1d(dim))
     for method in ("sum_of_weights", "mean", "sum"):
         want = getattr(plain[["t"]].weighted(weights), method)(dim)
-        before = client_of(server.url).traffic.requests
+        before = client_for(server.url).traffic.requests
         found = getattr(there[["t"]].weighted(weights), method)(dim)
-        assert not fits or client_of(server.url).traffic.requests - before == 1
+        assert not fits or client_for(server.url).traffic.requests - before == 1
         assert_same_dataset(found.load(), want)
 
 
 def test_plain_groups_run_there(path: Path, server: Server, plain: xr.Dataset) -> None:
     there = insitu.open_dataset(path, active=server.url, active_required=True)
-    before = client_of(server.url).traffic.requests
+    before = client_for(server.url).traffic.requests
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)
         want = plain[["t"]].groupby("season").mean()
     assert_same_dataset(there[["t"]].groupby("season").mean().load(), want)
-    assert client_of(server.url).traffic.requests - before <= 4  # one for a group
+    assert client_for(server.url).traffic.requests - before <= 4  # one for a group
 
 
 def test_without_the_server_a_word_and_the_same(path: Path, plain: xr.Dataset, monkeypatch: pytest.MonkeyPatch) -> None:

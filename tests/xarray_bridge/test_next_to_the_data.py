@@ -17,7 +17,7 @@ import xarray as xr
 import insitu
 from insitu.active import client as active_module
 from insitu.active.client import ActiveWarning
-from insitu.active.transport import client_of
+from insitu.active.transport import client_for
 from insitu.errors import UnsupportedError
 from service.serving import Server
 
@@ -110,9 +110,9 @@ def test_done_there(
     if pieces:
         monkeypatch.setattr(active_module, "CELLS", 5)
     there = insitu.open_dataset(path, active=server.url, active_required=True)
-    before = client_of(server.url).traffic.requests
+    before = client_for(server.url).traffic.requests
     found = operation(there)
-    made = client_of(server.url).traffic.requests - before
+    made = client_for(server.url).traffic.requests - before
     assert made >= requests if pieces else made == requests
     assert_close(found, operation(plain))
 
@@ -137,7 +137,7 @@ def test_done_here_with_a_word(
 
 def test_reading_needs_no_server(path: Path, server: Server, plain: xr.Dataset) -> None:
     there = insitu.open_dataset(path, active=server.url, active_required=True)
-    before = client_of(server.url).traffic.requests
+    before = client_for(server.url).traffic.requests
     np.testing.assert_array_equal(there.t.isel(time=3).values, plain.t.isel(time=3).values)
     assert_close((there.t * 2).max(), (plain.t * 2).max())  # arithmetic is reading
-    assert client_of(server.url).traffic.requests == before
+    assert client_for(server.url).traffic.requests == before

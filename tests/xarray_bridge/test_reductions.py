@@ -262,6 +262,6 @@ class TestMemory:
     def test_statistics(self, large: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
         ds = open_mfdataset(large)
         with ThreadPoolExecutor(2) as two:  # each thread holds a piece of 16 MiB, however many cores there are
-            monkeypatch.setattr(stream, "workers", lambda far: two)
+            monkeypatch.setattr(stream, "get_worker_pool", lambda far: two)
             assert peak(lambda: ds.insitu.stats(["mean", "min", "max", "std"])) < 2 * ALLOWED
             assert peak(lambda: ds.tas.where(ds.time > 3).sum(("y", "x"))) < ALLOWED

@@ -20,31 +20,31 @@ import numpy as np
 import numpy.typing as npt
 
 from insitu.active.fallback import ActiveWarning, bytes_to_move, warn_of_fallback
-from insitu.active.transport import ServerError, client_of
-from insitu.active.wire import dtype_from, selection_said, values_from, values_to
-from insitu.active.wire_array import array_to
-from insitu.active.wire_group import group_from
+from insitu.active.transport import ServerError, client_for
+from insitu.active.wire import dtype_from_wire, selection_keys_to_wire, values_from_wire, values_to_wire
+from insitu.active.wire_array import array_to_wire
+from insitu.active.wire_group import group_from_wire
 from insitu.errors import InsituError, SourceError, UnsupportedError
 from insitu.model import Selection, VirtualArray, VirtualGroup
 from insitu.model.selection import Stride
-from insitu.reading import Opened, Tally, read_array
+from insitu.reading import ReadStatistics, SourcePool, read_array
 from insitu.reducing.field import Partial
-from insitu.reducing.reduce import UNCHANGED, answers, normalised, squeezed
-from insitu.reducing.reductions import STREAMED, Reduction, Rules
-from insitu.reducing.sketches import checked_edges
-from insitu.sources.redaction import displayed
+from insitu.reducing.reduce import UNCHANGED_WITHOUT_AXES, compute_statistics, normalise_axes, squeeze_axes
+from insitu.reducing.reductions import STREAMED, Reduction, ReductionRules
+from insitu.reducing.sketches import check_edges
+from insitu.sources.redaction import redact_url
 from insitu.sources.storage_options import options_for
 
-__all__ = ["Active", "ActiveWarning", "said"]
+__all__ = ["Active", "ActiveWarning", "rules_to_wire"]
 
 CELLS = 200_000
 """Largest number of chunks in a request: about 1 MB of table."""
 DECODED = 16 << 30
 """Decoded bytes of a request: some ten seconds of a server's time."""
-TOGETHER = 4
+CONCURRENT_REQUESTS = 4
 """Requests that are sent at once: a server has several workers."""
 REMOTE_METHODS = (*STREAMED, "median", "quantile")
-FORWARDED = ("anon", "endpoint_url", "region")
+FORWARDED_OPTIONS = ("anon", "endpoint_url", "region")
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -61,7 +61,7 @@ class Active:
 
     def __repr__(self) -> str:
         # The token may be part of the URL, too.
-        return f"Active({displayed(self.url)!r}, required={self.required})"
+        return f"Active({redact_url(self.url)!r}, required={self.required})"
 
     def reduce_array(self, array: VirtualArray, method: str, **how: Any) -> npt.NDArray[Any]:
         """Reduce an array next to the data, as `insitu.reducing.reduce_array` does here."""
@@ -82,20 +82,22 @@ class Active:
         keepdims: bool = False,
         name: str | None = None,
         storage_options: Mapping[str, Any] | None = None,
-        tally: Tally | None = None,
+        tally: ReadStatistics | None = None,
     ) -> dict[str, npt.NDArray[Any]]:
         """Return several statistics, computed next to the data,
         as `insitu.reducing.statistics` does here.
         """
-        rules = Rules(skipna, ddof, min_count, q, None if edges is None else checked_edges(edges))
+        rules = ReductionRules(skipna, ddof, min_count, q, None if edges is None else check_edges(edges))
         methods = [methods] if isinstance(methods, str) else list(methods)
         chosen = Selection.of(selection, array.shape)
         try:
             found = self._statistics(array, methods, axes, chosen, rules, keepdims, storage_options)
         except (ServerError, SourceError, UnsupportedError) as problem:
             self.fall_back(problem, name, array[chosen])
-            with Opened(storage_options) as opened:
-                return answers(array, methods, axes, chosen, rules, opened, keepdims=keepdims, name=name, tally=tally)
+            with SourcePool(storage_options) as opened:
+                return compute_statistics(
+                    array, methods, axes, chosen, rules, opened, keepdims=keepdims, name=name, tally=tally
+                )
         return found
 
     def reduce_url(
@@ -131,13 +133,13 @@ class Active:
             Credentials and endpoints.
         """
         job = {
-            "url": url, "variable": variable, "methods": list(methods), "selection": selection_said(selection),
+            "url": url, "variable": variable, "methods": list(methods), "selection": selection_keys_to_wire(selection),
             "axes": None if axes is None else list(axes), "decode": decode, **({"dim": list(dim)} if dim else {}),
-            **said(Rules(skipna, q=q, edges=None if edges is None else checked_edges(edges))),
+            **rules_to_wire(ReductionRules(skipna, q=q, edges=None if edges is None else check_edges(edges))),
         }  # fmt: skip
         options, basic = _credentials(url, storage_options)
-        items = client_of(self.url, self.token).ask("reduce", {"jobs": [job], "options": options}, basic)
-        return _named(items[0]["values"]), items[-1]
+        items = client_for(self.url, self.token).ask("reduce", {"jobs": [job], "options": options}, basic)
+        return _arrays_from_wire(items[0]["values"]), items[-1]
 
     def scan(
         self, url: str, *, group: str | None = None, storage_options: Mapping[str, Any] | None = None
@@ -147,8 +149,10 @@ class Active:
         """
         options, basic = _credentials(url, storage_options)
         try:
-            items = client_of(self.url, self.token).ask("scan", {"url": url, "group": group, "options": options}, basic)
-            return group_from(items[0]["group"])
+            items = client_for(self.url, self.token).ask(
+                "scan", {"url": url, "group": group, "options": options}, basic
+            )
+            return group_from_wire(items[0]["group"])
         except (InsituError, KeyError, TypeError):
             return None
 
@@ -163,9 +167,9 @@ class Active:
         """Return the values of a selection, decoded next to the data."""
         chosen = Selection.of(selection, array.shape)
         try:
-            job = {"array": array_to(array[chosen]), "selection": None}
+            job = {"array": array_to_wire(array[chosen]), "selection": None}
             items = self._ask("read", [job], array, storage_options)
-            return _values(items)
+            return _join_blocks(items)
         except (ServerError, SourceError, UnsupportedError) as problem:
             self.fall_back(problem, name, array[chosen])
             return read_array(array, chosen, name=name, storage_options=storage_options)
@@ -190,7 +194,7 @@ class Active:
             The selected array, for credentials and messages.
         """
         try:
-            return _named(self._ask("reduce", [job()], array, storage_options)[0]["values"])
+            return _arrays_from_wire(self._ask("reduce", [job()], array, storage_options)[0]["values"])
         except (ServerError, SourceError, UnsupportedError) as problem:
             self.fall_back(problem, name, array)
             return here()
@@ -201,13 +205,13 @@ class Active:
         methods: Sequence[str],
         axes: int | Sequence[int] | None,
         chosen: Selection,
-        rules: Rules,
+        rules: ReductionRules,
         keepdims: bool,
         storage_options: Mapping[str, Any] | None,
     ) -> dict[str, npt.NDArray[Any]]:
         shape = chosen.result_shape
-        along = normalised(axes, len(shape))
-        if axes is not None and not along and any(method in UNCHANGED for method in methods):
+        along = normalise_axes(axes, len(shape))
+        if axes is not None and not along and any(method in UNCHANGED_WITHOUT_AXES for method in methods):
             raise UnsupportedError("a reduction along no axis is not sent to a server: the values are read")
         unknown = [method for method in methods if method not in REMOTE_METHODS]
         if unknown or array.dtype.kind not in "biufcmM":
@@ -216,7 +220,7 @@ class Active:
             )
         selected = array[chosen]
         # Partials are larger than final values: they are sent only if several must be merged.
-        known: Mapping[str, Any] = STREAMED if len(_pieces(selected)) > 1 else {}
+        known: Mapping[str, Any] = STREAMED if len(_split_for_requests(selected)) > 1 else {}
         streamed = [m for m in methods if m in known and array.dtype.kind in known[m].kinds]
         found: dict[str, npt.NDArray[Any]] = {}
         if streamed:
@@ -224,18 +228,18 @@ class Active:
             partial = self._partial(selected, along, reduction, storage_options)
             found = reduction.finalise(partial, math.prod(shape[axis] for axis in along))
             if not keepdims:
-                found = {method: squeezed(values, along, len(shape)) for method, values in found.items()}
+                found = {method: squeeze_axes(values, along, len(shape)) for method, values in found.items()}
         whole = [method for method in methods if method not in found]
         if whole:
             job = {
-                "array": array_to(selected),
+                "array": array_to_wire(selected),
                 "methods": whole,
                 # Reducing all axes and none give the same value of a scalar, but of another type.
                 "axes": None if axes is None else list(along),
                 "keepdims": keepdims,
-                **said(rules),
+                **rules_to_wire(rules),
             }
-            found |= _named(self._ask("reduce", [job], array, storage_options)[0]["values"])
+            found |= _arrays_from_wire(self._ask("reduce", [job], array, storage_options)[0]["values"])
         return {method: found[method] for method in methods}
 
     def _partial(
@@ -246,14 +250,14 @@ class Active:
         storage_options: Mapping[str, Any] | None,
     ) -> Partial:
         """Return the partial of an array, from as many requests as its table and its size need."""
-        pieces = _pieces(array)
+        pieces = _split_for_requests(array)
 
         def ask(piece: tuple[int, VirtualArray]) -> Partial:
             job = {
-                "array": array_to(piece[1]), "methods": list(reduction.methods), "axes": list(along), "answer": "partial",
-                **said(reduction.rules),
+                "array": array_to_wire(piece[1]), "methods": list(reduction.methods), "axes": list(along), "answer": "partial",
+                **rules_to_wire(reduction.rules),
             }  # fmt: skip
-            found = _named(self._ask("reduce", [job], array, storage_options)[0]["partial"])
+            found = _arrays_from_wire(self._ask("reduce", [job], array, storage_options)[0]["partial"])
             if set(found) != set(reduction.fields):
                 raise ServerError(
                     "the server has another version of insitu: its partial results have other fields", url=self.url
@@ -263,13 +267,13 @@ class Active:
         if len(pieces) == 1:
             return ask(pieces[0])
         cut = _cut_axis(array)
-        with ThreadPoolExecutor(TOGETHER) as pool:
+        with ThreadPoolExecutor(CONCURRENT_REQUESTS) as pool:
             found = list(pool.map(ask, pieces))
         if cut not in along:
             return {name: np.concatenate([partial[name] for partial in found], axis=cut) for name in found[0]}
         total: Partial | None = None
         for (begin, piece), partial in zip(pieces, found, strict=True):
-            moved = _renumbered(partial, piece.shape, array.shape, along, cut, begin)
+            moved = _renumber_positions(partial, piece.shape, array.shape, along, cut, begin)
             total = moved if total is None else reduction.merge(total, moved)
         assert total is not None
         return total
@@ -279,7 +283,7 @@ class Active:
     ) -> list[Any]:
         first = next((s for tile in array.tiles for s in tile.chunks.sources[:1]), None)
         options, basic = _credentials(first.url if first is not None else None, storage_options)
-        return client_of(self.url, self.token).ask(route, {"jobs": jobs, "options": options}, basic)
+        return client_for(self.url, self.token).ask(route, {"jobs": jobs, "options": options}, basic)
 
     def fall_back(self, problem: InsituError, name: str | None, array: VirtualArray) -> None:
         """Warn that values are read here, and why; raise the error if `required` is set.
@@ -298,37 +302,37 @@ class Active:
         warn_of_fallback(self.url, problem, name, bytes_to_move(array), stacklevel=4)
 
 
-def said(rules: Rules) -> dict[str, Any]:
+def rules_to_wire(rules: ReductionRules) -> dict[str, Any]:
     """Return rules as entries of a job."""
     entries: dict[str, Any] = {"skipna": rules.skipna, "ddof": rules.ddof, "min_count": rules.min_count}
     if rules.q is not None:
-        entries["q"] = values_to(np.asarray(rules.q, np.float64)) if np.ndim(rules.q) else float(rules.q)
+        entries["q"] = values_to_wire(np.asarray(rules.q, np.float64)) if np.ndim(rules.q) else float(rules.q)
     if rules.edges is not None:
-        entries["edges"] = values_to(np.array(rules.edges))
+        entries["edges"] = values_to_wire(np.array(rules.edges))
     return entries
 
 
-def _named(data: Any) -> dict[str, npt.NDArray[Any]]:
+def _arrays_from_wire(data: Any) -> dict[str, npt.NDArray[Any]]:
     # Copied: arrays over the response are read-only, and merging writes to them.
-    return {str(name): _native(values_from(values)) for name, values in data.items()}
+    return {str(name): _to_native(values_from_wire(values)) for name, values in data.items()}
 
 
-def _native(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+def _to_native(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
     return values.astype(values.dtype.newbyteorder("="))
 
 
-def _values(items: list[Any]) -> npt.NDArray[Any]:
+def _join_blocks(items: list[Any]) -> npt.NDArray[Any]:
     """Return the array in a response to `read`."""
     head, blocks = items[0], [item for item in items[1:] if not isinstance(item, dict)]
-    dtype, shape = dtype_from(head["dtype"]), tuple(head["shape"])
+    dtype, shape = dtype_from_wire(head["dtype"]), tuple(head["shape"])
     if dtype.hasobject:
-        return values_from({"shape": list(shape), "items": [item for block in blocks for item in block]})
+        return values_from_wire({"shape": list(shape), "items": [item for block in blocks for item in block]})
     data = b"".join(blocks)
     if len(data) != math.prod(shape) * dtype.itemsize:
         raise ServerError(
             f"the response of the server has {len(data)} bytes instead of {math.prod(shape) * dtype.itemsize}"
         )
-    return _native(np.frombuffer(data, dtype).reshape(shape))
+    return _to_native(np.frombuffer(data, dtype).reshape(shape))
 
 
 def _credentials(
@@ -340,7 +344,7 @@ def _credentials(
     options = options_for(url, storage_options) if url is not None else {}
     nested = dict(options.get("client_kwargs") or {})
     merged = {**nested, **options}
-    forwarded = {name: merged[name] for name in FORWARDED if merged.get(name) is not None}
+    forwarded = {name: merged[name] for name in FORWARDED_OPTIONS if merged.get(name) is not None}
     if merged.get("region_name"):
         forwarded.setdefault("region", merged["region_name"])
     key, secret = merged.get("key"), merged.get("secret")
@@ -355,7 +359,7 @@ def _cut_axis(array: VirtualArray) -> int:
     return int(np.argmax(counts))
 
 
-def _pieces(array: VirtualArray) -> list[tuple[int, VirtualArray]]:
+def _split_for_requests(array: VirtualArray) -> list[tuple[int, VirtualArray]]:
     """Split an array into parts for one request each,
     with the start of each along the split dimension.
     """
@@ -364,7 +368,7 @@ def _pieces(array: VirtualArray) -> list[tuple[int, VirtualArray]]:
     if many == 1 or not array.ndim:
         return [(0, array)]
     cut = _cut_axis(array)
-    borders = _borders(array, cut, many)
+    borders = _chunk_borders(array, cut, many)
     pieces = []
     for begin, end in pairwise(borders):
         selectors = [Stride(0, 1, length) for length in array.shape]
@@ -373,7 +377,7 @@ def _pieces(array: VirtualArray) -> list[tuple[int, VirtualArray]]:
     return pieces
 
 
-def _borders(array: VirtualArray, cut: int, many: int) -> list[int]:
+def _chunk_borders(array: VirtualArray, cut: int, many: int) -> list[int]:
     """Return the borders of about so many equal parts, each at the border of a chunk."""
     length = array.shape[cut]
     ends = np.unique(
@@ -390,7 +394,7 @@ def _borders(array: VirtualArray, cut: int, many: int) -> list[int]:
     return sorted({0, *(border for border in nearest if 0 < border < length), length})
 
 
-def _renumbered(
+def _renumber_positions(
     partial: Partial, inside: Sequence[int], whole: Sequence[int], along: tuple[int, ...], cut: int, begin: int
 ) -> Partial:
     """Return a partial with positions of extremes in the whole array instead of in a part of it."""

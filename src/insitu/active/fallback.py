@@ -12,10 +12,10 @@ from dataclasses import dataclass
 
 from insitu.errors import InsituError
 from insitu.model import VirtualArray
-from insitu.model.census import census
+from insitu.model.census import count_cells
 from insitu.model.chunks import Columns
-from insitu.model.sparse import Sparse
-from insitu.sources.redaction import displayed
+from insitu.model.sparse import SparseTable
+from insitu.sources.redaction import redact_url
 
 __all__ = ["ActiveWarning", "FallbackSettings", "bytes_to_move", "settings", "warn_of_fallback"]
 
@@ -48,9 +48,9 @@ def bytes_to_move(array: VirtualArray) -> int:
     For uncompressed data, at most the size of the values.
     """
     decoded = array.nbytes
-    if not all(isinstance(tile.chunks, (Columns, Sparse)) for tile in array.tiles):
+    if not all(isinstance(tile.chunks, (Columns, SparseTable)) for tile in array.tiles):
         return decoded
-    counted = census(array)
+    counted = count_cells(array)
     if counted.stored and not counted.nbytes:
         return decoded  # whole objects, whose sizes are unknown without a request
     is_raw = all(encoding.raw for tile in array.tiles for encoding in tile.encodings)
@@ -78,7 +78,7 @@ def warn_of_fallback(server: str, problem: InsituError, name: str | None, nbytes
         return
     _warned.add(key)
     warnings.warn(
-        f"{name or 'an array'} is read and reduced here, not by {displayed(server)}, which moves about {nbytes:,} bytes: {problem}. "
+        f"{name or 'an array'} is read and reduced here, not by {redact_url(server)}, which moves about {nbytes:,} bytes: {problem}. "
         "Set active_required=True to get an error instead",
         ActiveWarning,
         stacklevel=stacklevel + 1,

@@ -19,23 +19,23 @@ import numpy.typing as npt
 from insitu.cancellation import check_deadline
 from insitu.errors import ModelError, UnsupportedError
 from insitu.model import Selection, VirtualArray
-from insitu.reading import Opened, Tally
+from insitu.reading import ReadStatistics, SourcePool
 from insitu.reducing.field import Partial
-from insitu.reducing.reduce import normalised
-from insitu.reducing.reductions import METHODS, Reduction, Rules
-from insitu.reducing.stream import fold
-from insitu.reducing.whole_blocks import block_shape, cells_along
+from insitu.reducing.reduce import normalise_axes
+from insitu.reducing.reductions import METHODS, Reduction, ReductionRules
+from insitu.reducing.stream import fold_chunks
+from insitu.reducing.whole_blocks import block_shape, longest_chunks
 
-__all__ = ["WEIGHTED", "Groups", "Weights", "grouped", "weighted"]
+__all__ = ["WEIGHTED_METHODS", "Groups", "Weights", "grouped_statistics", "weighted_statistics"]
 
 BOX_BYTES = 64 << 20
 """Bytes of partials that are held before they are contracted."""
-WEIGHTED = ("sum", "mean", "var", "std", "sum_of_weights", "count")
+WEIGHTED_METHODS = ("sum", "mean", "var", "std", "sum_of_weights", "count")
 """Statistics that can be weighted."""
 
 Weights = Mapping[int | tuple[int, ...], npt.NDArray[Any]]
 """Weights for the elements along an axis, or along several axes together."""
-State = tuple[npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[Any]]
+WeightedState = tuple[npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[Any]]
 """Sum of weights, weighted sum, weighted squared deviations from the mean, count."""
 Box = tuple[slice, ...]
 
@@ -55,17 +55,17 @@ class Groups:
             raise ModelError(f"labels of {self.count} groups must be a list of numbers from -1 to {self.count - 1}")
 
 
-def grouped(
+def grouped_statistics(
     array: VirtualArray,
     methods: Sequence[str],
     groups: Groups,
-    opened: Opened,
+    opened: SourcePool,
     *,
     axes: Sequence[int] | None = None,
     selection: Any = ...,
-    rules: Rules | None = None,
+    rules: ReductionRules | None = None,
     name: str | None = None,
-    tally: Tally | None = None,
+    tally: ReadStatistics | None = None,
 ) -> dict[str, npt.NDArray[Any]]:
     """Return statistics of each group: the grouped axis stays, with one element per group.
 
@@ -80,7 +80,7 @@ def grouped(
     """
     chosen = Selection.of(selection, array.shape)
     shape = chosen.result_shape
-    along = normalised([groups.axis] if axes is None else [*axes], len(shape))
+    along = normalise_axes([groups.axis] if axes is None else [*axes], len(shape))
     others = tuple(axis for axis in along if axis != groups.axis)
     if any(method not in METHODS or method.startswith("arg") for method in methods):
         raise UnsupportedError(
@@ -90,11 +90,11 @@ def grouped(
         raise ModelError(
             f"the axis has length {shape[groups.axis]}, but there are {len(groups.codes)} labels of groups"
         )
-    reduction = Reduction(tuple(methods), array.dtype, rules or Rules())
+    reduction = Reduction(tuple(methods), array.dtype, rules or ReductionRules())
     kept = [1 if axis in others else length for axis, length in enumerate(shape)]
     kept[groups.axis] = groups.count
     total = reduction.nothing(kept)
-    for box, partial in _boxes(array[chosen], others, reduction, opened, name, tally):
+    for box, partial in _partials_by_box(array[chosen], others, reduction, opened, name, tally):
         codes = groups.codes[box[groups.axis]]
         for code in np.unique(codes[codes >= 0]).tolist():
             check_deadline()
@@ -117,18 +117,18 @@ def grouped(
     return {method: values.squeeze(others) if others else values for method, values in joined.items()}
 
 
-def weighted(
+def weighted_statistics(
     array: VirtualArray,
     methods: Sequence[str],
     weights: Weights,
-    opened: Opened,
+    opened: SourcePool,
     *,
     axes: Sequence[int] | None = None,
     selection: Any = ...,
-    rules: Rules | None = None,
+    rules: ReductionRules | None = None,
     keepdims: bool = False,
     name: str | None = None,
-    tally: Tally | None = None,
+    tally: ReadStatistics | None = None,
 ) -> dict[str, npt.NDArray[Any]]:
     """Return weighted statistics. The weight of a value is the product of the weights along the axes.
 
@@ -138,7 +138,7 @@ def weighted(
         As for `insitu.reducing.statistics`.
     methods
         `sum`, `mean`, `var`, `std` (all in float64), `sum_of_weights`, `count`. As in xarray's
-        `weighted`: NaN is left out, and where the remaining weights add up to 0 the result is NaN.
+        `weighted_statistics`: NaN is left out, and where the remaining weights add up to 0 the result is NaN.
     weights
         By reduced axis, one number per element; by a tuple of axes for several axes together.
     axes, keepdims
@@ -146,38 +146,38 @@ def weighted(
     """
     chosen = Selection.of(selection, array.shape)
     shape = chosen.result_shape
-    along = normalised(axes, len(shape))
-    bad = [method for method in methods if method not in WEIGHTED]
+    along = normalise_axes(axes, len(shape))
+    bad = [method for method in methods if method not in WEIGHTED_METHODS]
     if bad or array.dtype.kind not in "biuf":
         raise UnsupportedError(f"cannot compute the weighted {', '.join(bad) or 'statistics'} of {array.dtype} values")
-    factors = [_factor(along, shape, key, numbers) for key, numbers in weights.items()]
+    factors = [_check_weights(along, shape, key, numbers) for key, numbers in weights.items()]
     weighed = {axis for axes_, _ in factors for axis in axes_}
     inner = tuple(axis for axis in along if axis not in weighed)
     # Squares only if they are needed: without them, one pass over a chunk is enough.
     measured = "var" if {"var", "std"} & set(methods) else "mean"
-    reduction = Reduction((measured,), array.dtype, replace(rules or Rules(), ddof=0))
+    reduction = Reduction((measured,), array.dtype, replace(rules or ReductionRules(), ddof=0))
     kept = [1 if axis in along else length for axis, length in enumerate(shape)]
-    state: State = (np.zeros(kept), np.zeros(kept), np.zeros(kept), np.zeros(kept))
+    state: WeightedState = (np.zeros(kept), np.zeros(kept), np.zeros(kept), np.zeros(kept))
     if not math.prod(shape):
         raise ModelError("cannot compute weighted statistics: the selection is empty")
-    for box, partial in _boxes(array[chosen], inner, reduction, opened, name, tally):
+    for box, partial in _partials_by_box(array[chosen], inner, reduction, opened, name, tally):
         weight: Any = np.float64(1)
         for axes_, numbers in factors:
             part = numbers[tuple(box[axis] for axis in axes_)]
             weight = weight * part.reshape([part.shape[axes_.index(i)] if i in axes_ else 1 for i in range(len(shape))])
         where = tuple(slice(0, 1) if axis in along else part for axis, part in enumerate(box))
         before = (state[0][where], state[1][where], state[2][where], state[3][where])
-        for whole, part in zip(state, _joined(before, _contracted(partial, weight, along)), strict=True):
+        for whole, part in zip(state, _merge_states(before, _contract(partial, weight, along)), strict=True):
             whole[where] = part
-    found = {method: _weighted(method, state) for method in methods}
+    found = {method: _finalise_weighted(method, state) for method in methods}
     return found if keepdims else {method: values.squeeze(along) for method, values in found.items()}
 
 
-def _factor(
+def _check_weights(
     along: Sequence[int], shape: Sequence[int], key: int | tuple[int, ...], numbers: npt.NDArray[Any]
 ) -> tuple[tuple[int, ...], npt.NDArray[np.float64]]:
     """Return checked weights and their axes, in ascending order."""
-    axes = normalised([key] if isinstance(key, int) else list(key), len(shape))
+    axes = normalise_axes([key] if isinstance(key, int) else list(key), len(shape))
     if set(axes) - set(along) or np.shape(numbers) != tuple(shape[axis] for axis in axes):
         wanted = " x ".join(str(shape[axis]) for axis in axes)
         raise ModelError(
@@ -190,7 +190,7 @@ def _factor(
     return tuple(axes[i] for i in order), values.transpose(order)
 
 
-def _contracted(partial: Partial, weight: Any, along: Sequence[int]) -> State:
+def _contract(partial: Partial, weight: Any, along: Sequence[int]) -> WeightedState:
     """Return the weighted state of all elements of a box together."""
     axes = tuple(along)
     count, total = np.asarray(partial["count"], np.float64), np.asarray(partial["total"], np.float64)
@@ -205,14 +205,14 @@ def _contracted(partial: Partial, weight: Any, along: Sequence[int]) -> State:
     return weights, sums, squares, np.sum(count, axis=axes, keepdims=True)
 
 
-def _joined(one: State, other: State) -> State:
+def _merge_states(one: WeightedState, other: WeightedState) -> WeightedState:
     w, v = one[0], other[0]
     with np.errstate(invalid="ignore", divide="ignore"):
         apart = np.where((w != 0) & (v != 0), (other[1] / v - one[1] / w) ** 2 * (w / (w + v) * v), 0)
     return w + v, one[1] + other[1], one[2] + other[2] + apart, one[3] + other[3]
 
 
-def _weighted(method: str, state: tuple[Any, Any, Any, Any]) -> npt.NDArray[Any]:
+def _finalise_weighted(method: str, state: tuple[Any, Any, Any, Any]) -> npt.NDArray[Any]:
     weights, sums, squares, count = state
     if method == "count":
         return np.asarray(count, np.int64)
@@ -226,20 +226,20 @@ def _weighted(method: str, state: tuple[Any, Any, Any, Any]) -> npt.NDArray[Any]
     return {"mean": mean, "var": variance, "std": np.sqrt(variance)}[method]
 
 
-def _boxes(
+def _partials_by_box(
     array: VirtualArray,
     inner: tuple[int, ...],
     reduction: Reduction,
-    opened: Opened,
+    opened: SourcePool,
     name: str | None,
-    tally: Tally | None,
+    tally: ReadStatistics | None,
 ) -> Iterator[tuple[Box, Partial]]:
     """Yield partials of the boxes of an array, reduced along the `inner` axes,
     where their box is `slice(0, 1)`.
     """
     kept = [axis for axis in range(array.ndim) if axis not in inner]
     allowed = max(BOX_BYTES // (8 * len(reduction.fields)), 1)
-    lengths, cells = [array.shape[axis] for axis in kept], cells_along(array, kept)
+    lengths, cells = [array.shape[axis] for axis in kept], longest_chunks(array, kept)
     # Boxes of whole chunks if possible:
     # a chunk that lies in several boxes is decoded for each of them.
     sizes, _ = block_shape(lengths, cells, max(allowed, min(math.prod(cells), 4 * allowed)))
@@ -252,5 +252,5 @@ def _boxes(
             for axis, i in enumerate(cell)
         )  # fmt: skip
         selection = Selection.of(key, array.shape)
-        partial = fold(array, selection, inner, reduction, opened, name=name, tally=tally)
+        partial = fold_chunks(array, selection, inner, reduction, opened, name=name, tally=tally)
         yield tuple(part if axis in steps else slice(0, 1) for axis, part in enumerate(key)), partial

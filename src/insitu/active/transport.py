@@ -26,17 +26,17 @@ from insitu import errors
 from insitu.errors import InsituError, SourceError, TimedOutError, UnsupportedError
 from insitu.forking import fork_safe_lock, import_before_fork
 from insitu.sources import tracing
-from insitu.sources.redaction import displayed
+from insitu.sources.redaction import redact_url
 
-__all__ = ["Client", "ServerError", "Traffic", "client_of"]
+__all__ = ["ServerClient", "ServerError", "Traffic", "client_for"]
 
-PASSING = frozenset({429, 502, 503, 504})
-ATTEMPTS = 5
+RETRIED_STATUSES = frozenset({429, 502, 503, 504})
+MAX_ATTEMPTS = 5
 FIRST_PAUSE, LONGEST_PAUSE = 0.2, 20.0
-CONNECT, READ = 10.0, 330.0
-DOWN = 30.0
+CONNECT_SECONDS, READ_SECONDS = 10.0, 330.0
+DOWN_SECONDS = 30.0
 """Seconds for which an unreachable server is not contacted again."""
-KINDS: Mapping[str, type[InsituError]] = {
+ERRORS_BY_KIND: Mapping[str, type[InsituError]] = {
     cls.kind: cls for cls in (getattr(errors, name) for name in errors.__all__) if cls is not InsituError
 }
 
@@ -56,7 +56,7 @@ class Traffic:
     received: int = 0
 
 
-class Client:
+class ServerClient:
     """HTTP client of one server, with its connection pool.
 
     Parameters
@@ -70,7 +70,7 @@ class Client:
     def __init__(self, url: str, token: str | None = None) -> None:
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise ServerError(f"{displayed(url)!r} is not the URL of a server", hint="Write http://host:port")
+            raise ServerError(f"{redact_url(url)!r} is not the URL of a server", hint="Write http://host:port")
         host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
         where = f"{host}:{parts.port}" if parts.port else host
         self.url = f"{parts.scheme}://{where}{parts.path.rstrip('/')}"
@@ -92,7 +92,7 @@ class Client:
         basic
             Name and secret for the storage.
         """
-        body = _cbor().dumps(request, default=_plain)
+        body = _import_cbor2().dumps(request, default=_encode_numpy)
         headers = {"Content-Type": "application/cbor", "Accept": "application/cbor-seq", "User-Agent": "insitu"}
         if self.token:
             headers["X-Insitu-Token" if basic else "Authorization"] = self.token if basic else f"Bearer {self.token}"
@@ -100,23 +100,23 @@ class Client:
             headers["Authorization"] = "Basic " + b64encode(":".join(basic).encode()).decode()
         if time.monotonic() < self._down:
             raise ServerError(
-                f"the server was unreachable less than {DOWN:g} s ago and is not tried again yet", url=self.url
+                f"the server was unreachable less than {DOWN_SECONDS:g} s ago and is not tried again yet", url=self.url
             )
         pause = FIRST_PAUSE
-        for attempt in range(1, ATTEMPTS + 1):
+        for attempt in range(1, MAX_ATTEMPTS + 1):
             try:
                 return self._post_once(route, body, headers)
-            except _PassingError as problem:
-                if attempt == ATTEMPTS:
+            except _RetryableError as problem:
+                if attempt == MAX_ATTEMPTS:
                     if problem.unreached:
-                        self._down = time.monotonic() + DOWN
+                        self._down = time.monotonic() + DOWN_SECONDS
                     raise problem.error from None
                 time.sleep(min(problem.after or random.uniform(pause / 2, pause), LONGEST_PAUSE))
                 pause = min(2 * pause, LONGEST_PAUSE)
         raise AssertionError("every attempt returns or raises")
 
     def _post_once(self, route: str, body: bytes, headers: Mapping[str, str]) -> list[Any]:
-        timeout = urllib3.Timeout(connect=CONNECT, read=READ)
+        timeout = urllib3.Timeout(connect=CONNECT_SECONDS, read=READ_SECONDS)
         try:
             with tracing.Request(self.url) as traced:
                 response = self._connections().request(
@@ -129,38 +129,40 @@ class Client:
                     response.release_conn()
                 traced.bytes = len(data)
         except failures.NewConnectionError as problem:  # a subclass of TimeoutError in urllib3
-            raise _PassingError(
+            raise _RetryableError(
                 ServerError(f"cannot connect to the server: {problem}", url=self.url), unreached=True
             ) from None
         except failures.TimeoutError as problem:
             late = TimedOutError(f"the server did not respond in time: {problem}", url=self.url)
-            raise _PassingError(late, unreached=isinstance(problem, failures.ConnectTimeoutError)) from None
+            raise _RetryableError(late, unreached=isinstance(problem, failures.ConnectTimeoutError)) from None
         except failures.HTTPError as problem:
-            raise _PassingError(ServerError(f"the connection to the server failed: {problem}", url=self.url)) from None
+            raise _RetryableError(
+                ServerError(f"the connection to the server failed: {problem}", url=self.url)
+            ) from None
         with self._lock:
             self.traffic.requests += 1
             self.traffic.sent += len(body)
             self.traffic.received += len(data)
         if response.status != 200:
-            error = _said(response, data, self.url)
-            if response.status in PASSING:
-                raise _PassingError(error, _after(response.headers.get("Retry-After")))
+            error = _error_from_response(response, data, self.url)
+            if response.status in RETRIED_STATUSES:
+                raise _RetryableError(error, _parse_retry_after(response.headers.get("Retry-After")))
             raise error
         return self._decode_complete(data)
 
     def _decode_complete(self, data: bytes) -> list[Any]:
         try:
-            items = list(_sequence(data))
+            items = list(_decode_sequence(data))
         except (ValueError, TypeError, EOFError) as problem:
-            raise _PassingError(
+            raise _RetryableError(
                 ServerError(f"the response of the server is not valid CBOR: {problem}", url=self.url)
             ) from None
         last = items[-1] if items else None
         if isinstance(last, dict) and "error" in last:
             error = last["error"]
-            raise KINDS.get(error.get("kind"), ServerError)(str(error.get("message")), server=self.url)
+            raise ERRORS_BY_KIND.get(error.get("kind"), ServerError)(str(error.get("message")), server=self.url)
         if not isinstance(last, dict) or "done" not in last:
-            raise _PassingError(ServerError("the response of the server is incomplete", url=self.url))
+            raise _RetryableError(ServerError("the response of the server is incomplete", url=self.url))
         return items
 
     def _connections(self) -> urllib3.PoolManager:
@@ -170,13 +172,13 @@ class Client:
             return self._pool
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return client_of, (self.url, self.token)
+        return client_for, (self.url, self.token)
 
     def __repr__(self) -> str:
         return f"<Client of {self.url}>"
 
 
-class _PassingError(Exception):
+class _RetryableError(Exception):
     """An attempt failed in a way that may be transient."""
 
     def __init__(self, error: InsituError, after: float | None = None, unreached: bool = False) -> None:
@@ -184,20 +186,20 @@ class _PassingError(Exception):
         self.error, self.after, self.unreached = error, after, unreached
 
 
-_clients: dict[tuple[str, str | None], Client] = {}
+_clients: dict[tuple[str, str | None], ServerClient] = {}
 _guard = fork_safe_lock()
 
 
-def client_of(url: str, token: str | None = None) -> Client:
+def client_for(url: str, token: str | None = None) -> ServerClient:
     """Return the client of a server: one per process, because it holds the connections."""
     with _guard:
         key = (url, token)
         if key not in _clients:
-            _clients[key] = Client(url, token)
+            _clients[key] = ServerClient(url, token)
         return _clients[key]
 
 
-def _said(response: Any, data: bytes, url: str) -> InsituError:
+def _error_from_response(response: Any, data: bytes, url: str) -> InsituError:
     """Return the error in a response as an exception of insitu."""
     try:
         body = json.loads(data)["error"]
@@ -205,28 +207,28 @@ def _said(response: Any, data: bytes, url: str) -> InsituError:
     except (ValueError, KeyError, TypeError):
         message = f"status {response.status}"
     kind = response.headers.get("X-Insitu-Error", "")
-    found = KINDS.get(kind)
+    found = ERRORS_BY_KIND.get(kind)
     if found is None or issubclass(found, SourceError):
         # An object that the server cannot read may be readable from here.
         return ServerError(f"the server reports: {message}", url=url, status=response.status)
     return found(message, server=url)
 
 
-def _after(header: str | None) -> float | None:
+def _parse_retry_after(header: str | None) -> float | None:
     try:
         return float(header) if header else None
     except ValueError:
         return None
 
 
-def _sequence(data: bytes) -> Iterator[Any]:
+def _decode_sequence(data: bytes) -> Iterator[Any]:
     stream = io.BytesIO(data)
-    decoder = _cbor().CBORDecoder(stream)
+    decoder = _import_cbor2().CBORDecoder(stream)
     while stream.tell() < len(data):
         yield decoder.decode()
 
 
-def _cbor() -> Any:
+def _import_cbor2() -> Any:
     try:
         return import_before_fork("cbor2")
     except ImportError:
@@ -235,7 +237,7 @@ def _cbor() -> Any:
         ) from None
 
 
-def _plain(encoder: Any, value: Any) -> None:
+def _encode_numpy(encoder: Any, value: Any) -> None:
     """Encode NumPy scalars and arrays in configurations of codecs."""
     if isinstance(value, np.generic):
         encoder.encode(value.item())

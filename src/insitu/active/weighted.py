@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from insitu.active.client import Active, said
-from insitu.active.grouped import Groups, Weights, grouped, weighted
-from insitu.active.wire import values_to
-from insitu.active.wire_array import array_to
+from insitu.active.client import Active, rules_to_wire
+from insitu.active.grouped import Groups, Weights, grouped_statistics, weighted_statistics
+from insitu.active.wire import values_to_wire
+from insitu.active.wire_array import array_to_wire
 from insitu.model import Selection, VirtualArray
-from insitu.reading import Opened
-from insitu.reducing.reductions import Rules
+from insitu.reading import SourcePool
+from insitu.reducing.reductions import ReductionRules
 
 __all__ = ["group_array", "weigh_array"]
 
@@ -46,22 +46,24 @@ def weigh_array(
     active
         The server next to the data. Without, or if it cannot, this machine computes.
     """
-    rules = Rules(skipna)
+    rules = ReductionRules(skipna)
     chosen = Selection.of(selection, array.shape)
 
     def here() -> Answers:
-        with Opened(storage_options) as opened:
-            return weighted(array, methods, weights, opened, axes=axes, selection=chosen, rules=rules, name=name)
+        with SourcePool(storage_options) as opened:
+            return weighted_statistics(
+                array, methods, weights, opened, axes=axes, selection=chosen, rules=rules, name=name
+            )
 
     if active is None:
         return here()
 
     def job() -> dict[str, Any]:
         factors = {
-            ",".join(map(str, [key] if isinstance(key, int) else key)): values_to(np.asarray(numbers, np.float64))
+            ",".join(map(str, [key] if isinstance(key, int) else key)): values_to_wire(np.asarray(numbers, np.float64))
             for key, numbers in weights.items()
         }
-        return {**_job(array, chosen, methods, axes, rules), "weights": factors}
+        return {**_job_to_wire(array, chosen, methods, axes, rules), "weights": factors}
 
     return active.run_job(job, here, array[chosen], name, storage_options)
 
@@ -73,7 +75,7 @@ def group_array(
     *,
     axes: Sequence[int] | None = None,
     selection: Any = ...,
-    rules: Rules | None = None,
+    rules: ReductionRules | None = None,
     active: Active | None = None,
     name: str | None = None,
     storage_options: Mapping[str, Any] | None = None,
@@ -91,25 +93,25 @@ def group_array(
     active
         The server next to the data. Without, or if it cannot, this machine computes.
     """
-    how = rules or Rules()
+    how = rules or ReductionRules()
     chosen = Selection.of(selection, array.shape)
 
     def here() -> Answers:
-        with Opened(storage_options) as opened:
-            return grouped(array, methods, groups, opened, axes=axes, selection=chosen, rules=how, name=name)
+        with SourcePool(storage_options) as opened:
+            return grouped_statistics(array, methods, groups, opened, axes=axes, selection=chosen, rules=how, name=name)
 
     if active is None:
         return here()
 
     def job() -> dict[str, Any]:
-        labels = {"axis": groups.axis, "codes": values_to(groups.codes), "count": groups.count}
-        return {**_job(array, chosen, methods, axes, how), "groups": labels}
+        labels = {"axis": groups.axis, "codes": values_to_wire(groups.codes), "count": groups.count}
+        return {**_job_to_wire(array, chosen, methods, axes, how), "groups": labels}
 
     return active.run_job(job, here, array[chosen], name, storage_options)
 
 
-def _job(
-    array: VirtualArray, chosen: Selection, methods: Sequence[str], axes: Sequence[int] | None, rules: Rules
+def _job_to_wire(
+    array: VirtualArray, chosen: Selection, methods: Sequence[str], axes: Sequence[int] | None, rules: ReductionRules
 ) -> dict[str, Any]:
     along = None if axes is None else [int(axis) for axis in axes]
-    return {"array": array_to(array[chosen]), "methods": list(methods), "axes": along, **said(rules)}
+    return {"array": array_to_wire(array[chosen]), "methods": list(methods), "axes": along, **rules_to_wire(rules)}

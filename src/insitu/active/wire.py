@@ -21,50 +21,50 @@ from insitu.model import Selection
 from insitu.model.selection import Stride
 
 __all__ = [
-    "MOST_ELEMENTS",
+    "MAX_ELEMENTS",
+    "check_integer",
+    "check_length",
     "declared_elements",
-    "dtype_from",
-    "dtype_to",
-    "integer",
-    "numbers_from",
-    "numbers_to",
-    "selection_from",
-    "selection_said",
-    "selection_to",
-    "values_from",
-    "values_to",
-    "whole",
+    "dtype_from_wire",
+    "dtype_to_wire",
+    "integers_from_wire",
+    "integers_to_wire",
+    "selection_from_wire",
+    "selection_keys_to_wire",
+    "selection_to_wire",
+    "values_from_wire",
+    "values_to_wire",
 ]
 
-MOST_ELEMENTS = 1 << 26
+MAX_ELEMENTS = 1 << 26
 """Largest column that is accepted: 64 million numbers."""
-MOST_ITEMSIZE = 16 << 20
+MAX_ITEMSIZE = 16 << 20
 """Largest element that is accepted, in bytes."""
-SMALL = 64
+SMALL_COLUMN_BYTES = 64
 """Columns of up to this many bytes are not deflated."""
 
 
-def dtype_to(dtype: np.dtype[Any]) -> Any:
+def dtype_to_wire(dtype: np.dtype[Any]) -> Any:
     """Return a type as NumPy's file format writes it: a string, or a list for structures."""
-    return _plain(npy.dtype_to_descr(dtype))
+    return _descr_to_lists(npy.dtype_to_descr(dtype))
 
 
-def dtype_from(data: Any) -> np.dtype[Any]:
-    """Return the type that `dtype_to` wrote."""
+def dtype_from_wire(data: Any) -> np.dtype[Any]:
+    """Return the type that `dtype_to_wire` wrote."""
     try:
-        found = npy.descr_to_dtype(_descr(data))
+        found = npy.descr_to_dtype(_descr_from_lists(data))
     except (TypeError, ValueError, KeyError, IndexError, AttributeError, SyntaxError, RecursionError) as problem:
         raise ModelError(f"not a NumPy type: {str(data)[:80]!r}") from problem
-    if found.itemsize > MOST_ITEMSIZE:
-        raise ModelError(f"elements of {found.itemsize} bytes are larger than the limit of {MOST_ITEMSIZE} bytes")
+    if found.itemsize > MAX_ITEMSIZE:
+        raise ModelError(f"elements of {found.itemsize} bytes are larger than the limit of {MAX_ITEMSIZE} bytes")
     return found
 
 
-def _plain(descr: Any) -> Any:
-    return [_plain(item) for item in descr] if isinstance(descr, (list, tuple)) else descr
+def _descr_to_lists(descr: Any) -> Any:
+    return [_descr_to_lists(item) for item in descr] if isinstance(descr, (list, tuple)) else descr
 
 
-def _descr(data: Any) -> Any:
+def _descr_from_lists(data: Any) -> Any:
     """Return a description of a type with tuples for fields, as NumPy expects it."""
     if not isinstance(data, list):
         return data
@@ -73,28 +73,28 @@ def _descr(data: Any) -> Any:
         if not isinstance(item, list) or len(item) not in (2, 3):
             raise ModelError("a field of a structure must be a list of name, type and, optionally, shape")
         name = tuple(item[0]) if isinstance(item[0], list) else item[0]
-        fields.append((name, _descr(item[1]), *(tuple(shape) for shape in item[2:])))
+        fields.append((name, _descr_from_lists(item[1]), *(tuple(shape) for shape in item[2:])))
     return fields
 
 
-def values_to(values: npt.NDArray[Any]) -> dict[str, Any]:
+def values_to_wire(values: npt.NDArray[Any]) -> dict[str, Any]:
     """Return an array as type, shape and bytes, in C order, little-endian."""
     if values.dtype.hasobject:
-        return {"dtype": "|O", "shape": list(values.shape), "items": [_item(item) for item in values.reshape(-1)]}
+        return {"dtype": "|O", "shape": list(values.shape), "items": [_to_python(item) for item in values.reshape(-1)]}
     values = np.ascontiguousarray(values).reshape(values.shape)
     little = values.dtype.newbyteorder("<")
     data = values.astype(little, copy=False)
-    return {"dtype": dtype_to(little), "shape": list(values.shape), "data": data.tobytes()}
+    return {"dtype": dtype_to_wire(little), "shape": list(values.shape), "data": data.tobytes()}
 
 
-def _item(item: Any) -> Any:
+def _to_python(item: Any) -> Any:
     return item.item() if isinstance(item, np.generic) else item
 
 
-def values_from(data: Any) -> npt.NDArray[Any]:
-    """Return the array that `values_to` wrote; it may be read-only."""
+def values_from_wire(data: Any) -> npt.NDArray[Any]:
+    """Return the array that `values_to_wire` wrote; it may be read-only."""
     try:
-        shape = tuple(whole(length) for length in data["shape"])
+        shape = tuple(check_length(length) for length in data["shape"])
         if "items" in data:
             listed = data["items"]
             if not isinstance(listed, list) or len(listed) != math.prod(shape):
@@ -102,7 +102,7 @@ def values_from(data: Any) -> npt.NDArray[Any]:
             items = np.empty(len(listed), object)
             items[:] = listed
             return items.reshape(shape)
-        dtype = dtype_from(data["dtype"])
+        dtype = dtype_from_wire(data["dtype"])
         return np.frombuffer(data["data"], dtype, math.prod(shape)).reshape(shape)
     except InsituError:
         raise
@@ -110,7 +110,7 @@ def values_from(data: Any) -> npt.NDArray[Any]:
         raise ModelError(f"not an array of values: {problem}") from problem
 
 
-def numbers_to(column: npt.NDArray[Any]) -> Any:
+def integers_to_wire(column: npt.NDArray[Any]) -> Any:
     """Return a column of integers: one number if all are equal, else deflated differences."""
     flat = np.ascontiguousarray(column, np.int64).reshape(-1)
     if flat.size and (flat == flat[0]).all():
@@ -122,22 +122,22 @@ def numbers_to(column: npt.NDArray[Any]) -> Any:
     )
     data = step.astype(kind).tobytes()
     packed = {"shape": list(column.shape), "kind": kind.str}
-    if len(data) <= SMALL:
+    if len(data) <= SMALL_COLUMN_BYTES:
         return {**packed, "data": data}
     # Bytes of equal significance together: the high bytes of differences are mostly equal.
     planes = np.frombuffer(data, np.uint8).reshape(-1, kind.itemsize).T.tobytes()
     return {**packed, "deflated": zlib.compress(planes, 6)}
 
 
-def numbers_from(data: Any, most: int = MOST_ELEMENTS) -> npt.NDArray[np.int64]:
-    """Return the integers that `numbers_to` wrote."""
+def integers_from_wire(data: Any, most: int = MAX_ELEMENTS) -> npt.NDArray[np.int64]:
+    """Return the integers that `integers_to_wire` wrote."""
     try:
-        shape = tuple(whole(length) for length in data["shape"])
+        shape = tuple(check_length(length) for length in data["shape"])
         size = math.prod(shape)
         if size > most:
             raise ModelError(f"a column of {size} numbers is larger than the limit of {most}")
         if "all" in data:
-            return np.full(shape, integer(data["all"]), np.int64)
+            return np.full(shape, check_integer(data["all"]), np.int64)
         kind = np.dtype(data["kind"])
         if kind.kind != "i" or kind.itemsize > 8:
             raise ModelError(f"a column of integers must have an integer type, not {kind}")
@@ -177,15 +177,19 @@ def declared_elements(data: Any) -> int:
     return total
 
 
-def selection_to(selection: Selection) -> list[Any]:
+def selection_to_wire(selection: Selection) -> list[Any]:
     """Return one entry per axis: an integer, `[start, step, length]`, or a column of indices."""
     return [
-        {"take": numbers_to(s)} if isinstance(s, np.ndarray) else int(s) if isinstance(s, int) else [int(n) for n in s]
+        {"take": integers_to_wire(s)}
+        if isinstance(s, np.ndarray)
+        else int(s)
+        if isinstance(s, int)
+        else [int(n) for n in s]
         for s in selection.selectors
     ]
 
 
-def selection_said(selection: Any) -> list[Any] | None:
+def selection_keys_to_wire(selection: Any) -> list[Any] | None:
     """Return a selection of an array of unknown shape: integers, slices, index arrays, an Ellipsis."""
     if selection is Ellipsis or selection is None:
         return None
@@ -202,10 +206,10 @@ def selection_said(selection: Any) -> list[Any] | None:
     return entries
 
 
-def selection_from(data: Any, shape: Sequence[int]) -> Selection:
+def selection_from_wire(data: Any, shape: Sequence[int]) -> Selection:
     """Return a selection for a shape.
 
-    Entries are those of `selection_to` or, easier to write by hand, `{"index": [0, 5]}`, `"..."` and
+    Entries are those of `selection_to_wire` or, easier to write by hand, `{"index": [0, 5]}`, `"..."` and
     `{"slice": [start, stop, step]}` (null: open). Axes without an entry are selected as a whole.
     """
     if data is None:
@@ -219,13 +223,13 @@ def selection_from(data: Any, shape: Sequence[int]) -> Selection:
     for entry, length in zip(data, shape, strict=True):
         if isinstance(entry, dict) and len(entry) == 1:
             how, what = next(iter(entry.items()))
-            keys.append(_KEYS[how](what) if how in _KEYS else _refuse(entry))
+            keys.append(_KEY_PARSERS[how](what) if how in _KEY_PARSERS else _refuse_entry(entry))
         elif isinstance(entry, list) and len(entry) == 3:
-            keys.append(_strided(entry, length))
+            keys.append(_parse_stride(entry, length))
         elif isinstance(entry, int) and not isinstance(entry, bool):
             keys.append(entry)
         else:
-            _refuse(entry)
+            _refuse_entry(entry)
     if any(isinstance(key, int) and not -(1 << 63) <= key < 1 << 63 for key in keys):
         raise SelectionError("an index must fit 64 bits")
     normal = Selection.of(tuple(k if not isinstance(k, Stride) else slice(None) for k in keys), shape)
@@ -233,22 +237,22 @@ def selection_from(data: Any, shape: Sequence[int]) -> Selection:
     return Selection(tuple(shape), exact)
 
 
-def _refuse(entry: Any) -> Any:
+def _refuse_entry(entry: Any) -> Any:
     raise SelectionError(
         f"{str(entry)[:80]!r} is not a valid entry of a selection: use an integer, [start, step, length], slice or index"
     )
 
 
-def _slice(bounds: Any) -> slice:
+def _parse_slice(bounds: Any) -> slice:
     if not isinstance(bounds, list) or not 1 <= len(bounds) <= 3:
-        _refuse(bounds)
-    return slice(*[None if bound is None else integer(bound) for bound in bounds])
+        _refuse_entry(bounds)
+    return slice(*[None if bound is None else check_integer(bound) for bound in bounds])
 
 
-def _strided(entry: list[Any], length: int) -> Stride:
-    start, step, count = (integer(number) for number in entry)
+def _parse_stride(entry: list[Any], length: int) -> Stride:
+    start, step, count = (check_integer(number) for number in entry)
     if count < 0 or step == 0:
-        _refuse(entry)
+        _refuse_entry(entry)
     if count <= 1:
         step = 1  # the step has no effect
     if count and not (0 <= start < length and 0 <= start + step * (count - 1) < length):
@@ -256,30 +260,30 @@ def _strided(entry: list[Any], length: int) -> Stride:
     return Stride(start, step, count)
 
 
-_KEYS: Mapping[str, Callable[[Any], Any]] = {
-    "slice": _slice,
-    "index": lambda what: _index(_listed(what)),
-    "take": numbers_from,
+_KEY_PARSERS: Mapping[str, Callable[[Any], Any]] = {
+    "slice": _parse_slice,
+    "index": lambda what: _parse_index_list(_check_list(what)),
+    "take": integers_from_wire,
 }
 
 
-def _index(numbers: list[Any]) -> npt.NDArray[np.int64]:
+def _parse_index_list(numbers: list[Any]) -> npt.NDArray[np.int64]:
     """Return a list of integers as an array; the common case without a loop in Python."""
     if set(map(type, numbers)) == {int}:
         try:
             return np.array(numbers, np.int64)
         except OverflowError:
             pass  # reported below, with the number
-    return np.array([integer(i) for i in numbers], np.int64)
+    return np.array([check_integer(i) for i in numbers], np.int64)
 
 
-def _listed(what: Any) -> list[Any]:
+def _check_list(what: Any) -> list[Any]:
     if not isinstance(what, list):
         raise SelectionError("an index must be a list of integers")
     return what
 
 
-def integer(number: Any) -> int:
+def check_integer(number: Any) -> int:
     """Return a number if it is an integer of 64 bits; else raise an error."""
     if not isinstance(number, int) or isinstance(number, bool) or not -(1 << 63) <= number < 1 << 63:
         # Python does not print integers of some thousand digits.
@@ -288,8 +292,8 @@ def integer(number: Any) -> int:
     return number
 
 
-def whole(number: Any) -> int:
+def check_length(number: Any) -> int:
     """Return a number if it is a non-negative integer of 64 bits; else raise an error."""
-    if integer(number) < 0:
+    if check_integer(number) < 0:
         raise ModelError(f"a length or position must not be negative: {number}")
     return int(number)

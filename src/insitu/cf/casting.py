@@ -14,22 +14,22 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["as_objects", "cast", "loses_dates"]
+__all__ = ["cast_values", "needs_date_objects", "to_date_objects"]
 
 
-def loses_dates(values: Any, target: np.dtype[Any]) -> bool:
+def needs_date_objects(values: Any, target: np.dtype[Any]) -> bool:
     """Return whether NumPy's own cast to a type would turn dates or durations into integers."""
     return target.kind == "O" and isinstance(values, (np.ndarray, np.generic)) and values.dtype.kind in "mM"
 
 
-def cast(values: Any, target: np.dtype[Any]) -> NDArray[Any]:
+def cast_values(values: Any, target: np.dtype[Any]) -> NDArray[Any]:
     """Return the values in another type; dates and durations stay dates and durations."""
-    if loses_dates(values, target):
-        return as_objects(values)
+    if needs_date_objects(values, target):
+        return to_date_objects(values)
     return np.asarray(values, target)
 
 
-def as_objects(values: Any) -> NDArray[Any]:
+def to_date_objects(values: Any) -> NDArray[Any]:
     """Return datetime64 or timedelta64 values as an array of `pandas.Timestamp` or
     `pandas.Timedelta`.
     """

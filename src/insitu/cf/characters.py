@@ -17,10 +17,10 @@ from numpy.typing import NDArray
 from insitu.errors import UnsupportedError
 from insitu.model import Axis, Tile, VirtualArray
 
-__all__ = ["joined"]
+__all__ = ["stack_characters"]
 
 
-def joined(array: VirtualArray, values: Callable[[], NDArray[Any]] | None = None) -> VirtualArray:
+def stack_characters(array: VirtualArray, values: Callable[[], NDArray[Any]] | None = None) -> VirtualArray:
     """Return the array without its last dimension: the characters along it are texts of fixed
     length.
 
@@ -36,7 +36,7 @@ def joined(array: VirtualArray, values: Callable[[], NDArray[Any]] | None = None
     shape, dims = array.shape[:-1], array.dims[:-1]
     if length == 0:
         return _from_texts(array, np.zeros(shape, dtype))
-    tiles = [_whole(tile, length) for tile in array.tiles]
+    tiles = [_to_text_tile(tile, length) for tile in array.tiles]
     if all(tile is not None for tile in tiles):
         kept = tuple(tile for tile in tiles if tile is not None)
         return replace(
@@ -49,7 +49,7 @@ def joined(array: VirtualArray, values: Callable[[], NDArray[Any]] | None = None
     return _from_texts(array, np.ascontiguousarray(values()).view(dtype).reshape(shape))
 
 
-def _whole(tile: Tile, length: int) -> Tile | None:
+def _to_text_tile(tile: Tile, length: int) -> Tile | None:
     """Return the tile with its characters as texts.
 
     None if a text is cut by the border of a cell.

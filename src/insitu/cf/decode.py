@@ -18,19 +18,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from insitu.cf import numbers, times
-from insitu.cf.characters import joined
+from insitu.cf.characters import stack_characters
 from insitu.cf.packing import decode_text, unpack
 from insitu.errors import FormatError, InsituError, ModelError
-from insitu.model import Kind, Packing, Packings, Tile, VirtualArray
+from insitu.model import Packing, PackingKind, Packings, Tile, VirtualArray
 
-__all__ = ["MARKS", "Decoded", "decoded"]
+__all__ = ["MISSING_VALUE_ATTRIBUTES", "DecodedVariable", "decode_variable"]
 
 Values = Callable[[], NDArray[Any]]
-MARKS: tuple[str, ...] = ("missing_value", "_FillValue")
+MISSING_VALUE_ATTRIBUTES: tuple[str, ...] = ("missing_value", "_FillValue")
 
 
 @dataclass(frozen=True, slots=True)
-class Decoded:
+class DecodedVariable:
     """A variable with CF decoding applied, as xarray shows it."""
 
     array: VirtualArray
@@ -41,7 +41,7 @@ class Decoded:
     """The attributes that decoding consumed, the stored type, and the encoding that was given."""
 
 
-def decoded(
+def decode_variable(
     array: VirtualArray,
     *,
     name: str | None = None,
@@ -53,7 +53,7 @@ def decoded(
     concat_characters: bool = True,
     stack_char_dim: bool = True,
     values: Values | None = None,
-) -> Decoded:
+) -> DecodedVariable:
     """Return an array that reads as xarray shows it: CF decoding applied.
 
     Parameters
@@ -81,30 +81,30 @@ def decoded(
         raise ModelError("the array is already decoded: its tiles have packings")
     kept = dict(encoding or {})
     if array.dtype.kind in "mM":
-        return Decoded(array, dict(array.attributes), kept)
-    work = _Work(array, name, kept, values)
+        return DecodedVariable(array, dict(array.attributes), kept)
+    work = _VariableDecoder(array, name, kept, values)
     try:
         if concat_characters:
             if stack_char_dim:
                 work.join_characters()
             work.decode_text()
         work.measure_text()
-        timedelta = _timedelta(decode_times, decode_timedelta)
+        timedelta = _timedelta_options(decode_times, decode_timedelta)
         if mask_and_scale:
             work.mask(bool(decode_times), timedelta is not None)
             work.scale(bool(decode_times), timedelta is not None)
         if timedelta is not None:
-            work.count_time(timedelta)
+            work.decode_durations(timedelta)
         if decode_times:
-            work.tell_time(*_datetime(decode_times, use_cftime))
+            work.decode_dates(*_datetime_options(decode_times, use_cftime))
         return work.build()
     except InsituError as problem:
-        problem.located(variable=name)
+        problem.with_context(variable=name)
         raise
 
 
 @dataclass(frozen=True, slots=True)
-class _Timedelta:
+class _TimedeltaOptions:
     """Options of xarray's CFTimedeltaCoder."""
 
     time_unit: str | None = None
@@ -112,16 +112,16 @@ class _Timedelta:
     decode_via_dtype: bool = True
 
 
-def _timedelta(decode_times: Any, decode_timedelta: Any) -> _Timedelta | None:
+def _timedelta_options(decode_times: Any, decode_timedelta: Any) -> _TimedeltaOptions | None:
     if decode_timedelta is None:
-        return _Timedelta(getattr(decode_times, "time_unit", None)) if decode_times else None
+        return _TimedeltaOptions(getattr(decode_times, "time_unit", None)) if decode_times else None
     if isinstance(decode_timedelta, bool):
-        return _Timedelta(None, True, True) if decode_timedelta else None
+        return _TimedeltaOptions(None, True, True) if decode_timedelta else None
     fields = ("time_unit", "decode_via_units", "decode_via_dtype")
-    return _Timedelta(*(getattr(decode_timedelta, field) for field in fields))
+    return _TimedeltaOptions(*(getattr(decode_timedelta, field) for field in fields))
 
 
-def _datetime(decode_times: Any, use_cftime: bool | None) -> tuple[bool | None, str]:
+def _datetime_options(decode_times: Any, use_cftime: bool | None) -> tuple[bool | None, str]:
     if isinstance(decode_times, bool):
         return use_cftime, "ns"
     if use_cftime is not None:
@@ -130,7 +130,7 @@ def _datetime(decode_times: Any, use_cftime: bool | None) -> tuple[bool | None, 
 
 
 @dataclass(slots=True)
-class _Work:
+class _VariableDecoder:
     """State of the decoding of one variable."""
 
     array: VirtualArray
@@ -158,7 +158,7 @@ class _Work:
         """Join the characters along the last dimension into texts."""
         if self.array.dtype == np.dtype("S1") and self.array.dims:
             self.encoding["char_dim_name"] = self.array.dims[-1]
-            self.array = joined(self.array, self.values)
+            self.array = stack_characters(self.array, self.values)
             self.values = None
             self.dtype = self.array.dtype
 
@@ -196,7 +196,7 @@ class _Work:
         """Apply `_FillValue`, `missing_value` and `_Unsigned`."""
         if self.dtype.kind == "V":  # opaque bytes and records have no missing values
             return
-        marks = {key: self.attributes.pop(key) for key in MARKS if key in self.attributes}
+        marks = {key: self.attributes.pop(key) for key in MISSING_VALUE_ATTRIBUTES if key in self.attributes}
         if not marks and "_Unsigned" not in self.attributes:
             return
         marks, fills, notes = numbers.fill_values(marks, self.dtype)
@@ -208,7 +208,7 @@ class _Work:
         if "_Unsigned" in self.attributes:
             unsigned = self._move_to_encoding("_Unsigned")
             if dtype.kind in "iu":
-                dtype, fills = numbers.with_sign(dtype, unsigned, marks.get("_FillValue"), fills)
+                dtype, fills = numbers.apply_unsigned(dtype, unsigned, marks.get("_FillValue"), fills)
             else:
                 self._warn("has the attribute _Unsigned but no integer values: the attribute is ignored")
             if dtype.kind != self.dtype.kind:
@@ -221,12 +221,12 @@ class _Work:
                 dtype = np.dtype(np.int64)
             else:
                 dtype = numbers.missing_dtype(dtype)
-            self.missing = tuple(value for value in fills if numbers.has_room(value))
+            self.missing = tuple(value for value in fills if numbers.can_store_in_row(value))
             if len(self.missing) < len(fills):
-                self.steps["missing"] = tuple(value for value in fills if not numbers.has_room(value))
-            self.steps["masked"] = numbers.named(dtype)
+                self.steps["missing"] = tuple(value for value in fills if not numbers.can_store_in_row(value))
+            self.steps["masked"] = numbers.dtype_name(dtype)
             if "dtype" in self.steps:  # texts whose length was measured: only objects can be missing
-                self.steps["dtype"] = numbers.named(dtype)
+                self.steps["dtype"] = numbers.dtype_name(dtype)
         self.dtype = dtype
 
     def scale(self, datetimes: bool, timedeltas: bool) -> None:
@@ -236,12 +236,12 @@ class _Work:
         scale, offset = self._move_to_encoding("scale_factor"), self._move_to_encoding("add_offset")
         if scale is None and offset is None:
             return
-        marked = any(key in self.encoding for key in MARKS)
+        marked = any(key in self.encoding for key in MISSING_VALUE_ATTRIBUTES)
         if not marked or self._is_time(datetimes, timedeltas):
             self.dtype = numbers.float_dtype(self.dtype, scale, offset)
         self.scale_by, scale_dtype = numbers.packed_number("scale_factor", scale)
         self.offset_by, offset_dtype = numbers.packed_number("add_offset", offset)
-        self.steps.update(scaled=numbers.named(self.dtype), scale_dtype=scale_dtype, offset_dtype=offset_dtype)
+        self.steps.update(scaled=numbers.dtype_name(self.dtype), scale_dtype=scale_dtype, offset_dtype=offset_dtype)
 
     def _is_time(self, datetimes: bool, timedeltas: bool) -> bool:
         """Return whether the values will be decoded as times, according to their units."""
@@ -257,7 +257,7 @@ class _Work:
             return False
         return datetimes
 
-    def count_time(self, how: _Timedelta) -> None:
+    def decode_durations(self, how: _TimedeltaOptions) -> None:
         """Decode differences of time (timedelta64)."""
         units = self.attributes.get("units")
         if not isinstance(units, str) or units not in times.UNITS:
@@ -272,21 +272,21 @@ class _Work:
             del self.attributes["dtype"]
             if how.time_unit is None:
                 time_unit = self._resolution(str(said))
-        self._use_clock(times.decide_timedelta(self._decoded_so_far(), units, time_unit))
+        self._use_clock(times.choose_timedelta_decoding(self._decoded_so_far(), units, time_unit))
 
     def _resolution(self, said: str) -> str:
         """Return the resolution nearest to the one of an attribute `timedelta64[...]`."""
         try:
             unit = str(np.datetime_data(np.dtype(said))[0])
         except TypeError as problem:
-            raise numbers.nonsense("dtype", said, "decode_timedelta=False") from problem
+            raise numbers.bad_attribute_error("dtype", said, "decode_timedelta=False") from problem
         if unit in times.RESOLUTIONS:
             return unit
         nearest = "s" if unit in ("generic", "Y", "M", "W", "D", "h", "m") else "ns"
         self._warn(f"has the attribute dtype {said}, which is not supported: decoded as timedelta64[{nearest}]")
         return nearest
 
-    def tell_time(self, use_cftime: bool | None, time_unit: str) -> None:
+    def decode_dates(self, use_cftime: bool | None, time_unit: str) -> None:
         """Decode dates ("days since …")."""
         units = self.attributes.get("units")
         if not isinstance(units, str) or "since" not in units:
@@ -296,9 +296,9 @@ class _Work:
         known = self._decoded_so_far()
         if known is None:
             known = np.empty(0, self.dtype)
-        self._use_clock(times.decide(known, units, calendar, use_cftime, time_unit))
+        self._use_clock(times.choose_date_decoding(known, units, calendar, use_cftime, time_unit))
 
-    def _use_clock(self, clock: times.Clock) -> None:
+    def _use_clock(self, clock: times.TimeDecoding) -> None:
         """Take over what was decided about times."""
         if clock.warning:
             self._issue_warning(f"{clock.warning} (variable {self.name!r})")
@@ -321,15 +321,15 @@ class _Work:
         return None if found is None else unpack(found, self._packing())
 
     def _packing(self) -> Packing:
-        return Packing(self.scale_by, self.offset_by, self.missing, Kind(**self.steps), self.epoch)
+        return Packing(self.scale_by, self.offset_by, self.missing, PackingKind(**self.steps), self.epoch)
 
-    def build(self) -> Decoded:
+    def build(self) -> DecodedVariable:
         """Return the array with its packing."""
         if not self.dtype.isnative:
             self.dtype = self.original = self.dtype.newbyteorder("=")
         if self.attributes.get("dtype", False) == "bool":
             if "unit" in self.steps:
-                raise numbers.nonsense("dtype", "bool", "decode_times=False")
+                raise numbers.bad_attribute_error("dtype", "bool", "decode_times=False")
             # Overwritten, so that writing the variable gives the same file again.
             self.encoding["dtype"] = self.attributes.pop("dtype")
             self.dtype = np.dtype(bool)
@@ -342,12 +342,12 @@ class _Work:
             self.encoding["dtype"] = np.dtype(self.original, metadata=told) if told else self.original
         tiles = self.array.tiles
         if self.steps:
-            self.steps.setdefault("dtype", numbers.named(self.dtype))
-            table = _table(self._packing().key)
+            self.steps.setdefault("dtype", numbers.dtype_name(self.dtype))
+            table = _packing_table(self._packing().key)
             tiles = tuple(Tile(tile.axes, tile.encodings, tile.chunks, table, tile.layout) for tile in tiles)
         array, attributes = self.array, self.attributes
         made = VirtualArray(array.shape, self.dtype, array.dims, tiles, array.origins, attributes, None, array.details)
-        return Decoded(made, dict(attributes), self.encoding)
+        return DecodedVariable(made, dict(attributes), self.encoding)
 
     def _move_to_encoding(self, key: str) -> Any:
         """Move an attribute to the encoding and return its value."""
@@ -373,7 +373,7 @@ class _Work:
 
 
 @lru_cache(maxsize=4096)
-def _table(key: tuple[Any, ...]) -> Packings:
+def _packing_table(key: tuple[Any, ...]) -> Packings:
     """Return the table of one packing.
 
     Files with equal packings share it, which makes joining fast.

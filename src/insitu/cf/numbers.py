@@ -13,7 +13,16 @@ import numpy as np
 
 from insitu.errors import FormatError
 
-__all__ = ["fill_values", "float_dtype", "has_room", "missing_dtype", "named", "nonsense", "packed_number", "with_sign"]
+__all__ = [
+    "apply_unsigned",
+    "bad_attribute_error",
+    "can_store_in_row",
+    "dtype_name",
+    "fill_values",
+    "float_dtype",
+    "missing_dtype",
+    "packed_number",
+]
 
 
 def fill_values(marks: Mapping[str, Any], dtype: np.dtype[Any]) -> tuple[dict[str, Any], list[Any], list[str]]:
@@ -36,7 +45,7 @@ def fill_values(marks: Mapping[str, Any], dtype: np.dtype[Any]) -> tuple[dict[st
         each = (value,) if isinstance(value, np.generic) else np.ravel(value)
         found = [fill for fill in each if not _is_null(fill)]
         if any(isinstance(fill, np.void) for fill in found):  # opaque bytes, a record: nothing equals it
-            raise nonsense(key, value)
+            raise bad_attribute_error(key, value)
         if not found and dtype.kind in "iu":
             notes.append(f"has {key} {value!r}, but integer values: the attribute is ignored")
             del kept[key]
@@ -52,12 +61,12 @@ def _is_null(value: Any) -> bool:
     return bool(isinstance(value, (float, complex, np.inexact, np.datetime64, np.timedelta64)) and value != value)
 
 
-def has_room(value: Any) -> bool:
+def can_store_in_row(value: Any) -> bool:
     """Return whether a missing value fits in a row of a table of packings."""
     return isinstance(value, (int, float)) or (isinstance(value, np.number) and value.nbytes <= 8)
 
 
-def with_sign(dtype: np.dtype[Any], unsigned: Any, mark: Any, fills: list[Any]) -> tuple[np.dtype[Any], list[Any]]:
+def apply_unsigned(dtype: np.dtype[Any], unsigned: Any, mark: Any, fills: list[Any]) -> tuple[np.dtype[Any], list[Any]]:
     """Return the type of integers with the sign that `_Unsigned` gives them, and the missing values
     in it.
 
@@ -83,7 +92,7 @@ def with_sign(dtype: np.dtype[Any], unsigned: Any, mark: Any, fills: list[Any]) 
     try:
         own = np.array(mark, dtype.newbyteorder("=")).reshape(()).view(meant)[()]
     except (ValueError, OverflowError) as problem:
-        raise nonsense("_FillValue", mark) from problem
+        raise bad_attribute_error("_FillValue", mark) from problem
     others = [value for value in fills if value != np.ravel(mark)[0]]
     # A plain number, as in xarray, takes the type of the values that it is compared with.
     return meant, [*others, own.item() if meant.kind == "u" else own]
@@ -121,18 +130,18 @@ def float_dtype(dtype: np.dtype[Any], scale: Any, offset: Any) -> np.dtype[Any]:
 def _type_of(key: str, value: Any) -> np.dtype[Any] | None:
     if value is None:
         return None
-    dtype = np.dtype(type(_single(key, value)))
+    dtype = np.dtype(type(_single_number(key, value)))
     if dtype.kind not in "iufb":
-        raise nonsense(key, value)
+        raise bad_attribute_error(key, value)
     return dtype
 
 
-def _single(key: str, value: Any) -> Any:
+def _single_number(key: str, value: Any) -> Any:
     """Return the one number of an attribute."""
     if isinstance(value, (np.generic, float, int)):
         return value
     if np.size(value) != 1:
-        raise nonsense(key, value)
+        raise bad_attribute_error(key, value)
     if np.ndim(value) == 0:
         return value[()] if isinstance(value, np.ndarray) else value
     return np.asarray(value).item()
@@ -142,26 +151,26 @@ def packed_number(key: str, value: Any) -> tuple[float | None, str | None]:
     """Return a scale or offset as a float for a packing's row, and the name of its type."""
     if value is None:
         return None, None
-    number = _single(key, value)
+    number = _single_number(key, value)
     try:
         exact = float(number)
     except (TypeError, ValueError, OverflowError) as problem:
-        raise nonsense(key, value) from problem
+        raise bad_attribute_error(key, value) from problem
     if exact != number and exact == exact:
-        raise nonsense(key, value)
+        raise bad_attribute_error(key, value)
     if isinstance(number, np.generic):
-        return exact, named(number.dtype)
+        return exact, dtype_name(number.dtype)
     return exact, "int" if isinstance(number, int) else "float"
 
 
 @lru_cache(maxsize=1024)
-def named(dtype: np.dtype[Any]) -> str:
+def dtype_name(dtype: np.dtype[Any]) -> str:
     """Return a type as text, in native byte order."""
     if dtype.kind == "O":
         return "object"
     return dtype.newbyteorder("=").name if dtype.kind in "iufcb" else dtype.str
 
 
-def nonsense(key: str, value: Any, option: str = "mask_and_scale=False") -> FormatError:
+def bad_attribute_error(key: str, value: Any, option: str = "mask_and_scale=False") -> FormatError:
     """Return the error for an invalid attribute, with the option that ignores it."""
     return FormatError(f"the attribute {key} has the invalid value {value!r}", hint=f"Open the file with {option}")

@@ -15,14 +15,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from insitu.cf import times
-from insitu.cf.casting import as_objects, loses_dates
+from insitu.cf.casting import needs_date_objects, to_date_objects
 from insitu.cf.numbers import missing_dtype
 from insitu.errors import CodecError
-from insitu.model import Kind, Packing
+from insitu.model import Packing, PackingKind
 
-__all__ = ["Unpacker", "decode_text", "prepare", "unpack", "unpacked_dtype"]
+__all__ = ["Unpacker", "decode_text", "get_unpacker", "unpack", "unpacked_dtype"]
 
-EXACT = 1 << 53
+FIRST_INEXACT_INTEGER = 1 << 53
 """Smallest integer from which on float64 cannot represent all integers."""
 
 
@@ -53,25 +53,25 @@ def unpack(stored: NDArray[Any], packing: Packing, out: NDArray[Any] | None = No
     array([0.5, nan], dtype=float32)
     """
     stored = np.asarray(stored)  # one element may come as a scalar
-    return prepare(packing, stored.dtype)(stored, out)
+    return get_unpacker(packing, stored.dtype)(stored, out)
 
 
 def unpacked_dtype(packing: Packing, stored: np.dtype[Any]) -> np.dtype[Any]:
     """Return the type that stored values of a type decode to."""
-    return prepare(packing, stored).dtype
+    return get_unpacker(packing, stored).dtype
 
 
-def prepare(packing: Packing, stored: np.dtype[Any]) -> Unpacker:
+def get_unpacker(packing: Packing, stored: np.dtype[Any]) -> Unpacker:
     """Return the unpacker of all chunks of one packing and stored type; threads may share it."""
-    return _prepared(packing.key, stored)
+    return _cached_unpacker(packing.key, stored)
 
 
 @lru_cache(maxsize=4096)
-def _prepared(key: tuple[Any, ...], stored: np.dtype[Any]) -> Unpacker:
+def _cached_unpacker(key: tuple[Any, ...], stored: np.dtype[Any]) -> Unpacker:
     packing: Packing = key[0]
     kind = packing.kind
-    signed = _with_sign(stored.newbyteorder("="), kind.unsigned)
-    scale, offset = _number(packing.scale, kind.scale_dtype), _number(packing.offset, kind.offset_dtype)
+    signed = _apply_unsigned(stored.newbyteorder("="), kind.unsigned)
+    scale, offset = _typed_number(packing.scale, kind.scale_dtype), _typed_number(packing.offset, kind.offset_dtype)
     missing = (*packing.missing, *kind.missing)
     has_time = kind.unit is not None
     dtype = None if kind.dtype is None else np.dtype(kind.dtype)
@@ -94,7 +94,7 @@ def _prepared(key: tuple[Any, ...], stored: np.dtype[Any]) -> Unpacker:
     )  # fmt: skip
     wanted: tuple[Any, ...] = missing
     if plain and missing:
-        early = _as_stored(missing, signed, result)
+        early = _missing_as_stored(missing, signed, result)
         plain = early is not None
         wanted = missing if early is None else early
     fused = plain and scale is not None and np.result_type(result, scale) == result
@@ -105,7 +105,7 @@ def _prepared(key: tuple[Any, ...], stored: np.dtype[Any]) -> Unpacker:
 class Unpacker:
     """A packing prepared for one stored type."""
 
-    kind: Kind
+    kind: PackingKind
     signed: np.dtype[Any]
     """The stored type, in native byte order and with the sign that `_Unsigned` gives it."""
     masked: np.dtype[Any] | None
@@ -133,8 +133,8 @@ class Unpacker:
             values = self._unpack_by_steps(stored)
         if out is None:
             return values
-        if loses_dates(values, out.dtype):
-            values = as_objects(values)
+        if needs_date_objects(values, out.dtype):
+            values = to_date_objects(values)
         np.copyto(out, values, casting="unsafe" if out.dtype.kind == values.dtype.kind else "same_kind")
         return out
 
@@ -161,7 +161,7 @@ class Unpacker:
         # any() saves a pass where no value is missing; for small chunks the call costs more than
         # the pass.
         if hidden is not None and (hidden.size < 4096 or hidden.any()):
-            np.copyto(result, nothing(self.dtype), where=hidden)
+            np.copyto(result, missing_marker(self.dtype), where=hidden)
         if out is not None and result is not out:
             np.copyto(out, result, casting="same_kind")
             return out
@@ -176,16 +176,16 @@ class Unpacker:
         elif values.dtype != self.signed and values.dtype.kind != "O":
             values = values.astype(self.signed)
         if self.masked is not None:
-            values = _as_numbers(values, self.masked) if values is stored or values.dtype != self.masked else values
+            values = _cast_numbers(values, self.masked) if values is stored or values.dtype != self.masked else values
             self._mask(values)
         if self.scaled is not None:
-            values = _as_numbers(values, self.scaled)
+            values = _cast_numbers(values, self.scaled)
             if self.scale is not None:
                 values = np.asarray(np.multiply(values, self.scale, out=values, casting="same_kind"))
             if self.offset is not None:
                 values = np.asarray(np.add(values, self.offset, out=values, casting="same_kind"))
         if kind.unit is not None:
-            values = times.decode(values, kind, self.dtype, self.epoch)
+            values = times.decode_time_numbers(values, kind, self.dtype, self.epoch)
         return values if values.dtype == self.dtype else values.astype(self.dtype)
 
     def _mask(self, values: NDArray[Any]) -> None:
@@ -202,10 +202,10 @@ class Unpacker:
                 f"the scale_factor has the integer type {values.dtype}, which cannot hold missing values",
                 hint="Open the file with mask_and_scale=False",
             )
-        values[hidden] = nothing(values.dtype)
+        values[hidden] = missing_marker(values.dtype)
 
 
-def _as_numbers(values: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
+def _cast_numbers(values: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
     """Return a copy of the values in the type in which they are masked or scaled.
 
     Raise if they are no numbers.
@@ -219,7 +219,7 @@ def _as_numbers(values: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
         ) from refused
 
 
-def nothing(dtype: np.dtype[Any]) -> Any:
+def missing_marker(dtype: np.dtype[Any]) -> Any:
     """Return the value that marks missing values of a type.
 
     For integers the one that becomes NaT.
@@ -242,7 +242,7 @@ def decode_text(stored: NDArray[Any], charset: str) -> NDArray[Any]:
     return result.reshape(stored.shape)
 
 
-def _with_sign(dtype: np.dtype[Any], unsigned: bool | None) -> np.dtype[Any]:
+def _apply_unsigned(dtype: np.dtype[Any], unsigned: bool | None) -> np.dtype[Any]:
     if unsigned is True and dtype.kind == "i":
         return np.dtype(f"u{dtype.itemsize}")
     if unsigned is False and dtype.kind == "u":
@@ -250,7 +250,7 @@ def _with_sign(dtype: np.dtype[Any], unsigned: bool | None) -> np.dtype[Any]:
     return dtype
 
 
-def _number(value: float | None, name: str | None) -> Any:
+def _typed_number(value: float | None, name: str | None) -> Any:
     """Return a scale or offset in the type that it has in the file, which decides how NumPy rounds."""
     if value is None:
         return None
@@ -259,7 +259,9 @@ def _number(value: float | None, name: str | None) -> Any:
     return int(value) if name == "int" else np.dtype(name).type(value)
 
 
-def _as_stored(missing: tuple[Any, ...], stored: np.dtype[Any], result: np.dtype[Any]) -> tuple[Any, ...] | None:
+def _missing_as_stored(
+    missing: tuple[Any, ...], stored: np.dtype[Any], result: np.dtype[Any]
+) -> tuple[Any, ...] | None:
     """Return the missing values in the stored type, without those that cannot occur.
 
     None if the cast may make different values equal: then they are compared after the cast, as
@@ -271,7 +273,7 @@ def _as_stored(missing: tuple[Any, ...], stored: np.dtype[Any], result: np.dtype
     for value in missing:
         if not isinstance(value, (int, float, complex, np.number)):
             continue  # text is no number
-        if abs(value.item() if isinstance(value, np.generic) else value) >= EXACT and (
+        if abs(value.item() if isinstance(value, np.generic) else value) >= FIRST_INEXACT_INTEGER and (
             stored.kind in "iu" or isinstance(value, (int, np.integer))
         ):
             return None

@@ -14,7 +14,7 @@ from importlib.metadata import version
 import typer
 
 from insitu.cli import append, check, convert, demo, drop, info, read, reduce, refresh, rollback, scan, serve
-from insitu.cli.screen import problems
+from insitu.cli.screen import stderr
 from insitu.errors import InsituError
 
 __all__ = ["app", "main"]
@@ -69,7 +69,9 @@ def main() -> None:
     except InsituError as problem:
         if _state["debug"]:
             raise
-        _say(problem.kind, " ".join([str(problem), *(f"({note})" for note in getattr(problem, "__notes__", ()))]))
+        _print_error(
+            problem.kind, " ".join([str(problem), *(f"({note})" for note in getattr(problem, "__notes__", ()))])
+        )
         sys.exit(1)
     except BrokenPipeError:  # `insitu info … | head`
         sys.stderr.close()
@@ -77,22 +79,24 @@ def main() -> None:
     except OSError as problem:
         if _state["debug"]:
             raise
-        _say("system", f"{problem.strerror or problem}" + (f" [in {problem.filename}]" if problem.filename else ""))
+        _print_error(
+            "system", f"{problem.strerror or problem}" + (f" [in {problem.filename}]" if problem.filename else "")
+        )
         sys.exit(1)
     except Exception as problem:
         if _state["debug"]:
             raise
         # A bug: say so, and how to find out more.
-        _say(
+        _print_error(
             "unexpected",
             f"{type(problem).__name__}: {problem}. This is a bug: please report it, with the output of insitu --debug …",
         )
         sys.exit(3)
 
 
-def _say(kind: str, text: str) -> None:
-    problems.print(f"[bold red]{kind}[/]: {_escaped(text)}", highlight=False, soft_wrap=True)
+def _print_error(kind: str, text: str) -> None:
+    stderr.print(f"[bold red]{kind}[/]: {_escape_markup(text)}", highlight=False, soft_wrap=True)
 
 
-def _escaped(text: str) -> str:
+def _escape_markup(text: str) -> str:
     return text.replace("[", "\\[")

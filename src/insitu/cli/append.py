@@ -6,9 +6,9 @@ from typing import Annotated
 
 import typer
 
-from insitu.cli.access import Options, storage_options
-from insitu.cli.progress import bar
-from insitu.cli.screen import plural, problems
+from insitu.cli.access import StorageOption, storage_options
+from insitu.cli.progress import progress_bar
+from insitu.cli.screen import plural, stderr
 from insitu.errors import SelectionError
 
 __all__ = ["append"]
@@ -19,7 +19,7 @@ def append(
     urls: Annotated[list[str], typer.Argument(help="New files: paths, URLs or patterns.", metavar="URL...")],
     dim: Annotated[str, typer.Option("--dim", "-d", help="Dimension along which the files are added.")] = "time",
     relative: Annotated[bool, typer.Option("--relative", help="Save URLs relative to the archive.")] = False,
-    option: Options = None,
+    option: StorageOption = None,
 ) -> None:
     """Scan new files and add them to a saved archive.
 
@@ -29,11 +29,11 @@ def append(
 
     archive = Archive.open(target, many=False, storage_options=storage_options(option))
     try:
-        with bar("files") as progress:
+        with progress_bar("files") as progress:
             done = archive.append(urls, dim, relative=relative, progress=progress)
     except SelectionError as problem:  # --dim names no dimension of the archive
         raise typer.BadParameter(str(problem), param_hint="--dim") from None
     for url in done.skipped:
-        problems.print(f"skipped, already there: {url}", markup=False, soft_wrap=True)
+        stderr.print(f"skipped, already there: {url}", markup=False, soft_wrap=True)
     what = f"added {plural(done.steps, 'step')} of {dim}" if done.steps else "nothing new"
-    problems.print(f"{target}: {what}", markup=False, soft_wrap=True)
+    stderr.print(f"{target}: {what}", markup=False, soft_wrap=True)

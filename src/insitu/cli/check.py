@@ -7,9 +7,9 @@ from typing import Annotated
 
 import typer
 
-from insitu.cli.access import Options, storage_options
-from insitu.cli.progress import bar
-from insitu.cli.screen import results
+from insitu.cli.access import StorageOption, storage_options
+from insitu.cli.progress import progress_bar
+from insitu.cli.screen import stdout
 
 __all__ = ["check"]
 
@@ -20,7 +20,7 @@ def check(
         bool, typer.Option("--allow-local", help="Allow references from another machine to name files of this one.")
     ] = False,
     as_text: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
-    option: Options = None,
+    option: StorageOption = None,
 ) -> None:
     """Check whether the source files of saved references are unchanged.
 
@@ -28,7 +28,7 @@ def check(
     """
     from insitu.maintenance import check as check_references  # Arrow takes long to import: not for `insitu --help`
 
-    with bar("sources") as progress:
+    with progress_bar("sources") as progress:
         report = check_references(
             references, progress=progress, allow_local=allow_local, storage_options=storage_options(option)
         )
@@ -42,6 +42,6 @@ def check(
         found = {"ok": report.ok, "sources": rows, "duplicates": double, "damaged": damaged}
         typer.echo(json.dumps(found, indent=2))
     else:
-        results.print(str(report), markup=False, soft_wrap=True)
+        stdout.print(str(report), markup=False, soft_wrap=True)
     if not report.ok:
         raise typer.Exit(1)

@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 from rich.text import Text
 
-from insitu.cli.screen import size
+from insitu.cli.screen import format_bytes
 from insitu.model import VirtualGroup, byte_ranges
 
 __all__ = ["chunk_map"]
@@ -38,7 +38,7 @@ def chunk_map(group: VirtualGroup, width: int = 100) -> Text:
     share = np.zeros((len(arrays), bins))
     for number, (_, array) in enumerate(arrays):
         for _, offset, length in byte_ranges(array):
-            share[number] += _spread(offset, length, end, bins)
+            share[number] += _bytes_per_bin(offset, length, end, bins)
     owner = share.argmax(0)
     bin_bytes = end / bins
     filled = share.sum(0) / bin_bytes
@@ -53,17 +53,17 @@ def chunk_map(group: VirtualGroup, width: int = 100) -> Text:
     order = np.argsort(-share.sum(1))
     for number in order[: len(COLOURS)]:
         text.append("█ ", style=COLOURS[number % len(COLOURS)])
-        text.append(f"{arrays[number][0]} {size(int(share[number].sum()))}   ")
+        text.append(f"{arrays[number][0]} {format_bytes(int(share[number].sum()))}   ")
     if len(order) > len(COLOURS):
         text.append(f"and {len(order) - len(COLOURS)} more   ")
     text.append("· ", style="dim")
     text.append(
-        f"metadata or unused {size(max(end - int(share.sum()), 0))}   (one character: {size(round(bin_bytes))})"
+        f"metadata or unused {format_bytes(max(end - int(share.sum()), 0))}   (one character: {format_bytes(round(bin_bytes))})"
     )
     return text
 
 
-def _spread(
+def _bytes_per_bin(
     offset: npt.NDArray[np.int64], length: npt.NDArray[np.int64], end: int, bins: int
 ) -> npt.NDArray[np.float64]:
     """Return how many bytes of some ranges lie in each bin."""

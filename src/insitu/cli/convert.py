@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from insitu.cli.access import Options, storage_options
-from insitu.cli.screen import plural, problems
+from insitu.cli.access import StorageOption, storage_options
+from insitu.cli.screen import plural, stderr
 
 __all__ = ["convert", "parse_prefixes"]
 
@@ -42,7 +42,7 @@ def convert(
         bool, typer.Option("--allow-local", help="Allow references from another machine to name files of this one.")
     ] = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an existing target.")] = False,
-    option: Options = None,
+    option: StorageOption = None,
 ) -> None:
     """Save references in another format."""
     from insitu.maintenance import convert as convert_references
@@ -59,7 +59,7 @@ def convert(
         mode="w" if overwrite else "x",
         storage_options=storage_options(option),
     )
-    problems.print(f"{target}: {plural(sum(1 for _ in found.all_arrays()), 'variable')}", markup=False)
+    stderr.print(f"{target}: {plural(sum(1 for _ in found.all_arrays()), 'variable')}", markup=False)
 
 
 def parse_prefixes(pairs: Sequence[str]) -> dict[str, str]:

@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
-from insitu.cli.access import Options, storage_options
-from insitu.cli.screen import plural, problems
+from insitu.cli.access import StorageOption, storage_options
+from insitu.cli.screen import plural, stderr
 
 __all__ = ["drop"]
 
@@ -19,7 +19,7 @@ def drop(
         list[str] | None,
         typer.Option("--replace-with", metavar="URL", help="Insert this file in their place; may be repeated."),
     ] = None,
-    option: Options = None,
+    option: StorageOption = None,
 ) -> None:
     """Remove files from a saved archive, or replace them. `insitu rollback` undoes it."""
     from insitu.archive import Archive
@@ -27,4 +27,4 @@ def drop(
     archive = Archive.open(target, many=False, storage_options=storage_options(option))
     dropped = archive.drop(urls, replacement or None)
     put = f", inserted {plural(len(replacement), 'file')}" if replacement else ""
-    problems.print(f"{target}: removed {plural(len(dropped), 'file')}{put}", markup=False)
+    stderr.print(f"{target}: removed {plural(len(dropped), 'file')}{put}", markup=False)

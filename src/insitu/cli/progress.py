@@ -17,12 +17,12 @@ from rich.progress import (
 )
 from rich.text import Text
 
-from insitu.cli.screen import problems
+from insitu.cli.screen import stderr
 
-__all__ = ["bar"]
+__all__ = ["progress_bar"]
 
 
-class _Rate(ProgressColumn):
+class _RateColumn(ProgressColumn):
     """Column that shows items per second."""
 
     def render(self, task: Task) -> Text:
@@ -31,18 +31,18 @@ class _Rate(ProgressColumn):
 
 
 @contextmanager
-def bar(what: str) -> Iterator[Callable[[int, int], None]]:
+def progress_bar(what: str) -> Iterator[Callable[[int, int], None]]:
     """Show a progress bar; the block gets a function to call with the number done and the total."""
     left = TimeRemainingColumn(elapsed_when_finished=True)
     columns = (
         TextColumn(what),
         BarColumn(),
         MofNCompleteColumn(),
-        _Rate(),
+        _RateColumn(),
         TimeElapsedColumn(),
         TextColumn("ETA"),
         left,
     )
-    with Progress(*columns, console=problems, transient=True, disable=not problems.is_terminal) as shown:
+    with Progress(*columns, console=stderr, transient=True, disable=not stderr.is_terminal) as shown:
         task = shown.add_task(what, total=None)
         yield lambda done, total: shown.update(task, completed=done, total=total)

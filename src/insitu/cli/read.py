@@ -11,17 +11,17 @@ import numpy as np
 import typer
 
 from insitu.archive import Archive
-from insitu.cli.access import Options, Verbose, described, storage_options, told
-from insitu.cli.screen import plural, problems, size
-from insitu.cli.values import form_of, show_table, write_csv, write_netcdf, write_npy, write_text
+from insitu.cli.access import StorageOption, Verbose, describe_array, storage_options, trace_storage
+from insitu.cli.screen import format_bytes, plural, stderr
+from insitu.cli.values import output_format, show_table, write_csv, write_netcdf, write_npy, write_text
 from insitu.errors import InsituError, SelectionError, VariableError
-from insitu.reading import Tally
+from insitu.reading import ReadStatistics
 from insitu.scanning.scan_url import scan_stored
 
 __all__ = ["parse_slices", "read"]
 
 
-def _variables(ctx: typer.Context, incomplete: str) -> list[str]:
+def _complete_variable(ctx: typer.Context, incomplete: str) -> list[str]:
     """Return names of variables for the completion of the shell."""
     try:
         found = scan_stored(ctx.params["url"], errors="warn").all_arrays()
@@ -36,7 +36,7 @@ def read(
         str,
         typer.Argument(
             help="Variable, e.g. forecast/tas; slices may follow in brackets: 'tas[0, 10:20, ::2]'.",
-            autocompletion=_variables,
+            autocompletion=_complete_variable,
         ),
     ],
     slices: Annotated[str | None, typer.Argument(help="Slices, e.g. '0, 10:20, ::2'.")] = None,
@@ -60,22 +60,22 @@ def read(
     raw: Annotated[
         bool, typer.Option("--raw", help="Stored values, without scale, offset, missing values and times applied.")
     ] = False,
-    option: Options = None,
+    option: StorageOption = None,
     verbose: Verbose = False,
 ) -> None:
     """Read a slice of a variable: the values that xarray shows."""
     bracket = re.fullmatch(r"(.+?)\[(.*)\]", variable)
     if bracket and slices is None:
         variable, slices = bracket.groups()
-    kind = form_of(form, output)
+    kind = output_format(form, output)
     options = storage_options(option)
-    with told(verbose):
+    with trace_storage(verbose):
         if sel or kind in ("table", "csv", "nc"):
-            array = _labelled(url, variable, parse_slices(slices), sel, nearest, raw, options)
+            array = _read_labelled(url, variable, parse_slices(slices), sel, nearest, raw, options)
             values = array.values
         else:
             array = None
-            values = _values(url, variable, parse_slices(slices), raw, options, verbose)
+            values = _read_values(url, variable, parse_slices(slices), raw, options, verbose)
     if kind == "text" and output is None:
         typer.echo(np.array2string(values, threshold=1000))
     elif kind == "text":
@@ -91,21 +91,23 @@ def read(
         write_netcdf(array, output)
     if output is not None:
         shape = "×".join(map(str, values.shape)) or "scalar"
-        problems.print(f"{output}: {values.dtype} {shape}, {size(values.nbytes)}", markup=False, soft_wrap=True)
+        stderr.print(f"{output}: {values.dtype} {shape}, {format_bytes(values.nbytes)}", markup=False, soft_wrap=True)
 
 
-def _values(url: str, variable: str, selection: Any, raw: bool, options: dict[str, Any] | None, verbose: bool) -> Any:
+def _read_values(
+    url: str, variable: str, selection: Any, raw: bool, options: dict[str, Any] | None, verbose: bool
+) -> Any:
     """Return values without their labels."""
     group, _, name = variable.strip("/").rpartition("/")
     archive = Archive.open(url, group=group or None, variables=[name], storage_options=options)
-    tally = Tally()
+    tally = ReadStatistics()
     values = archive.read(name, selection, decode=not raw, tally=tally)
     if verbose:
         array = archive.array(name, decode=not raw)
-        problems.print(described(variable, array, archive.member()), markup=False, soft_wrap=True)
-        problems.print(
+        stderr.print(describe_array(variable, array, archive.member()), markup=False, soft_wrap=True)
+        stderr.print(
             f"read | {values.dtype} | {'×'.join(map(str, values.shape)) or 'scalar'} | {plural(tally.chunks, 'chunk')} | "
-            f"{plural(tally.requests, 'request')} | {size(tally.bytes_fetched)} fetched, {size(tally.bytes_decoded)} decoded | "
+            f"{plural(tally.requests, 'request')} | {format_bytes(tally.bytes_fetched)} fetched, {format_bytes(tally.bytes_decoded)} decoded | "
             f"{1000 * tally.total_seconds:.1f} ms",
             markup=False,
             soft_wrap=True,
@@ -113,7 +115,7 @@ def _values(url: str, variable: str, selection: Any, raw: bool, options: dict[st
     return values
 
 
-def _labelled(
+def _read_labelled(
     url: str,
     variable: str,
     selection: Any,
@@ -172,11 +174,11 @@ def parse_labels(pairs: Sequence[str]) -> dict[str, Any]:
         if not mark or not dim or not text:
             raise typer.BadParameter(f"{pair!r} is not DIM=LABEL", param_hint="--sel")
         first, dots, last = text.partition("..")
-        found[dim] = slice(_label(first), _label(last)) if dots else _label(text)
+        found[dim] = slice(_parse_label(first), _parse_label(last)) if dots else _parse_label(text)
     return found
 
 
-def _label(text: str) -> Any:
+def _parse_label(text: str) -> Any:
     if not text:
         return None
     try:
@@ -196,10 +198,10 @@ def parse_slices(text: str | None) -> Any:
     """
     if text is None or not text.strip():
         return ...
-    return tuple(_one(part.strip()) for part in re.findall(r"\s*\[[^\]]*\]|[^,]+", text) if part.strip())
+    return tuple(_parse_index(part.strip()) for part in re.findall(r"\s*\[[^\]]*\]|[^,]+", text) if part.strip())
 
 
-def _one(text: str) -> Any:
+def _parse_index(text: str) -> Any:
     try:
         if text == "...":
             return ...

@@ -13,10 +13,10 @@ import typer
 from rich.table import Table
 
 from insitu.archive import Archive
-from insitu.cli.access import Options, storage_options
+from insitu.cli.access import StorageOption, storage_options
 from insitu.cli.read import parse_slices
-from insitu.cli.screen import plural, problems, show, size
-from insitu.reading import Tally
+from insitu.cli.screen import format_bytes, plural, print_table, stderr
+from insitu.reading import ReadStatistics
 
 __all__ = ["reduce"]
 
@@ -51,7 +51,7 @@ def reduce(
     raw: Annotated[
         bool, typer.Option("--raw", help="Stored values, without scale, offset, missing values and times applied.")
     ] = False,
-    option: Options = None,
+    option: StorageOption = None,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Print what was read, to standard error.")] = False,
 ) -> None:
     """Compute statistics of a variable, chunk by chunk, here or on a server next to the data.
@@ -65,40 +65,40 @@ def reduce(
     if form is not None and form not in FORMS:
         raise typer.BadParameter(f"must be one of {', '.join(FORMS)}", param_hint="--as")
     methods = [name.strip() for name in method.split(",") if name.strip()]
-    along = None if axes is None else [int(axis) for axis in _numbers(axes, "--axes")]
-    wanted = _numbers(q, "--q") if q is not None else None
+    along = None if axes is None else [int(axis) for axis in _parse_numbers(axes, "--axes")]
+    wanted = _parse_numbers(q, "--q") if q is not None else None
     how: dict[str, Any] = {
         "axes": along,
         "selection": parse_slices(slices),
         "skipna": skipna,
         "q": wanted[0] if wanted is not None and len(wanted) == 1 else wanted,
-        "edges": _edges(edges),
+        "edges": _parse_edges(edges),
         "storage_options": storage_options(option),
     }
     begin = time.perf_counter()
     if active is not None:
-        values, summary = _remote(active, url, variable, methods, {**how, "dim": dim, "decode": not raw})
+        values, summary = _reduce_on_server(active, url, variable, methods, {**how, "dim": dim, "decode": not raw})
     else:
-        tally = Tally()
+        tally = ReadStatistics()
         group, _, name = variable.strip("/").rpartition("/")
         archive = Archive.open(url, group=group or None, variables=[name], storage_options=how.pop("storage_options"))
         values = archive.reduce(name, methods, dim=dim or None, decode=not raw, tally=tally, **how)
-        summary = f"{plural(tally.chunks, 'chunk')} | {size(tally.bytes_fetched)} fetched, {size(tally.bytes_decoded)} decoded"
+        summary = f"{plural(tally.chunks, 'chunk')} | {format_bytes(tally.bytes_fetched)} fetched, {format_bytes(tally.bytes_decoded)} decoded"
     seconds = time.perf_counter() - begin
-    _print(values, form, variable, how)
+    _print_statistics(values, form, variable, how)
     if verbose:
         types = ", ".join(dict.fromkeys(str(np.asarray(found).dtype) for found in values.values()))
-        problems.print(f"{types} | {summary} | {1000 * seconds:.1f} ms", markup=False)
+        stderr.print(f"{types} | {summary} | {1000 * seconds:.1f} ms", markup=False)
 
 
-def _numbers(text: str, option: str) -> list[float]:
+def _parse_numbers(text: str, option: str) -> list[float]:
     try:
         return [float(number) for number in text.split(",") if number.strip()]
     except ValueError:
         raise typer.BadParameter(f"{text!r} is not a list of numbers separated by commas", param_hint=option) from None
 
 
-def _edges(text: str | None) -> list[float] | None:
+def _parse_edges(text: str | None) -> list[float] | None:
     """Return edges of bins, from a list or from first:last:bins.
 
     Examples
@@ -107,51 +107,51 @@ def _edges(text: str | None) -> list[float] | None:
     ([0.0, 1.0, 10.0], [0.0, 0.25, 0.5, 0.75, 1.0])
     """
     if text is None or ":" not in text:
-        return None if text is None else _numbers(text, "--edges")
-    parts = _numbers(text.replace(":", ","), "--edges")
+        return None if text is None else _parse_numbers(text, "--edges")
+    parts = _parse_numbers(text.replace(":", ","), "--edges")
     if len(parts) != 3 or parts[2] != int(parts[2]) or not 1 <= parts[2] <= 65_536:
         raise typer.BadParameter(f"{text!r} is not first:last:bins with 1 to 65536 bins", param_hint="--edges")
     found: list[float] = np.linspace(parts[0], parts[1], int(parts[2]) + 1).tolist()
     return found
 
 
-def _remote(
+def _reduce_on_server(
     active: str, url: str, variable: str, methods: list[str], how: dict[str, Any]
 ) -> tuple[dict[str, Any], str]:
     """Compute statistics on a server, which opens the archive itself."""
     from insitu.active.client import Active
-    from insitu.sources.redaction import displayed
+    from insitu.sources.redaction import redact_url
 
     place = url if "://" in url else os.path.abspath(url)
     values, done = Active(active, required=True).reduce_url(place, variable, methods, **how)
-    summary = f"{plural(done['chunks'], 'chunk')} | {size(done['bytes_fetched'])} fetched and {size(done['bytes_decoded'])} decoded by {displayed(active)}"
+    summary = f"{plural(done['chunks'], 'chunk')} | {format_bytes(done['bytes_fetched'])} fetched and {format_bytes(done['bytes_decoded'])} decoded by {redact_url(active)}"
     return {name: values[name] for name in methods}, summary
 
 
-def _print(values: dict[str, Any], form: str | None, variable: str, how: dict[str, Any]) -> None:
+def _print_statistics(values: dict[str, Any], form: str | None, variable: str, how: dict[str, Any]) -> None:
     """Print statistics as text, table or JSON; by default several as a table."""
     arrays = {name: np.asarray(found) for name, found in values.items()}
     if form == "json":
-        shown = {name: _plain(found.tolist()) for name, found in arrays.items()}
+        shown = {name: _to_json(found.tolist()) for name, found in arrays.items()}
         asked = {name: how[name] for name in ("q", "edges") if how[name] is not None}
         typer.echo(json.dumps({"variable": variable, **asked, **shown}))
     elif form == "table" or (form is None and len(arrays) > 1) or (form is None and "histogram" in arrays):
-        _tables(arrays, how)
+        _print_tables(arrays, how)
     else:
         for found in arrays.values():
             typer.echo(np.array2string(found, threshold=1000))
 
 
-def _plain(value: Any) -> Any:
+def _to_json(value: Any) -> Any:
     """Return a value for JSON, which has neither NaN nor infinity."""
     if isinstance(value, list):
-        return [_plain(item) for item in value]
+        return [_to_json(item) for item in value]
     if isinstance(value, float) and not np.isfinite(value):
         return None if np.isnan(value) else str(value)
     return value if isinstance(value, (bool, int, float, str, type(None))) else str(value)
 
 
-def _tables(arrays: dict[str, Any], how: dict[str, Any]) -> None:
+def _print_tables(arrays: dict[str, Any], how: dict[str, Any]) -> None:
     table = Table(box=None, pad_edge=False)
     table.add_column("statistic")
     table.add_column("value", justify="right")
@@ -159,7 +159,7 @@ def _tables(arrays: dict[str, Any], how: dict[str, Any]) -> None:
         if name != "histogram" or found.ndim > 1:
             table.add_row(name, np.array2string(found, threshold=20))
     if table.row_count:
-        show(table)
+        print_table(table)
     if "histogram" not in arrays or arrays["histogram"].ndim > 1:
         return
     bins = Table(box=None, pad_edge=False)
@@ -167,4 +167,4 @@ def _tables(arrays: dict[str, Any], how: dict[str, Any]) -> None:
         bins.add_column(heading, justify="right")
     for low, high, count in zip(how["edges"][:-1], how["edges"][1:], arrays["histogram"].tolist(), strict=True):
         bins.add_row(f"{low:g}", f"{high:g}", f"{count}")
-    show(bins)
+    print_table(bins)

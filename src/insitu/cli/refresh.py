@@ -6,10 +6,10 @@ from typing import Annotated
 
 import typer
 
-from insitu.cli.access import Options, storage_options
+from insitu.cli.access import StorageOption, storage_options
 from insitu.cli.convert import parse_prefixes
-from insitu.cli.progress import bar
-from insitu.cli.screen import plural, results
+from insitu.cli.progress import progress_bar
+from insitu.cli.screen import plural, stdout
 
 __all__ = ["refresh"]
 
@@ -27,7 +27,7 @@ def refresh(
             help="The files have moved: replace the prefix OLD of URLs by NEW first; may be repeated.",
         ),
     ] = None,
-    option: Options = None,
+    option: StorageOption = None,
 ) -> None:
     """Scan the source files that have changed, and only those, and save the updated references."""
     from insitu.maintenance import refresh as refresh_references
@@ -35,12 +35,12 @@ def refresh(
 
     if rename:
         rename_sources(references, parse_prefixes(rename), storage_options=storage_options(option))
-    with bar("sources") as progress:
+    with progress_bar("sources") as progress:
         report = refresh_references(
             references, progress=progress, allow_local=allow_local, storage_options=storage_options(option)
         )
     changed = len(report.stale)
-    results.print(
+    stdout.print(
         f"{plural(len(report.findings), 'source')}: "
         + (f"{changed:,} changed, scanned again" if changed else "nothing changed"),
         markup=False,

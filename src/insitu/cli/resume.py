@@ -19,10 +19,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from insitu.cli.screen import problems
+from insitu.cli.screen import stderr
 from insitu.errors import AccessError
 
-__all__ = ["Journal", "Resuming", "journal_for"]
+__all__ = ["Journal", "ResumingExecutor", "journal_for"]
 
 
 def journal_for(target: str, question: str) -> Journal:
@@ -62,7 +62,7 @@ class Journal:
 
     def load(self, batch: Sequence[Any]) -> list[Any] | None:
         """Return the results of a batch; None if there are none."""
-        path = self.folder / _key(batch)
+        path = self.folder / _batch_key(batch)
         try:
             with open(path, "rb") as file:
                 kept: list[Any] = pickle.load(file)
@@ -80,7 +80,7 @@ class Journal:
             handle, name = tempfile.mkstemp(dir=self.folder)
             with os.fdopen(handle, "wb") as file:
                 pickle.dump(found, file, protocol=pickle.HIGHEST_PROTOCOL)
-            os.replace(name, self.folder / _key(batch))
+            os.replace(name, self.folder / _batch_key(batch))
         except OSError as error:
             if name is not None:
                 with suppress(OSError):
@@ -94,7 +94,7 @@ class Journal:
     def _give_up(self, error: OSError) -> None:
         if self.usable:
             self.usable = False
-            problems.print(
+            stderr.print(
                 f"{self.folder}: {error.strerror or error}. The scan goes on, but cannot be resumed if it is interrupted. "
                 "Set XDG_CACHE_HOME to a folder that can be written to.",
                 style="yellow",
@@ -103,7 +103,7 @@ class Journal:
             )
 
 
-def _key(batch: Sequence[Any]) -> str:
+def _batch_key(batch: Sequence[Any]) -> str:
     """Return the key of a batch: its files, with their sizes and modification times."""
     mark = hashlib.sha256()
     for url in batch:
@@ -117,7 +117,7 @@ def _key(batch: Sequence[Any]) -> str:
     return mark.hexdigest()[:32]
 
 
-class Resuming(Executor):
+class ResumingExecutor(Executor):
     """Executor that runs batches on another executor and saves their results in a journal.
 
     Parameters

@@ -6,15 +6,15 @@ from typing import Annotated
 
 import typer
 
-from insitu.cli.access import Options, storage_options
-from insitu.cli.screen import problems
+from insitu.cli.access import StorageOption, storage_options
+from insitu.cli.screen import stderr
 
 __all__ = ["rollback"]
 
 
 def rollback(
     target: Annotated[str, typer.Argument(help="An insitu store.", metavar="REFS")],
-    option: Options = None,
+    option: StorageOption = None,
 ) -> None:
     """Undo the last change of a saved archive (append, drop, refresh, save).
 
@@ -23,4 +23,4 @@ def rollback(
     from insitu.maintenance import rollback as rollback_archive
 
     rollback_archive(target, storage_options=storage_options(option))
-    problems.print(f"{target}: restored to the state before its last change", markup=False)
+    stderr.print(f"{target}: restored to the state before its last change", markup=False)

@@ -15,16 +15,16 @@ import typer
 from rich.table import Table
 
 from insitu.archive import Archive
-from insitu.cli.access import Options, Verbose, described, storage_options, told
-from insitu.cli.progress import bar
-from insitu.cli.resume import Resuming, journal_for
-from insitu.cli.screen import plural, problems, show, size
+from insitu.cli.access import StorageOption, Verbose, describe_array, storage_options, trace_storage
+from insitu.cli.progress import progress_bar
+from insitu.cli.resume import ResumingExecutor, journal_for
+from insitu.cli.screen import format_bytes, plural, print_table, stderr
 from insitu.errors import InsituError, UnsupportedError
-from insitu.formats.containers import expand_members, names_member
+from insitu.formats.containers import expand_members, parse_member_url
 from insitu.maintenance import save_tree
-from insitu.model import VirtualGroup, census
-from insitu.scanning.scan_url import may_be_many, scan_stored
-from insitu.sources import Counted, open_source
+from insitu.model import VirtualGroup, count_cells
+from insitu.scanning.scan_url import can_be_collection, scan_stored
+from insitu.sources import CountingSource, open_source
 from insitu.sources.address import is_remote
 
 __all__ = ["scan"]
@@ -89,7 +89,7 @@ def scan(
     restart: Annotated[
         bool, typer.Option("--restart", help="Start anew instead of resuming an interrupted scan.")
     ] = False,
-    option: Options = None,
+    option: StorageOption = None,
     verbose: Verbose = False,
 ) -> None:
     """Find the chunks of files and show a summary;
@@ -99,11 +99,11 @@ def scan(
         raise typer.BadParameter("must be raise, warn or skip", param_hint="--errors")
     options = storage_options(option)
     files = expand_members(urls, options)
-    with told(verbose):
+    with trace_storage(verbose):
         if output is None:
-            _show(files, group, variable, errors, options)
+            _show_files(files, group, variable, errors, options)
             return
-        _named(output)
+        _check_target_name(output)
         begin = time.perf_counter()
         how: dict[str, Any] = {"inline_threshold": inline} if inline else {}
         how |= {"relative": True} if relative else {}
@@ -116,27 +116,27 @@ def scan(
         else:
             given = {"data_vars": data_vars, "coords": coords, "compat": compat, "join": join}
             opening |= {name: value for name, value in given.items() if value is not None}
-            opening |= _along(concat_dim)
+            opening |= _concat_options(concat_dim)
             total = _save_many(files, output, opening, workers, dask, restart, how)
-    problems.print(
-        f"{output}: {plural(len(files), 'file')}, {size(total)} when read, in {time.perf_counter() - begin:.1f} s",
+    stderr.print(
+        f"{output}: {plural(len(files), 'file')}, {format_bytes(total)} when read, in {time.perf_counter() - begin:.1f} s",
         markup=False,
         soft_wrap=True,
     )
 
 
-def _named(target: str) -> None:
+def _check_target_name(target: str) -> None:
     """Raise an error if the suffix of the target is unknown, before a long scan."""
-    from insitu.references import format_of
+    from insitu.references import format_from_name
 
-    if format_of(target) is None:
+    if format_from_name(target) is None:
         raise typer.BadParameter(
             f"cannot tell the format from the name {target!r}: use *.insitu, *.json, *.parq, *.parquet or *.icechunk",
             param_hint="--output",
         )
 
 
-def _along(concat_dim: str | None) -> dict[str, Any]:
+def _concat_options(concat_dim: str | None) -> dict[str, Any]:
     """Return the keywords of `Archive.open` for --concat-dim."""
     if concat_dim is None:
         return {}
@@ -150,7 +150,7 @@ def _save_one(url: Any, target: str, opening: dict[str, Any], how: dict[str, Any
     tree = archive.subtree(opening["variables"])
     if verbose:
         for name, array in tree.all_arrays():
-            problems.print(described(name, array, tree), markup=False, soft_wrap=True)
+            stderr.print(describe_array(name, array, tree), markup=False, soft_wrap=True)
     save_tree(tree, target, recipe=archive.recipe_to_save(), **how)
     return sum(array.nbytes for _, array in tree.all_arrays())
 
@@ -165,9 +165,9 @@ def _save_many(
     how: dict[str, Any],
 ) -> int:
     """Combine many files and save them as one dataset."""
-    from insitu.references.saving import is_there
+    from insitu.references.saving import is_occupied
 
-    if how["mode"] == "x" and is_there(target, opening["storage_options"]):
+    if how["mode"] == "x" and is_occupied(target, opening["storage_options"]):
         # Checked before a long scan, not after it.
         raise UnsupportedError("the target exists already", url=target, hint="Use --overwrite to replace it")
     question = repr(sorted((name, repr(value)) for name, value in opening.items()))
@@ -175,11 +175,11 @@ def _save_many(
     if restart:
         journal.done()
         journal = journal_for(target, question)
-    with _executor(files, workers, dask) as inner, bar("files") as progress, warnings.catch_warnings():
+    with _executor(files, workers, dask) as inner, progress_bar("files") as progress, warnings.catch_warnings():
         warnings.simplefilter("ignore" if opening["errors"] == "skip" else "default")
-        archive = Archive.open([*files], parallel=Resuming(inner, journal), progress=progress, **opening)
+        archive = Archive.open([*files], parallel=ResumingExecutor(inner, journal), progress=progress, **opening)
     if journal.found:
-        problems.print(f"resumed: {plural(journal.found, 'file')} had been scanned before", markup=False)
+        stderr.print(f"resumed: {plural(journal.found, 'file')} had been scanned before", markup=False)
     archive.save(target, **how)
     journal.done()
     return sum(array.nbytes for _, array in archive.tree.all_arrays())
@@ -210,7 +210,7 @@ def _executor(files: Sequence[Any], workers: int | None, dask: str | None) -> It
         yield processes
 
 
-def _show(
+def _show_files(
     files: Sequence[Any],
     group: str | None,
     variables: Sequence[str] | None,
@@ -223,43 +223,43 @@ def _show(
         table.add_column(heading, justify="left" if heading == "file" else "right", overflow="fold")
     failed = 0
     strict: Any = "raise" if errors == "raise" else "warn"
-    with bar("files") as progress:
+    with progress_bar("files") as progress:
         for number, url in enumerate(files, 1):
             begin = time.perf_counter()
             try:
-                found, requests, read = _scanned(url, group, variables, strict, options)
+                found, requests, read = _scan_counting_requests(url, group, variables, strict, options)
             except InsituError as problem:
                 if errors == "raise":
                     raise
                 failed += 1
-                problems.print(f"left out: {problem}", style="yellow", markup=False, soft_wrap=True)
+                stderr.print(f"left out: {problem}", style="yellow", markup=False, soft_wrap=True)
                 continue
             finally:
                 progress(number, len(files))
             milliseconds = 1000 * (time.perf_counter() - begin)
             arrays, chunks, stored, virtual = _totals(found)
             table.add_row(
-                str(url), f"{arrays:,}", f"{chunks:,}", size(stored), size(virtual),
+                str(url), f"{arrays:,}", f"{chunks:,}", format_bytes(stored), format_bytes(virtual),
                 requests, read, f"{milliseconds:.1f}",
             )  # fmt: skip
-    show(table)
+    print_table(table)
     if failed:
-        problems.print(f"{plural(failed, 'file')} left out", style="yellow")
+        stderr.print(f"{plural(failed, 'file')} left out", style="yellow")
         raise typer.Exit(1)
 
 
-def _scanned(
+def _scan_counting_requests(
     url: Any, group: str | None, variables: Sequence[str] | None, errors: Any, options: dict[str, Any] | None
 ) -> tuple[VirtualGroup, str, str]:
-    if isinstance(url, str) and (may_be_many(url) or names_member(url)):  # not exactly one file
+    if isinstance(url, str) and (can_be_collection(url) or parse_member_url(url)):  # not exactly one file
         return scan_stored(url, group=group, variables=variables, errors=errors, storage_options=options), "–", "–"
-    with Counted(open_source(url, options)) as source:
+    with CountingSource(open_source(url, options)) as source:
         found = scan_stored(source, group=group, variables=variables, errors=errors, storage_options=options)
-    return found, f"{source.requests:,}", size(source.bytes)
+    return found, f"{source.requests:,}", format_bytes(source.bytes)
 
 
 def _totals(group: VirtualGroup) -> tuple[int, int, int, int]:
-    counts = [(census(array), array.nbytes) for _, array in group.all_arrays()]
+    counts = [(count_cells(array), array.nbytes) for _, array in group.all_arrays()]
     return (
         len(counts),
         sum(counted.cells for counted, _ in counts),

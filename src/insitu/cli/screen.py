@@ -9,25 +9,25 @@ from rich.table import Table
 
 from insitu.model import Encoding, VirtualArray
 
-__all__ = ["chain", "chunk_shape", "plural", "problems", "results", "show", "size"]
+__all__ = ["format_bytes", "format_chunk_shape", "format_codecs", "plural", "print_table", "stderr", "stdout"]
 
-MOST_CHAINS = 3
+MAX_CHAINS = 3
 """Number of codec chains that are shown for an array: a long-lived archive may have many."""
 
-results = Console(highlight=False)
-problems = Console(stderr=True)
+stdout = Console(highlight=False)
+stderr = Console(stderr=True)
 
 
-def show(table: Table) -> None:
+def print_table(table: Table) -> None:
     """Print a table; into a file or a pipe in full width, so that no name is wrapped."""
-    if results.is_terminal:
-        results.print(table)
+    if stdout.is_terminal:
+        stdout.print(table)
         return
-    wide = results.measure(table, options=results.options.update(max_width=1_000_000)).maximum
+    wide = stdout.measure(table, options=stdout.options.update(max_width=1_000_000)).maximum
     Console(highlight=False, width=wide).print(table)
 
 
-def size(count: int) -> str:
+def format_bytes(count: int) -> str:
     """Return a number of bytes with a unit."""
     number = float(count)
     for unit in ("B", "kB", "MB", "GB", "TB"):
@@ -42,7 +42,7 @@ def plural(count: int, noun: str) -> str:
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
-def chain(encodings: Iterable[Encoding]) -> str:
+def format_codecs(encodings: Iterable[Encoding]) -> str:
     """Return the codecs of encodings, each chain once."""
     chains = dict.fromkeys(
         " → ".join(
@@ -52,11 +52,11 @@ def chain(encodings: Iterable[Encoding]) -> str:
         or "none"
         for encoding in encodings
     )
-    few = list(chains)[:MOST_CHAINS]
+    few = list(chains)[:MAX_CHAINS]
     return " | ".join(few) + (f" | {len(chains) - len(few)} more" if len(few) < len(chains) else "")
 
 
-def chunk_shape(array: VirtualArray) -> str:
+def format_chunk_shape(array: VirtualArray) -> str:
     """Return the shape of the chunks of an array as text."""
     if not array.tiles:
         return "–"

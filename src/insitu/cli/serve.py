@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from insitu.cli.screen import problems
+from insitu.cli.screen import stderr
 from insitu.errors import InsituError
 
 __all__ = ["serve"]
@@ -63,14 +63,14 @@ def serve(
     """
     try:
         from insitu.server import Limits, Settings, run
-        from insitu.server.roots import Allowed
+        from insitu.server.roots import Roots
     except ImportError as problem:
         raise InsituError(
             f"the server needs the package {problem.name}", hint="pip install 'insitu[serve]'"
         ) from problem
     if not roots:
-        problems.print("no root is given: clients cannot read anything from this server", style="yellow")
-    Allowed(roots or [])  # report a wrong root here, not in every worker
+        stderr.print("no root is given: clients cannot read anything from this server", style="yellow")
+    Roots(roots or [])  # report a wrong root here, not in every worker
     limits = Limits(
         memory=int(memory * 2**30 / workers),
         cache=int(cache * 2**30 / workers),
@@ -80,11 +80,11 @@ def serve(
         chunk=int(max_chunk * 2**20),
     )
     if token_file is not None and not _has_tokens(token_file):
-        problems.print(f"{token_file} contains no token: no client is accepted until it does", style="yellow")
+        stderr.print(f"{token_file} contains no token: no client is accepted until it does", style="yellow")
     if (tls_key or tls_client_ca) and not tls_cert:
         raise InsituError("TLS needs a certificate", hint="Give it with --tls-cert")
     settings = Settings(
-        roots=tuple(_absolute(root) for root in roots or []),
+        roots=tuple(_absolute_root(root) for root in roots or []),
         tokens=tuple(token or []),
         token_file=str(token_file.absolute()) if token_file else None,
         limits=limits,
@@ -92,7 +92,7 @@ def serve(
         storage_options=json.loads(storage_options.read_text()) if storage_options else {},
     )
     if host not in ("127.0.0.1", "localhost", "::1") and not (token or token_file or tls_client_ca):
-        problems.print(
+        stderr.print(
             f"everybody who can connect to {host}:{port} may read the roots; use --token to restrict access",
             style="yellow",
         )
@@ -108,7 +108,7 @@ def serve(
     )
 
 
-def _absolute(root: str) -> str:
+def _absolute_root(root: str) -> str:
     return root if "://" in root else os.path.abspath(os.path.expanduser(root))
 
 

@@ -16,14 +16,14 @@ import numpy as np
 import typer
 from rich.table import Table
 
-from insitu.cli.screen import plural, results, show
+from insitu.cli.screen import plural, print_table, stdout
 from insitu.errors import InsituError, SourceError, UnsupportedError
 
 __all__ = [
     "FORMS",
     "complete_file",
-    "form_of",
-    "rows",
+    "labelled_rows",
+    "output_format",
     "show_table",
     "write_csv",
     "write_netcdf",
@@ -33,7 +33,7 @@ __all__ = [
 
 FORMS = ("text", "table", "csv", "npy", "nc")
 _SUFFIXES = {".npy": "npy", ".nc": "nc", ".nc4": "nc", ".csv": "csv", ".txt": "text"}
-_MOST_ROWS = 40
+_MAX_ROWS = 40
 
 
 @contextmanager
@@ -64,7 +64,7 @@ def write_text(text: str, output: Path) -> None:
         path.write_text(text, encoding="utf-8")
 
 
-def form_of(asked: str | None, output: Path | None) -> str:
+def output_format(asked: str | None, output: Path | None) -> str:
     """Return the format, by name or by the suffix of the output file.
 
     Examples
@@ -87,15 +87,15 @@ def form_of(asked: str | None, output: Path | None) -> str:
         ) from None
 
 
-def rows(array: Any) -> Iterator[list[Any]]:
+def labelled_rows(array: Any) -> Iterator[list[Any]]:
     """Yield one row for each element of a DataArray: its labels, then its value."""
     labels = [array[dim].values if dim in array.coords else np.arange(array.sizes[dim]) for dim in array.dims]
     values = np.asarray(array.values)
     for index in np.ndindex(values.shape):
-        yield [*(_plain(label[i]) for label, i in zip(labels, index, strict=True)), _plain(values[index])]
+        yield [*(_to_python(label[i]) for label, i in zip(labels, index, strict=True)), _to_python(values[index])]
 
 
-def _plain(value: Any) -> Any:
+def _to_python(value: Any) -> Any:
     if isinstance(value, np.datetime64):
         return np.datetime_as_string(value, unit="auto")
     return value.item() if isinstance(value, np.generic) else value
@@ -104,16 +104,16 @@ def _plain(value: Any) -> Any:
 def write_csv(array: Any, output: Path | None) -> None:
     """Write labels and values, separated by commas."""
     if output is None:
-        _csv(array, sys.stdout)
+        _write_rows(array, sys.stdout)
         return
     with complete_file(output) as path, open(path, "w", newline="", encoding="utf-8") as file:
-        _csv(array, file)
+        _write_rows(array, file)
 
 
-def _csv(array: Any, file: Any) -> None:
+def _write_rows(array: Any, file: Any) -> None:
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow([*map(str, array.dims), str(array.name)])
-    writer.writerows(rows(array))
+    writer.writerows(labelled_rows(array))
 
 
 def show_table(array: Any) -> None:
@@ -121,11 +121,11 @@ def show_table(array: Any) -> None:
     table = Table(box=None, pad_edge=False, header_style="bold")
     for heading in (*map(str, array.dims), str(array.name)):
         table.add_column(heading, justify="right")
-    for row in islice(rows(array), _MOST_ROWS):
+    for row in islice(labelled_rows(array), _MAX_ROWS):
         table.add_row(*(f"{value:.6g}" if isinstance(value, float) else str(value) for value in row))
-    show(table)
-    if array.size > _MOST_ROWS:
-        results.print(f"… and {plural(array.size - _MOST_ROWS, 'row')} more", style="dim")
+    print_table(table)
+    if array.size > _MAX_ROWS:
+        stdout.print(f"… and {plural(array.size - _MAX_ROWS, 'row')} more", style="dim")
 
 
 def write_npy(values: Any, output: Path | None) -> None:

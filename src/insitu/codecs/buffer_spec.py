@@ -1,6 +1,6 @@
 """Buffer specs: type, shape and size of the data that each codec of a chain was given.
 
-When a chunk was written, each codec was given an array or a run of bytes, described by a `Form`,
+When a chunk was written, each codec was given an array or a run of bytes, described by a `BufferSpec`,
 and handed another one to the next codec. Walking the chain in that direction gives the number of
 bytes that every decoding step must yield: so a step can write into a buffer of the right size, and
 data that holds more than was declared is refused before memory is spent on it.
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from insitu.errors import CodecError
 
-__all__ = ["Configuration", "Data", "Form", "Make", "Octets", "Step", "octets"]
+__all__ = ["BufferSpec", "Configuration", "Data", "DecodeStep", "Octets", "StepFactory", "as_octets"]
 
 Data = bytes | bytearray | memoryview | NDArray[Any]
 """Bytes in any buffer; an object array where a codec yields texts."""
@@ -26,12 +26,12 @@ Octets = NDArray[np.uint8]
 """A one-dimensional, contiguous run of bytes."""
 Configuration = Mapping[str, Any]
 
-LARGEST = 2**31 - 1
+MAX_UNDECLARED_BYTES = 2**31 - 1
 """Limit where no size is declared (texts): the largest buffer of blosc, lz4 and numcodecs."""
 
 
 @dataclass(frozen=True, slots=True)
-class Form:
+class BufferSpec:
     """Type, shape and size of the data that a codec was given when it encoded."""
 
     limit: int
@@ -44,10 +44,10 @@ class Form:
     """The shape of the array, in C order."""
 
     @classmethod
-    def array(cls, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Form:
+    def array(cls, dtype: np.dtype[Any], shape: tuple[int, ...]) -> BufferSpec:
         """Return the spec of an array; the size of objects is unknown."""
         if dtype.hasobject:
-            return cls(LARGEST, False, dtype, shape)
+            return cls(MAX_UNDECLARED_BYTES, False, dtype, shape)
         return cls(math.prod(shape) * dtype.itemsize, True, dtype, shape)
 
     @property
@@ -57,35 +57,37 @@ class Form:
             raise CodecError("the codec needs an array, but the codec before it in the chain yields bytes")
         return math.prod(self.shape)
 
-    def compressed(self, factor: int = 1, extra: int = 4096) -> Form:
+    def compressed(self, factor: int = 1, extra: int = 4096) -> BufferSpec:
         """Return the spec of a compressor's output: any size up to a little more than the input."""
-        return Form(min(self.limit * factor + self.limit // 8 + extra, max(LARGEST, self.limit)), False)
+        return BufferSpec(
+            min(self.limit * factor + self.limit // 8 + extra, max(MAX_UNDECLARED_BYTES, self.limit)), False
+        )
 
-    def followed_by(self, extra: int) -> Form:
+    def with_checksum(self, extra: int) -> BufferSpec:
         """Return the spec with a checksum of `extra` bytes added."""
-        return Form(self.limit + extra, self.exact)
+        return BufferSpec(self.limit + extra, self.exact)
 
-    def as_bytes(self) -> Form:
+    def as_bytes(self) -> BufferSpec:
         """Return the spec without element type and shape."""
-        return Form(self.limit, self.exact)
+        return BufferSpec(self.limit, self.exact)
 
 
-Run = Callable[[Data, Octets | None], Data]
+DecodeFunction = Callable[[Data, Octets | None], Data]
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class DecodeStep:
     """One codec, ready to decode."""
 
     name: str
     """Name of the codec, for error messages."""
-    run: Run
+    run: DecodeFunction
     """Decode.
 
     The second argument is the output buffer, if `fills`. Return that buffer if it was filled, else
     another.
     """
-    encoded: Form
+    encoded: BufferSpec
     """Spec of the encoded data: what the next codec was given."""
     fills: bool = False
     """Whether `run` can write into a buffer of the exact decoded size."""
@@ -100,11 +102,11 @@ class Step:
     """Whether decoding does nothing: the chain skips the step."""
 
 
-Make = Callable[[Configuration, Form], Step]
+StepFactory = Callable[[Configuration, BufferSpec], DecodeStep]
 """Makes a step from a codec's configuration and the spec of the data that it was given."""
 
 
-def octets(data: Data) -> Octets:
+def as_octets(data: Data) -> Octets:
     """Return `data` as one run of bytes, without copying where it is contiguous."""
     if isinstance(data, np.ndarray):
         flat = data if data.ndim == 1 and data.flags.c_contiguous else np.ascontiguousarray(data).reshape(-1)

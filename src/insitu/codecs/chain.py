@@ -19,10 +19,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from insitu.codecs import registry
-from insitu.codecs.buffer_spec import Data, Form, Octets, Step, octets
-from insitu.codecs.native_functions import Library, decode_boxes, library
+from insitu.codecs.buffer_spec import BufferSpec, Data, DecodeStep, Octets, as_octets
+from insitu.codecs.native_functions import NativeLibrary, find_native_library, get_decode_boxes
 from insitu.codecs.outside_values import Fetch, OutsideValues
-from insitu.codecs.thread_buffers import borrow
+from insitu.codecs.thread_buffers import get_buffer
 from insitu.errors import CodecError
 from insitu.model import Encoding
 
@@ -30,7 +30,7 @@ __all__ = ["Decoder", "Fetch", "decode", "decode_box", "prepare"]
 
 SMALL_CHUNK = 256 << 10
 """Chunks up to this size are decoded many at a time."""
-WHOLE_CHUNK = 2
+CHUNK_SLOT = 2
 """Slot of the thread's buffer for a decoded chunk of which a part is taken.
 
 0 and 1 are for bytes between steps.
@@ -123,7 +123,7 @@ def prepare(encoding: Encoding, shape: tuple[int, ...], filter_mask: int = 0) ->
     stored = shape if order is None else tuple(shape[axis] for axis in order)
     codecs = encoding.codecs
     records: OutsideValues | None = None
-    form = Form.array(encoding.dtype, stored)
+    form = BufferSpec.array(encoding.dtype, stored)
     skipped = 0
     if codecs and codecs[0].name in registry.OUTSIDE_VALUES:
         if filter_mask & 1:
@@ -131,15 +131,15 @@ def prepare(encoding: Encoding, shape: tuple[int, ...], filter_mask: int = 0) ->
                 "the filter mask skips a codec that refers to values outside of the chunk; it cannot be skipped",
                 codec=codecs[0].name,
             )
-        records = registry.outside_values(codecs[0])
-        form = Form.array(records.dtype, stored)
+        records = registry.make_outside_values(codecs[0])
+        form = BufferSpec.array(records.dtype, stored)
         skipped = 1
     dtype = records.dtype if records is not None else encoding.dtype
-    steps: list[tuple[Step, int]] = []
+    steps: list[tuple[DecodeStep, int]] = []
     for position, codec in enumerate(codecs[skipped:], skipped):
         if filter_mask >> position & 1:
             continue
-        made = registry.step(codec, form)
+        made = registry.make_step(codec, form)
         if not made.idle:
             steps.append((made, form.limit if form.exact else -1))
         form = made.encoded
@@ -149,14 +149,14 @@ def prepare(encoding: Encoding, shape: tuple[int, ...], filter_mask: int = 0) ->
     back = None if order is None else tuple(int(axis) for axis in np.argsort(order))
     # A chunk without codecs has one exact size as well.
     nbytes = math.prod(stored) * dtype.itemsize
-    return Decoder(tuple(steps), dtype, stored, back, nbytes, records, _together(steps, nbytes))
+    return Decoder(tuple(steps), dtype, stored, back, nbytes, records, _find_batch_library(steps, nbytes))
 
 
 @dataclass(frozen=True, slots=True)
 class Decoder:
     """A codec chain prepared for chunks of one shape; threads may share it."""
 
-    steps: tuple[tuple[Step, int], ...]
+    steps: tuple[tuple[DecodeStep, int], ...]
     """Steps in the order of decoding, each with the number of bytes that it must yield (-1:
     unknown).
     """
@@ -170,7 +170,7 @@ class Decoder:
     """Bytes of the decoded chunk."""
     records: OutsideValues | None
     """Resolves references to values outside of the chunk, if there are any."""
-    batch_library: Library | None = None
+    batch_library: NativeLibrary | None = None
     """Library that decodes many small chunks in one call; with two steps, they are shuffled too."""
 
     def __call__(self, data: Data, out: NDArray[Any] | None = None, fetch: Fetch | None = None) -> NDArray[Any]:
@@ -215,10 +215,10 @@ class Decoder:
                     try:
                         last.box(planes, self.stored, tuple([start for start, _, _ in shown]), out)
                     except ValueError as error:
-                        raise _failed(last, error) from error
+                        raise _decode_error(last, error) from error
                     return
         if self.steps:
-            room = borrow(WHOLE_CHUNK, self.nbytes)
+            room = get_buffer(CHUNK_SLOT, self.nbytes)
             self._decode_into(data, room)
         else:
             room = self._check_size(data)
@@ -277,10 +277,10 @@ class Decoder:
                 outside: tuple[Any, ...] = (..., *[slice(b, b + n) for b, n in zip(place, extent, strict=True)])
                 self.place(chunk, inside, out[outside], fetch)
         except CodecError as error:
-            error.located(number=number)
+            error.with_context(number=number)
             raise
         except ValueError as error:
-            raise _failed(last, error).located(number=number) from error
+            raise _decode_error(last, error).with_context(number=number) from error
 
     def _scatter_batch(
         self,
@@ -290,7 +290,7 @@ class Decoder:
         out: NDArray[Any],
         at: Sequence[tuple[int, ...]],
     ) -> None:
-        decode = decode_boxes()
+        decode = get_decode_boxes()
         size = self.dtype.itemsize
         # The kernel wants elements of any kind, as long as they have the right size.
         target = out if out.dtype.kind in "iuf" and out.dtype.isnative else out.view(f"V{size}")
@@ -307,7 +307,7 @@ class Decoder:
                 try:
                     self.place(chunks[number], inside, out[outside])
                 except CodecError as error:
-                    raise error.located(number=number) from error.__cause__
+                    raise error.with_context(number=number) from error.__cause__
                 number += 1
 
     def planes(self, data: Data) -> Data | None:
@@ -356,7 +356,7 @@ class Decoder:
             return
         result = self._run(data, len(self.steps), target) if self.steps else self._check_size(data)
         if result is not target:
-            target[:] = octets(result)
+            target[:] = as_octets(result)
 
     def _run(self, data: Data, count: int, target: Octets | None) -> Data:
         """Run the first `count` decoding steps; the last of them writes into `target` if it can."""
@@ -371,9 +371,9 @@ class Decoder:
                 elif position == final and target is not None:
                     data = step.run(data, target)
                 else:
-                    data = step.run(data, borrow(slot, nbytes))
+                    data = step.run(data, get_buffer(slot, nbytes))
                     slot ^= 1
-                if nbytes >= 0 and (found := _size(data)) != nbytes:
+                if nbytes >= 0 and (found := _count_bytes(data)) != nbytes:
                     raise CodecError(
                         f"the data decodes to {found} bytes, but {nbytes} bytes are declared", codec=step.name
                     )
@@ -381,22 +381,22 @@ class Decoder:
             raise
         except CodecError as error:
             if step is not None:
-                error.located(codec=step.name)
+                error.with_context(codec=step.name)
             raise
         except Exception as error:
             # Each library raises its own exceptions for damaged data; they mean the same to the
             # caller.
-            raise _failed(step, error) from error
+            raise _decode_error(step, error) from error
         return data
 
     def _check_size(self, data: Data) -> Octets:
-        whole = octets(data)
+        whole = as_octets(data)
         if whole.size != self.nbytes:
             raise CodecError(f"the chunk has {whole.size} bytes, but {self.nbytes} bytes are declared")
         return whole
 
 
-def _together(steps: list[tuple[Step, int]], nbytes: int) -> Library | None:
+def _find_batch_library(steps: list[tuple[DecodeStep, int]], nbytes: int) -> NativeLibrary | None:
     """Return the library that decodes many small chunks in one call.
 
     None if the chain has none or chunks are large.
@@ -405,13 +405,13 @@ def _together(steps: list[tuple[Step, int]], nbytes: int) -> Library | None:
         return None
     if len(steps) > 2 or (len(steps) == 2 and (steps[1][0].name != "shuffle" or steps[1][0].box is None)):
         return None
-    return library(steps[0][0].name)
+    return find_native_library(steps[0][0].name)
 
 
-def _failed(step: Step | None, error: Exception) -> CodecError:
+def _decode_error(step: DecodeStep | None, error: Exception) -> CodecError:
     name = step.name if step is not None else None
     return CodecError(f"{name} cannot decode the data: {error}", codec=name)
 
 
-def _size(data: Data) -> int:
+def _count_bytes(data: Data) -> int:
     return data.nbytes if isinstance(data, (np.ndarray, memoryview)) else len(data)

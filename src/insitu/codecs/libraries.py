@@ -15,12 +15,12 @@ from insitu.codecs.buffer_spec import Data, Octets
 from insitu.errors import CodecError, UnknownCodecError
 from insitu.forking import delay_forks, import_before_fork
 
-__all__ = ["find", "grow", "need"]
+__all__ = ["decode_growing", "find_function", "require_function"]
 
 Function = Callable[..., Any]
 
 
-def find(module: str, name: str) -> Function | None:
+def find_function(module: str, name: str) -> Function | None:
     """Return a function of an optional library; None if it is not there.
 
     Parameters
@@ -41,7 +41,7 @@ def find(module: str, name: str) -> Function | None:
     return function
 
 
-def need(codec: str, *candidates: tuple[str, str], install: str = "imagecodecs") -> Function:
+def require_function(codec: str, *candidates: tuple[str, str], install: str = "imagecodecs") -> Function:
     """Return the first of several functions that is installed.
 
     Raises
@@ -50,7 +50,7 @@ def need(codec: str, *candidates: tuple[str, str], install: str = "imagecodecs")
         If none is; the message says what to install.
     """
     for module, name in candidates:
-        if (function := find(module, name)) is not None:
+        if (function := find_function(module, name)) is not None:
             return function
     raise UnknownCodecError(
         f"codec {codec!r} needs a library that is not installed",
@@ -59,7 +59,7 @@ def need(codec: str, *candidates: tuple[str, str], install: str = "imagecodecs")
     )
 
 
-def grow(decode: Callable[[Octets], Data], first: int, limit: int) -> Data:
+def decode_growing(decode: Callable[[Octets], Data], first: int, limit: int) -> Data:
     """Decode into ever larger buffers until the output fits.
 
     Parameters

@@ -18,11 +18,11 @@ from pathlib import Path
 
 import numpy as np
 
-from insitu.codecs.libraries import Function, find, need
+from insitu.codecs.libraries import Function, find_function, require_function
 
-__all__ = ["Library", "decode_boxes", "library"]
+__all__ = ["NativeLibrary", "find_native_library", "get_decode_boxes"]
 
-Library = tuple[int, int, int, int]
+NativeLibrary = tuple[int, int, int, int]
 """Kind of the library, and the addresses of its functions: create a state, decompress, free the
 state.
 """
@@ -42,13 +42,13 @@ _SAMPLES = {
     "zstd": b"\x28\xb5\x2f\xfd\x20\x40" + (64 << 3 | 1).to_bytes(3, "little") + _SAMPLE,
 }
 
-_kept: list[ctypes.CDLL] = []
+_loaded: list[ctypes.CDLL] = []
 """Keeps the libraries loaded: without a reference a library may be unloaded, and its addresses
 become invalid.
 """
 
 
-def library(codec: str) -> Library | None:
+def find_native_library(codec: str) -> NativeLibrary | None:
     """Return the native functions that decode `zlib` or `zstd`; None if they are not there.
 
     Parameters
@@ -56,15 +56,15 @@ def library(codec: str) -> Library | None:
     codec
         The codec's name.
     """
-    if codec not in _NAMES or find("insitu.codecs._kernels", "decode_boxes") is None:
+    if codec not in _NAMES or find_function("insitu.codecs._kernels", "decode_boxes") is None:
         return None
-    return _found(codec)
+    return _load_library(codec)
 
 
 @cache
-def _found(codec: str) -> Library | None:
+def _load_library(codec: str) -> NativeLibrary | None:
     kind, name, functions = _NAMES[codec]
-    for path in _places(name):
+    for path in _library_paths(name):
         try:
             found = ctypes.CDLL(path)
             make, decompress, end = [
@@ -72,14 +72,14 @@ def _found(codec: str) -> Library | None:
             ]
         except (OSError, AttributeError):
             continue
-        if make is None or decompress is None or end is None or not _works((kind, make, decompress, end), codec):
+        if make is None or decompress is None or end is None or not _is_working((kind, make, decompress, end), codec):
             continue
-        _kept.append(found)
+        _loaded.append(found)
         return kind, make, decompress, end
     return None
 
 
-def _places(name: str) -> Iterator[str]:
+def _library_paths(name: str) -> Iterator[str]:
     spec = find_spec("imagecodecs")
     if spec is not None and spec.origin is not None:
         package = Path(spec.origin).parent
@@ -90,14 +90,14 @@ def _places(name: str) -> Iterator[str]:
 
 
 @cache
-def decode_boxes() -> Function:
+def get_decode_boxes() -> Function:
     """Return the kernel that decodes many chunks; call it only if there is a library."""
-    return need("zlib", ("insitu.codecs._kernels", "decode_boxes"))
+    return require_function("zlib", ("insitu.codecs._kernels", "decode_boxes"))
 
 
-def _works(found: Library, codec: str) -> bool:
+def _is_working(found: NativeLibrary, codec: str) -> bool:
     """Return whether a sample is decoded correctly, and a truncated one is refused."""
-    decode = decode_boxes()
+    decode = get_decode_boxes()
     out = np.zeros(64, np.uint8)
     settings = 1, False, (64,), (0,), (64,), out, [(0,)]
     right = decode(found, [_SAMPLES[codec]], *settings) == 1 and out.tobytes() == _SAMPLE

@@ -8,16 +8,16 @@ here.
 
 from __future__ import annotations
 
-from insitu.codecs.buffer_spec import Form, Make, Step
-from insitu.codecs.external_codecs import registered
+from insitu.codecs.buffer_spec import BufferSpec, DecodeStep, StepFactory
+from insitu.codecs.external_codecs import find_external_step
 from insitu.codecs.outside_values import OutsideValues
 from insitu.errors import CodecError, UnknownCodecError
 from insitu.forking import import_before_fork
 from insitu.model import Codec
 
-__all__ = ["FILTERS", "OUTSIDE_VALUES", "TABLE", "outside_values", "step"]
+__all__ = ["CODECS", "OUTSIDE_VALUES", "UNSUPPORTED_FILTERS", "make_outside_values", "make_step"]
 
-TABLE: dict[str, str] = {
+CODECS: dict[str, str] = {
     # name: "module:function", relative to insitu. The codecs of a format lie in its folder.
     "adler32": "codecs.filters.checksums:adler32",
     "any_width": "formats.fits.codecs.integers:any_width",
@@ -121,7 +121,7 @@ ALIASES = {
     "zstandard": "zstd",
 }
 
-FILTERS: dict[int, str] = {
+UNSUPPORTED_FILTERS: dict[int, str] = {
     # HDF5 filters that are registered with The HDF Group and that insitu cannot decode, for error
     # messages
     305: "LZO",
@@ -152,7 +152,7 @@ FILTERS: dict[int, str] = {
 _PREFIX = "hdf5_filter_"
 
 
-def outside_values(codec: Codec) -> OutsideValues:
+def make_outside_values(codec: Codec) -> OutsideValues:
     """Return the resolver of references for a codec of `OUTSIDE_VALUES`."""
     module, _, name = OUTSIDE_VALUES[codec.name].partition(":")
     kind = getattr(import_before_fork(f"insitu.{module}"), name)
@@ -160,7 +160,7 @@ def outside_values(codec: Codec) -> OutsideValues:
     return found
 
 
-def step(codec: Codec, form: Form) -> Step:
+def make_step(codec: Codec, form: BufferSpec) -> DecodeStep:
     """Return the decoding step of a codec.
 
     Parameters
@@ -177,29 +177,29 @@ def step(codec: Codec, form: Form) -> Step:
     """
     name = codec.name.removeprefix("numcodecs.")
     name = ALIASES.get(name, name)
-    place = TABLE.get(name)
+    place = CODECS.get(name)
     try:
         if place is not None:
             module, _, function = place.partition(":")
-            make: Make = getattr(import_before_fork(f"insitu.{module}"), function)
+            make: StepFactory = getattr(import_before_fork(f"insitu.{module}"), function)
             return make(codec.configuration, form)
-        found = registered(name, codec.configuration, form)
+        found = find_external_step(name, codec.configuration, form)
     except CodecError as error:
-        error.located(codec=codec.name)
+        error.with_context(codec=codec.name)
         raise
     except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise CodecError(
             f"the configuration of codec {codec.name!r} is invalid: {error!r}", codec=codec.name
         ) from error
     if found is None:
-        raise _unknown(codec.name)
+        raise _unknown_codec_error(codec.name)
     return found
 
 
-def _unknown(name: str) -> UnknownCodecError:
+def _unknown_codec_error(name: str) -> UnknownCodecError:
     if name.startswith(_PREFIX):
         number = name.removeprefix(_PREFIX)
-        known = FILTERS.get(int(number)) if number.isdecimal() else None
+        known = UNSUPPORTED_FILTERS.get(int(number)) if number.isdecimal() else None
         called = f"{known} (HDF5 filter {number})" if known else f"HDF5 filter {number}"
         return UnknownCodecError(
             f"insitu has no decoder for {called}",

@@ -13,21 +13,21 @@ import numpy as np
 from insitu.codecs.buffer_spec import Octets
 from insitu.errors import CodecError
 
-__all__ = ["KEPT", "borrow"]
+__all__ = ["MAX_KEPT_BYTES", "get_buffer"]
 
-KEPT = 64 * 2**20
+MAX_KEPT_BYTES = 64 * 2**20
 """Size of the largest buffer that a thread keeps; larger ones are allocated for each use."""
 
 
-class _Slots(threading.local):
+class _ThreadBuffers(threading.local):
     def __init__(self) -> None:
         self.buffers: dict[int, Octets] = {}
 
 
-_slots = _Slots()
+_slots = _ThreadBuffers()
 
 
-def borrow(slot: int, nbytes: int) -> Octets:
+def get_buffer(slot: int, nbytes: int) -> Octets:
     """Return this thread's buffer number `slot`, with `nbytes` bytes; its content is undefined.
 
     Parameters
@@ -44,6 +44,6 @@ def borrow(slot: int, nbytes: int) -> Octets:
         except MemoryError:
             # Usually a damaged file declares a size that is far too large.
             raise CodecError(f"there is not enough memory for a chunk of {nbytes} bytes") from None
-        if nbytes <= KEPT:
+        if nbytes <= MAX_KEPT_BYTES:
             _slots.buffers[slot] = kept
     return kept[:nbytes]

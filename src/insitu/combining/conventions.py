@@ -16,9 +16,16 @@ from typing import Any
 
 from insitu.model import VirtualArray
 
-__all__ = ["Decoding", "coordinates", "needs_values", "referred", "stackable", "with_bounds"]
+__all__ = [
+    "Decoding",
+    "attributes_with_bounds_units",
+    "find_character_dims",
+    "find_coordinates",
+    "needs_values",
+    "referenced_variables",
+]
 
-RELATED = (
+RELATING_ATTRIBUTES = (
     "bounds",
     "grid_mapping",
     "climatology",
@@ -40,18 +47,18 @@ OTHER_KEYWORDS = (
 )  # fmt: skip
 """Keywords of opening and combining, suggested for misspelled ones."""
 
-Each = Mapping[str, Any] | Any
+PerVariable = Mapping[str, Any] | Any
 
 
 @dataclass(frozen=True, slots=True)
 class Decoding:
     """What is decoded: xarray's keywords. Those of single variables may be a mapping by name."""
 
-    mask_and_scale: Each = True
-    decode_times: Each = True
-    decode_timedelta: Each = None
-    use_cftime: Each = None
-    concat_characters: Each = True
+    mask_and_scale: PerVariable = True
+    decode_times: PerVariable = True
+    decode_timedelta: PerVariable = None
+    use_cftime: PerVariable = None
+    concat_characters: PerVariable = True
     decode_coords: bool | str = True
     drop_variables: frozenset[str] = frozenset()
 
@@ -83,14 +90,14 @@ class Decoding:
             "use_cftime": None,
             "concat_characters": True,
         }
-        return {key: _item(getattr(self, key), name, default) for key, default in defaults.items()}
+        return {key: _option_of(getattr(self, key), name, default) for key, default in defaults.items()}
 
 
-def _item(option: Each, name: str, default: Any) -> Any:
+def _option_of(option: PerVariable, name: str, default: Any) -> Any:
     return option.get(name, default) if isinstance(option, Mapping) else option
 
 
-def with_bounds(arrays: Mapping[str, VirtualArray]) -> dict[str, Mapping[str, Any]]:
+def attributes_with_bounds_units(arrays: Mapping[str, VirtualArray]) -> dict[str, Mapping[str, Any]]:
     """Return the attributes of all variables, with the units of a time given to its bounds."""
     attributes: dict[str, Mapping[str, Any]] = {name: array.attributes for name, array in arrays.items()}
     for array in arrays.values():
@@ -115,7 +122,7 @@ def needs_values(name: str, array: VirtualArray, attributes: Mapping[str, Any]) 
     return isinstance(units, str) and ("since" in units or "dtype" in attributes)
 
 
-def stackable(arrays: Mapping[str, VirtualArray], texts: bool = False) -> set[str]:
+def find_character_dims(arrays: Mapping[str, VirtualArray], texts: bool = False) -> set[str]:
     """Return the dimensions that hold the characters of texts and nothing else.
 
     Parameters
@@ -135,7 +142,7 @@ def stackable(arrays: Mapping[str, VirtualArray], texts: bool = False) -> set[st
     return {dim for dim, fits in good.items() if fits}
 
 
-def coordinates(
+def find_coordinates(
     own: dict[str, Any], encoding: dict[str, Any], variables: Collection[str], how: bool | str
 ) -> frozenset[str]:
     """Return which variables one variable names as coordinates.
@@ -157,13 +164,13 @@ def coordinates(
         encoding["coordinates"] = text
         found.update(name for name in text.split() if name in variables)
     if how == "all":
-        for key in RELATED:
+        for key in RELATING_ATTRIBUTES:
             if isinstance(own.get(key), str):
-                found |= _related(key, own, encoding, variables)
+                found |= _find_related(key, own, encoding, variables)
     return frozenset(found)
 
 
-def _related(key: str, own: dict[str, Any], encoding: dict[str, Any], variables: Collection[str]) -> set[str]:
+def _find_related(key: str, own: dict[str, Any], encoding: dict[str, Any], variables: Collection[str]) -> set[str]:
     """Return the variables that one attribute names."""
     text = own.pop(key).replace(" :", ":")
     names = text.split()
@@ -188,7 +195,7 @@ def _related(key: str, own: dict[str, Any], encoding: dict[str, Any], variables:
     return set()
 
 
-def referred(attributes: Mapping[str, Any]) -> set[str]:
+def referenced_variables(attributes: Mapping[str, Any]) -> set[str]:
     """Return the variables that a variable's attributes name as its coordinates or bounds."""
     texts = [attributes.get(key) for key in ("coordinates", "bounds", "climatology")]
     return {name for text in texts if isinstance(text, str) for name in text.split()}

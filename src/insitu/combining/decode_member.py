@@ -17,31 +17,38 @@ import numpy as np
 import numpy.typing as npt
 import xarray
 
-from insitu.cf.decode import MARKS, decoded
+from insitu.cf.decode import MISSING_VALUE_ATTRIBUTES, decode_variable
 from insitu.cf.numbers import fill_values
 from insitu.cf.packing import unpack
 from insitu.codecs import prepare
-from insitu.combining.band_packing import by_bands, differ
-from insitu.combining.conventions import Decoding, coordinates, needs_values, referred, stackable, with_bounds
-from insitu.combining.eager_values import Blocks, fetched, stored_values
+from insitu.combining.band_packing import decode_by_bands, has_band_packing
+from insitu.combining.conventions import (
+    Decoding,
+    attributes_with_bounds_units,
+    find_character_dims,
+    find_coordinates,
+    needs_values,
+    referenced_variables,
+)
+from insitu.combining.eager_values import ChunkBytes, fetch_chunks, values_from_chunks
 from insitu.combining.member import Load, Member, Variable
 from insitu.combining.stored_encoding import NETCDF, stored_encoding
 from insitu.errors import CodecError, InsituError, UnknownCodecError
-from insitu.model import Encoding, Kind, Packing, Packings, Tile, VirtualArray, VirtualGroup
-from insitu.model.gaps import filled_gaps
+from insitu.model import Encoding, Packing, PackingKind, Packings, Tile, VirtualArray, VirtualGroup
+from insitu.model.gaps import fill_gaps_with_unwritten
 from insitu.sources import ByteSource
 from insitu.zarr_metadata.typed_attributes import with_types
 
-__all__ = ["Memory", "member_of", "undecodable", "unreadable"]
+__all__ = ["DecodingMemory", "decode_member", "find_undecodable", "find_unreadable"]
 
 
 @dataclass(slots=True)
-class _Seen:
+class _RememberedVariable:
     """A variable of an earlier file, and how it was decoded."""
 
     given: Mapping[str, Any]
     array: VirtualArray
-    blocks: Blocks | None
+    blocks: ChunkBytes | None
     """Its bytes, if decoding depends on them."""
     variable: Variable
     packings: Packings
@@ -51,10 +58,10 @@ class _Seen:
 
 
 @dataclass(slots=True)
-class Memory:
+class DecodingMemory:
     """Decisions about variables, remembered from file to file."""
 
-    variables: dict[str, _Seen] = field(default_factory=dict)
+    variables: dict[str, _RememberedVariable] = field(default_factory=dict)
     shared: dict[str, Mapping[str, Any]] = field(default_factory=dict)
     """Attributes and encodings."""
     names: frozenset[str] = frozenset()
@@ -63,13 +70,13 @@ class Memory:
     """
 
 
-def member_of(
+def decode_member(
     group: VirtualGroup,
     how: Decoding,
     load: Load,
     *,
     source: ByteSource | None = None,
-    memory: Memory | None = None,
+    memory: DecodingMemory | None = None,
     url: str | None = None,
     only: Sequence[str] | None = None,
 ) -> Member:
@@ -92,23 +99,27 @@ def member_of(
     only
         These variables and their coordinates; all if not given.
     """
-    memory = Memory() if memory is None else memory
-    wanted = group.arrays if only is None else _needed(group, only)
-    arrays = {name: filled_gaps(array) for name, array in wanted.items()}
-    given = with_bounds(arrays) if how.decode_times else {name: array.attributes for name, array in arrays.items()}
+    memory = DecodingMemory() if memory is None else memory
+    wanted = group.arrays if only is None else _select_with_coordinates(group, only)
+    arrays = {name: fill_gaps_with_unwritten(array) for name, array in wanted.items()}
+    given = (
+        attributes_with_bounds_units(arrays)
+        if how.decode_times
+        else {name: array.attributes for name, array in arrays.items()}
+    )
     format = group.details.format
-    stacks = stackable(arrays, texts=format in NETCDF)
+    stacks = find_character_dims(arrays, texts=format in NETCDF)
     arrays = {name: array for name, array in arrays.items() if name not in how.drop_variables}
     small = {name: array for name, array in arrays.items() if needs_values(name, array, given[name])}
-    blocks = fetched(small, source) if source is not None else {}
+    blocks = fetch_chunks(small, source) if source is not None else {}
     known = dict(zip(small, load(list(small.values())), strict=True)) if source is None else {}
     found: dict[str, Variable] = {}
     for name, array in arrays.items():
-        file = _Given(
+        file = _ScannedVariable(
             name, array, with_types(given[name]), format, blocks.get(name), known.get(name), name in small, how, load
         )
         join = array.ndim > 0 and array.dims[-1] in stacks
-        found[name] = _again(file, join, memory) or _decided(file, join, memory)
+        found[name] = _decode_like_before(file, join, memory) or _decode(file, join, memory)
     names = _coordinates(found, how, memory) | set(group.coordinates)
     attributes = group.attributes
     if how.decode_coords and isinstance(attributes.get("coordinates"), str):
@@ -122,11 +133,11 @@ def member_of(
     coords = frozenset((names | sizes) & found.keys())
     groups = () if group.arrays else tuple(path for path, node in group.walk() if node.arrays)
     facts = (group.details, group.problems)
-    return Member(found, coords, _shared(memory, "", attributes), encoding, url, unindexed, groups, (), *facts)
+    return Member(found, coords, _reuse_equal(memory, "", attributes), encoding, url, unindexed, groups, (), *facts)
 
 
 @dataclass(slots=True)
-class _Given:
+class _ScannedVariable:
     """A variable of the file that is being decoded."""
 
     name: str
@@ -134,7 +145,7 @@ class _Given:
     attributes: Mapping[str, Any]
     format: str | None
     """Of the file."""
-    blocks: Blocks | None
+    blocks: ChunkBytes | None
     """Its bytes, if they were fetched."""
     known: npt.NDArray[Any] | None
     """Its values as stored, if they were read."""
@@ -157,14 +168,16 @@ class _Given:
     def values(self) -> npt.NDArray[Any]:
         """Return the values as stored."""
         if self.known is None:
-            self.known = self.load([self.array])[0] if self.blocks is None else stored_values(self.array, self.blocks)
+            self.known = (
+                self.load([self.array])[0] if self.blocks is None else values_from_chunks(self.array, self.blocks)
+            )
         return self.known
 
 
-def unreadable(arrays: Mapping[str, VirtualArray], load: Load) -> dict[str, str]:
+def find_unreadable(arrays: Mapping[str, VirtualArray], load: Load) -> dict[str, str]:
     """Return the variables whose values opening needs but that cannot be read, with the reason."""
     bad: dict[str, str] = {}
-    given = with_bounds(arrays)
+    given = attributes_with_bounds_units(arrays)
     for name, array in arrays.items():
         if needs_values(name, array, given[name]):
             try:
@@ -174,17 +187,19 @@ def unreadable(arrays: Mapping[str, VirtualArray], load: Load) -> dict[str, str]
     return bad
 
 
-def undecodable(arrays: Mapping[str, VirtualArray]) -> dict[str, str]:
+def find_undecodable(arrays: Mapping[str, VirtualArray]) -> dict[str, str]:
     """Return the variables with chunks that nothing here decodes, and why."""
     found = {
-        name: next(filter(None, (_refusal(e, len(tile.axes)) for tile in array.tiles for e in tile.encodings)), "")
+        name: next(
+            filter(None, (_why_undecodable(e, len(tile.axes)) for tile in array.tiles for e in tile.encodings)), ""
+        )
         for name, array in arrays.items()
     }
     return {name: why for name, why in found.items() if why}
 
 
 @lru_cache(maxsize=1024)
-def _refusal(encoding: Encoding, rank: int) -> str:
+def _why_undecodable(encoding: Encoding, rank: int) -> str:
     """Return why chunks of an encoding cannot be decoded; "" if they can be.
 
     Their shape is not considered.
@@ -198,35 +213,37 @@ def _refusal(encoding: Encoding, rank: int) -> str:
     return ""
 
 
-def _needed(group: VirtualGroup, only: Sequence[str]) -> dict[str, VirtualArray]:
+def _select_with_coordinates(group: VirtualGroup, only: Sequence[str]) -> dict[str, VirtualArray]:
     """Return the wanted variables, labels of their dimensions, and their coordinates."""
     arrays = group.arrays
     wanted = {name for name in only if name in arrays}
     for _ in range(2):  # also the labels' bounds, and the dimensions of auxiliary coordinates
         for name in list(wanted):
-            wanted |= (referred(arrays[name].attributes) | set(arrays[name].dims)) & arrays.keys()
+            wanted |= (referenced_variables(arrays[name].attributes) | set(arrays[name].dims)) & arrays.keys()
     dims = {dim for name in wanted for dim in arrays[name].dims}
     wanted |= {name for name in group.coordinates if name in arrays and dims & set(arrays[name].dims)}
     return {name: array for name, array in arrays.items() if name in wanted}
 
 
-def _again(file: _Given, join: bool, memory: Memory) -> Variable | None:
+def _decode_like_before(file: _ScannedVariable, join: bool, memory: DecodingMemory) -> Variable | None:
     """Return the variable decoded as in an earlier file; None if it differs from that."""
     seen, array = memory.variables.get(file.name), file.array
     if seen is None or seen.joined != join or len(array.tiles) != 1:
         return None
     old = seen.array
-    if (old.dtype, old.dims) != (array.dtype, array.dims) or not _equal(seen.given, file.attributes):
+    if (old.dtype, old.dims) != (array.dtype, array.dims) or not _is_equal(seen.given, file.attributes):
         return None
     if old.tiles[0].encodings != array.tiles[0].encodings or old.details != array.details:
         return None
     variable, values = seen.variable, seen.values
     if file.needed and (seen.blocks != file.blocks or old.shape != array.shape):
-        if file.blocks is None or not _same_for_all_values(seen):
+        if file.blocks is None or not _is_independent_of_values(seen):
             return None
         try:
             values = (
-                _shown(file, seen.packings[0], variable.dtype) if file.labels or variable.dtype.kind == "M" else None
+                _unpack_values(file, seen.packings[0], variable.dtype)
+                if file.labels or variable.dtype.kind == "M"
+                else None
             )
         except CodecError:  # a date that the type of the others does not hold: to be decided anew
             return None
@@ -240,7 +257,7 @@ def _again(file: _Given, join: bool, memory: Memory) -> Variable | None:
     return Variable(array.dims, data, variable.attributes, variable.encoding)
 
 
-def _same_for_all_values(seen: _Seen) -> bool:
+def _is_independent_of_values(seen: _RememberedVariable) -> bool:
     """Return whether other values would have been decoded the same way.
 
     Numbers are, and dates that fit nanoseconds.
@@ -252,7 +269,7 @@ def _same_for_all_values(seen: _Seen) -> bool:
     return dtype == np.dtype("M8[ns]") and kind.base == "ns" and kind.epoch is None
 
 
-def _decided(file: _Given, join: bool, memory: Memory) -> Variable:
+def _decode(file: _ScannedVariable, join: bool, memory: DecodingMemory) -> Variable:
     """Return the variable decoded, and remember the decision for the next files.
 
     Attributes decide, and values where the type depends on them.
@@ -260,14 +277,14 @@ def _decided(file: _Given, join: bool, memory: Memory) -> Variable:
     array, name = file.array, file.name
     encoding, attributes = stored_encoding(array, file.attributes, file.format)
     if array.dtype.kind == "S" and array.dtype.itemsize > 1 and file.format in NETCDF:
-        return _text(file, attributes)
+        return _decode_fixed_texts(file, attributes)
     given = array if attributes is array.attributes else replace(array, attributes=attributes)
     options = {"name": name, "encoding": encoding, **file.how.of_variable(name)}
-    if file.format == "tiff" and options["mask_and_scale"] and differ(array, attributes):
-        result = by_bands(given, attributes, lambda band: decoded(band, **options))
+    if file.format == "tiff" and options["mask_and_scale"] and has_band_packing(array, attributes):
+        result = decode_by_bands(given, attributes, lambda band: decode_variable(band, **options))
         kept = replace(result.array, attributes={}, fill_value=None)
         return Variable(kept.dims, kept, result.attributes, result.encoding)
-    result = decoded(given, stack_char_dim=join, values=file.values, **options)
+    result = decode_variable(given, stack_char_dim=join, values=file.values, **options)
     if result.array.shape != array.shape:  # characters that became texts
         result.encoding["original_shape"] = array.shape
     kept = replace(result.array, attributes={}, fill_value=None)
@@ -277,31 +294,31 @@ def _decided(file: _Given, join: bool, memory: Memory) -> Variable:
     known = file.blocks is not None or not (file.needed or join or kept.dtype.kind in "OSUmM")
     if plain and known:
         # A copy: the variable's attributes change yet, when coordinates are looked for.
-        memory.variables[name] = _Seen(
+        memory.variables[name] = _RememberedVariable(
             file.attributes, array, file.blocks, replace(variable), kept.tiles[0].packings, join
         )
     if file.labels:
-        variable = replace(variable, data=_labels(file, kept))
+        variable = replace(variable, data=_label_values(file, kept))
         if plain and known:
             memory.variables[name].values = variable.data if isinstance(variable.data, np.ndarray) else None
     return variable
 
 
-def _labels(file: _Given, array: VirtualArray) -> npt.NDArray[Any]:
+def _label_values(file: _ScannedVariable, array: VirtualArray) -> npt.NDArray[Any]:
     """Return the values of a variable that is part of the member, decoded."""
     if (file.blocks is None and file.known is None) or array.shape != file.array.shape or len(array.tiles) != 1:
         return file.load([array])[0]
-    return _shown(file, array.tiles[0].packings[0], array.dtype)
+    return _unpack_values(file, array.tiles[0].packings[0], array.dtype)
 
 
-def _shown(file: _Given, packing: Packing, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
+def _unpack_values(file: _ScannedVariable, packing: Packing, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
     """Return the stored values of a variable, unpacked."""
     values = file.values()
     values = values if packing.identity else unpack(values, packing)
     return values if values.dtype == dtype and values.flags.writeable else values.astype(dtype)
 
 
-def _text(file: _Given, attributes: Mapping[str, Any]) -> Variable:
+def _decode_fixed_texts(file: _ScannedVariable, attributes: Mapping[str, Any]) -> Variable:
     """Return HDF5's texts of fixed length as netCDF-4 shows them, of varying length.
 
     The type depends on the values.
@@ -309,18 +326,20 @@ def _text(file: _Given, attributes: Mapping[str, Any]) -> Variable:
     texts = np.char.decode(file.values(), "utf-8", "surrogateescape")
     width = max(int(np.char.str_len(texts).max(initial=1)), 1)
     dtype = np.dtype(f"U{width}")
-    marks = {key: attributes[key] for key in MARKS if key in attributes}
+    marks = {key: attributes[key] for key in MISSING_VALUE_ATTRIBUTES if key in attributes}
     if not marks or not file.how.of_variable(file.name)["mask_and_scale"]:
         return Variable(file.array.dims, texts.astype(dtype), dict(attributes), {"dtype": dtype})
     kept, missing, notes = fill_values(marks, dtype)
     for note in notes:
         warnings.warn(f"variable {file.name!r} {note}", xarray.SerializationWarning, stacklevel=2)
-    data = unpack(texts.astype(object), Packing(kind=Kind(dtype="object", masked="object", missing=tuple(missing))))
+    data = unpack(
+        texts.astype(object), Packing(kind=PackingKind(dtype="object", masked="object", missing=tuple(missing)))
+    )
     rest = {key: value for key, value in attributes.items() if key not in marks}
     return Variable(file.array.dims, data, rest, {**kept, "dtype": dtype})
 
 
-def _coordinates(found: Mapping[str, Variable], how: Decoding, memory: Memory) -> set[str]:
+def _coordinates(found: Mapping[str, Variable], how: Decoding, memory: DecodingMemory) -> set[str]:
     """Return which variables are named as coordinates.
 
     What names them moves from attributes to encoding.
@@ -333,28 +352,28 @@ def _coordinates(found: Mapping[str, Variable], how: Decoding, memory: Memory) -
         known = memory.named.get(name)
         if known is None or known[0] is not before or known[1] is not variable.encoding:
             own, encoding = dict(before), dict(variable.encoding)
-            known = (before, variable.encoding, coordinates(own, encoding, found, how.decode_coords))
+            known = (before, variable.encoding, find_coordinates(own, encoding, found, how.decode_coords))
             memory.named[name] = known
-            memory.shared[f"a:{name}"] = _shared(memory, f"a:{name}", own)
-            memory.shared[f"e:{name}"] = _shared(memory, f"e:{name}", encoding)
+            memory.shared[f"a:{name}"] = _reuse_equal(memory, f"a:{name}", own)
+            memory.shared[f"e:{name}"] = _reuse_equal(memory, f"e:{name}", encoding)
         variable.attributes, variable.encoding = memory.shared[f"a:{name}"], memory.shared[f"e:{name}"]
         names |= known[2]
     return names
 
 
-def _shared(memory: Memory, key: str, fresh: Mapping[str, Any]) -> Mapping[str, Any]:
+def _reuse_equal(memory: DecodingMemory, key: str, fresh: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the equal mapping of an earlier file if there is one.
 
     The same object compares at no cost.
     """
     old = memory.shared.get(key)
-    if old is not None and _equal(old, fresh):
+    if old is not None and _is_equal(old, fresh):
         return old
     memory.shared[key] = fresh
     return fresh
 
 
-def _equal(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+def _is_equal(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
     if one is other:
         return True
     try:

@@ -18,16 +18,16 @@ from insitu.errors import TruncatedError
 from insitu.model import Columns, VirtualArray
 from insitu.sources import ByteSource
 
-__all__ = ["LIMIT", "Blocks", "fetched", "stored_values"]
+__all__ = ["MAX_STORED_BYTES", "ChunkBytes", "fetch_chunks", "values_from_chunks"]
 
-LIMIT = 1 << 20
+MAX_STORED_BYTES = 1 << 20
 """Bytes, stored: a larger variable is read like any other."""
 
-Blocks = tuple[bytes, ...]
+ChunkBytes = tuple[bytes, ...]
 """The chunks of a variable, as stored."""
 
 
-def fetched(arrays: Mapping[str, VirtualArray], source: ByteSource) -> dict[str, Blocks]:
+def fetch_chunks(arrays: Mapping[str, VirtualArray], source: ByteSource) -> dict[str, ChunkBytes]:
     """Return the chunks of those arrays that are small and plain, fetched in one batch."""
     ranges: list[tuple[int, int]] = []
     found: dict[str, slice] = {}
@@ -61,19 +61,19 @@ def _ranges(array: VirtualArray, own: str) -> list[tuple[int, int]]:
         return []
     if table.sources[0].url != own:
         return []  # a document that describes another file, a file with its data elsewhere
-    if tile.encodings[0].dtype.hasobject or not (table.source == 0).all() or not _one_after_another(array):
+    if tile.encodings[0].dtype.hasobject or not (table.source == 0).all() or not _is_contiguous_in_order(array):
         return []  # values of varying length lie in heaps elsewhere; a chunk that was never written has no bytes
     cells = math.prod(table.shape)
-    if cells > LIMIT // 16:
+    if cells > MAX_STORED_BYTES // 16:
         return []
     lengths = table.length.reshape(-1).tolist() * (cells // table.length.size)
-    if min(lengths, default=-1) < 0 or sum(lengths) > LIMIT:
+    if min(lengths, default=-1) < 0 or sum(lengths) > MAX_STORED_BYTES:
         return []
     offsets = table.offset.reshape(-1).tolist()
     return list(zip(offsets, lengths, strict=True)) if len(offsets) == cells else []
 
 
-def _one_after_another(array: VirtualArray) -> bool:
+def _is_contiguous_in_order(array: VirtualArray) -> bool:
     """Return whether chunks in order make up the array: only its first axis is chunked."""
     tile = array.tiles[0]
     return (
@@ -83,7 +83,7 @@ def _one_after_another(array: VirtualArray) -> bool:
     )
 
 
-def stored_values(array: VirtualArray, blocks: Blocks) -> npt.NDArray[Any]:
+def values_from_chunks(array: VirtualArray, blocks: ChunkBytes) -> npt.NDArray[Any]:
     """Return the values that fetched chunks hold, as stored."""
     tile = array.tiles[0]
     encoding = tile.encodings[0]

@@ -15,18 +15,18 @@ import numpy as np
 import numpy.typing as npt
 
 from insitu.combining.member import CombineError
-from insitu.formats.containers import expand_members, names_member
+from insitu.formats.containers import expand_members, parse_member_url
 from insitu.sources import detach_secrets
 
-__all__ = ["FromNames", "absolute_path", "found_paths", "labels_from_names", "without_secrets"]
+__all__ = ["LabelsFromNames", "absolute_path", "expand_paths", "labels_from_names", "without_secrets"]
 
-FromNames = Mapping[str, str | Callable[[str], Any] | Sequence[Any]]
+LabelsFromNames = Mapping[str, str | Callable[[str], Any] | Sequence[Any]]
 """New dimension: how a file's name gives its label (a pattern whose first group it is, looked for
 in the file's name and then in its whole path; or a function of the path), or the labels in order.
 """
 
 
-def found_paths(paths: Any, storage_options: Mapping[str, Any] | None = None) -> Any:
+def expand_paths(paths: Any, storage_options: Mapping[str, Any] | None = None) -> Any:
     """Return the paths that patterns, prefixes and lists of names stand for, local ones absolute.
 
     Nesting stays.
@@ -35,9 +35,9 @@ def found_paths(paths: Any, storage_options: Mapping[str, Any] | None = None) ->
         found: list[Any] = []
         for part in paths:
             if isinstance(part, (list, tuple)):
-                found.append(found_paths(part, storage_options))
+                found.append(expand_paths(part, storage_options))
             else:
-                found += found_paths(part, storage_options)
+                found += expand_paths(part, storage_options)
         return found
     return [absolute_path(path) for path in expand_members(paths, storage_options)]
 
@@ -46,7 +46,7 @@ def absolute_path(path: Any) -> Any:
     """Return a local path as an absolute one; URLs and open files stay as they are."""
     if isinstance(path, os.PathLike):
         path = os.fspath(path)
-    place = names_member(path)
+    place = parse_member_url(path)
     if place is not None and "://" not in path:
         return f"{absolute_path(place.archive)}::{path.partition('::')[2]}"
     if isinstance(path, str) and "://" not in path and "::" not in path:
@@ -73,18 +73,18 @@ def without_secrets(
     return public, {**(storage_options or {}), **secrets} if secrets else storage_options
 
 
-def labels_from_names(paths: Sequence[Any], how: FromNames) -> list[tuple[str, npt.NDArray[Any], list[int]]]:
+def labels_from_names(paths: Sequence[Any], how: LabelsFromNames) -> list[tuple[str, npt.NDArray[Any], list[int]]]:
     """Return for each new dimension its name, its labels, and the index of each file among them."""
     result = []
     for dim, rule in how.items():
-        labels = _labels(paths, dim, rule)
+        labels = _labels_of_dim(paths, dim, rule)
         distinct = list(dict.fromkeys(labels))
         numbers = {label: number for number, label in enumerate(distinct)}
         result.append((dim, np.array(distinct), [numbers[label] for label in labels]))
     return result
 
 
-def _labels(paths: Sequence[Any], dim: str, rule: Any) -> list[Any]:
+def _labels_of_dim(paths: Sequence[Any], dim: str, rule: Any) -> list[Any]:
     if isinstance(rule, str):
         pattern = re.compile(rule)
         found = []

@@ -16,15 +16,15 @@ import numpy as np
 from insitu.combining.member import Member
 from insitu.model import Source, VirtualArray, VirtualGroup
 
-__all__ = ["Layout", "Span", "ranges_without", "select_range"]
+__all__ = ["FileLayout", "Span", "ranges_without", "select_range"]
 
 Span = tuple[int, int]
-BLOCK = 1 << 18
+CELLS_AT_ONCE = 1 << 18
 """Cells that are located at once."""
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class FileLayout:
     """Where the files of a group lie in it."""
 
     spans: Mapping[str, Mapping[str, Span]]
@@ -33,7 +33,7 @@ class Layout:
     sources: Mapping[str, Source]
 
     @classmethod
-    def of(cls, group: VirtualGroup) -> Layout:
+    def of(cls, group: VirtualGroup) -> FileLayout:
         """Return the ranges of the files of a group."""
         spans: dict[str, dict[str, Span]] = {}
         sizes: dict[str, int] = {}
@@ -41,7 +41,7 @@ class Layout:
         for array in group.arrays.values():
             for dim, length in zip(array.dims, array.shape, strict=True):
                 sizes.setdefault(dim, length)
-            for source, box in _boxes(array).items():
+            for source, box in _boxes_of_sources(array).items():
                 sources[source.url] = source
                 mine = spans.setdefault(source.url, {})
                 for dim, (low, high) in zip(array.dims, box, strict=True):
@@ -65,14 +65,14 @@ class Layout:
         return dim if ends_meet and ranges[0][0] == 0 and ranges[-1][1] == self.sizes[dim] else None
 
 
-def _boxes(array: VirtualArray) -> dict[Source, list[Span]]:
+def _boxes_of_sources(array: VirtualArray) -> dict[Source, list[Span]]:
     """Return for each source of an array the box of elements that it has a part of."""
     found: dict[Source, list[Span]] = {}
     for tile, origin in zip(array.tiles, array.origins.tolist(), strict=True):
         shape = tuple(tile.chunks.shape)
         total = int(np.prod(shape, dtype=object))
-        for begin in range(0, total, BLOCK):
-            numbers = np.arange(begin, min(begin + BLOCK, total))
+        for begin in range(0, total, CELLS_AT_ONCE):
+            numbers = np.arange(begin, min(begin + CELLS_AT_ONCE, total))
             cells = np.unravel_index(numbers, shape) if shape else ()
             source = np.asarray(tile.chunks.locate(list(cells)).source)
             for number in np.unique(source[source >= 0]).tolist():
@@ -90,7 +90,7 @@ def _boxes(array: VirtualArray) -> dict[Source, list[Span]]:
     return found
 
 
-def ranges_without(layout: Layout, dim: str, urls: Collection[str]) -> list[Span]:
+def ranges_without(layout: FileLayout, dim: str, urls: Collection[str]) -> list[Span]:
     """Return the ranges along a dimension that remain without some files, neighbours joined."""
     kept = sorted(span[dim] for url, span in layout.spans.items() if url not in urls)
     joined: list[Span] = []
@@ -110,4 +110,4 @@ def select_range(member: Member, dim: str, span: Span) -> Member:
             key = tuple(slice(*span) if own == dim else slice(None) for own in variable.dims)
             variable = variable.with_data(variable.data[key])
         variables[name] = variable
-    return member.renewed(variables)
+    return member.with_variables(variables)

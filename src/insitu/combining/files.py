@@ -14,21 +14,21 @@ from typing import Any
 import numpy as np
 
 from insitu.combining.align import with_dtype
-from insitu.combining.combine import by_coords, nested
-from insitu.combining.equality import all_same
-from insitu.combining.member import CombineError, ConcatDim, Member, Position, Variable
-from insitu.combining.promotion import type_with_holes
-from insitu.combining.rules import Rules
+from insitu.combining.combine import combine_by_coords, combine_nested
+from insitu.combining.equality import is_same_in_all
+from insitu.combining.member import CombineError, ConcatDim, GridPosition, Member, Variable
+from insitu.combining.promotion import type_with_missing
+from insitu.combining.rules import CombineRules
 from insitu.combining.scan_member import Failure
 from insitu.formats import InsituWarning
 from insitu.model import VirtualArray
 
-__all__ = ["combine_files", "combine_named", "without_failures"]
+__all__ = ["combine_files", "combine_named", "drop_failures"]
 
-Found = Member | Failure
+MemberOrFailure = Member | Failure
 
 
-def without_failures(found: Sequence[Found], errors: str) -> list[Member]:
+def drop_failures(found: Sequence[MemberOrFailure], errors: str) -> list[Member]:
     """Return the files that could be opened; raise or warn for the others, as `errors` says."""
     bad = [item for item in found if isinstance(item, Failure)]
     if bad and errors == "raise":
@@ -43,10 +43,10 @@ def without_failures(found: Sequence[Found], errors: str) -> list[Member]:
 
 
 def combine_files(
-    found: Sequence[Found],
-    places: Sequence[Position] | None,
+    found: Sequence[MemberOrFailure],
+    places: Sequence[GridPosition] | None,
     dims: Sequence[ConcatDim],
-    rules: Rules,
+    rules: CombineRules,
     errors: str = "raise",
 ) -> Member:
     """Return all files combined into one member.
@@ -64,37 +64,40 @@ def combine_files(
     errors
         What happens to a file that could not be opened: `raise`, `warn`, `skip`.
     """
-    good = without_failures(found, errors)
+    good = drop_failures(found, errors)
     if places is None:
-        return by_coords(good, rules)
+        return combine_by_coords(good, rules)
     grid = {place: item for place, item in zip(places, found, strict=True) if isinstance(item, Member)}
     missing = [place for place, item in zip(places, found, strict=True) if isinstance(item, Failure)]
     if missing and len(places[0]) == 1:
         dims = [_labels_without(dim, [place[0] for place in missing], len(places)) for dim in dims]
         grid = {(number,): member for number, (_, member) in enumerate(sorted(grid.items(), key=lambda item: item[0]))}
     elif missing:
-        grid = {**grid, **{place: _absent(place, grid, dims, rules) for place in missing}}
+        grid = {**grid, **{place: _placeholder_member(place, grid, dims, rules) for place in missing}}
         grid = {place: grid[place] for place in places}
-    return nested(grid, dims, rules)
+    return combine_nested(grid, dims, rules)
 
 
 def combine_named(
-    found: Sequence[Found],
+    found: Sequence[MemberOrFailure],
     names: Sequence[tuple[str, Any, list[int]]],
-    rules: Rules,
+    rules: CombineRules,
     errors: str = "raise",
 ) -> Member:
     """Combine files whose names give their labels along new dimensions.
 
     Files with the same labels are combined by coordinates first.
     """
-    without_failures(found, errors)
+    drop_failures(found, errors)
     names = names[::-1]  # what is joined last comes first
-    groups: dict[Position, list[Member]] = {}
+    groups: dict[GridPosition, list[Member]] = {}
     for number, item in enumerate(found):
         if isinstance(item, Member):
             groups.setdefault(tuple(numbers[number] for _, _, numbers in names), []).append(item)
-    grid = {place: members[0] if len(members) == 1 else by_coords(members, rules) for place, members in groups.items()}
+    grid = {
+        place: members[0] if len(members) == 1 else combine_by_coords(members, rules)
+        for place, members in groups.items()
+    }
     dims: list[ConcatDim] = [(name, labels) for name, labels, _ in names]
     wanted = [tuple(place) for place in np.ndindex(*(len(labels) for _, labels, _ in names))]
     missing = [place for place in wanted if place not in grid]
@@ -102,9 +105,9 @@ def combine_named(
         dims = [_labels_without(dims[0], [place[0] for place in missing], len(wanted))]
         grid = {(number,): member for number, (_, member) in enumerate(sorted(grid.items(), key=lambda item: item[0]))}
     elif missing:
-        holes = {place: _absent(place, grid, dims, rules) for place in missing}
+        holes = {place: _placeholder_member(place, grid, dims, rules) for place in missing}
         grid = {place: {**grid, **holes}[place] for place in wanted}
-    return nested(grid, dims, rules)
+    return combine_nested(grid, dims, rules)
 
 
 def _labels_without(dim: ConcatDim, missing: Sequence[int], count: int) -> ConcatDim:
@@ -114,7 +117,9 @@ def _labels_without(dim: ConcatDim, missing: Sequence[int], count: int) -> Conca
     return dim
 
 
-def _absent(place: Position, grid: Mapping[Position, Member], dims: Sequence[ConcatDim], rules: Rules) -> Member:
+def _placeholder_member(
+    place: GridPosition, grid: Mapping[GridPosition, Member], dims: Sequence[ConcatDim], rules: CombineRules
+) -> Member:
     """Return a placeholder for a missing file of a grid.
 
     It has the labels and sizes of its neighbours, and absent values.
@@ -142,16 +147,16 @@ def _absent(place: Position, grid: Mapping[Position, Member], dims: Sequence[Con
         others = [dim for dim in along if dim not in mine]
         if name in along:
             variables[name] = along[name].variables[name]
-        elif len(mine) > 1 or any(_spreads(name, dim, members, rules) for dim in others):
+        elif len(mine) > 1 or any(_is_spread_along(name, dim, members, rules) for dim in others):
             sizes = {dim: along[dim].sizes[dim] for dim in mine}
             shape = tuple(sizes.get(dim, length) for dim, length in zip(variable.dims, variable.shape, strict=True))
-            variables[name] = variable.with_data(_hole(variable, shape))
+            variables[name] = variable.with_data(_absent_array(variable, shape))
         else:
             variables[name] = along[mine[0]].variables[name] if mine else variable
     return Member(variables, template.coords, template.attributes, {}, None, template.unindexed)
 
 
-def _spreads(name: str, dim: str, members: Sequence[Member], rules: Rules) -> bool:
+def _is_spread_along(name: str, dim: str, members: Sequence[Member], rules: CombineRules) -> bool:
     """Return whether a variable without a dimension gets it when files are joined along it.
 
     Then each file has a value of its own.
@@ -164,12 +169,12 @@ def _spreads(name: str, dim: str, members: Sequence[Member], rules: Rules) -> bo
         option = "minimal" if dim in first.sizes else "all"
     if option == "different":
         variables = [member.variables[name] for member in members if name in member.variables]
-        return not all_same(variables, rules.compat, rules.load)
+        return not is_same_in_all(variables, rules.compat, rules.load)
     return option == "all" if isinstance(option, str) else name in option
 
 
-def _hole(variable: Variable, shape: tuple[int, ...]) -> VirtualArray:
+def _absent_array(variable: Variable, shape: tuple[int, ...]) -> VirtualArray:
     """Return an array that no file covers."""
-    dtype = type_with_holes(variable.dtype)
+    dtype = type_with_missing(variable.dtype)
     none = np.zeros((0, len(shape)), np.int64)
     return with_dtype(VirtualArray(shape, dtype, variable.dims, (), none), dtype)

@@ -17,12 +17,12 @@ import numpy.typing as npt
 from insitu.errors import ModelError
 from insitu.model import Axis, Columns, Encoding, GroupDetails, Tile, VirtualArray
 
-__all__ = ["CombineError", "ConcatDim", "Load", "Member", "Position", "Variable", "in_memory"]
+__all__ = ["CombineError", "ConcatDim", "GridPosition", "Load", "Member", "Variable", "in_memory"]
 
 Load = Callable[[list[VirtualArray]], list[npt.NDArray[Any]]]
 """Reads the values of arrays, all at once."""
 
-Position = tuple[int, ...]
+GridPosition = tuple[int, ...]
 """Where a file stands in a grid of files: one number for each level of nesting."""
 
 ConcatDim = str | tuple[str, npt.NDArray[Any]] | None
@@ -129,7 +129,7 @@ class Member:
         assert isinstance(variable.data, np.ndarray)
         return variable.data
 
-    def renewed(self, variables: dict[str, Variable], coords: Iterable[str] | None = None) -> Member:
+    def with_variables(self, variables: dict[str, Variable], coords: Iterable[str] | None = None) -> Member:
         """Return the member with other variables."""
         return replace(self, variables=variables, coords=self.coords if coords is None else frozenset(coords))
 

@@ -13,19 +13,19 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from insitu.combining.align import aligned, pandas_index, with_dtype
-from insitu.combining.attributes import common, merged_attributes
-from insitu.combining.equality import merged_variable, same_values
-from insitu.combining.joining import joined
+from insitu.combining.align import align_members, pandas_index, with_dtype
+from insitu.combining.attributes import common_items, merge_attributes
+from insitu.combining.equality import has_equal_values, merge_variable
+from insitu.combining.joining import join_arrays
 from insitu.combining.member import CombineError, Member, Variable
 from insitu.combining.promotion import shared_type
-from insitu.combining.rules import Rules
+from insitu.combining.rules import CombineRules
 from insitu.model import VirtualArray
 
 __all__ = ["merge"]
 
 
-def merge(members: Sequence[Member], rules: Rules) -> Member:
+def merge(members: Sequence[Member], rules: CombineRules) -> Member:
     """Return the members as one, variable by variable.
 
     Parameters
@@ -37,26 +37,26 @@ def merge(members: Sequence[Member], rules: Rules) -> Member:
     """
     coords = frozenset().union(*(member.coords for member in members))
     data = {name for member in members for name in member.data_names()}
-    parts = aligned(members, rules.join)
+    parts = align_members(members, rules.join)
     if both := coords & data:
         raise CombineError(
             f"unable to determine if these variables should be coordinates or not in the merged result: {set(both)!r}"
         )
     names = dict.fromkeys(name for member in parts for name in member.variables)
-    before = _Labels(members, parts)
+    before = _LabelMasks(members, parts)
     result: dict[str, Variable] = {}
     for name in names:
         found = [member.variables[name] for member in parts if name in member.variables]
         labels = [member.variables[name] for member in parts if member.index(name) is not None]
         if labels:
-            variable = _label(name, labels, rules)
+            variable = _merge_label(name, labels, rules)
         else:
             fills_in = len(found) > 1 and rules.compat == "no_conflicts" and rules.join != "override"
-            variable = (_interlocked(name, before) if fills_in else None) or merged_variable(
+            variable = (_join_disjoint_parts(name, before) if fills_in else None) or merge_variable(
                 name, found, rules.compat, rules.load
             )
-        attributes = merged_attributes([v.attributes for v in labels or found], rules.combine_attrs)
-        encoding = variable.encoding if len(found) == 1 else common([v.encoding for v in found])
+        attributes = merge_attributes([v.attributes for v in labels or found], rules.combine_attrs)
+        encoding = variable.encoding if len(found) == 1 else common_items([v.encoding for v in found])
         result[name] = Variable(variable.dims, variable.data, attributes, encoding)
     sizes: dict[str, int] = {}
     for name, variable in result.items():
@@ -65,16 +65,16 @@ def merge(members: Sequence[Member], rules: Rules) -> Member:
                 raise CombineError(
                     f"conflicting sizes for dimension {dim!r}: length {length} on {name!r} and {sizes[dim]} before"
                 )
-    attributes = merged_attributes([member.attributes for member in members], rules.combine_attrs)
+    attributes = merge_attributes([member.attributes for member in members], rules.combine_attrs)
     unindexed = frozenset().union(*(member.unindexed for member in parts))
     coords |= {dim for dim in sizes if dim in result}
     return Member(result, coords, attributes, {}, None, unindexed)
 
 
-def _label(name: str, labels: Sequence[Variable], rules: Rules) -> Variable:
+def _merge_label(name: str, labels: Sequence[Variable], rules: CombineRules) -> Variable:
     first = labels[0]
     for other in labels[1:]:
-        if other.data is not first.data and not same_values(first.values(rules.load), other.values(rules.load)):
+        if other.data is not first.data and not has_equal_values(first.values(rules.load), other.values(rules.load)):
             raise CombineError(f"conflicting values/indexes on objects to be combined for coordinate {name!r}")
         if rules.compat == "identical" and dict(other.attributes) != dict(first.attributes):
             raise CombineError(f"conflicting attribute values on combined variable {name!r}")
@@ -88,7 +88,7 @@ these, all else to objects.
 """
 
 
-class _Labels:
+class _LabelMasks:
     """Masks: which of the merged labels each part had before merging."""
 
     def __init__(self, before: Sequence[Member], after: Sequence[Member]) -> None:
@@ -107,7 +107,7 @@ class _Labels:
         return self._known[key]
 
 
-def _interlocked(name: str, labels: _Labels) -> Variable | None:
+def _join_disjoint_parts(name: str, labels: _LabelMasks) -> Variable | None:
     """Return the variable that parts with disjoint labels make.
 
     None if they overlap, or are all in memory.
@@ -122,19 +122,19 @@ def _interlocked(name: str, labels: _Labels) -> Variable | None:
     try:
         dtype = shared_type([part.dtype for part in parts])
     except CombineError as refused:
-        raise refused.located(variable=name) from refused.__cause__
+        raise refused.with_context(variable=name) from refused.__cause__
     virtual = [part.virtual() for part in parts]
     if dtype.kind not in _FILLABLE or any(array is None or array.dtype.kind in "bSUVO" for array in virtual):
         return None
     for axis, dim in enumerate(first.dims):
         masks = np.array([labels.mask(number, dim, first.shape[axis]) for number in numbers])
         if (masks.sum(axis=0) <= 1).all():
-            data = _side_by_side([array for array in virtual if array is not None], axis, masks)
+            data = _place_parts([array for array in virtual if array is not None], axis, masks)
             return first.with_data(with_dtype(data, dtype))
     return None
 
 
-def _side_by_side(arrays: Sequence[VirtualArray], axis: int, masks: npt.NDArray[Any]) -> VirtualArray:
+def _place_parts(arrays: Sequence[VirtualArray], axis: int, masks: npt.NDArray[Any]) -> VirtualArray:
     """Return each array's own elements of an axis, put where the masks have them."""
     pieces = [array.take(axis, np.flatnonzero(mask)) for array, mask in zip(arrays, masks, strict=True) if mask.any()]
     place = np.full(masks.shape[1], -1, np.int64)
@@ -145,4 +145,4 @@ def _side_by_side(arrays: Sequence[VirtualArray], axis: int, masks: npt.NDArray[
         begin += own
     if not pieces:
         return arrays[0]
-    return joined(pieces, axis).take(axis, place)
+    return join_arrays(pieces, axis).take(axis, place)

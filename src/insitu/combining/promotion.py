@@ -15,11 +15,11 @@ import xarray
 
 from insitu.combining.member import CombineError
 
-__all__ = ["shared_type", "type_with_holes"]
+__all__ = ["shared_type", "type_with_missing"]
 
 
 @lru_cache(maxsize=4096)
-def type_with_holes(dtype: np.dtype[Any]) -> np.dtype[Any]:
+def type_with_missing(dtype: np.dtype[Any]) -> np.dtype[Any]:
     """Return the type after a reindex that leaves places empty."""
     values = np.empty(1, dtype) if dtype.hasobject else np.zeros(1, dtype)
     probe = xarray.DataArray(values, dims="x", coords={"x": [0]}, name="probe")
@@ -27,7 +27,7 @@ def type_with_holes(dtype: np.dtype[Any]) -> np.dtype[Any]:
 
 
 @lru_cache(maxsize=4096)
-def _shared(dtypes: tuple[np.dtype[Any], ...]) -> np.dtype[Any]:
+def _ask_shared_type(dtypes: tuple[np.dtype[Any], ...]) -> np.dtype[Any]:
     variable: Any = xarray.Variable
     parts = [variable("x", np.empty(1, dtype) if dtype.hasobject else np.zeros(1, dtype)) for dtype in dtypes]
     try:
@@ -44,4 +44,4 @@ def _shared(dtypes: tuple[np.dtype[Any], ...]) -> np.dtype[Any]:
 def shared_type(dtypes: list[np.dtype[Any]]) -> np.dtype[Any]:
     """Return the type of arrays of these types after a concatenation."""
     different = tuple(dict.fromkeys(dtypes))
-    return different[0] if len(different) == 1 else _shared(different)
+    return different[0] if len(different) == 1 else _ask_shared_type(different)

@@ -10,8 +10,8 @@ import numpy as np
 
 from insitu.combining.conventions import Decoding
 from insitu.combining.file_names import labels_from_names
-from insitu.combining.member import CombineError, ConcatDim, Load, Member, Position
-from insitu.combining.rules import DEFAULT, Rules
+from insitu.combining.member import CombineError, ConcatDim, GridPosition, Load, Member
+from insitu.combining.rules import DEFAULT, CombineRules
 from insitu.combining.scan_member import Failure
 from insitu.model import VirtualArray
 
@@ -44,14 +44,14 @@ class Recipe:
     unknown: str | None = None
     """Why the archive cannot be made again from its files, if it cannot."""
 
-    def rules(self, load: Load) -> Rules:
+    def rules(self, load: Load) -> CombineRules:
         """Return the rules by which variables are joined and compared."""
-        return Rules(load, self.data_vars, self.coords, self.compat, self.join, self.combine_attrs)
+        return CombineRules(load, self.data_vars, self.coords, self.compat, self.join, self.combine_attrs)
 
     def combine_found(
         self,
         found: Sequence[Member | Failure],
-        places: Sequence[Position],
+        places: Sequence[GridPosition],
         urls: Sequence[Any],
         load: Load,
         errors: str = "raise",
@@ -83,13 +83,13 @@ class Recipe:
         """Return members joined along a dimension, ordered by their labels if they have some."""
         if len(members) == 1:
             return members[0]
-        from insitu.combining.combine import by_coords, nested  # imports xarray and pandas
+        from insitu.combining.combine import combine_by_coords, combine_nested  # imports xarray and pandas
 
         rules = self.rules(load)
         members = _with_same_dims(members, dim)
         if self.combine == "by_coords" and all(member.index(dim) is not None for member in members):
-            return by_coords(members, rules)
-        return nested({(number,): member for number, member in enumerate(members)}, [dim], rules)
+            return combine_by_coords(members, rules)
+        return combine_nested({(number,): member for number, member in enumerate(members)}, [dim], rules)
 
     def dims(self) -> list[ConcatDim]:
         """Return one dimension for each level of nesting."""
@@ -101,7 +101,7 @@ class Recipe:
                 )
             return []
         many = isinstance(self.concat_dim, (list, tuple))
-        return [_dim(dim) for dim in (self.concat_dim if many else [self.concat_dim])]
+        return [_to_concat_dim(dim) for dim in (self.concat_dim if many else [self.concat_dim])]
 
     def open_options(self, dim: str) -> dict[str, Any]:
         """Return the keywords to open more files of the same kind, to be joined along a dimension."""
@@ -117,7 +117,7 @@ class Recipe:
         """
         document = {item.name: getattr(self, item.name) for item in fields(self)}
         document |= {"decoding": dict(self.decoding)}
-        document = {key: value for key, value in document.items() if not _is_left_out(value)}
+        document = {key: value for key, value in document.items() if not _is_default(value)}
         lost = [name for name, value in document.items() if not _is_plain(value)]
         if not lost:
             return document
@@ -169,10 +169,10 @@ def _expand(member: Member, dim: str, model: Mapping[str, tuple[str, ...]]) -> M
             shape = (*data.shape[:at], length, *data.shape[at:])
             data = np.broadcast_to(np.expand_dims(data, at), shape).copy()
         variables[name] = variable.with_data(data, dims)
-    return member.renewed(variables)
+    return member.with_variables(variables)
 
 
-def _dim(dim: Any) -> ConcatDim:
+def _to_concat_dim(dim: Any) -> ConcatDim:
     if dim is None or isinstance(dim, str):
         return dim
     if hasattr(dim, "dims") and hasattr(dim, "values"):  # a DataArray or a Variable
@@ -180,7 +180,7 @@ def _dim(dim: Any) -> ConcatDim:
     return str(getattr(dim, "name", None) or "concat_dim"), np.asarray(dim)
 
 
-def _is_left_out(value: Any) -> bool:
+def _is_default(value: Any) -> bool:
     """Return whether a value goes without saying."""
     return value is None or value is DEFAULT or (isinstance(value, (tuple, Mapping)) and not value)
 

@@ -10,14 +10,14 @@ from contextlib import AbstractContextManager, nullcontext
 from importlib import import_module
 from typing import Any
 
-from insitu.combining.decode_member import Memory
+from insitu.combining.decode_member import DecodingMemory
 from insitu.combining.member import Member
 from insitu.combining.scan_member import Failure, Job
 
-__all__ = ["gather"]
+__all__ = ["scan_many"]
 
 
-def gather(
+def scan_many(
     urls: Sequence[Any], job: Job, *, parallel: Any = None, progress: bool | Callable[[int, int], None] | None = None
 ) -> list[Member | Failure]:
     """Scan many files, in order.
@@ -34,23 +34,23 @@ def gather(
     progress
         True: a bar; or a function of how many are done, and of how many.
     """
-    batches = _batches(urls, parallel)
+    batches = _make_batches(urls, parallel)
     results: list[Member | Failure] = []
-    with _shown(progress, len(urls)) as tell:
-        for done in _run(job, batches, parallel):
+    with _progress_context(progress, len(urls)) as tell:
+        for done in _run_batches(job, batches, parallel):
             results += done
             tell(len(results), len(urls))
     return results
 
 
-def _batches(urls: Sequence[Any], parallel: Any) -> list[Sequence[Any]]:
+def _make_batches(urls: Sequence[Any], parallel: Any) -> list[Sequence[Any]]:
     """Return files in batches: a worker remembers from file to file what they have in common."""
     size = 16 if parallel is None or isinstance(parallel, int) else 64
-    size = max(min(size, len(urls) // (4 * _threads(urls, parallel))), 1)
+    size = max(min(size, len(urls) // (4 * _thread_count(urls, parallel))), 1)
     return [urls[begin : begin + size] for begin in range(0, len(urls), size)]
 
 
-def _threads(urls: Sequence[Any], parallel: Any) -> int:
+def _thread_count(urls: Sequence[Any], parallel: Any) -> int:
     if isinstance(parallel, int) and not isinstance(parallel, bool):
         return max(parallel, 1)
     remote = any("://" in str(url) and not str(url).startswith("file:") for url in urls[:1])
@@ -58,17 +58,19 @@ def _threads(urls: Sequence[Any], parallel: Any) -> int:
     return 64 if remote else 1
 
 
-def _run(job: Job, batches: list[Sequence[Any]], parallel: Any) -> Iterator[list[Member | Failure]]:
+def _run_batches(job: Job, batches: list[Sequence[Any]], parallel: Any) -> Iterator[list[Member | Failure]]:
     if parallel == "dask" or hasattr(parallel, "scheduler_info"):
-        yield from _on_dask(job, batches, parallel)
+        yield from _run_on_dask(job, batches, parallel)
         return
     if isinstance(parallel, Executor):
         yield from parallel.map(job, batches)
         return
     if parallel not in (None, True, False) and not isinstance(parallel, int):
         raise TypeError(f"parallel must be None, a number, an Executor, 'dask' or a Dask client, not {parallel!r}")
-    count = 1 if parallel is False else _threads(batches[0] if batches else [], None if parallel is True else parallel)
-    memory = _Remembered()
+    count = (
+        1 if parallel is False else _thread_count(batches[0] if batches else [], None if parallel is True else parallel)
+    )
+    memory = _ThreadMemory()
     if count == 1 or len(batches) <= 1:
         for batch in batches:
             yield [job.one(url, memory.here()) for url in batch]
@@ -84,17 +86,17 @@ def _run(job: Job, batches: list[Sequence[Any]], parallel: Any) -> Iterator[list
             raise
 
 
-class _Remembered(threading.local):
+class _ThreadMemory(threading.local):
     """A memory for each thread."""
 
     def __init__(self) -> None:
-        self.memory = Memory()
+        self.memory = DecodingMemory()
 
-    def here(self) -> Memory:
+    def here(self) -> DecodingMemory:
         return self.memory
 
 
-def _on_dask(job: Job, batches: list[Sequence[Any]], client: Any) -> Iterator[list[Member | Failure]]:
+def _run_on_dask(job: Job, batches: list[Sequence[Any]], client: Any) -> Iterator[list[Member | Failure]]:
     if client == "dask":
         dask: Any = import_module("dask")
         yield from dask.compute(*(dask.delayed(job, pure=False)(batch) for batch in batches))
@@ -104,18 +106,18 @@ def _on_dask(job: Job, batches: list[Sequence[Any]], client: Any) -> Iterator[li
         yield future.result()
 
 
-Tell = Callable[[int, int], None]
+ReportProgress = Callable[[int, int], None]
 
 
-def _shown(progress: bool | Tell | None, total: int) -> AbstractContextManager[Tell]:
+def _progress_context(progress: bool | ReportProgress | None, total: int) -> AbstractContextManager[ReportProgress]:
     if not progress:
         return nullcontext(lambda done, of: None)
     if callable(progress):
         return nullcontext(progress)
-    return _Bar(total)
+    return _ProgressBar(total)
 
 
-class _Bar:
+class _ProgressBar:
     """A progress bar on standard error."""
 
     def __init__(self, total: int) -> None:
@@ -125,7 +127,7 @@ class _Bar:
         self._progress = Progress(console=Console(file=sys.stderr), transient=True)
         self._task = self._progress.add_task("scanning", total=total)
 
-    def __enter__(self) -> Tell:
+    def __enter__(self) -> ReportProgress:
         self._progress.start()
         return lambda done, of: self._progress.update(self._task, completed=done)
 

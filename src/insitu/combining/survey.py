@@ -30,7 +30,7 @@ class Difference:
     """Another value: the files that have it."""
 
     def __str__(self) -> str:
-        parts = [f"{value} in {_few(files)}" for value, files in self.others.items()]
+        parts = [f"{value} in {_list_files(files)}" for value, files in self.others.items()]
         return f"{self.what}: mostly {self.usual}; {'; '.join(parts)}"
 
 
@@ -62,7 +62,7 @@ class Report:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Described:
+class VariableSummary:
     """A variable without its values."""
 
     dims: tuple[str, ...]
@@ -73,7 +73,7 @@ class Described:
     """How its chunks are encoded; none if it was read."""
 
 
-Kind = tuple[Described, list[int]]
+VariableKind = tuple[VariableSummary, list[int]]
 """How a variable is, and the files that have it so."""
 
 
@@ -83,7 +83,7 @@ class Survey:
 
     urls: tuple[str, ...]
     left_out: dict[str, str]
-    kinds: dict[str, list[Kind]]
+    kinds: dict[str, list[VariableKind]]
     """Variable: how it is, and in which files. Files that are alike share the objects that describe
     them, so there are few.
     """
@@ -93,7 +93,7 @@ class Survey:
     def of(cls, found: Sequence[Member | Failure], combined: Member) -> Survey:
         """Return the survey of all files; they are compared later, in `report`."""
         members = [item for item in found if isinstance(item, Member)]
-        kinds: dict[str, dict[Any, Kind]] = {}
+        kinds: dict[str, dict[Any, VariableKind]] = {}
         for number, member in enumerate(members):
             for name, variable in member.variables.items():
                 encodings = _encodings(variable)
@@ -101,7 +101,7 @@ class Survey:
                 alike = kinds.setdefault(name, {})
                 kind = alike.get(key)
                 if kind is None:
-                    alike[key] = kind = (_described(variable, encodings), [])
+                    alike[key] = kind = (_summarize(variable, encodings), [])
                 kind[1].append(number)
         tiles = {
             name: len(variable.data.tiles)
@@ -132,16 +132,16 @@ class Survey:
     def _difference(self, what: str, values: Mapping[Any, list[int]]) -> Difference:
         usual = max(values, key=lambda value: len(values[value]))
         others = {
-            _text(value): tuple(self.urls[n] for n in sorted(numbers))
+            _value_text(value): tuple(self.urls[n] for n in sorted(numbers))
             for value, numbers in values.items()
             if value != usual
         }
-        if len(others) > _MOST:
+        if len(others) > _MAX_LISTED_VALUES:
             others = {f"{len(others):,} other values": tuple(url for urls in others.values() for url in urls)}
-        return Difference(what, _text(usual), others)
+        return Difference(what, _value_text(usual), others)
 
 
-_MOST = 8
+_MAX_LISTED_VALUES = 8
 """Different values that are listed one by one."""
 
 
@@ -150,11 +150,11 @@ def _encodings(variable: Variable) -> tuple[Encoding, ...]:
     return data.tiles[0].encodings if isinstance(data, VirtualArray) and data.tiles else ()
 
 
-def _described(variable: Variable, encodings: tuple[Encoding, ...]) -> Described:
-    return Described(variable.dims, variable.dtype, variable.encoding, variable.attributes, encodings)
+def _summarize(variable: Variable, encodings: tuple[Encoding, ...]) -> VariableSummary:
+    return VariableSummary(variable.dims, variable.dtype, variable.encoding, variable.attributes, encodings)
 
 
-def _traits(variable: Described) -> dict[str, Hashable]:
+def _traits(variable: VariableSummary) -> dict[str, Hashable]:
     """Return the properties of a variable that the report compares."""
     encoding = variable.encoding
     traits: dict[str, Hashable] = {
@@ -162,32 +162,32 @@ def _traits(variable: Described) -> dict[str, Hashable]:
         "dtype": str(variable.dtype),
         "stored dtype": str(encoding.get("dtype")),
         "chunks": encoding.get("chunksizes") or encoding.get("chunks"),
-        "packing": _frozen(
+        "packing": _to_hashable(
             {
                 key: encoding[key]
                 for key in ("scale_factor", "add_offset", "_FillValue", "missing_value", "_Unsigned")
                 if key in encoding
             }
         ),
-        "time units": _frozen({key: encoding[key] for key in ("units", "calendar") if key in encoding}),
+        "time units": _to_hashable({key: encoding[key] for key in ("units", "calendar") if key in encoding}),
         "units": str(variable.attributes.get("units")),
     }
     if variable.encodings:
         codecs = variable.encodings[0].codecs
-        traits["codecs"] = tuple(_codec(codec.name, codec.configuration) for codec in codecs)
+        traits["codecs"] = tuple(_codec_text(codec.name, codec.configuration) for codec in codecs)
     return traits
 
 
-def _codec(name: str, configuration: Mapping[str, Any]) -> str:
+def _codec_text(name: str, configuration: Mapping[str, Any]) -> str:
     level = configuration.get("level")
     return name if level is None else f"{name}({level})"
 
 
-def _frozen(values: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
+def _to_hashable(values: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
     return tuple((key, str(value)) for key, value in values.items())
 
 
-def _text(value: Hashable) -> str:
+def _value_text(value: Hashable) -> str:
     if isinstance(value, tuple):
         if value and all(isinstance(part, tuple) for part in value):
             return ", ".join("=".join(map(str, part)) for part in value)
@@ -195,5 +195,5 @@ def _text(value: Hashable) -> str:
     return str(value)
 
 
-def _few(files: Sequence[str]) -> str:
+def _list_files(files: Sequence[str]) -> str:
     return ", ".join(files[:3]) + (f" and {len(files) - 3} more" if len(files) > 3 else "")

@@ -11,7 +11,7 @@ from typing import Protocol, runtime_checkable
 
 from insitu.errors import FormatError, UnsupportedError
 from insitu.formats.foreign_files import identify_foreign_file
-from insitu.formats.parsing.read_cache import Window
+from insitu.formats.parsing.read_cache import ReadCache
 from insitu.formats.registry import installed_formats, load_format
 from insitu.formats.unreadable import InsituWarning
 from insitu.model import VirtualGroup
@@ -75,12 +75,12 @@ def scan_format(
         return source.scan(
             group=group, variables=variables, errors=errors, format=format, storage_options=storage_options
         )
-    window = Window(source, storage_options=storage_options)
+    window = ReadCache(source, storage_options=storage_options)
     return scan_window(window, group=group, variables=variables, errors=errors, format=format)
 
 
 def scan_window(
-    window: Window,
+    window: ReadCache,
     *,
     group: str | None = None,
     variables: Collection[str] | None = None,

@@ -16,7 +16,7 @@ from typing import NamedTuple, Protocol
 
 from insitu.errors import UnsupportedError
 from insitu.forking import import_before_fork
-from insitu.formats.parsing.read_cache import Window
+from insitu.formats.parsing.read_cache import ReadCache
 from insitu.model import VirtualGroup
 
 __all__ = ["FORMATS", "GROUP", "Format", "RegisteredFormat", "Scan", "installed_formats", "load_format"]
@@ -30,7 +30,7 @@ class Scan(Protocol):
 
     def __call__(
         self,
-        window: Window,
+        window: ReadCache,
         *,
         group: str | None = None,
         variables: Collection[str] | None = None,
@@ -42,7 +42,7 @@ class Scan(Protocol):
 class Format(NamedTuple):
     """A file format: how to recognise a file, how to scan it."""
 
-    matches: Callable[[Window], bool]
+    matches: Callable[[ReadCache], bool]
     """Return whether a file is of this format, by its first bytes."""
     scan: Scan
     """Find the chunks."""

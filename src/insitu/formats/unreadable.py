@@ -31,7 +31,7 @@ class Problems:
 
     def leave_out(self, path: str, reason: InsituError) -> None:
         """Raise the reason, or record it and warn."""
-        reason.located(variable=path)
+        reason.with_context(variable=path)
         if self.errors == "raise":
             raise reason
         self.note(path, str(reason))

@@ -12,10 +12,10 @@ from dataclasses import replace
 from insitu.errors import GroupError, VariableError
 from insitu.model import VirtualGroup
 
-__all__ = ["below", "chosen", "no_groups", "picked"]
+__all__ = ["refuse_group", "select_names", "select_variables", "subtree"]
 
 
-def chosen(dims: Mapping[str, Sequence[str]], variables: Collection[str] | None, *, url: str) -> set[str]:
+def select_names(dims: Mapping[str, Sequence[str]], variables: Collection[str] | None, *, url: str) -> set[str]:
     """Return the names that were asked for, and those of their coordinates.
 
     Parameters
@@ -55,13 +55,13 @@ def chosen(dims: Mapping[str, Sequence[str]], variables: Collection[str] | None,
     return asked | labels
 
 
-def no_groups(group: str | None, *, url: str) -> None:
+def refuse_group(group: str | None, *, url: str) -> None:
     """Raise if a group is asked for of a format that has no groups."""
     if group is not None and group.strip("/"):
         raise GroupError(f"the file has no group {group!r}", url=url, hint="Files of this format have no groups")
 
 
-def picked(tree: VirtualGroup, variables: Collection[str] | None, *, url: str) -> VirtualGroup:
+def select_variables(tree: VirtualGroup, variables: Collection[str] | None, *, url: str) -> VirtualGroup:
     """Return the tree with only the wanted variables; groups that are left without any are dropped.
 
     A variable that the scan left out is not reported again here.
@@ -70,11 +70,11 @@ def picked(tree: VirtualGroup, variables: Collection[str] | None, *, url: str) -
         return tree
     dims: dict[str, Sequence[str]] = {path: array.dims for path, array in tree.all_arrays()}
     asked = [name for name in variables if name.strip("/") not in tree.problems]
-    return _only(tree, chosen(dims, asked, url=url), "")
+    return _keep_only(tree, select_names(dims, asked, url=url), "")
 
 
-def _only(tree: VirtualGroup, names: set[str], prefix: str) -> VirtualGroup:
-    groups = {name: _only(group, names, f"{prefix}{name}/") for name, group in tree.groups.items()}
+def _keep_only(tree: VirtualGroup, names: set[str], prefix: str) -> VirtualGroup:
+    groups = {name: _keep_only(group, names, f"{prefix}{name}/") for name, group in tree.groups.items()}
     return replace(
         tree,
         arrays={name: array for name, array in tree.arrays.items() if f"{prefix}{name}" in names},
@@ -82,7 +82,7 @@ def _only(tree: VirtualGroup, names: set[str], prefix: str) -> VirtualGroup:
     )
 
 
-def below(tree: VirtualGroup, group: str | None, *, url: str) -> VirtualGroup:
+def subtree(tree: VirtualGroup, group: str | None, *, url: str) -> VirtualGroup:
     """Return the subtree at a path, with the problems that belong to it."""
     path = (group or "").strip("/")
     if not path:

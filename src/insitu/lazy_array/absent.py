@@ -17,14 +17,14 @@ from insitu.lazy_array.array import LazyArray
 from insitu.lazy_array.steps import Where
 from insitu.model import ABSENT, Columns, VirtualArray
 
-__all__ = ["has_holes", "same_fill", "with_holes"]
+__all__ = ["has_absent_elements", "is_same_fill", "take_with_fill"]
 
 
-def with_holes(array: LazyArray, indices: Sequence[npt.NDArray[Any] | None], fill: Any) -> LazyArray:
+def take_with_fill(array: LazyArray, indices: Sequence[npt.NDArray[Any] | None], fill: Any) -> LazyArray:
     """Return these elements along each dimension (None: all), and `fill` where an index is -1."""
     value = np.asarray(fill, array.dtype)[()] if array.dtype.kind != "O" else fill
     plain = not array.steps and array.dtype.kind in "biufcmMSU"
-    if plain and (same_fill(_present_fill(array.array), value) or not has_holes(array.array)):
+    if plain and (is_same_fill(_effective_fill_value(array.array), value) or not has_absent_elements(array.array)):
         virtual = replace(array.array, fill_value=value)
         for dimension, index in enumerate(indices):
             if index is not None:
@@ -44,7 +44,7 @@ def with_holes(array: LazyArray, indices: Sequence[npt.NDArray[Any] | None], fil
     return moved.then(Where(np.broadcast_to(keep, moved.shape), value, array.dtype))
 
 
-def _present_fill(array: VirtualArray) -> Any:
+def _effective_fill_value(array: VirtualArray) -> Any:
     if array.fill_value is None and array.dtype.kind in "mM":
         return np.array("NaT", array.dtype)[()]
     if array.fill_value is None and array.dtype.kind in "fc":
@@ -52,7 +52,7 @@ def _present_fill(array: VirtualArray) -> Any:
     return array.fill_value
 
 
-def same_fill(one: Any, other: Any) -> bool:
+def is_same_fill(one: Any, other: Any) -> bool:
     """Return whether two fill values are the same, NaN and NaT included."""
     if one is None or other is None:
         return one is other
@@ -61,7 +61,7 @@ def same_fill(one: Any, other: Any) -> bool:
     return bool(one == other)
 
 
-def has_holes(array: VirtualArray) -> bool:
+def has_absent_elements(array: VirtualArray) -> bool:
     """Return whether some element of an array is covered by no file."""
     if sum(math.prod(tile.shape) for tile in array.tiles) < array.size:
         return True

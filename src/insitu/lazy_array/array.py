@@ -19,10 +19,10 @@ from xarray.core.indexing import ExplicitIndexer, ExplicitlyIndexed
 
 from insitu.lazy_array.deferred_values import DeferredValues
 from insitu.lazy_array.dispatch import call_function, call_ufunc
-from insitu.lazy_array.load import computable, fingerprint, read_all, write_values
+from insitu.lazy_array.load import fingerprint, read_all, values_or_dask, write_values
 from insitu.lazy_array.methods import Methods
-from insitu.lazy_array.points import pointwise
-from insitu.lazy_array.representation import html, line, text
+from insitu.lazy_array.points import select_points
+from insitu.lazy_array.representation import format_html, format_line, format_text
 from insitu.lazy_array.steps import Cast, Step
 from insitu.model import VirtualArray
 from insitu.reading import read_points
@@ -87,14 +87,14 @@ class LazyArray(DeferredValues, Methods, NDArrayOperatorsMixin, ExplicitlyIndexe
 
     def __getitem__(self, key: Any) -> Any:
         if isinstance(key, ExplicitIndexer):
-            return self._orthogonal(key.tuple)
+            return self._select_orthogonal(key.tuple)
         keys = key if isinstance(key, tuple) else (key,)
         advanced = [k for k in keys if not (k is None or k is Ellipsis or isinstance(k, (int, np.integer, slice)))]
         if any(np.ndim(k) > 1 for k in advanced) or len(advanced) > 1:
-            return self._advanced(keys)
-        new = [i for i, k in enumerate(k for k in _spelled(keys, self.ndim) if not isinstance(k, (int, np.integer)))
+            return self._select_advanced(keys)
+        new = [i for i, k in enumerate(k for k in _expand_ellipsis(keys, self.ndim) if not isinstance(k, (int, np.integer)))
                if k is None]  # fmt: skip
-        selected = self._orthogonal(tuple(k for k in _spelled(keys, self.ndim) if k is not None))
+        selected = self._select_orthogonal(tuple(k for k in _expand_ellipsis(keys, self.ndim) if k is not None))
         for axis in new:
             selected = selected.expand_dims(axis)
         # One object (a text, a date) is what xarray looks at to find out of which type they are.
@@ -108,16 +108,16 @@ class LazyArray(DeferredValues, Methods, NDArrayOperatorsMixin, ExplicitlyIndexe
         write_values(self, key, value)
 
     @property
-    def oindex(self) -> Indexable:
+    def oindex(self) -> IndexingView:
         """Indexing each dimension on its own."""
-        return Indexable(self._orthogonal, self.__setitem__)
+        return IndexingView(self._select_orthogonal, self.__setitem__)
 
     @property
-    def vindex(self) -> Indexable:
+    def vindex(self) -> IndexingView:
         """Pointwise indexing: the points' dimensions come first."""
-        return Indexable(self._pointwise, self.__setitem__)
+        return IndexingView(self._pointwise, self.__setitem__)
 
-    def _orthogonal(self, keys: tuple[Any, ...]) -> LazyArray:
+    def _select_orthogonal(self, keys: tuple[Any, ...]) -> LazyArray:
         keys = tuple(np.asarray(k) if not isinstance(k, (int, np.integer, slice)) else k for k in keys)
         keys = (*keys, *[slice(None)] * (self.ndim - len(keys)))
 
@@ -133,17 +133,17 @@ class LazyArray(DeferredValues, Methods, NDArrayOperatorsMixin, ExplicitlyIndexe
 
     def _pointwise(self, keys: tuple[Any, ...]) -> Any:
         keys = tuple(k if isinstance(k, slice) else np.asarray(k) for k in keys)
-        found = pointwise(self.array, keys)
+        found = select_points(self.array, keys)
         if found is None:  # too many points to keep one by one
             if self.steps:
-                return _points_first(self.read(), keys)
+                return _index_pointwise(self.read(), keys)
             how = self.access
             return read_points(self.array, keys, name=how.name, storage_options=how.storage_options)
-        return self._restructured(found, lambda values: _points_first(values, keys))
+        return self._restructured(found, lambda values: _index_pointwise(values, keys))
 
-    def _advanced(self, keys: tuple[Any, ...]) -> Any:
+    def _select_advanced(self, keys: tuple[Any, ...]) -> Any:
         """Index with several arrays as NumPy does, on the values."""
-        return computable(self)[keys]
+        return values_or_dask(self)[keys]
 
     # Structure.
 
@@ -235,17 +235,17 @@ class LazyArray(DeferredValues, Methods, NDArrayOperatorsMixin, ExplicitlyIndexe
         return fingerprint(self)
 
     def __repr__(self) -> str:
-        return text(self)
+        return format_text(self)
 
     def _repr_inline_(self, max_width: int) -> str:
-        return line(self, max_width)
+        return format_line(self, max_width)
 
     def _repr_html_(self) -> str:
-        return html(self)
+        return format_html(self)
 
 
 @dataclass(frozen=True, slots=True)
-class Indexable:
+class IndexingView:
     """Indexing with square brackets in one way (orthogonal or pointwise)."""
 
     get: Callable[[tuple[Any, ...]], Any]
@@ -260,14 +260,14 @@ class Indexable:
         self.write(key, value)
 
 
-def _spelled(keys: tuple[Any, ...], ndim: int) -> list[Any]:
+def _expand_ellipsis(keys: tuple[Any, ...], ndim: int) -> list[Any]:
     """Return the keys with the Ellipsis spelled out; None stays."""
     given = sum(1 for key in keys if key is not None and key is not Ellipsis)
     at = next((i for i, key in enumerate(keys) if key is Ellipsis), len(keys))
     return [*keys[:at], *[slice(None)] * (ndim - given), *keys[at + 1 :]]
 
 
-def _points_first(values: npt.NDArray[Any], keys: tuple[Any, ...]) -> npt.NDArray[Any]:
+def _index_pointwise(values: npt.NDArray[Any], keys: tuple[Any, ...]) -> npt.NDArray[Any]:
     """Return values indexed pointwise as NumPy does, with the points' dimensions in front."""
     where = [i for i, key in enumerate(keys) if not isinstance(key, slice)]
     turned = np.moveaxis(values, where, range(len(where)))

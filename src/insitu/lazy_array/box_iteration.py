@@ -18,14 +18,14 @@ import numpy.typing as npt
 from insitu.lazy_array.array import LazyArray
 from insitu.lazy_array.options import options
 from insitu.reducing import Reduction
-from insitu.reducing.reductions import Rules
+from insitu.reducing.reductions import ReductionRules
 
-__all__ = ["Box", "boxes", "reduced_by_pieces"]
+__all__ = ["Box", "iterate_boxes", "reduce_by_boxes"]
 
 Box = tuple[slice, ...]
 
 
-def boxes(array: LazyArray, wanted: Sequence[int] | None = None) -> Iterator[Box]:
+def iterate_boxes(array: LazyArray, wanted: Sequence[int] | None = None) -> Iterator[Box]:
     """Iterate over an array in boxes of about `options.block_bytes`.
 
     Parameters
@@ -44,7 +44,7 @@ def boxes(array: LazyArray, wanted: Sequence[int] | None = None) -> Iterator[Box
     room = max(options.block_bytes // max(array.dtype.itemsize, array.array.dtype.itemsize, 1), 1)
     # A chunk that is encoded is decoded whole, so less than one is never asked for; of plain bytes
     # any part can be.
-    least = [1] * array.ndim if _is_plain(array) else [min(o, s) for o, s in zip(own, size, strict=True)]
+    least = [1] * array.ndim if _is_uncompressed(array) else [min(o, s) for o, s in zip(own, size, strict=True)]
     for axis in range(array.ndim):
         others = math.prod(size) // size[axis]
         if others * size[axis] > room:
@@ -58,12 +58,12 @@ def boxes(array: LazyArray, wanted: Sequence[int] | None = None) -> Iterator[Box
         yield tuple(slice(c, min(c + s, n)) for c, s, n in zip(corner, size, array.shape, strict=True))
 
 
-def _is_plain(array: LazyArray) -> bool:
+def _is_uncompressed(array: LazyArray) -> bool:
     return all(encoding.raw for tile in array.array.tiles[:16] for encoding in tile.encodings)
 
 
-def reduced_by_pieces(
-    array: LazyArray, methods: Sequence[str], axes: tuple[int, ...], rules: Rules
+def reduce_by_boxes(
+    array: LazyArray, methods: Sequence[str], axes: tuple[int, ...], rules: ReductionRules
 ) -> dict[str, npt.NDArray[Any]]:
     """Return several statistics of an array, steps and all, in one pass.
 
@@ -83,7 +83,7 @@ def reduced_by_pieces(
     reduction = Reduction(tuple(methods), array.dtype, rules)
     partial = reduction.nothing([1 if axis in axes else length for axis, length in enumerate(array.shape)])
     strides = [math.prod(array.shape[later] for later in axes[number + 1 :]) for number in range(len(axes))]
-    for box in boxes(array):
+    for box in iterate_boxes(array):
         positions = [
             np.arange(box[axis].start, box[axis].stop) * stride for axis, stride in zip(axes, strides, strict=True)
         ]

@@ -10,31 +10,33 @@ import numpy as np
 
 from insitu.model import Tile, VirtualArray
 
-__all__ = ["Cuts", "stored_cuts", "uniform_cuts"]
+__all__ = ["ChunkLengths", "stored_chunks", "uniform_chunks"]
 
-Cuts = tuple[tuple[int, ...], ...]
+ChunkLengths = tuple[tuple[int, ...], ...]
 """For each dimension the lengths of the blocks."""
 
 
-def uniform_cuts(array: VirtualArray) -> Cuts:
+def uniform_chunks(array: VirtualArray) -> ChunkLengths:
     """Return uniform chunk lengths, of the size that most chunks have."""
-    return tuple(_even(length, size) for length, size in zip(array.shape, _sizes(array), strict=True))
+    return tuple(
+        _split_evenly(length, size) for length, size in zip(array.shape, _typical_chunk_sizes(array), strict=True)
+    )
 
 
-def _even(length: int, size: int) -> tuple[int, ...]:
+def _split_evenly(length: int, size: int) -> tuple[int, ...]:
     size = max(min(size, length), 1)
     full, rest = divmod(length, size)
     return (size,) * full + ((rest,) if rest or not length else ())
 
 
-def _sizes(array: VirtualArray) -> list[int]:
+def _typical_chunk_sizes(array: VirtualArray) -> list[int]:
     """Return the chunk size along each dimension that most elements lie in."""
     if not array.tiles:
         return list(array.shape)
     sizes = []
     for dimension in range(array.ndim):
         found: Counter[int] = Counter()
-        for tile in _telling(array.tiles):
+        for tile in _tiles_that_decide(array.tiles):
             axis = tile.axis_of(dimension)
             size = (
                 axis.size if axis.is_regular else int(axis.show(np.arange(min(axis.count, 1000))).extent.max(initial=1))
@@ -44,26 +46,26 @@ def _sizes(array: VirtualArray) -> list[int]:
     return sizes
 
 
-def _telling(tiles: Sequence[Tile]) -> Sequence[Tile]:
+def _tiles_that_decide(tiles: Sequence[Tile]) -> Sequence[Tile]:
     """Return the tiles whose chunks matter: uncompressed values can be split anywhere."""
     encoded = [tile for tile in tiles if not all(encoding.raw for encoding in tile.encodings)]
     return encoded or tiles
 
 
-def stored_cuts(array: VirtualArray) -> Cuts:
+def stored_chunks(array: VirtualArray) -> ChunkLengths:
     """Return the lengths of the stored chunks.
 
     Where tiles side by side have different ones, these are those of most tiles.
     """
-    return tuple(_between_borders(array, dimension) for dimension in range(array.ndim))
+    return tuple(_chunk_lengths_along(array, dimension) for dimension in range(array.ndim))
 
 
-def _between_borders(array: VirtualArray, dimension: int) -> tuple[int, ...]:
+def _chunk_lengths_along(array: VirtualArray, dimension: int) -> tuple[int, ...]:
     length = array.shape[dimension]
     if not length:
         return (0,)
     cuts: dict[tuple[int, int], Counter[bytes]] = {}
-    telling = {id(tile) for tile in _telling(array.tiles)}
+    telling = {id(tile) for tile in _tiles_that_decide(array.tiles)}
     for tile, origin in zip(array.tiles, array.origins[:, dimension].tolist(), strict=True):
         axis = tile.axis_of(dimension)
         begins = np.asarray(origin + axis.begin(np.arange(axis.count)), np.int64)

@@ -13,13 +13,13 @@ from typing import Any
 import numpy as np
 
 from insitu.active.client import Active
-from insitu.lazy_array.chunk_shapes import stored_cuts, uniform_cuts
+from insitu.lazy_array.chunk_shapes import stored_chunks, uniform_chunks
 from insitu.lazy_array.steps import Step
 from insitu.model import VirtualArray
 from insitu.reading import ChunkCache
 from insitu.sources.storage_options import options_for
 
-__all__ = ["Access", "DeferredValues", "joined_access"]
+__all__ = ["Access", "DeferredValues", "join_access"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,13 +102,13 @@ class DeferredValues:
         xarray plans writing with them. `aligned_chunks` are where chunks really end.
         """
         if self._chunks is None:
-            self._chunks = uniform_cuts(self.array)
+            self._chunks = uniform_chunks(self.array)
         return self._chunks
 
     @property
     def aligned_chunks(self) -> tuple[tuple[int, ...], ...]:
         """Lengths of the stored chunks along each dimension."""
-        return stored_cuts(self.array)
+        return stored_chunks(self.array)
 
     def replace_values(self, carried: VirtualArray) -> None:
         """Take the values of another array of the same shape in place of its own."""
@@ -116,7 +116,7 @@ class DeferredValues:
         self.steps, self.origin, self._chunks = (), None, None
 
 
-def joined_access(arrays: Sequence[DeferredValues]) -> Access:
+def join_access(arrays: Sequence[DeferredValues]) -> Access:
     """Return how to reach the values of several arrays that became one."""
     first = arrays[0].access
     if all(array.access == first and array.access.keep_alive == first.keep_alive for array in arrays):

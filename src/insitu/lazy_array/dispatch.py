@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from insitu.lazy_array.deferred_values import DeferredValues
-from insitu.lazy_array.load import computable
-from insitu.lazy_array.steps import Combined
+from insitu.lazy_array.load import values_or_dask
+from insitu.lazy_array.steps import CombineWithNumber
 
 __all__ = ["call_function", "call_ufunc", "implements", "to_computable"]
 
@@ -55,7 +55,7 @@ def call_ufunc(ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], kwargs: di
         # caller assigns the result.
         (array, number), (target,) = inputs, kwargs["out"]
         if target is array and np.ndim(number) == 0 and array.dtype.kind in "fc":
-            return array.then(Combined(ufunc, number))
+            return array.then(CombineWithNumber(ufunc, number))
         kwargs = {}
     if method == "reduce" and len(inputs) == 1:
         function = UFUNC_REDUCTIONS.get(ufunc)
@@ -68,7 +68,7 @@ def call_ufunc(ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], kwargs: di
 def to_computable(value: Any) -> Any:
     """Return an argument with values (or Dask arrays) in place of the virtual arrays in it."""
     if isinstance(value, DeferredValues):
-        return computable(value)
+        return values_or_dask(value)
     if isinstance(value, (list, tuple)):
         return type(value)(to_computable(part) for part in value)
     return value

@@ -21,10 +21,10 @@ from insitu.active.grouped import Weights
 from insitu.active.weighted import weigh_array
 from insitu.forking import fork_safe_lock
 from insitu.lazy_array.array import LazyArray
-from insitu.lazy_array.box_iteration import boxes
+from insitu.lazy_array.box_iteration import iterate_boxes
 from insitu.lazy_array.dispatch import implements
 from insitu.lazy_array.options import options
-from insitu.lazy_array.reductions import refuse
+from insitu.lazy_array.reductions import report_not_on_server
 from insitu.lazy_array.steps import FillNull, IsNull, Not
 from insitu.model import VirtualArray
 
@@ -34,7 +34,7 @@ MAX_ANSWERS, ANSWER_SECONDS = 4, 60.0
 """How many answers are kept for the question that follows, and for how long."""
 
 
-class _Waiting:
+class _AnswerCache:
     """Sums of weights that the server sent along, until xarray asks for them."""
 
     def __init__(self) -> None:
@@ -55,10 +55,12 @@ class _Waiting:
         return None if found is None or time.monotonic() - found[0] > ANSWER_SECONDS else found[2]
 
 
-_waiting = _Waiting()
+_answers = _AnswerCache()
 
 
-def product(array: LazyArray, mine: str, weights: npt.NDArray[Any], labels: str, kept: str) -> npt.NDArray[Any] | None:
+def einsum_on_server(
+    array: LazyArray, mine: str, weights: npt.NDArray[Any], labels: str, kept: str
+) -> npt.NDArray[Any] | None:
     """Return `einsum` of a virtual array and weights, computed next to the data.
 
     None if that is not possible.
@@ -95,10 +97,10 @@ def product(array: LazyArray, mine: str, weights: npt.NDArray[Any], labels: str,
 
     if array.steps == (FillNull(0, stored),):
         both = ask(["sum", "sum_of_weights"], True)
-        _waiting.put(key, array.array, both["sum_of_weights"])
+        _answers.put(key, array.array, both["sum_of_weights"])
         found = both["sum"]
     elif array.steps == (IsNull(), Not()):
-        waiting = _waiting.take(key)
+        waiting = _answers.take(key)
         found = ask(["sum_of_weights"], True)["sum_of_weights"] if waiting is None else waiting
         found = np.where(np.isnan(found), 0, found)  # xarray makes NaN of 0
     elif not array.steps:
@@ -117,18 +119,18 @@ def einsum(subscripts: Any, *operands: Any, out: Any = None, optimize: Any = Fal
     NotImplemented if that cannot be done in pieces.
     """
     if isinstance(subscripts, LazyArray):
-        refuse(subscripts, "einsum")
+        report_not_on_server(subscripts, "einsum")
     if out is not None or kwargs or not isinstance(subscripts, str):
         return NotImplemented
     lazy = [number for number, operand in enumerate(operands) if isinstance(operand, LazyArray)]
     dtype = np.result_type(*(operand.dtype for operand in operands))
     if len(lazy) != 1 or dtype.kind not in "iufc" or "->" not in subscripts:
         return NotImplemented
-    labels, kept = _spelled(subscripts, operands)
+    labels, kept = _expand_ellipsis(subscripts, operands)
     array, mine = operands[lazy[0]], labels[lazy[0]]
     if len(operands) == 2:
         other = 1 - lazy[0]
-        found = product(array, mine, np.asarray(operands[other]), labels[other], kept)
+        found = einsum_on_server(array, mine, np.asarray(operands[other]), labels[other], kept)
         if found is not None:
             return found
     if len(set(mine)) < len(mine) or array.nbytes <= options.block_bytes:
@@ -140,17 +142,17 @@ def einsum(subscripts: Any, *operands: Any, out: Any = None, optimize: Any = Fal
     # In float64, as sums of many boxes lose digits.
     out = np.zeros([lengths[name] for name in kept], np.result_type(dtype, np.float64) if dtype.kind in "fc" else dtype)
     plain = f"{','.join(labels)}->{kept}"
-    for box in boxes(array):
+    for box in iterate_boxes(array):
         where = {name: part for name, part in zip(mine, box, strict=True) if lengths[name] > 1}
         values = [
-            array[box].read() if number == lazy[0] else _part(np.asarray(operand), labels[number], where)
+            array[box].read() if number == lazy[0] else _select_box(np.asarray(operand), labels[number], where)
             for number, operand in enumerate(operands)
         ]
         out[tuple(where.get(name, slice(None)) for name in kept)] += np.einsum(plain, *values, dtype=out.dtype)
     return out.astype(dtype, copy=False)
 
 
-def _spelled(subscripts: str, operands: Sequence[Any]) -> tuple[list[str], str]:
+def _expand_ellipsis(subscripts: str, operands: Sequence[Any]) -> tuple[list[str], str]:
     """Return the labels of each operand and of the result, with letters in place of an ellipsis."""
     given, kept = subscripts.replace(" ", "").split("->")
     free = [letter for letter in string.ascii_letters if letter not in subscripts]
@@ -166,7 +168,7 @@ def _spelled(subscripts: str, operands: Sequence[Any]) -> tuple[list[str], str]:
     return labels, kept.replace("...", spread[len(spread) - widest :])
 
 
-def _part(values: npt.NDArray[Any], names: str, where: dict[str, slice]) -> npt.NDArray[Any]:
+def _select_box(values: npt.NDArray[Any], names: str, where: dict[str, slice]) -> npt.NDArray[Any]:
     """Return the part of another operand that belongs to a box; a length of 1 is broadcast."""
     return values[
         tuple(

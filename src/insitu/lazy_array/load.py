@@ -20,7 +20,7 @@ from insitu.lazy_array.deferred_values import Access, DeferredValues
 from insitu.lazy_array.options import options
 from insitu.reading import read_arrays
 
-__all__ = ["TooLargeError", "computable", "fingerprint", "read_all", "to_dask", "write_values"]
+__all__ = ["TooLargeError", "fingerprint", "read_all", "to_dask", "values_or_dask", "write_values"]
 
 
 def read_all(arrays: Sequence[DeferredValues]) -> list[npt.NDArray[Any]]:
@@ -47,7 +47,7 @@ def read_all(arrays: Sequence[DeferredValues]) -> list[npt.NDArray[Any]]:
     return values
 
 
-def computable(array: DeferredValues) -> Any:
+def values_or_dask(array: DeferredValues) -> Any:
     """Return the values, or a Dask array where they exceed `read_limit`."""
     limit = array.access.read_limit
     if array.nbytes <= (options.read_limit if limit is None else limit):
@@ -109,11 +109,11 @@ def to_dask(array: DeferredValues, chunks: Any = None, *, inline_array: bool = F
         )
     name = f"insitu-{fingerprint(array)}"
     meta = np.empty((0,) * array.ndim, array.dtype)
-    return dask_array.from_array(_Blocks(array), chunks=aligned, name=name, meta=meta, inline_array=inline_array)
+    return dask_array.from_array(_BlockReader(array), chunks=aligned, name=name, meta=meta, inline_array=inline_array)
 
 
 @dataclass(frozen=True, slots=True)
-class _Blocks:
+class _BlockReader:
     """Source of a Dask array's blocks.
 
     A selection gives values (Dask would pass a virtual array on unread).

@@ -14,12 +14,12 @@ import numpy as np
 import numpy.typing as npt
 
 from insitu.combining.member import in_memory
-from insitu.lazy_array.absent import with_holes
+from insitu.lazy_array.absent import take_with_fill
 from insitu.lazy_array.array import LazyArray
-from insitu.lazy_array.deferred_values import joined_access
+from insitu.lazy_array.deferred_values import join_access
 from insitu.lazy_array.dispatch import implements, to_computable
-from insitu.lazy_array.reductions import refuse
-from insitu.lazy_array.steps import FillNull, IsNull, Not, Rounded, Where
+from insitu.lazy_array.reductions import report_not_on_server
+from insitu.lazy_array.steps import FillNull, IsNull, Not, Round, Where
 from insitu.model import concatenate
 
 __all__: list[str] = []
@@ -31,26 +31,26 @@ __all__: list[str] = []
 def _concatenate(arrays: Sequence[Any], axis: int | None = 0, out: Any = None, **kwargs: Any) -> Any:
     if axis is None or out is not None or kwargs:
         return NotImplemented
-    lazy = _all_lazy(arrays)
+    lazy = _as_lazy_arrays(arrays)
     if lazy is None:
         return NotImplemented
     dtype = np.result_type(*(array.dtype for array in lazy))
     joined = concatenate([array.array for array in lazy], axis % lazy[0].ndim)
-    return LazyArray(joined, joined_access(lazy), lazy[0].steps).astype(dtype)
+    return LazyArray(joined, join_access(lazy), lazy[0].steps).astype(dtype)
 
 
 @implements(np.stack)
 def _stack(arrays: Sequence[Any], axis: int = 0, out: Any = None, **kwargs: Any) -> Any:
     if out is not None or kwargs:
         return NotImplemented
-    lazy = _all_lazy(arrays)
+    lazy = _as_lazy_arrays(arrays)
     if lazy is None:
         return NotImplemented
     at = axis % (lazy[0].ndim + 1)
     return _concatenate([array.expand_dims(at) for array in lazy], at)
 
 
-def _all_lazy(arrays: Sequence[Any]) -> list[LazyArray] | None:
+def _as_lazy_arrays(arrays: Sequence[Any]) -> list[LazyArray] | None:
     """Return all of them as virtual arrays with the same steps; None if that is not possible."""
     lazy = []
     for array in arrays:
@@ -164,7 +164,7 @@ def _reshape(a: LazyArray, shape: Any = None, order: Any = "C", **kwargs: Any) -
     """Return the array in another shape: virtual where only lengths of 1 come or go."""
     wanted = np.reshape(np.broadcast_to(np.int8(0), a.shape), shape).shape  # spells out -1, checks the size
     if [n for n in wanted if n != 1] != [n for n in a.shape if n != 1] or 0 in wanted:
-        refuse(a, "other shapes (as in coarsen and stack)")
+        report_not_on_server(a, "other shapes (as in coarsen and stack)")
         values = to_computable(a)  # Dask's has no order
         return np.reshape(values, wanted) if order == "C" else np.reshape(values, wanted, order=order)
     bare = _squeeze(a)
@@ -183,7 +183,7 @@ def _pad(array: LazyArray, pad_width: Any, mode: Any = "constant", **kwargs: Any
         np.concatenate([np.full(before, -1), np.arange(n), np.full(after, -1)]) if before or after else None
         for n, (before, after) in zip(array.shape, widths, strict=True)
     ]
-    return with_holes(array, indices, kwargs.get("constant_values", 0))
+    return take_with_fill(array, indices, kwargs.get("constant_values", 0))
 
 
 # Testing each value.
@@ -209,9 +209,9 @@ def _where(condition: Any, x: Any = None, y: Any = None) -> Any:
     if isinstance(condition, LazyArray):
         return _where_null(condition, x, y)
     if isinstance(x, LazyArray) and _constant(y) is not None:
-        return _masked(x, np.asarray(condition, bool), _constant(y))
+        return _mask(x, np.asarray(condition, bool), _constant(y))
     if isinstance(y, LazyArray) and _constant(x) is not None:
-        return _masked(y, ~np.asarray(condition, bool), _constant(x))
+        return _mask(y, ~np.asarray(condition, bool), _constant(x))
     return NotImplemented
 
 
@@ -243,7 +243,7 @@ def _where_null(condition: LazyArray, x: Any, y: Any) -> Any:
     return array.then(FillNull(value[()], np.result_type(array.dtype, value)))
 
 
-def _masked(array: LazyArray, keep: npt.NDArray[np.bool_], other: npt.NDArray[Any] | None) -> Any:
+def _mask(array: LazyArray, keep: npt.NDArray[np.bool_], other: npt.NDArray[Any] | None) -> Any:
     assert other is not None
     shape = np.broadcast_shapes(array.shape, keep.shape)
     array = array.broadcast_to(shape)
@@ -259,7 +259,7 @@ def _masked(array: LazyArray, keep: npt.NDArray[np.bool_], other: npt.NDArray[An
             None if mark.all() else np.where(np.broadcast_to(mark, (n,)), np.arange(n), -1)
             for mark, n in zip(marks, shape, strict=True)
         ]
-        return with_holes(array, indices, other[()])
+        return take_with_fill(array, indices, other[()])
     return array.then(Where(np.broadcast_to(shown, shape), other[()], dtype))
 
 
@@ -268,12 +268,12 @@ def _masked(array: LazyArray, keep: npt.NDArray[np.bool_], other: npt.NDArray[An
 
 @implements(np.zeros_like)
 def _zeros_like(a: LazyArray, dtype: Any = None, **kwargs: Any) -> Any:
-    return _filled_like(a, 0, dtype, kwargs)
+    return _full_view_like(a, 0, dtype, kwargs)
 
 
 @implements(np.ones_like)
 def _ones_like(a: LazyArray, dtype: Any = None, **kwargs: Any) -> Any:
-    return _filled_like(a, 1, dtype, kwargs)
+    return _full_view_like(a, 1, dtype, kwargs)
 
 
 @implements(np.empty_like)
@@ -283,10 +283,10 @@ def _empty_like(prototype: LazyArray, dtype: Any = None, **kwargs: Any) -> Any:
 
 @implements(np.full_like)
 def _full_like(a: LazyArray, fill_value: Any, dtype: Any = None, **kwargs: Any) -> Any:
-    return _filled_like(a, fill_value, dtype, kwargs)
+    return _full_view_like(a, fill_value, dtype, kwargs)
 
 
-def _filled_like(a: LazyArray, value: Any, dtype: Any, kwargs: dict[str, Any]) -> Any:
+def _full_view_like(a: LazyArray, value: Any, dtype: Any, kwargs: dict[str, Any]) -> Any:
     # One element shown everywhere: xarray makes such arrays of the full shape only to choose from
     # them.
     shape = kwargs.get("shape")
@@ -323,7 +323,7 @@ def _astype(x: LazyArray, dtype: Any, /, *, copy: bool = True, device: Any = Non
 
 @implements(np.round, np.around)
 def _round(a: LazyArray, decimals: int = 0, out: Any = None) -> Any:
-    return NotImplemented if out is not None or a.dtype.kind not in "fc" else a.then(Rounded(decimals))
+    return NotImplemented if out is not None or a.dtype.kind not in "fc" else a.then(Round(decimals))
 
 
 @implements(np.result_type)

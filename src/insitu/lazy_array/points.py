@@ -15,10 +15,10 @@ import numpy as np
 from insitu.lazy_array.options import options
 from insitu.model import Tile, VirtualArray, concatenate
 
-__all__ = ["pointwise"]
+__all__ = ["select_points"]
 
 
-def pointwise(array: VirtualArray, keys: tuple[Any, ...]) -> VirtualArray | None:
+def select_points(array: VirtualArray, keys: tuple[Any, ...]) -> VirtualArray | None:
     """Return the array of these points, their dimensions in front of the sliced ones.
 
     None if there are too many.
@@ -42,7 +42,7 @@ def pointwise(array: VirtualArray, keys: tuple[Any, ...]) -> VirtualArray | None
     turned = sliced.transpose(*where, *(i for i in range(array.ndim) if i not in where))
     names = tuple(f"points_{number}" for number in range(len(points)))
     if len(where) == 1 and points:
-        return _rows(turned, index[0], names)
+        return _select_rows(turned, index[0], names)
     if math.prod(points) > options.point_limit:
         return None
     tiles: list[Tile] = []
@@ -61,7 +61,7 @@ def pointwise(array: VirtualArray, keys: tuple[Any, ...]) -> VirtualArray | None
     return replace(turned, shape=shape, dims=(*names, *turned.dims[len(where) :]), tiles=tuple(tiles), origins=table)
 
 
-def _rows(
+def _select_rows(
     array: VirtualArray, index: np.ndarray[Any, np.dtype[np.int64]], names: tuple[str, ...]
 ) -> VirtualArray | None:
     """Return the array with its first dimension indexed by an array of any number of dimensions."""
@@ -72,7 +72,7 @@ def _rows(
     if index.ndim == 2 and len(index):
         rows = [array.take(0, row).expand_dims(0, names[0]) for row in index]
         return concatenate(rows, 0)
-    parts = [_rows(array, part, names[1:]) for part in index]
+    parts = [_select_rows(array, part, names[1:]) for part in index]
     if not parts or any(part is None for part in parts):
         return None
     return concatenate([part.expand_dims(0, names[0]) for part in parts if part is not None], 0)

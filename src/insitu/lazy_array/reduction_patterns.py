@@ -19,31 +19,33 @@ from insitu.active.grouped import Weights
 from insitu.active.weighted import weigh_array
 from insitu.lazy_array.array import LazyArray
 from insitu.lazy_array.steps import FillNull, IsNull, Not, Where
-from insitu.reducing.reductions import Rules
+from insitu.reducing.reductions import ReductionRules
 
-__all__ = ["masked", "of_nulls"]
+__all__ = ["reduce_masked", "reduce_null_test"]
 
-Take = Callable[[LazyArray, str, Rules], npt.NDArray[Any]]
+TakeStatistic = Callable[[LazyArray, str, ReductionRules], npt.NDArray[Any]]
 """Takes a statistic of an array, with its reduced axes in place."""
-EMPTY = {"sum": 0, "count": 0, "mean": np.nan, "min": np.nan, "max": np.nan, "std": np.nan, "var": np.nan}
+EMPTY_RESULTS = {"sum": 0, "count": 0, "mean": np.nan, "min": np.nan, "max": np.nan, "std": np.nan, "var": np.nan}
 """Results where everything is masked."""
 
 
-def of_nulls(array: LazyArray, method: str, axes: tuple[int, ...], take: Take) -> npt.NDArray[Any] | None:
+def reduce_null_test(
+    array: LazyArray, method: str, axes: tuple[int, ...], take: TakeStatistic
+) -> npt.NDArray[Any] | None:
     """Return a statistic of `isnan(a)` or `~isnan(a)`; None if it is not one of those."""
     counting = array.steps == (IsNull(), Not())
     if array.steps != (IsNull(),) and not counting:
         return None
     size = math.prod(array.shape[axis] for axis in axes)
-    count = take(LazyArray(array.array, array.access), "count", Rules(True))
+    count = take(LazyArray(array.array, array.access), "count", ReductionRules(True))
     many = count if counting else size - count
     if method == "mean":
         return many / size
     return {"sum": many, "any": many > 0, "all": many == size}.get(method)
 
 
-def masked(
-    array: LazyArray, method: str, axes: tuple[int, ...], rules: Rules, skipna: bool, take: Take
+def reduce_masked(
+    array: LazyArray, method: str, axes: tuple[int, ...], rules: ReductionRules, skipna: bool, take: TakeStatistic
 ) -> npt.NDArray[Any] | None:
     """Return a statistic of values masked by `where`, computed next to the data.
 
@@ -63,15 +65,15 @@ def masked(
         method, skipna = "count", True
     elif rest:
         return None
-    if not skipna or method not in EMPTY:
+    if not skipna or method not in EMPTY_RESULTS:
         return None
     bare = LazyArray(array.array, array.access)
     condition = first.condition
     varies = [axis for axis in range(array.ndim) if condition.strides[axis] and condition.shape[axis] > 1]
     shown = condition[tuple(slice(None) if axis in varies else slice(0, 1) for axis in range(array.ndim))]
     if not set(varies) & set(axes):
-        found = take(bare, method, Rules(True, rules.ddof))
-        return np.where(shown, found, np.asarray(EMPTY[method]).astype(found.dtype))
+        found = take(bare, method, ReductionRules(True, rules.ddof))
+        return np.where(shown, found, np.asarray(EMPTY_RESULTS[method]).astype(found.dtype))
     if set(varies) - set(axes) or method not in ("sum", "mean", "count"):
         return None
     weights: Weights = {tuple(varies): shown.reshape([array.shape[axis] for axis in varies]).astype(np.float64)}

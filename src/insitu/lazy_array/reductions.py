@@ -18,18 +18,18 @@ import numpy.typing as npt
 
 from insitu.errors import UnsupportedError
 from insitu.lazy_array.array import LazyArray
-from insitu.lazy_array.box_iteration import reduced_by_pieces
+from insitu.lazy_array.box_iteration import reduce_by_boxes
 from insitu.lazy_array.dispatch import implements
 from insitu.lazy_array.options import options
-from insitu.lazy_array.reduction_patterns import masked, of_nulls
+from insitu.lazy_array.reduction_patterns import reduce_masked, reduce_null_test
 from insitu.lazy_array.steps import FillNull
 from insitu.reducing import METHODS as STREAMED
 from insitu.reducing import statistics
-from insitu.reducing.reductions import Rules
+from insitu.reducing.reductions import ReductionRules
 
-__all__ = ["refuse", "statistics_of", "streams"]
+__all__ = ["can_stream", "compute_statistics", "report_not_on_server"]
 
-METHODS: dict[Callable[..., Any], tuple[str, bool]] = {
+NUMPY_REDUCTIONS: dict[Callable[..., Any], tuple[str, bool]] = {
     np.sum: ("sum", False),
     np.nansum: ("sum", True),
     np.mean: ("mean", False),
@@ -59,18 +59,25 @@ METHODS: dict[Callable[..., Any], tuple[str, bool]] = {
 }
 """NumPy's function: the method, and whether missing values are left out."""
 
-NEUTRAL = {"sum": 0, "prod": 1}
-WHOLE = ("median", "quantile")
+NEUTRAL_ELEMENTS = {"sum": 0, "prod": 1}
+NEEDS_ALL_VALUES = ("median", "quantile")
 """Taken by blocks of the answer: every value that an answer depends on has to be there at once."""
 
 
-def streams(dtype: np.dtype[Any], method: str) -> bool:
+def can_stream(dtype: np.dtype[Any], method: str) -> bool:
     """Return whether a statistic of values of this type is taken piece by piece."""
-    return dtype.kind in ("biuf" if method in WHOLE else STREAMED[method].kinds.replace("S", "").replace("U", ""))
+    return dtype.kind in (
+        "biuf" if method in NEEDS_ALL_VALUES else STREAMED[method].kinds.replace("S", "").replace("U", "")
+    )
 
 
-def statistics_of(
-    array: LazyArray, methods: Sequence[str], axes: Sequence[int] | None, rules: Rules, *, keepdims: bool = False
+def compute_statistics(
+    array: LazyArray,
+    methods: Sequence[str],
+    axes: Sequence[int] | None,
+    rules: ReductionRules,
+    *,
+    keepdims: bool = False,
 ) -> dict[str, npt.NDArray[Any]]:
     """Return several statistics of an array in one pass, computed here or on the server.
 
@@ -88,9 +95,9 @@ def statistics_of(
         Whether reduced axes stay, with length 1.
     """
     if array.steps:
-        refuse(array, "reductions of masked, filled or converted values")
+        report_not_on_server(array, "reductions of masked, filled or converted values")
         along = tuple(range(array.ndim)) if axes is None else tuple(axes)
-        found = reduced_by_pieces(array, methods, along, rules)
+        found = reduce_by_boxes(array, methods, along, rules)
         return found if keepdims else {name: values.squeeze(along) for name, values in found.items()}
     active = array.access.active
     return (statistics if active is None else active.statistics)(
@@ -108,40 +115,42 @@ def statistics_of(
     )
 
 
-def _reduced(func: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+def _reduce(func: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """Return the result of a reduction; NotImplemented if the call does not stream."""
     if not args or not isinstance(args[0], LazyArray):
         return NotImplemented
-    method, skipna = METHODS[func]
-    given = _given(method, args, kwargs)
+    method, skipna = NUMPY_REDUCTIONS[func]
+    given = _named_arguments(method, args, kwargs)
     if given is None:
         return NotImplemented
     array: LazyArray = args[0]
-    found = _found(array, method, skipna, given)
+    found = _stream_reduction(array, method, skipna, given)
     if found is None and array.size:
-        refuse(array, f"{method} of {'masked, filled or converted values' if array.steps else array.dtype}")
+        report_not_on_server(
+            array, f"{method} of {'masked, filled or converted values' if array.steps else array.dtype}"
+        )
     return NotImplemented if found is None else found
 
 
-for _function in METHODS:
-    implements(_function)(partial(_reduced, _function))
+for _function in NUMPY_REDUCTIONS:
+    implements(_function)(partial(_reduce, _function))
 
 
-def _accumulated(func: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+def _accumulate(func: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """Return NotImplemented, after saying that servers do not accumulate.
 
     NumPy then does it on the values.
     """
     if args and isinstance(args[0], LazyArray):
-        refuse(args[0], func.__name__)
+        report_not_on_server(args[0], func.__name__)
     return NotImplemented
 
 
 for _function in (np.cumsum, np.nancumsum, np.cumprod, np.nancumprod):
-    implements(_function)(partial(_accumulated, _function))
+    implements(_function)(partial(_accumulate, _function))
 
 
-def refuse(array: LazyArray, what: str) -> None:
+def report_not_on_server(array: LazyArray, what: str) -> None:
     """Warn that an operation does not run on the server, if one was given; raise if it is required."""
     if array.access.active is not None:
         problem = UnsupportedError(
@@ -151,7 +160,7 @@ def refuse(array: LazyArray, what: str) -> None:
         array.access.active.fall_back(problem, array.access.name, array.array)
 
 
-def _found(array: LazyArray, method: str, skipna: bool, given: dict[str, Any]) -> Any:
+def _stream_reduction(array: LazyArray, method: str, skipna: bool, given: dict[str, Any]) -> Any:
     """Return the statistic; None if it does not stream."""
     if not array.size:
         return None
@@ -160,33 +169,33 @@ def _found(array: LazyArray, method: str, skipna: bool, given: dict[str, Any]) -
     along = every if axes is None else tuple(int(axis) % array.ndim for axis in np.atleast_1d(axes))
     axes = None if axes is None else along
     keepdims = bool(given["keepdims"])
-    rules = Rules(skipna, given["ddof"], None, given["q"])
+    rules = ReductionRules(skipna, given["ddof"], None, given["q"])
 
-    def take(bare: LazyArray, name: str, how: Rules) -> npt.NDArray[Any]:
-        return statistics_of(bare, [name], along, how, keepdims=True)[name]
+    def take(bare: LazyArray, name: str, how: ReductionRules) -> npt.NDArray[Any]:
+        return compute_statistics(bare, [name], along, how, keepdims=True)[name]
 
-    if method in NEUTRAL and array.steps == (FillNull(NEUTRAL[method], array.array.dtype),):
+    if method in NEUTRAL_ELEMENTS and array.steps == (FillNull(NEUTRAL_ELEMENTS[method], array.array.dtype),):
         array, rules = LazyArray(array.array, array.access), replace(rules, skipna=True)
     elif array.steps and given["dtype"] is None and array.array.dtype.kind in "fcmM":
-        pattern = of_nulls(array, method, along, take)
+        pattern = reduce_null_test(array, method, along, take)
         if pattern is None and array.access.active is not None:
-            pattern = masked(array, method, along, rules, skipna, take)
+            pattern = reduce_masked(array, method, along, rules, skipna, take)
         if pattern is not None:
             return _scalar(pattern if keepdims else pattern.squeeze(along))
-    if not streams(array.dtype, method) or not _same_type(array.dtype, given["dtype"]):
+    if not can_stream(array.dtype, method) or not _is_same_type(array.dtype, given["dtype"]):
         return None
-    if array.steps and (method in WHOLE or array.nbytes <= options.block_bytes):
+    if array.steps and (method in NEEDS_ALL_VALUES or array.nbytes <= options.block_bytes):
         return None  # small enough to be held: NumPy itself then does it
     if method.startswith("arg") and (len(along) != 1 if axes is not None else array.ndim != 1) and array.steps:
         return None
-    return _scalar(statistics_of(array, [method], axes, rules, keepdims=keepdims)[method])
+    return _scalar(compute_statistics(array, [method], axes, rules, keepdims=keepdims)[method])
 
 
 def _scalar(found: Any) -> Any:
     return found[()] if isinstance(found, np.ndarray) and found.ndim == 0 else found
 
 
-def _given(method: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any] | None:
+def _named_arguments(method: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any] | None:
     """Return the arguments by name; None if some of them are not supported here."""
     given: dict[str, Any] = {"axis": None, "dtype": None, "out": None, "keepdims": False, "ddof": 0, "q": None}
     if method == "quantile":
@@ -207,6 +216,6 @@ def _given(method: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[s
     return None if set(given) - known or given["out"] is not None else given
 
 
-def _same_type(dtype: np.dtype[Any], asked: Any) -> bool:
+def _is_same_type(dtype: np.dtype[Any], asked: Any) -> bool:
     """Return whether the requested type is the type of the result anyway."""
     return asked is None or (np.dtype(asked) == dtype and dtype.kind == "f")

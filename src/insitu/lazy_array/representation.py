@@ -12,18 +12,18 @@ from html import escape
 import numpy as np
 
 from insitu.lazy_array.deferred_values import DeferredValues
-from insitu.model import Census, ChunkTable, Columns, Sparse, census
-from insitu.model.derived import Expanded, Joined, Selected
+from insitu.model import CellCounts, ChunkTable, Columns, SparseTable, count_cells
+from insitu.model.derived import ExpandedTable, JoinedTable, SelectedTable
 
-__all__ = ["html", "line", "readable", "text"]
+__all__ = ["format_bytes", "format_html", "format_line", "format_text"]
 
-MOST_CELLS = 2_000_000
+MAX_COUNTED_CELLS = 2_000_000
 """Chunks that are counted to be shown: more would take longer than one likes to wait for a look."""
 _MAX_LINES = 40
 """Of the chunk picture, along each side."""
 
 
-def readable(nbytes: int) -> str:
+def format_bytes(nbytes: int) -> str:
     """Return a number of bytes as people write it."""
     size = float(nbytes)
     for unit in ("B", "kB", "MB", "GB", "TB"):
@@ -38,53 +38,53 @@ def _chunk_text(array: DeferredValues) -> str:
     return "×".join(map(str, sizes)) or "scalar"
 
 
-def _files(array: DeferredValues) -> str:
+def _files_text(array: DeferredValues) -> str:
     """Return the number of files as text, or of objects where each chunk is one."""
     pools = {id(tile.chunks.sources): tile.chunks.sources for tile in array.array.tiles}.values()
     if all(isinstance(pool, tuple) for pool in pools):
-        return _many(len({source for pool in pools for source in pool}), "file")
-    return _many(sum(len(pool) for pool in pools), "object")
+        return _count_text(len({source for pool in pools for source in pool}), "file")
+    return _count_text(sum(len(pool) for pool in pools), "object")
 
 
-def _many(count: int, what: str) -> str:
+def _count_text(count: int, what: str) -> str:
     return f"{count:,} {what}{'s' if count != 1 else ''}"
 
 
-def _counted(array: DeferredValues) -> Census | None:
+def _count_chunks(array: DeferredValues) -> CellCounts | None:
     """Return the number of chunks by state; None if counting would be slow, or would read."""
     tables = [tile.chunks for tile in array.array.tiles]
-    if sum(math.prod(table.shape) for table in tables) > MOST_CELLS or not all(map(_is_in_memory, tables)):
+    if sum(math.prod(table.shape) for table in tables) > MAX_COUNTED_CELLS or not all(map(_is_in_memory, tables)):
         return None
-    return census(array.array)
+    return count_cells(array.array)
 
 
 def _is_in_memory(table: ChunkTable) -> bool:
-    if isinstance(table, (Selected, Expanded)):
+    if isinstance(table, (SelectedTable, ExpandedTable)):
         return _is_in_memory(table.table)
-    if isinstance(table, Joined):
+    if isinstance(table, JoinedTable):
         return all(map(_is_in_memory, table.tables))
-    return isinstance(table, (Columns, Sparse))
+    return isinstance(table, (Columns, SparseTable))
 
 
-def line(array: DeferredValues, max_width: int = 80) -> str:
+def format_line(array: DeferredValues, max_width: int = 80) -> str:
     """Return the representation on one line, for the list of a dataset's variables."""
-    whole = f"virtual, chunks {_chunk_text(array)}, {_files(array)}"
+    whole = f"virtual, chunks {_chunk_text(array)}, {_files_text(array)}"
     if len(whole) <= max_width:
         return whole
     short = f"virtual {_chunk_text(array)}"
     return short if len(short) <= max_width else "virtual"[:max_width]
 
 
-def text(array: DeferredValues) -> str:
+def format_text(array: DeferredValues) -> str:
     """Return the text representation (`repr`)."""
-    counted = _counted(array)
+    counted = _count_chunks(array)
     parts = [f"shape={array.shape}, dtype={array.dtype}", f"chunks={_chunk_text(array)}"]
     if counted is None:
-        parts += [_files(array), f"{readable(array.nbytes)} virtual"]
+        parts += [_files_text(array), f"{format_bytes(array.nbytes)} virtual"]
     else:
         parts += [
-            f"{_many(counted.stored + counted.inline, 'chunk')} in {_files(array)}",
-            f"{readable(counted.nbytes)} stored, {readable(array.nbytes)} virtual",
+            f"{_count_text(counted.stored + counted.inline, 'chunk')} in {_files_text(array)}",
+            f"{format_bytes(counted.nbytes)} stored, {format_bytes(array.nbytes)} virtual",
         ]
         if counted.unwritten:
             parts.append(f"{counted.unwritten:,} never written")
@@ -95,12 +95,14 @@ def text(array: DeferredValues) -> str:
     return f"<virtual array: {'; '.join(parts)}>"
 
 
-def html(array: DeferredValues) -> str:
+def format_html(array: DeferredValues) -> str:
     """Return the HTML representation: a table, and a picture of the chunks."""
-    counted = _counted(array)
+    counted = _count_chunks(array)
     cells = sum(math.prod(tile.chunks.shape) for tile in array.array.tiles)
     stored = (
-        ("not counted", f"in {_files(array)}") if counted is None else (readable(counted.nbytes), f"in {_files(array)}")
+        ("not counted", f"in {_files_text(array)}")
+        if counted is None
+        else (format_bytes(counted.nbytes), f"in {_files_text(array)}")
     )
     written = (
         f"{cells:,} at most"
@@ -108,7 +110,7 @@ def html(array: DeferredValues) -> str:
         else f"{counted.stored + counted.inline:,} written, {counted.unwritten:,} never written"
     )
     rows = [
-        ("Virtual", readable(array.nbytes), "in memory, once it is read"),
+        ("Virtual", format_bytes(array.nbytes), "in memory, once it is read"),
         ("Stored", *stored),
         ("Shape", " × ".join(map(str, array.shape)) or "scalar", str(array.dtype)),
         ("Chunks", _chunk_text(array), written),
@@ -121,15 +123,15 @@ def html(array: DeferredValues) -> str:
     )
     return (
         "<div style='display:flex;gap:1.5em;align-items:center'>"
-        f"<table><tbody>{body}</tbody></table>{_picture(array)}</div>"
+        f"<table><tbody>{body}</tbody></table>{_chunk_svg(array)}</div>"
     )
 
 
-def _picture(array: DeferredValues) -> str:
+def _chunk_svg(array: DeferredValues) -> str:
     """Return a picture of the chunks of the last two dimensions, as SVG."""
     if array.ndim < 1 or 0 in array.shape:
         return ""
-    cuts = [_lines(array, dimension) for dimension in range(max(array.ndim - 2, 0), array.ndim)]
+    cuts = [_drawn_borders(array, dimension) for dimension in range(max(array.ndim - 2, 0), array.ndim)]
     lengths = array.shape[-2:] if array.ndim > 1 else (1, array.shape[0])
     if array.ndim == 1:
         cuts = [np.array([0, 1]), *cuts]
@@ -151,7 +153,7 @@ def _picture(array: DeferredValues) -> str:
     )
 
 
-def _lines(array: DeferredValues, dimension: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+def _drawn_borders(array: DeferredValues, dimension: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
     """Return where to draw: the borders of the cells, thinned out where they are many."""
     borders = np.concatenate([[0], np.cumsum(array.aligned_chunks[dimension])])
     if len(borders) > _MAX_LINES:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["Cast", "Combined", "FillNull", "IsNull", "Not", "Rounded", "Step", "Where", "is_null"]
+__all__ = ["Cast", "CombineWithNumber", "FillNull", "IsNull", "Not", "Round", "Step", "Where", "is_null"]
 
 Move = Callable[[npt.NDArray[Any]], npt.NDArray[Any]]
 """A structural operation, for an array of the same shape."""
@@ -123,7 +123,7 @@ class Where:
 
 
 @dataclass(frozen=True, slots=True)
-class Combined:
+class CombineWithNumber:
     """Arithmetic with one number, which keeps the type.
 
     Encoders do this in place before they write.
@@ -140,13 +140,13 @@ class Combined:
         """Return the values after the step."""
         return np.asarray(self.ufunc(values, self.number, out=np.empty_like(values), casting="same_kind"))
 
-    def after_move(self, move: Move) -> Combined:
+    def after_move(self, move: Move) -> CombineWithNumber:
         """Return the step after a structural operation on the array."""
         return self
 
 
 @dataclass(frozen=True, slots=True)
-class Rounded:
+class Round:
     """Rounded to so many decimals."""
 
     decimals: int = 0
@@ -159,9 +159,9 @@ class Rounded:
         """Return the values after the step."""
         return np.asarray(np.round(values, self.decimals))
 
-    def after_move(self, move: Move) -> Rounded:
+    def after_move(self, move: Move) -> Round:
         """Return the step after a structural operation on the array."""
         return self
 
 
-Step = IsNull | Not | FillNull | Cast | Where | Combined | Rounded
+Step = IsNull | Not | FillNull | Cast | Where | CombineWithNumber | Round

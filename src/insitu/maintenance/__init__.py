@@ -5,7 +5,7 @@ combines files. So the result is what combining all files anew would give, but o
 scanned and only new rows are written.
 """
 
-from insitu.maintenance.appending import append_member, append_tree, known_files, report_of_append
+from insitu.maintenance.appending import append_member, append_tree, empty_append_report, known_files
 from insitu.maintenance.checking import check
 from insitu.maintenance.converting import convert, rename_sources, rollback
 from insitu.maintenance.dropping import drop
@@ -18,11 +18,11 @@ __all__ = [
     "check",
     "convert",
     "drop",
+    "empty_append_report",
     "known_files",
     "nest_groups",
     "refresh",
     "rename_sources",
-    "report_of_append",
     "rollback",
     "save_tree",
     "saved_recipe",

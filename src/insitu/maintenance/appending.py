@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from insitu.combining.file_ranges import Layout, Span, select_range
+from insitu.combining.file_ranges import FileLayout, Span, select_range
 from insitu.combining.member import CombineError, Member, Variable
 from insitu.combining.recipe import Recipe
 from insitu.combining.saved import member_from_tree, tree_from_member
-from insitu.combining.scan_member import Job, loader
+from insitu.combining.scan_member import Job, make_loader
 from insitu.combining.stored_view import zarr_tree
 from insitu.errors import SelectionError, SourceError, StaleSourceError, UnsupportedError
 from insitu.maintenance.checking import open_saved_tree
@@ -26,7 +26,7 @@ from insitu.sources import open_source
 if TYPE_CHECKING:
     from insitu.references import AppendReport
 
-__all__ = ["append_member", "append_tree", "known_files", "report_of_append"]
+__all__ = ["append_member", "append_tree", "empty_append_report", "known_files"]
 
 CF_ATTRIBUTES = ("scale_factor", "add_offset", "_FillValue", "missing_value", "_Unsigned", "units", "calendar")
 """Attributes that say how stored values are meant. A decoded variable keeps only units of measurement."""
@@ -74,7 +74,7 @@ def append_member(
     from insitu import references
     from insitu.references import AppendReport
 
-    kind = references.kind_of(target)
+    kind = references.detect_format(target)
     if kind not in ("insitu", "icechunk"):
         raise UnsupportedError(
             "cannot append: only an insitu store or an Icechunk repository can grow",
@@ -84,7 +84,7 @@ def append_member(
     if dim not in member.sizes:
         names = ", ".join(map(str, member.sizes)) or "none"
         raise CombineError(f"the files have no dimension {dim!r}", hint=f"Their dimensions are: {names}")
-    load = loader(storage_options)
+    load = make_loader(storage_options)
     if kind == "icechunk":
         return _append_to_icechunk(member, target, dim, storage_options)
     for _ in range(ATTEMPTS):
@@ -97,10 +97,12 @@ def append_member(
         _check_compatible(saved, new, dim, target)
         added = tuple(source for source in _used_urls(new) if source not in skipped)
         constant = {} if whole_files else _unchanging_variables(saved, new, dim)
-        rest = saved.renewed({name: each for name, each in saved.variables.items() if name not in constant})
+        rest = saved.with_variables({name: each for name, each in saved.variables.items() if name not in constant})
         try:
             whole = recipe.join_in_order([rest, new], dim, load)
-            whole = whole.renewed({**whole.variables, **constant}, whole.coords | (saved.coords & constant.keys()))
+            whole = whole.with_variables(
+                {**whole.variables, **constant}, whole.coords | (saved.coords & constant.keys())
+            )
         except CombineError as problem:
             message = f"the new files do not match those of {target}: {problem.message}"
             raise CombineError(message, url=next(iter(added), None), hint=problem.hint or COMBINE_ANEW) from problem
@@ -126,10 +128,10 @@ def append_tree(
     storage_options: Mapping[str, Any] | None = None,
 ) -> AppendReport:
     """Append a tree of arrays to saved references along a dimension: see `append_member`."""
-    from insitu.references import kind_of
+    from insitu.references import detect_format
 
-    url, load = os.fspath(target), loader(storage_options)
-    if kind_of(url) == "icechunk":
+    url, load = os.fspath(target), make_loader(storage_options)
+    if detect_format(url) == "icechunk":
         return _append_arrays_to_icechunk(tree, url, dim, storage_options)
     member = member_from_tree(tree, Job().how, load)
     return append_member(member, url, dim, relative=relative, storage_options=storage_options)
@@ -152,7 +154,7 @@ def known_files(
     """
     from insitu import references
 
-    if references.kind_of(target) == "icechunk":
+    if references.detect_format(target) == "icechunk":
         _check_dim(open_saved_tree(target, True, storage_options), dim, target)
         return list(urls), []
     opened = references.open_for_update(target, storage_options=storage_options)
@@ -160,7 +162,7 @@ def known_files(
     _check_dim(tree, dim, target)
     named = {source.url for source in tree.sources}.intersection(map(str, urls))
     # A store also lists files that were dropped, and one saved from a selection holds parts of files.
-    known = Layout.of(tree).sources if named and opened.recipe_document is not None else {}
+    known = FileLayout.of(tree).sources if named and opened.recipe_document is not None else {}
     new, there = [], []
     for url in urls:
         if str(url) not in known:
@@ -178,7 +180,7 @@ def known_files(
     return new, there
 
 
-def report_of_append(target: str, dim: str, skipped: Sequence[str]) -> AppendReport:
+def empty_append_report(target: str, dim: str, skipped: Sequence[str]) -> AppendReport:
     """Return the report of an append that found nothing new."""
     from insitu.references import AppendReport
 
@@ -255,7 +257,7 @@ def _check_dim(tree: VirtualGroup, dim: str, target: str) -> None:
 
 def _used_urls(member: Member) -> list[str]:
     """Return the files that a member has chunks of. Its tables may list more: they share sources."""
-    return list(Layout.of(tree_from_member(member)).spans)
+    return list(FileLayout.of(tree_from_member(member)).spans)
 
 
 def _true_ranges(chosen: npt.NDArray[np.bool_]) -> list[Span]:
@@ -279,7 +281,7 @@ def _append_to_icechunk(
     """
     from insitu.references.icechunk import open_icechunk
 
-    load = loader(storage_options)
+    load = make_loader(storage_options)
     known = open_icechunk(target, storage_options=storage_options)
     variables = {}
     for name, variable in member.variables.items():
@@ -289,7 +291,7 @@ def _append_to_icechunk(
             times = {key: there.attributes[key] for key in ("units", "calendar") if key in there.attributes}
             variable = replace(variable, encoding={**times, "dtype": there.dtype})
         variables[name] = variable
-    tree = zarr_tree(tree_from_member(member.renewed(variables)), load)
+    tree = zarr_tree(tree_from_member(member.with_variables(variables)), load)
     return _append_arrays_to_icechunk(tree, target, dim, storage_options)
 
 
@@ -297,11 +299,11 @@ def _append_arrays_to_icechunk(
     tree: VirtualGroup, target: str, dim: str, storage_options: Mapping[str, Any] | None
 ) -> AppendReport:
     from insitu.references.icechunk import append_icechunk
-    from insitu.references.list_objects import explicit
+    from insitu.references.list_objects import list_written_cells
 
-    load = loader(storage_options)
+    load = make_loader(storage_options)
     return append_icechunk(
-        explicit(tree, storage_options),
+        list_written_cells(tree, storage_options),
         target,
         dim,
         read=lambda array: load([array])[0],

@@ -11,7 +11,7 @@ from insitu.model import VirtualGroup
 from insitu.sources.listing import local_path
 
 if TYPE_CHECKING:
-    from insitu.references import Report
+    from insitu.references import CheckReport
 
 __all__ = ["Progress", "check", "open_saved_tree"]
 
@@ -25,7 +25,7 @@ def check(
     progress: Progress | None = None,
     allow_local: bool = False,
     storage_options: Mapping[str, Any] | None = None,
-) -> Report:
+) -> CheckReport:
     """Check that no source of saved references changed since it was scanned, and that none is there twice.
 
     The files of an insitu store are compared with their checksums first. If one is damaged, sources
@@ -46,15 +46,15 @@ def check(
     120 sources: 119 ok, 1 changed
     changed: s3://bucket/2020-06.nc: its ETag was "a41…" and is now "0f2…"
     """
-    from insitu.references import Report, find_damage, kind_of
+    from insitu.references import CheckReport, detect_format, find_damage
     from insitu.references import check as check_tree
 
     if isinstance(references, VirtualGroup):
         return check_tree(references, progress=progress, duplicates=True, storage_options=storage_options)
     url = os.fspath(references)
     tree = open_saved_tree(url, allow_local, storage_options)
-    if kind_of(url) == "insitu" and (damaged := find_damage(url, storage_options=storage_options)):
-        return Report((), damaged=damaged)
+    if detect_format(url) == "insitu" and (damaged := find_damage(url, storage_options=storage_options)):
+        return CheckReport((), damaged=damaged)
     return check_tree(tree, progress=progress, duplicates=True, storage_options=storage_options)
 
 

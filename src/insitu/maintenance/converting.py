@@ -49,7 +49,7 @@ def convert(
 
     job = Job(storage_options=storage_options, allow_local=allow_local)
     tree = nest_groups({path: tree_from_member(member) for path, member in scan_tree(source, job)})
-    tree = tree if rename is None else references.renamed(tree, rename)
+    tree = tree if rename is None else references.with_renamed_sources(tree, rename)
     recipe = references.recipe_of(os.fspath(source), storage_options=storage_options)
     how = None if recipe is None else Recipe.from_document(recipe)
     save_tree(tree, target, recipe=how, storage_options=storage_options, **options)
@@ -62,7 +62,7 @@ def rename_sources(target: str, rename: Mapping[str, str], *, storage_options: M
 
     for _ in range(ATTEMPTS):
         opened = references.open_for_update(target, storage_options=storage_options)
-        if opened.replace(references.renamed(opened.tree, rename)):
+        if opened.replace(references.with_renamed_sources(opened.tree, rename)):
             return
     raise lost_race(target)
 

@@ -6,11 +6,11 @@ import os
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from insitu.combining.file_ranges import Layout, ranges_without, select_range
+from insitu.combining.file_ranges import FileLayout, ranges_without, select_range
 from insitu.combining.member import Member
 from insitu.combining.recipe import Recipe
 from insitu.combining.saved import tree_from_member
-from insitu.combining.scan_member import loader
+from insitu.combining.scan_member import make_loader
 from insitu.errors import NotFoundError, UnsupportedError
 from insitu.maintenance.conflicts import ATTEMPTS, COMBINE_ANEW, check_disjoint, lost_race, read_saved_member
 
@@ -51,10 +51,10 @@ def drop(
     """
     from insitu import references
 
-    load = loader(storage_options)
+    load = make_loader(storage_options)
     for _ in range(ATTEMPTS):
         opened = references.open_for_update(target, storage_options=storage_options)
-        layout = Layout.of(opened.tree)
+        layout = FileLayout.of(opened.tree)
         chosen = tuple(_find_source(layout.spans, url, target) for url in urls)
         dim = layout.joined_dim()
         if dim is None:

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from insitu.combining.file_ranges import Layout, ranges_without, select_range
+from insitu.combining.file_ranges import FileLayout, ranges_without, select_range
 from insitu.combining.member import CombineError, Member
 from insitu.combining.recipe import Recipe
 from insitu.combining.saved import tree_from_member
-from insitu.combining.scan_member import Job, loader, scan_member, scan_tree
+from insitu.combining.scan_member import Job, make_loader, scan_member, scan_tree
 from insitu.errors import SourceError, StaleSourceError, UnsupportedError, VariableError
 from insitu.maintenance.checking import Progress, open_saved_tree
 from insitu.maintenance.conflicts import COMBINE_ANEW, check_disjoint
@@ -22,7 +22,7 @@ from insitu.maintenance.saving import nest_groups, save_tree
 from insitu.model import VirtualArray
 
 if TYPE_CHECKING:
-    from insitu.references import Report
+    from insitu.references import CheckReport
 
 __all__ = ["refresh"]
 
@@ -33,7 +33,7 @@ def refresh(
     progress: Progress | None = None,
     allow_local: bool = False,
     storage_options: Mapping[str, Any] | None = None,
-) -> Report:
+) -> CheckReport:
     """Scan changed sources again, combine them with the rest of the archive, and save it.
 
     Everything that comes from a changed file is renewed: chunk locations, encodings, packings,
@@ -54,7 +54,9 @@ def refresh(
 
     url = os.fspath(references)
     # Opened first: a store that another writer changes during the scan is not overwritten.
-    update = forms.open_for_update(url, storage_options=storage_options) if forms.kind_of(url) == "insitu" else None
+    update = (
+        forms.open_for_update(url, storage_options=storage_options) if forms.detect_format(url) == "insitu" else None
+    )
     tree = open_saved_tree(url, allow_local, storage_options) if update is None else update.tree
     report = forms.check(tree, progress=progress, storage_options=storage_options)
     suspects = [*report.stale, *_findings_without_identity(report)]
@@ -81,7 +83,7 @@ def refresh(
                 fresh[path] = _keep_saved_variables(fresh[path], member, changed)
         renewed = nest_groups({path: tree_from_member(member) for path, member in fresh.items()})
         if update is None:
-            save_tree(renewed, url, format=forms.format_of(url), storage_options=storage_options)
+            save_tree(renewed, url, format=forms.format_from_name(url), storage_options=storage_options)
     except (CombineError, VariableError, UnsupportedError) as problem:
         raise StaleSourceError(
             f"the changed sources do not match the rest of the archive: {problem.message}",
@@ -95,7 +97,7 @@ def refresh(
     return report
 
 
-def _findings_without_identity(report: Report) -> list[Any]:
+def _findings_without_identity(report: CheckReport) -> list[Any]:
     """Return the findings about sources without size, ETag or time: kerchunk's formats record none."""
     return [
         finding
@@ -110,8 +112,8 @@ def _findings_without_identity(report: Report) -> list[Any]:
 
 def _rescan_group(member: Member, path: str, changed: Collection[str], recipe: Recipe, job: Job) -> Member:
     """Return one group with its changed files scanned again."""
-    load = loader(job.storage_options)
-    layout = Layout.of(tree_from_member(member))
+    load = make_loader(job.storage_options)
+    layout = FileLayout.of(tree_from_member(member))
     mine = [url for url in layout.spans if url in changed]
     if not mine:
         return member
@@ -158,7 +160,7 @@ def _keep_saved_variables(renewed: Member, before: Member, changed: Collection[s
             raise CombineError(
                 f"the saved references show the chunks of {name!r} in another order than the file has them"
             )
-    return renewed.renewed({name: renewed.variables[name] for name in before.variables})
+    return renewed.with_variables({name: renewed.variables[name] for name in before.variables})
 
 
 def _have_same_order(old: VirtualArray, new: VirtualArray) -> bool:
@@ -182,7 +184,7 @@ def _file_order(array: VirtualArray) -> npt.NDArray[np.intp]:
     return np.argsort(sorted(range(len(places)), key=places.__getitem__))
 
 
-def _with_computed_variables(whole: Member, before: Member, layout: Layout) -> Member:
+def _with_computed_variables(whole: Member, before: Member, layout: FileLayout) -> Member:
     """Return a renewed group with the variables that no file holds: they were computed before saving."""
     lost = [name for name in before.variables if name not in whole.variables]
     for name in lost:
@@ -202,4 +204,4 @@ def _with_computed_variables(whole: Member, before: Member, layout: Layout) -> M
     coords = whole.coords | {name for name in lost if name in before.coords}
     order = [*(name for name in before.variables if name in whole.variables), *whole.variables]
     variables = {name: whole.variables[name] for name in dict.fromkeys(order)}
-    return whole.renewed({**variables, **kept}, coords)
+    return whole.with_variables({**variables, **kept}, coords)

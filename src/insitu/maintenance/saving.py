@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from insitu.combining.recipe import Recipe
-from insitu.combining.scan_member import loader
+from insitu.combining.scan_member import make_loader
 from insitu.combining.stored_view import zarr_tree
 from insitu.model import VirtualGroup
 
@@ -37,12 +37,12 @@ def save_tree(
     """
     from insitu import references  # not at the top: Arrow takes longer to import than a file to scan
 
-    kind = format or references.format_of(os.fspath(target))
+    kind = format or references.format_from_name(os.fspath(target))
     if kind == "insitu":
         document = _recipe_document(recipe, tree)
         references.save(tree, target, format=format, recipe=document, storage_options=storage_options, **how)
         return
-    ready = zarr_tree(tree, loader(storage_options), int(how.get("inline_threshold", 0)))
+    ready = zarr_tree(tree, make_loader(storage_options), int(how.get("inline_threshold", 0)))
     references.save(ready, target, format=format, storage_options=storage_options, **how)
 
 

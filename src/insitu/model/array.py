@@ -25,14 +25,14 @@ from insitu.model.tile import Tile
 
 __all__ = ["VirtualArray"]
 
-RELATIONS = (
+RELATION_ATTRIBUTES = (
     "coordinates", "grid_mapping", "bounds", "climatology", "cell_measures", "formula_terms", "geometry", "node_coordinates",
     "node_count", "part_node_count", "interior_ring",
 )  # fmt: skip
 """Attributes that name other variables, which decoding may move to the encoding."""
 NO_DETAILS = ArrayDetails()
-USED_UP = (
-    "_FillValue", "missing_value", "scale_factor", "add_offset", "_Unsigned", "units", "calendar", "_Encoding", "least_significant_digit", *RELATIONS
+ENCODING_ATTRIBUTES = (
+    "_FillValue", "missing_value", "scale_factor", "add_offset", "_Unsigned", "units", "calendar", "_Encoding", "least_significant_digit", *RELATION_ATTRIBUTES
 )  # fmt: skip
 """Attributes that decoding may move to the encoding."""
 
@@ -152,7 +152,7 @@ class VirtualArray:
         encoding.
         """
         found = dict(self.attributes)
-        found |= {key: self.encoding[key] for key in USED_UP if key in self.encoding and key not in found}
+        found |= {key: self.encoding[key] for key in ENCODING_ATTRIBUTES if key in self.encoding and key not in found}
         stored = {encoding.dtype.kind for tile in self.tiles for encoding in tile.encodings}
         if self.dtype == bool and "b" not in stored:
             found["dtype"] = "bool"
@@ -187,7 +187,7 @@ class VirtualArray:
     def __getitem__(self, key: Any) -> VirtualArray:
         """Select by integers and slices, or orthogonally by index arrays. Reads nothing."""
         selection = Selection.of(key, self.shape)
-        array = self._sliced([s if isinstance(s, Stride) else Stride(s, 1, 1) if isinstance(s, int) else None
+        array = self._apply_strides([s if isinstance(s, Stride) else Stride(s, 1, 1) if isinstance(s, int) else None
                               for s in selection.selectors])  # fmt: skip
         for dimension, selector in enumerate(selection.selectors):
             if isinstance(selector, np.ndarray):
@@ -196,7 +196,7 @@ class VirtualArray:
             array = array.drop(dimension)
         return array
 
-    def _sliced(self, strides: Sequence[Stride | None]) -> VirtualArray:
+    def _apply_strides(self, strides: Sequence[Stride | None]) -> VirtualArray:
         """Slice along several dimensions at once."""
         wanted = {d: s for d, s in enumerate(strides) if s is not None and s != Stride(0, 1, self.shape[d])}
         if not wanted:
@@ -204,12 +204,12 @@ class VirtualArray:
         shape = tuple(wanted[d].length if d in wanted else length for d, length in enumerate(self.shape))
         tiles, origins = list(self.tiles), self.origins.copy()
         if len(tiles) > 1:
-            touched = self._touched(wanted)
+            touched = self._find_touched_tiles(wanted)
             tiles, origins = [self.tiles[i] for i in touched], origins[touched]
         keep = []
         for i, tile in enumerate(tiles):
             for dimension, stride in wanted.items():
-                inner, at = within(stride, int(origins[i, dimension]), tile.shape[dimension])
+                inner, at = clip_stride(stride, int(origins[i, dimension]), tile.shape[dimension])
                 tile = tile.cut(dimension, inner)
                 origins[i, dimension] = at
             tiles[i] = tile
@@ -218,7 +218,7 @@ class VirtualArray:
                 keep.append(i)
         return replace(self, shape=shape, tiles=tuple(tiles[i] for i in keep), origins=origins[keep])
 
-    def _touched(self, wanted: Mapping[int, Stride]) -> npt.NDArray[np.intp]:
+    def _find_touched_tiles(self, wanted: Mapping[int, Stride]) -> npt.NDArray[np.intp]:
         """Return the numbers of the tiles that slices may touch, by bounding box, vectorised over
         the tiles.
         """
@@ -261,8 +261,8 @@ class VirtualArray:
         """Remove a dimension of length 1."""
         return replace(
             self,
-            shape=_without(self.shape, dimension),
-            dims=_without(self.dims, dimension),
+            shape=_drop_item(self.shape, dimension),
+            dims=_drop_item(self.dims, dimension),
             tiles=tuple(tile.drop(dimension) for tile in self.tiles),
             origins=np.delete(self.origins, dimension, axis=1),
         )
@@ -312,7 +312,7 @@ class VirtualArray:
         return replace(self, tiles=tiles)
 
 
-def within(stride: Stride, near: int, length: int) -> tuple[Stride, int]:
+def clip_stride(stride: Stride, near: int, length: int) -> tuple[Stride, int]:
     """Return the part of a slice within [near, near + length), relative to `near`, and its first
     position in the result.
     """
@@ -330,7 +330,7 @@ def within(stride: Stride, near: int, length: int) -> tuple[Stride, int]:
     return Stride(start + step * first - near, step, end - first), first
 
 
-def _without(items: tuple[Any, ...], position: int) -> tuple[Any, ...]:
+def _drop_item(items: tuple[Any, ...], position: int) -> tuple[Any, ...]:
     return items[:position] + items[position + 1 :]
 
 

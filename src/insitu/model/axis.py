@@ -18,12 +18,12 @@ import numpy.typing as npt
 from insitu.errors import ModelError
 from insitu.model.selection import Stride
 
-__all__ = ["Axis", "Cells", "Indices"]
+__all__ = ["Axis", "CellColumns", "Indices"]
 
 Indices = npt.NDArray[np.int64]
 
 
-class Cells(NamedTuple):
+class CellColumns(NamedTuple):
     """What some cells of an axis show of their chunks: columns of equal length."""
 
     extent: Indices
@@ -48,7 +48,7 @@ class Axis:
     """Regular cuts: whether the last chunk is stored in full size (HDF5, Zarr) or clipped (TIFF
     strips).
     """
-    cells: Cells | None = None
+    cells: CellColumns | None = None
     """Irregular cuts: the columns, each of one element or of one for each cell."""
     starts: Indices | None = None
     """Irregular cuts: where each cell begins, and the end."""
@@ -66,13 +66,14 @@ class Axis:
     ) -> Axis:
         """Return an axis of cells given by columns; a regular axis if the columns describe one."""
         extent = np.atleast_1d(np.asarray(extent, np.int64))
-        columns = Cells(
-            extent, *(_constant(np.atleast_1d(np.asarray(c, np.int64)), len(extent)) for c in (skip, step, stored))
+        columns = CellColumns(
+            extent,
+            *(_collapse_constant(np.atleast_1d(np.asarray(c, np.int64)), len(extent)) for c in (skip, step, stored)),
         )
         starts = np.zeros(len(extent) + 1, np.int64)
         np.cumsum(extent, out=starts[1:])
         axis = cls(int(starts[-1]), cells=columns, starts=starts)
-        return axis._found_regular() or axis
+        return axis._to_regular() or axis
 
     @classmethod
     def repeated(cls, length: int) -> Axis:
@@ -93,15 +94,15 @@ class Axis:
         """
         return self.cells is None
 
-    def show(self, cells: Indices) -> Cells:
+    def show(self, cells: Indices) -> CellColumns:
         """Return what these cells show of their chunks."""
         if self.cells is None:
             extent = np.minimum(self.length - cells * self.size, self.size)
             shape = extent.shape
             stored = np.full(shape, self.size, np.int64) if self.padded else extent
-            return Cells(extent, np.zeros(shape, np.int64), np.ones(shape, np.int64), stored)
+            return CellColumns(extent, np.zeros(shape, np.int64), np.ones(shape, np.int64), stored)
         columns = self.cells
-        return Cells(
+        return CellColumns(
             columns.extent[cells],
             *(c[cells] if len(c) > 1 else np.broadcast_to(c, cells.shape) for c in columns[1:]),
         )
@@ -144,7 +145,7 @@ class Axis:
             return axis, slice(int(cells[0]), int(cells[-1]) + 1)
         return axis, cells
 
-    def cut(self, stride: Stride) -> Cut:
+    def cut(self, stride: Stride) -> AxisCut:
         """Return the cells that a slice touches, and what it takes of each chunk."""
         start, step, count = stride
         low, pace = (start, step) if step > 0 else (start + (count - 1) * step, -step)
@@ -158,15 +159,15 @@ class Axis:
         if pace > 1 or self.starts is not None:  # a wide step passes over cells; empty cells show nothing
             keep = extent > 0
             cells, begin, from_, extent = cells[keep], begin[keep], from_[keep], extent[keep]
-            shown = Cells(*(c[keep] for c in shown))
+            shown = CellColumns(*(c[keep] for c in shown))
         skip: Indices = shown.skip + shown.step * (low + from_ * pace - begin)
         new_step = shown.step * pace
         if step > 0:
-            return Cut(cells, extent, skip, new_step, from_)
+            return AxisCut(cells, extent, skip, new_step, from_)
         reverse = np.s_[::-1]
         skip = skip + new_step * (extent - 1)
         out = count - (from_ + extent)
-        return Cut(*(column[reverse] for column in (cells, extent, skip, -new_step, out)))
+        return AxisCut(*(column[reverse] for column in (cells, extent, skip, -new_step, out)))
 
     def take(self, indices: npt.ArrayLike) -> tuple[Axis, Indices]:
         """Return the axis of the elements at `indices` (-1: Absent), and the cell that each of its
@@ -179,7 +180,7 @@ class Axis:
             return Axis.irregular(np.zeros(0, np.int64)), np.zeros(0, np.int64)
         present = index >= 0
         cell = np.where(present, self.find(np.where(present, index, 0)), -1) if self.length else np.full(len(index), -1)
-        firsts = _runs(index, cell)
+        firsts = _run_starts(index, cell)
         extent = np.diff(np.append(firsts, len(index)))
         source = cell[firsts]
         absent = source < 0
@@ -218,11 +219,11 @@ class Axis:
             if last.is_regular and last.size == first.size:
                 return Axis.regular(sum(axis.length for axis in axes), first.size, last.padded)
         if all(axis.is_regular for axis in axes):
-            return _regular_ones_joined(axes)
+            return _join_regular(axes)
         shown = [axis.show(np.arange(axis.count)) for axis in axes]
         return Axis.irregular(*(np.concatenate(column) for column in zip(*shown, strict=True)))
 
-    def same_cuts(self, other: Axis) -> bool:
+    def has_same_cuts(self, other: Axis) -> bool:
         """Return whether the cells of both axes show the same parts of equally long chunks."""
         if self is other:
             return True
@@ -235,12 +236,12 @@ class Axis:
         return all(np.array_equal(a, b) for a, b in zip(self.show(every), other.show(every), strict=True))
 
     def __eq__(self, other: object) -> bool:
-        return self.same_cuts(other) if isinstance(other, Axis) else NotImplemented
+        return self.has_same_cuts(other) if isinstance(other, Axis) else NotImplemented
 
     def __hash__(self) -> int:
         return hash((self.length, self.count))
 
-    def _found_regular(self) -> Axis | None:
+    def _to_regular(self) -> Axis | None:
         """Return the regular axis with the same cells; None if there is none."""
         assert self.cells is not None
         extent, skip, step, stored = self.cells
@@ -252,7 +253,7 @@ class Axis:
         return Axis.regular(self.length, size)
 
 
-def _regular_ones_joined(axes: Sequence[Axis]) -> Axis:
+def _join_regular(axes: Sequence[Axis]) -> Axis:
     """Concatenate regular axes; the cells of all of them are computed at once."""
     length = np.array([axis.length for axis in axes], np.int64)
     size = np.array([axis.size for axis in axes], np.int64)
@@ -264,7 +265,7 @@ def _regular_ones_joined(axes: Sequence[Axis]) -> Axis:
     return Axis.irregular(extent, 0, 1, np.where(padded, full, extent))
 
 
-class Cut(NamedTuple):
+class AxisCut(NamedTuple):
     """What a slice takes of the chunks along one axis: a row for each touched cell, in the order of
     the output.
     """
@@ -277,14 +278,14 @@ class Cut(NamedTuple):
     """Position in the slice of the first of these elements; the others follow it."""
 
 
-def _constant(column: Indices, count: int) -> Indices:
+def _collapse_constant(column: Indices, count: int) -> Indices:
     """Return the column with one element instead of many equal ones."""
     if len(column) not in (1, count):
         raise ModelError(f"a column of {len(column)} rows does not describe {count} cells")
     return column[:1].copy() if len(column) > 1 and (column == column[0]).all() else column
 
 
-def _runs(index: Indices, cell: Indices) -> Indices:
+def _run_starts(index: Indices, cell: Indices) -> Indices:
     """Return the starts of the runs of `index` that are evenly spaced within one cell.
 
     A run may begin at any element, and its second element sets the spacing. So an uneven step

@@ -28,11 +28,11 @@ __all__ = [
     "UNWRITTEN",
     "WHOLE",
     "Absent",
+    "ChunkLocations",
     "ChunkState",
     "ChunkTable",
     "Columns",
     "Inline",
-    "Located",
     "Stored",
     "Unwritten",
 ]
@@ -81,7 +81,7 @@ class Absent:
 ChunkState = Stored | Inline | Unwritten | Absent
 
 
-class Located(NamedTuple):
+class ChunkLocations(NamedTuple):
     """Places of some cells: columns of equal length."""
 
     source: npt.NDArray[Any]
@@ -106,7 +106,7 @@ class ChunkTable(Protocol):
     def sources(self) -> Sequence[Source]:
         """The objects that the `source` column refers to by number."""
 
-    def locate(self, cells: Sequence[Indices]) -> Located:
+    def locate(self, cells: Sequence[Indices]) -> ChunkLocations:
         """Return the places of cells, given by index arrays that broadcast against each other.
 
         Rows in C order of that shape.
@@ -115,14 +115,14 @@ class ChunkTable(Protocol):
     def take(self, axis: int, cells: Indices | slice) -> ChunkTable:
         """Return the table of these cells along one axis; -1: Absent."""
 
-    def expanded(self) -> ChunkTable:
+    def with_new_axis(self) -> ChunkTable:
         """Return the same table with one more axis, of one cell, at the end."""
 
     def __getitem__(self, cell: int | tuple[int, ...]) -> ChunkState:
         """Return the state of one cell."""
 
 
-def state_of(table: ChunkTable, cell: int | tuple[int, ...]) -> ChunkState:
+def get_chunk_state(table: ChunkTable, cell: int | tuple[int, ...]) -> ChunkState:
     """Return the state of one cell of any table."""
     cell = cell if isinstance(cell, tuple) else (cell,)
     if len(cell) != len(table.shape):
@@ -145,43 +145,43 @@ def state_of(table: ChunkTable, cell: int | tuple[int, ...]) -> ChunkState:
     return Stored(table.sources[source], offset, length, mask, encoding, packing)
 
 
-_KINDS = tuple(
+_INTEGER_TYPES = tuple(
     (kind, int(np.iinfo(kind).min), int(np.iinfo(kind).max)) for kind in (np.int8, np.int16, np.int32, np.int64)
 )
 
 
-def _kind_for(low: int, high: int) -> type[np.signedinteger[Any]]:
+def _narrowest_type(low: int, high: int) -> type[np.signedinteger[Any]]:
     """Return the narrowest signed type for values from `low` to `high`."""
-    for kind, least, most in _KINDS:
+    for kind, least, most in _INTEGER_TYPES:
         if least <= low and high <= most:
             return kind
     raise ModelError(f"a column with values from {low} to {high} does not fit 64 bits")
 
 
 @lru_cache(maxsize=4096)
-def _constant(value: int, ndim: int) -> npt.NDArray[Any]:
+def _constant_column(value: int, ndim: int) -> npt.NDArray[Any]:
     """Return a read-only column of one value.
 
     Files have many columns and few different values, so they are shared.
     """
-    column = np.full((1,) * ndim, value, _kind_for(value, value))
+    column = np.full((1,) * ndim, value, _narrowest_type(value, value))
     column.flags.writeable = False
     return column
 
 
-def narrowed(column: npt.ArrayLike, ndim: int) -> npt.NDArray[Any]:
+def narrow_column(column: npt.ArrayLike, ndim: int) -> npt.NDArray[Any]:
     """Return an integer column in the narrowest signed type, with one element if all are equal."""
     if isinstance(column, int):
-        return _constant(column, ndim)
+        return _constant_column(column, ndim)
     array = np.asarray(column)
     if array.size == 1:
-        return _constant(int(array.flat[0]), ndim)
+        return _constant_column(int(array.flat[0]), ndim)
     if array.size == 0:
         return np.zeros(array.shape, np.int8)
     low, high = int(array.min()), int(array.max())
     if low == high:
-        return _constant(low, ndim)
-    return np.ascontiguousarray(array, _kind_for(low, high))
+        return _constant_column(low, ndim)
+    return np.ascontiguousarray(array, _narrowest_type(low, high))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -206,9 +206,13 @@ class Columns:
             if not isinstance(column, int):
                 column = np.asarray(column)
                 have = column.shape
-                if column.ndim and have != self.shape and (column.ndim != ndim or any(map(_misfit, have, self.shape))):
+                if (
+                    column.ndim
+                    and have != self.shape
+                    and (column.ndim != ndim or any(map(_is_misfit, have, self.shape)))
+                ):
                     raise ModelError(f"column {name} of shape {have} does not fit a grid of {self.shape}")
-            object.__setattr__(self, name, narrowed(column, ndim))
+            object.__setattr__(self, name, narrow_column(column, ndim))
         if self.source.size and int(self.source.max()) >= len(self.sources):
             raise ModelError(
                 f"the source column refers to source {int(self.source.max())}, but there are {len(self.sources)} sources"
@@ -228,16 +232,18 @@ class Columns:
         Columns of its shape, or one number for all.
         """
         ndim = len(shape)
-        zero = _constant(0, ndim)
+        zero = _constant_column(0, ndim)
         columns = {
             "source": zero,
-            "offset": narrowed(offset, ndim),
-            "length": narrowed(length, ndim),
-            "filter_mask": zero if isinstance(filter_mask, int) and not filter_mask else narrowed(filter_mask, ndim),
+            "offset": narrow_column(offset, ndim),
+            "length": narrow_column(length, ndim),
+            "filter_mask": zero
+            if isinstance(filter_mask, int) and not filter_mask
+            else narrow_column(filter_mask, ndim),
             "encoding": zero,
             "packing": zero,
         }
-        return _assembled(shape, (source,), columns, b"")
+        return _assemble_columns(shape, (source,), columns, b"")
 
     @classmethod
     def unwritten(cls, shape: Sequence[int]) -> Columns:
@@ -257,11 +263,11 @@ class Columns:
         length = np.asarray(len(data))
         return cls(tuple(shape), (), np.asarray(INLINE), np.asarray(0), length, inline=bytes(data))
 
-    def locate(self, cells: Sequence[Indices]) -> Located:
+    def locate(self, cells: Sequence[Indices]) -> ChunkLocations:
         """Return the places of cells."""
         size = math.prod(np.broadcast_shapes(*[np.shape(c) for c in cells])) if cells else 1
         rows = {name: self._rows(getattr(self, name), cells, size) for name in COLUMN_NAMES}
-        return Located(**rows, inline=self.inline)
+        return ChunkLocations(**rows, inline=self.inline)
 
     def _rows(self, column: npt.NDArray[Any], cells: Sequence[Indices], size: int) -> npt.NDArray[Any]:
         if column.size == 1:
@@ -295,15 +301,15 @@ class Columns:
                 wide[(slice(None),) * axis + (absent,)] = ABSENT
                 column = wide
             new[name] = column
-        return _assembled(shape, self.sources, new, self.inline)
+        return _assemble_columns(shape, self.sources, new, self.inline)
 
-    def expanded(self) -> Columns:
+    def with_new_axis(self) -> Columns:
         """Return the same table with one more axis, of one cell, at the end."""
         columns = {name: getattr(self, name)[..., None] for name in COLUMN_NAMES}
-        return _assembled((*self.shape, 1), self.sources, columns, self.inline)
+        return _assemble_columns((*self.shape, 1), self.sources, columns, self.inline)
 
     def __getitem__(self, cell: int | tuple[int, ...]) -> ChunkState:
-        return state_of(self, cell)
+        return get_chunk_state(self, cell)
 
     @property
     def nbytes(self) -> int:
@@ -325,17 +331,17 @@ class Columns:
         columns = {
             name: np.ascontiguousarray(getattr(self, name)).reshape(getattr(self, name).shape) for name in COLUMN_NAMES
         }
-        return _assembled, (self.shape, self.sources, columns, self.inline)
+        return _assemble_columns, (self.shape, self.sources, columns, self.inline)
 
 
-def _misfit(have: int, want: int) -> bool:
+def _is_misfit(have: int, want: int) -> bool:
     return have not in (1, want)
 
 
 COLUMN_NAMES = ("source", "offset", "length", "filter_mask", "encoding", "packing")
 
 
-def _assembled(
+def _assemble_columns(
     shape: tuple[int, ...], sources: Sequence[Source], columns: dict[str, npt.NDArray[Any]], inline: bytes
 ) -> Columns:
     """Make a table of columns that are known to fit, without the checks that look at every element."""

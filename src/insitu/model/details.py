@@ -48,12 +48,12 @@ class ArrayDetails:
 
     def to_document(self) -> dict[str, Any]:
         """Return the fields that are set, by name."""
-        return _said(self)
+        return _nonempty_fields(self)
 
     @classmethod
     def from_document(cls, document: Mapping[str, Any]) -> ArrayDetails:
         """Return the details that `to_document` wrote; fields of newer versions are ignored."""
-        return cls(**_known(cls, document))
+        return cls(**_known_fields(cls, document))
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,15 +78,15 @@ class GroupDetails:
 
     def to_document(self) -> dict[str, Any]:
         """Return the fields that are set, by name, without vendor structures."""
-        return {name: value for name, value in _said(self).items() if name != "structure"}
+        return {name: value for name, value in _nonempty_fields(self).items() if name != "structure"}
 
     @classmethod
     def from_document(cls, document: Mapping[str, Any]) -> GroupDetails:
         """Return the details that `to_document` wrote; fields of newer versions are ignored."""
-        return cls(**_known(cls, document))
+        return cls(**_known_fields(cls, document))
 
 
-def _said(details: ArrayDetails | GroupDetails) -> dict[str, Any]:
+def _nonempty_fields(details: ArrayDetails | GroupDetails) -> dict[str, Any]:
     found = {item.name: getattr(details, item.name) for item in fields(details)}
     return {
         name: value
@@ -95,7 +95,7 @@ def _said(details: ArrayDetails | GroupDetails) -> dict[str, Any]:
     }
 
 
-def _known(kind: type[Any], document: Mapping[str, Any]) -> dict[str, Any]:
+def _known_fields(kind: type[Any], document: Mapping[str, Any]) -> dict[str, Any]:
     names = {item.name for item in fields(kind)}
     return {
         str(name): tuple(value) if isinstance(value, list) else value

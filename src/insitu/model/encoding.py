@@ -82,15 +82,15 @@ class Encoding:
                 return self.fill or b""
             told = self.codecs[0].configuration if self.codecs else {}
             if self.fill is not None and "type" in told:
-                return _held(told["type"], self.fill, 0)[0]
-            return _varying(self.dtype, told.get("type", told), self.fill)
+                return _parse_fill_element(told["type"], self.fill, 0)[0]
+            return _empty_element(self.dtype, told.get("type", told), self.fill)
         raw = self.fill if self.fill is not None else bytes(self.dtype.itemsize)
         if not self.dtype.itemsize:
             return np.zeros((), self.dtype)[()]
         return np.frombuffer(raw, self.dtype, count=1)[0]
 
 
-def _varying(dtype: np.dtype[Any], told: Mapping[str, Any], fill: bytes | None) -> Any:
+def _empty_element(dtype: np.dtype[Any], told: Mapping[str, Any], fill: bytes | None) -> Any:
     """Return an element of varying length that was never written: an empty text or sequence, or a
     record of those.
 
@@ -110,7 +110,7 @@ def _varying(dtype: np.dtype[Any], told: Mapping[str, Any], fill: bytes | None) 
         record = np.zeros((), dtype)
         for name, _, _, member in told.get("members", ()):
             if dtype[name].hasobject:
-                record[name] = _varying(dtype[name].base, member, None)
+                record[name] = _empty_element(dtype[name].base, member, None)
         return record[()]
     if told.get("kind") == "sequence":
         base = told.get("base", "u1")
@@ -118,12 +118,12 @@ def _varying(dtype: np.dtype[Any], told: Mapping[str, Any], fill: bytes | None) 
         if isinstance(base, str):
             held[()] = np.frombuffer(fill or b"", base)
         else:
-            held[()] = np.empty((0, *told.get("dims", ())), _dtype(base))
+            held[()] = np.empty((0, *told.get("dims", ())), _element_dtype(base))
         return held
     return "" if fill is None else fill.decode("utf-8", "surrogateescape")
 
 
-def _held(told: Mapping[str, Any], fill: bytes, at: int) -> tuple[Any, int]:
+def _parse_fill_element(told: Mapping[str, Any], fill: bytes, at: int) -> tuple[Any, int]:
     """Parse an element that is written part after part; return it and the offset of its end.
 
     Parameters
@@ -142,25 +142,25 @@ def _held(told: Mapping[str, Any], fill: bytes, at: int) -> tuple[Any, int]:
         if kind == "text":
             return fill[at : at + count].decode("utf-8", "surrogateescape"), at + count
         dims = tuple(told.get("dims", ()))
-        held, several = np.empty((), object), np.empty((count, *dims), _dtype(told["base"]))
+        held, several = np.empty((), object), np.empty((count, *dims), _element_dtype(told["base"]))
         for place in np.ndindex(several.shape):
-            several[place], at = _held(told["base"], fill, at)
+            several[place], at = _parse_fill_element(told["base"], fill, at)
         held[()] = several
         return held, at
     if kind == "compound":
-        record = np.zeros((), _dtype(told))
+        record = np.zeros((), _element_dtype(told))
         for name, _, shape, member in told["members"]:
             for place in np.ndindex(tuple(shape)):
-                value, at = _held(member, fill, at)
+                value, at = _parse_fill_element(member, fill, at)
                 record[name][place] = value.item() if member["kind"] == "sequence" else value
         return record[()], at
     dtype = np.dtype(told["dtype"])
     return np.frombuffer(fill, dtype, 1, at)[0], at + dtype.itemsize
 
 
-def _dtype(told: Mapping[str, Any]) -> np.dtype[Any]:
+def _element_dtype(told: Mapping[str, Any]) -> np.dtype[Any]:
     """Return the dtype of a type in a codec's configuration."""
     if told["kind"] == "compound":
-        fields: list[Any] = [(name, _dtype(member), tuple(shape)) for name, _, shape, member in told["members"]]
+        fields: list[Any] = [(name, _element_dtype(member), tuple(shape)) for name, _, shape, member in told["members"]]
         return np.dtype(fields)
     return np.dtype(told["dtype"]) if "dtype" in told else np.dtype(object)

@@ -16,21 +16,21 @@ import numpy.typing as npt
 from insitu.cancellation import check_deadline
 from insitu.model import Axis, Columns, Encoding, Tile, VirtualArray
 
-__all__ = ["filled_gaps", "without_gaps"]
+__all__ = ["fill_gaps_with_absent", "fill_gaps_with_unwritten"]
 
 Boxes = npt.NDArray[np.int64]
 """Corners of boxes, as an array of (boxes, dimensions)."""
 
 
-def without_gaps(array: VirtualArray) -> VirtualArray:
+def fill_gaps_with_absent(array: VirtualArray) -> VirtualArray:
     """Return the array with Absent tiles in all places that no tile covers.
 
     The array itself if there are none.
     """
-    return _covered(array, Encoding(array.dtype), Columns.absent)
+    return _cover_gaps(array, Encoding(array.dtype), Columns.absent)
 
 
-def filled_gaps(array: VirtualArray) -> VirtualArray:
+def fill_gaps_with_unwritten(array: VirtualArray) -> VirtualArray:
     """Return an array of one file with Unwritten tiles in all places that no tile covers.
 
     They hold the file's fill value, and are decoded like the rest.
@@ -38,10 +38,10 @@ def filled_gaps(array: VirtualArray) -> VirtualArray:
     if array.dtype.hasobject:
         return array
     fill = None if array.fill_value is None else np.asarray(array.fill_value).astype(array.dtype).tobytes()
-    return _covered(array, Encoding(array.dtype, fill=fill), Columns.unwritten)
+    return _cover_gaps(array, Encoding(array.dtype, fill=fill), Columns.unwritten)
 
 
-def _covered(array: VirtualArray, encoding: Encoding, cells: Callable[[tuple[int, ...]], Columns]) -> VirtualArray:
+def _cover_gaps(array: VirtualArray, encoding: Encoding, cells: Callable[[tuple[int, ...]], Columns]) -> VirtualArray:
     if len(array.tiles) == 1 and array.tiles[0].shape == array.shape:
         return array
     shapes = np.array([tile.shape for tile in array.tiles], object).reshape(len(array.tiles), array.ndim)
@@ -50,17 +50,19 @@ def _covered(array: VirtualArray, encoding: Encoding, cells: Callable[[tuple[int
     near, far = np.zeros((1, array.ndim), np.int64), np.array([array.shape], np.int64)
     for low, high in zip(array.origins, array.upper_corners(), strict=True):
         check_deadline()
-        near, far = _cut_out(near, far, low, high)
-    tiles = tuple(_tile(tuple(extent), encoding, cells) for extent in (far - near).tolist())
+        near, far = _subtract_box(near, far, low, high)
+    tiles = tuple(_make_tile(tuple(extent), encoding, cells) for extent in (far - near).tolist())
     return replace(array, tiles=(*array.tiles, *tiles), origins=np.concatenate([array.origins, near]))
 
 
-def _tile(shape: tuple[int, ...], encoding: Encoding, cells: Callable[[tuple[int, ...]], Columns]) -> Tile:
+def _make_tile(shape: tuple[int, ...], encoding: Encoding, cells: Callable[[tuple[int, ...]], Columns]) -> Tile:
     axes = tuple(Axis.regular(length, length) for length in shape)
     return Tile(axes, (encoding,), cells((1,) * len(shape)))
 
 
-def _cut_out(near: Boxes, far: Boxes, low: npt.NDArray[np.int64], high: npt.NDArray[np.int64]) -> tuple[Boxes, Boxes]:
+def _subtract_box(
+    near: Boxes, far: Boxes, low: npt.NDArray[np.int64], high: npt.NDArray[np.int64]
+) -> tuple[Boxes, Boxes]:
     """Subtract a box from boxes: each box that it meets falls into at most two pieces per
     dimension.
     """

@@ -18,11 +18,11 @@ import numpy.typing as npt
 
 from insitu.errors import ModelError
 
-__all__ = ["IDENTITY", "Kind", "Packing", "Packings"]
+__all__ = ["IDENTITY", "Packing", "PackingKind", "Packings"]
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class PackingKind:
     """The part of a packing that is not numbers: which steps there are, and in which types they are
     taken.
 
@@ -78,7 +78,7 @@ class Packing:
 
     A plain `int` takes the type of what it is compared with.
     """
-    kind: Kind = field(default_factory=Kind)
+    kind: PackingKind = field(default_factory=PackingKind)
     epoch: int = 0
     """Of times without a calendar: the reference date, counted from 1970 in the unit of the decoded
     type.
@@ -87,7 +87,7 @@ class Packing:
     @property
     def identity(self) -> bool:
         """Whether the stored values need no decoding."""
-        return self == _NOTHING
+        return self == _NO_PACKING
 
     @property
     def key(self) -> tuple[Any, ...]:
@@ -98,8 +98,8 @@ class Packing:
         return self, numbers, tuple([type(value) for value in self.missing])
 
 
-_NOTHING = Packing()
-PLAIN: dict[str, np.dtype[Any]] = {
+_NO_PACKING = Packing()
+PLAIN_NUMBER_TYPES: dict[str, np.dtype[Any]] = {
     "int": np.dtype(np.int64),
     "uint": np.dtype(np.uint64),
     "float": np.dtype(np.float64),
@@ -116,25 +116,25 @@ def _missing_type(value: Any) -> str:
     return "uint" if value > np.iinfo(np.int64).max else "int"
 
 
-def _bits(value: Any, name: str) -> int:
+def _to_bits(value: Any, name: str) -> int:
     """Return the bits of a scalar of up to eight bytes as an integer (NaN payloads differ too)."""
-    data = np.asarray(value, PLAIN.get(name)).tobytes()
+    data = np.asarray(value, PLAIN_NUMBER_TYPES.get(name)).tobytes()
     if len(data) > 8:
         raise ModelError(f"a missing value of {len(data)} bytes does not fit in a packing: at most 8 bytes do")
     return int.from_bytes(data.ljust(8, b"\0"), "little")
 
 
-def _scalar(bits: np.uint64, name: str) -> Any:
-    """Return the missing value that `_bits` made an integer of."""
-    value = np.frombuffer(bits.tobytes(), PLAIN.get(name) or np.dtype(name), count=1)[0]
-    return value.item() if name in PLAIN else value
+def _from_bits(bits: np.uint64, name: str) -> Any:
+    """Return the missing value that `_to_bits` made an integer of."""
+    value = np.frombuffer(bits.tobytes(), PLAIN_NUMBER_TYPES.get(name) or np.dtype(name), count=1)[0]
+    return value.item() if name in PLAIN_NUMBER_TYPES else value
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Packings:
     """A table of packings: numeric columns, and the kinds they refer to."""
 
-    kinds: tuple[Kind, ...]
+    kinds: tuple[PackingKind, ...]
     kind: npt.NDArray[np.int32]
     scale: npt.NDArray[np.float64]
     offset: npt.NDArray[np.float64]
@@ -150,7 +150,7 @@ class Packings:
     @classmethod
     def of(cls, rows: Sequence[Packing]) -> Packings:
         """Return the table of these rows."""
-        kinds: dict[Kind, int] = {}
+        kinds: dict[PackingKind, int] = {}
         types: dict[str, int] = {}
         width = max((len(row.missing) for row in rows), default=0)
         missing = np.zeros((len(rows), width), np.uint64)
@@ -158,7 +158,7 @@ class Packings:
         for i, row in enumerate(rows):
             for j, value in enumerate(row.missing):
                 name = _missing_type(value)
-                missing[i, j] = _bits(value, name)
+                missing[i, j] = _to_bits(value, name)
                 missing_type[i, j] = types.setdefault(name, len(types))
         return cls(
             kind=np.array([kinds.setdefault(row.kind, len(kinds)) for row in rows], np.int32),
@@ -178,7 +178,7 @@ class Packings:
     def identity(self) -> bool:
         """Whether no row changes any value."""
         return self is IDENTITY or (
-            all(kind == _NOTHING.kind for kind in self.kinds)
+            all(kind == _NO_PACKING.kind for kind in self.kinds)
             and bool(np.isnan(self.scale).all() and np.isnan(self.offset).all())
             and not bool((self.missing_type >= 0).any())
         )
@@ -187,7 +187,7 @@ class Packings:
         """Return one row as an object."""
         kind = self.kinds[self.kind[row]]
         missing = tuple(
-            _scalar(bits, self.missing_types[code])
+            _from_bits(bits, self.missing_types[code])
             for bits, code in zip(self.missing[row], self.missing_type[row], strict=True)
             if code >= 0
         )
@@ -212,7 +212,7 @@ class Packings:
         """Return one table for all, and for each table the new positions of its rows."""
         if all(table is tables[0] for table in tables):
             return tables[0], [np.arange(len(tables[0]))] * len(tables)
-        kinds: dict[Kind, int] = {}
+        kinds: dict[PackingKind, int] = {}
         types: dict[str, int] = {}
         width = max(table.missing.shape[1] for table in tables)
         total = sum(map(len, tables))

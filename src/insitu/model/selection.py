@@ -59,9 +59,9 @@ class Selection:
             if key.shape != tuple(shape):
                 raise SelectionError(f"the selection was made from shape {key.shape}, but the array has {tuple(shape)}")
             return key
-        keys = _expanded(key if isinstance(key, tuple) else (key,), len(shape))
+        keys = _expand_ellipsis(key if isinstance(key, tuple) else (key,), len(shape))
         selectors = tuple(
-            _normalised(part, length, axis) for axis, (part, length) in enumerate(zip(keys, shape, strict=True))
+            _normalise_key(part, length, axis) for axis, (part, length) in enumerate(zip(keys, shape, strict=True))
         )
         return cls(tuple(shape), selectors)
 
@@ -142,7 +142,7 @@ def flat_runs(selection: Selection, shape: Sequence[int]) -> tuple[npt.NDArray[n
     return first, many
 
 
-def _expanded(keys: tuple[Any, ...], ndim: int) -> list[Any]:
+def _expand_ellipsis(keys: tuple[Any, ...], ndim: int) -> list[Any]:
     """Return one key for each axis: the Ellipsis replaced by slices, missing keys added."""
     gaps = [i for i, key in enumerate(keys) if key is Ellipsis]
     if len(gaps) > 1:
@@ -154,7 +154,7 @@ def _expanded(keys: tuple[Any, ...], ndim: int) -> list[Any]:
     return [*keys[:at], *[slice(None)] * (ndim - given), *keys[at + 1 :]]
 
 
-def _normalised(key: Any, length: int, axis: int) -> Selector:
+def _normalise_key(key: Any, length: int, axis: int) -> Selector:
     if isinstance(key, slice):
         return Stride.of(key, length)
     if key is None:
@@ -168,7 +168,7 @@ def _normalised(key: Any, length: int, axis: int) -> Selector:
         return number % length
     array = np.asarray(key)
     if array.ndim == 0 and array.dtype.kind in "iu":
-        return _normalised(int(array), length, axis)
+        return _normalise_key(int(array), length, axis)
     if array.ndim != 1:
         raise SelectionError(f"axis {axis}: an index array must have one dimension, not {array.ndim}")
     if array.dtype.kind == "b":

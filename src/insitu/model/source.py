@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 __all__ = ["Source"]
 
-_OF_FILE = re.compile(r"[0-9a-f]+-[0-9a-f]+")
+_LOCAL_FILE_ETAG = re.compile(r"[0-9a-f]+-[0-9a-f]+")
 """The ETag that we give to a local file: size and modification time in nanoseconds.
 
 ETags of stores are in quotes.
@@ -66,5 +66,5 @@ class Source:
         """
         times = (self.modified, now.modified)
         return any(time is not None and float(time).is_integer() for time in times) and all(
-            etag is not None and _OF_FILE.fullmatch(etag) for etag in (self.etag, now.etag)
+            etag is not None and _LOCAL_FILE_ETAG.fullmatch(etag) for etag in (self.etag, now.etag)
         )

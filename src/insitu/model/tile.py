@@ -90,7 +90,7 @@ class Tile:
     def expand(self, dimension: int, length: int = 1) -> Tile:
         """Insert a new dimension along which the values repeat."""
         layout = (*self.dimensions[:dimension], len(self.axes), *self.dimensions[dimension:])
-        tile = replace(self, axes=(*self.axes, Axis.repeated(1)), chunks=self.chunks.expanded(), layout=layout)
+        tile = replace(self, axes=(*self.axes, Axis.repeated(1)), chunks=self.chunks.with_new_axis(), layout=layout)
         return tile if length == 1 else tile.broadcast(dimension, length)
 
     def broadcast(self, dimension: int, length: int) -> Tile:
@@ -124,15 +124,15 @@ class Tile:
             row *= max(int(cells.stored[0]), 1)
         if int(shown[number].stored.max()) * row <= limit:
             return self
-        return self._divided(number, row, max(limit // max(row, 1), 1)).split(limit)
+        return self._divide_axis(number, row, max(limit // max(row, 1), 1)).split(limit)
 
-    def _divided(self, number: int, row: int, piece: int) -> Tile:
+    def _divide_axis(self, number: int, row: int, piece: int) -> Tile:
         """Cut one axis into pieces of `piece` stored elements of `row` bytes each."""
         axis, chunks = self.axes[number], self.chunks
         assert isinstance(chunks, Columns)
         shown = axis.show(np.arange(axis.count))
         columns = zip(shown.extent.tolist(), shown.skip.tolist(), shown.step.tolist(), strict=True)
-        pieces = [_pieces(extent, skip, step, piece) for extent, skip, step in columns]
+        pieces = [_split_cell(extent, skip, step, piece) for extent, skip, step in columns]
         origin = np.repeat(np.arange(axis.count), [len(cell) for cell in pieces])
         extent, skip, step, stored, first = np.array([p for cell in pieces for p in cell], np.int64).reshape(-1, 5).T
         moved = chunks.take(number, origin)
@@ -155,7 +155,7 @@ class Tile:
         return replace(self, axes=axes, chunks=self.chunks.take(number, cells))
 
 
-def _pieces(extent: int, skip: int, step: int, piece: int) -> list[tuple[int, int, int, int, int]]:
+def _split_cell(extent: int, skip: int, step: int, piece: int) -> list[tuple[int, int, int, int, int]]:
     """Split a cell: (extent, skip, step, stored, first stored element) of each piece, in the order
     shown.
     """

@@ -22,7 +22,7 @@ __all__ = ["ChunkCache"]
 Chunk = npt.NDArray[Any]
 
 
-class _Flight:
+class _PendingChunk:
     """A chunk that some thread is decoding."""
 
     __slots__ = ("chunk", "landed")
@@ -68,7 +68,7 @@ class ChunkCache:
         decoding them.
         """
         self._lock = threading.Lock()
-        self._flights: dict[Hashable, _Flight] = {}
+        self._flights: dict[Hashable, _PendingChunk] = {}
 
     @property
     def nbytes(self) -> int:
@@ -96,7 +96,7 @@ class ChunkCache:
             flight = self._flights.get(key)
             mine = flight is None
             if flight is None:
-                flight = self._flights[key] = _Flight()
+                flight = self._flights[key] = _PendingChunk()
                 self.misses += 1
         if not mine:
             flight.landed.wait()
@@ -106,7 +106,7 @@ class ChunkCache:
                 return flight.chunk
             return make()
         try:
-            chunk = _owned(make())
+            chunk = _own_read_only(make())
             flight.chunk = chunk
             self._kept.put(key, chunk)
             return chunk
@@ -133,7 +133,7 @@ def _count_bytes(chunk: Chunk) -> int:
     return chunk.nbytes
 
 
-def _owned(chunk: Chunk) -> Chunk:
+def _own_read_only(chunk: Chunk) -> Chunk:
     """Return the chunk read-only and with memory of its own: decoders may return views of buffers
     that are used again.
     """

@@ -8,13 +8,13 @@ import numpy as np
 import numpy.typing as npt
 
 from insitu.errors import TruncatedError
-from insitu.sources import ByteSource, Cached, is_local, read_all
+from insitu.sources import ByteSource, CachedSource, is_local, read_all
 from insitu.sources.protocol import ReadsInto
 
-__all__ = ["fetch", "filled"]
+__all__ = ["fetch_rows", "read_exactly_into"]
 
 
-def fetch(
+def fetch_rows(
     source: ByteSource, offset: npt.NDArray[np.int64], length: npt.NDArray[np.int64]
 ) -> tuple[list[memoryview], int, int]:
     """Return the bytes of each row, the number of ranges requested, and the number of bytes
@@ -31,7 +31,7 @@ def fetch(
     """
     if len(offset) == 1 and length[0] >= 0:  # one chunk: no columns needed
         low, size = int(offset[0]), int(length[0])
-        return [memoryview(_whole(source.read(low, size), low, size))], 1, size
+        return [memoryview(_check_length(source.read(low, size), low, size))], 1, size
     if (length < 0).any():
         if (length < 0).all() and (offset == offset[0]).all() and not is_local(source):
             whole = memoryview(read_all(source, int(offset[0])))
@@ -41,14 +41,14 @@ def fetch(
     begins = np.ones(len(offset), bool)
     # A cached source is keyed by range: rows are not merged, so that any selection finds the same
     # chunk again.
-    if not isinstance(source, Cached):
+    if not isinstance(source, CachedSource):
         begins[1:] = offset[1:] > reach[:-1]
     starts = np.flatnonzero(begins)
     lows = offset[starts]
     sizes = reach[np.append(starts[1:], len(offset)) - 1] - lows if len(starts) < len(offset) else length
     ranges = list(zip(lows.tolist(), sizes.tolist(), strict=True))
     blocks = source.read_many(ranges) if len(ranges) > 1 else [source.read(*ranges[0])]
-    views = [memoryview(_whole(block, *wanted)) for block, wanted in zip(blocks, ranges, strict=True)]
+    views = [memoryview(_check_length(block, *wanted)) for block, wanted in zip(blocks, ranges, strict=True)]
     if len(starts) == len(offset):  # no rows were merged
         return views, len(ranges), int(sizes.sum())
     which = np.cumsum(begins) - 1
@@ -58,7 +58,7 @@ def fetch(
     return data, len(ranges), int(sizes.sum())
 
 
-def filled(source: ReadsInto, offset: int, target: npt.NDArray[Any]) -> None:
+def read_exactly_into(source: ReadsInto, offset: int, target: npt.NDArray[Any]) -> None:
     """Fill an array, contiguous or not, with bytes of a source.
 
     Raise TruncatedError if there are too few.
@@ -66,16 +66,16 @@ def filled(source: ReadsInto, offset: int, target: npt.NDArray[Any]) -> None:
     # Viewed as bytes along an axis of their own: not every type supports the buffer protocol.
     found = source.read_into(offset, target[..., None].view(np.uint8).data)
     if found != target.nbytes:
-        raise _short(offset, target.nbytes, found)
+        raise _truncated_error(offset, target.nbytes, found)
 
 
-def _whole(block: bytes, offset: int, length: int) -> bytes:
+def _check_length(block: bytes, offset: int, length: int) -> bytes:
     if len(block) != length:
-        raise _short(offset, length, len(block))
+        raise _truncated_error(offset, length, len(block))
     return block
 
 
-def _short(offset: int, length: int, found: int) -> TruncatedError:
+def _truncated_error(offset: int, length: int, found: int) -> TruncatedError:
     return TruncatedError(
         f"the object is truncated: {length} bytes were requested, {found} were received",
         offset=offset,

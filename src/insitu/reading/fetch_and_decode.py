@@ -3,7 +3,7 @@
 The rows of a plan are cut into batches of neighbours. A batch is one task: the bytes of a source
 are fetched in as few requests as possible, and each chunk is decoded once. Tasks run on threads
 (the decoders release the GIL); a plan of one batch runs in the calling thread. The first error
-stops the rest. A `Sink` decides what becomes of a chunk: reading copies it to an output, reducing
+stops the rest. A `ChunkSink` decides what becomes of a chunk: reading copies it to an output, reducing
 reduces it.
 """
 
@@ -24,37 +24,37 @@ from insitu.errors import InsituError, NotFoundError
 from insitu.model import ABSENT, INLINE, UNWRITTEN, Packing
 from insitu.reading.cache import ChunkCache
 from insitu.reading.distance import is_far, request_bytes
-from insitu.reading.fetch import fetch
+from insitu.reading.fetch import fetch_rows
 from insitu.reading.plan import ReadPlan
-from insitu.reading.source_pool import Opened
-from insitu.reading.tally import Tally
-from insitu.reading.thread_pools import cores, workers
-from insitu.reading.tile_plan import Alike, Grid, Position
+from insitu.reading.source_pool import SourcePool
+from insitu.reading.tally import ReadStatistics
+from insitu.reading.thread_pools import count_cores, get_worker_pool
+from insitu.reading.tile_plan import ChunkGroup, Position, TilePlan
 from insitu.sources import ByteSource
 from insitu.sources.coalesce import frugal_gap
 from insitu.sources.protocol import ReadsInto
 
-__all__ = ["Run", "Sink", "run_all"]
+__all__ = ["ChunkSink", "PlanExecution", "run_executions"]
 
 BATCH_BYTES = 4 << 20
 """Encoded bytes of a task: large enough that its overhead is small beside decoding, small enough to
 bound memory.
 """
-LEAST_BYTES = 256 << 10
+MIN_BATCH_BYTES = 256 << 10
 """Minimal bytes of a task: a smaller one is done before another thread has started."""
 BATCH_ROWS = 512
-FAR_REQUESTS = 64
+REMOTE_REQUESTS = 64
 """Maximal number of requests of a task for remote sources."""
-STRAIGHT_BYTES = 64 << 10
+DIRECT_READ_BYTES = 64 << 10
 """Uncompressed chunks from this size on are read straight into the output.
 
 Smaller ones are fetched with neighbours.
 """
-UNKNOWN_BYTES = 256 << 10
+ASSUMED_CHUNK_BYTES = 256 << 10
 """Assumed size of an object of unknown size: a Zarr chunk."""
 
 
-class Sink(Protocol):
+class ChunkSink(Protocol):
     """Protocol of receivers of chunks.
 
     Methods are called from several threads, for different cells.
@@ -63,12 +63,16 @@ class Sink(Protocol):
     takes_many: bool
     """Whether `many` may be called with chunks of which the same box is wanted."""
 
-    def many(self, grid: int, alike: Alike, decoder: Decoder, data: Sequence[memoryview], source: ByteSource) -> None:
+    def many(
+        self, grid: int, alike: ChunkGroup, decoder: Decoder, data: Sequence[memoryview], source: ByteSource
+    ) -> None:
         """Take the bytes of chunks of which the same box is wanted, each by one cell, and which
         have no packing.
         """
 
-    def straight(self, grid: int, alike: Alike, decoder: Decoder, offset: Sequence[int], source: ReadsInto) -> bool:
+    def read_into_place(
+        self, grid: int, alike: ChunkGroup, decoder: Decoder, offset: Sequence[int], source: ReadsInto
+    ) -> bool:
         """Read uncompressed chunks from the source straight to their place.
 
         Return False if they must be fetched first.
@@ -94,17 +98,17 @@ class Sink(Protocol):
         """Take a decoded chunk that several cells need, with one axis for each axis of the tile."""
 
 
-class Run:
+class PlanExecution:
     """One execution of a plan."""
 
     def __init__(
         self,
         plan: ReadPlan,
-        grids: Sequence[Grid],
-        sink: Sink,
-        opened: Opened,
+        grids: Sequence[TilePlan],
+        sink: ChunkSink,
+        opened: SourcePool,
         name: str | None,
-        tally: Tally,
+        tally: ReadStatistics,
         cache: ChunkCache | None = None,
     ) -> None:
         self.plan = plan
@@ -137,7 +141,7 @@ class Run:
                     except InsituError as problem:
                         touched = self.plan.tiles[number]
                         cells = tuple(int(part.cell[i]) for part, i in zip(touched.parts, position, strict=True))
-                        raise problem.located(variable=self.name, chunk=cells) from problem.__cause__
+                        raise problem.with_context(variable=self.name, chunk=cells) from problem.__cause__
 
     def batch(self, begin: int, end: int) -> None:
         """Fetch and decode some rows."""
@@ -151,16 +155,16 @@ class Run:
             check_deadline()
             about = self.plan.sources[self.plan.source[first]]
             try:
-                with self.opened.lease(about) as source:
+                with self.opened.acquire(about) as source:
                     self._decode(first, last, source)
             except NotFoundError as problem:
                 if not about.optional:
-                    raise problem.located(
+                    raise problem.with_context(
                         variable=self.name, url=about.url, **self._error_context(first)
                     ) from problem.__cause__
-                self._never_written(first, last)
+                self._fill_unwritten(first, last)
             except InsituError as problem:
-                raise problem.located(
+                raise problem.with_context(
                     variable=self.name, url=about.url, **self._error_context(first)
                 ) from problem.__cause__
 
@@ -176,12 +180,12 @@ class Run:
             if self._read_into_place(begin, end, source):
                 return
             started = perf_counter()
-            data, requests, fetched = fetch(source, offset, length)
+            data, requests, fetched = fetch_rows(source, offset, length)
             fetch_seconds = perf_counter() - started
-            shared = _shared(offset, length)
+            shared = _find_shared_rows(offset, length)
             any_shared = any(shared)
             decoded = 0
-            for number, here in _by_tile(plan.tile[begin:end], len(self.grids)):
+            for number, here in _rows_by_tile(plan.tile[begin:end], len(self.grids)):
                 grid, rows = self.grids[number], plan.row[begin:end][here]
                 located, last, chunk = grid.locations, None, None
                 if self.sink.takes_many and not any_shared and grid.axes is not None:
@@ -216,7 +220,7 @@ class Run:
                         decoded += decoder.nbytes
                     self.sink.chunk(number, position, grid.spread(position, chunk), grid.packings[packing])
         except InsituError as problem:
-            raise problem.located(**self._error_context(begin + at)) from problem.__cause__
+            raise problem.with_context(**self._error_context(begin + at)) from problem.__cause__
         self.tally.add(requests, fetched, decoded, len(offset), fetch_seconds, perf_counter() - started - fetch_seconds)
 
     def _decode_cached(self, begin: int, end: int, source: ByteSource, cache: ChunkCache) -> None:
@@ -236,7 +240,9 @@ class Run:
         data: list[memoryview] = []
         requests = fetched = decoded = 0
         if missing.any():
-            data, requests, fetched = fetch(source, plan.offset[begin:end][missing], plan.length[begin:end][missing])
+            data, requests, fetched = fetch_rows(
+                source, plan.offset[begin:end][missing], plan.length[begin:end][missing]
+            )
         fetch_seconds = perf_counter() - started
         here = dict(zip((np.flatnonzero(missing) + begin).tolist(), data, strict=True))
         for at, (number, position, decoder, key, packing) in enumerate(jobs, begin):
@@ -250,13 +256,13 @@ class Run:
                 made = True
                 one = slice(at, at + 1)
                 # A chunk that was in the cache a moment ago may have been evicted since.
-                chunk = here[at] if at in here else fetch(source, plan.offset[one], plan.length[one])[0][0]
+                chunk = here[at] if at in here else fetch_rows(source, plan.offset[one], plan.length[one])[0][0]
                 return decoder(chunk, None, source.read_many)
 
             try:
                 chunk = cache.get(key, make)
             except InsituError as problem:
-                raise problem.located(**self._error_context(at)) from problem.__cause__
+                raise problem.with_context(**self._error_context(at)) from problem.__cause__
             decoded += decoder.nbytes if made else 0
             self.sink.chunk(number, position, self.grids[number].spread(position, chunk), packing)
         self.tally.add(requests, fetched, decoded, end - begin, fetch_seconds, perf_counter() - started - fetch_seconds)
@@ -274,7 +280,7 @@ class Run:
             grid.axes is None
             or not any(encoding.raw for encoding in grid.encodings)  # cheap checks first
             or not self.sink.takes_many
-            or length.min() < STRAIGHT_BYTES
+            or length.min() < DIRECT_READ_BYTES
             or not isinstance(source, ReadsInto)
         ):
             return False
@@ -288,12 +294,14 @@ class Run:
             return False  # the decoder raises the error
         started = perf_counter()
         for alike, decoder in zip(groups, decoders, strict=True):
-            if not self.sink.straight(number, alike, decoder, plan.offset[begin:end][alike.rows].tolist(), source):
+            if not self.sink.read_into_place(
+                number, alike, decoder, plan.offset[begin:end][alike.rows].tolist(), source
+            ):
                 return False
         self.tally.add(end - begin, int(length.sum()), int(length.sum()), end - begin, perf_counter() - started, 0.0)
         return True
 
-    def _never_written(self, begin: int, end: int) -> None:
+    def _fill_unwritten(self, begin: int, end: int) -> None:
         """Fill the chunks of an optional object that does not exist: they are Unwritten."""
         for at in range(begin, end):
             check_deadline()
@@ -315,7 +323,7 @@ class Run:
         }
 
 
-def run_all(runs: Sequence[Run]) -> None:
+def run_executions(runs: Sequence[PlanExecution]) -> None:
     """Run the batches of some plans concurrently.
 
     The first error or interrupt cancels the rest and waits for running ones.
@@ -323,14 +331,14 @@ def run_all(runs: Sequence[Run]) -> None:
     tasks = []
     for run in runs:
         run.rest()
-        tasks += [(run, begin, end) for begin, end in batches(run.plan)]
+        tasks += [(run, begin, end) for begin, end in cut_batches(run.plan)]
     if len(tasks) == 1:
         run, begin, end = tasks[0]
         run.batch(begin, end)
         return
     pending: list[Future[None]] = []
     try:
-        pool = workers(any(is_far(run.plan.sources) for run in runs))
+        pool = get_worker_pool(any(is_far(run.plan.sources) for run in runs))
         pending = [pool.submit(carry_deadline(run.batch), begin, end) for run, begin, end in tasks]
         for future in pending:
             future.result()
@@ -343,22 +351,22 @@ def run_all(runs: Sequence[Run]) -> None:
         raise
 
 
-def batches(plan: ReadPlan) -> Iterator[tuple[int, int]]:
+def cut_batches(plan: ReadPlan) -> Iterator[tuple[int, int]]:
     """Yield ranges of rows, one for each task; rows that share a chunk stay together."""
     count = len(plan.row)
     if count <= 1:
         yield from [(0, 1)] * count
         return
-    size = np.where(plan.length < 0, UNKNOWN_BYTES, plan.length)
+    size = np.where(plan.length < 0, ASSUMED_CHUNK_BYTES, plan.length)
     if is_far(plan.sources):
-        yield from _far_batches(plan, size)
+        yield from _cut_remote_batches(plan, size)
         return
     new = np.ones(count, bool)  # whether a row has other bytes than the row before
     new[1:] = (np.diff(plan.source) != 0) | (np.diff(plan.offset) != 0) | (np.diff(plan.length) != 0)
     total = np.cumsum(np.where(new, size, 0))
     firsts = np.append(np.flatnonzero(new), count)
     # A short read is divided among the threads, too.
-    enough = min(max(int(total[-1]) // (2 * cores()), LEAST_BYTES), BATCH_BYTES)
+    enough = min(max(int(total[-1]) // (2 * count_cores()), MIN_BATCH_BYTES), BATCH_BYTES)
     begin = 0
     while begin < count:
         end = int(np.searchsorted(total, total[begin] - size[begin] + enough, side="right"))
@@ -368,7 +376,7 @@ def batches(plan: ReadPlan) -> Iterator[tuple[int, int]]:
         begin = end
 
 
-def _far_batches(plan: ReadPlan, size: npt.NDArray[np.int64]) -> Iterator[tuple[int, int]]:
+def _cut_remote_batches(plan: ReadPlan, size: npt.NDArray[np.int64]) -> Iterator[tuple[int, int]]:
     """Yield ranges of rows of remote objects, cut where another object begins or a task has enough
     requests or bytes.
 
@@ -386,7 +394,7 @@ def _far_batches(plan: ReadPlan, size: npt.NDArray[np.int64]) -> Iterator[tuple[
     for stop in borders.tolist():
         while begin < stop:
             enough = np.searchsorted(total, total[begin] - size[begin] + BATCH_BYTES, side="right")
-            many = np.searchsorted(request, request[begin] + FAR_REQUESTS)
+            many = np.searchsorted(request, request[begin] + REMOTE_REQUESTS)
             end = min(max(int(min(enough, many)), begin + 1), stop)
             while same[end - 1]:
                 end += 1
@@ -394,7 +402,7 @@ def _far_batches(plan: ReadPlan, size: npt.NDArray[np.int64]) -> Iterator[tuple[
             begin = end
 
 
-def _by_tile(tiles: npt.NDArray[np.int32], count: int) -> Iterator[tuple[int, npt.NDArray[np.int64]]]:
+def _rows_by_tile(tiles: npt.NDArray[np.int32], count: int) -> Iterator[tuple[int, npt.NDArray[np.int64]]]:
     """Yield each tile of a batch with its rows."""
     if count == 1:
         yield 0, np.arange(len(tiles))
@@ -403,7 +411,7 @@ def _by_tile(tiles: npt.NDArray[np.int32], count: int) -> Iterator[tuple[int, np
         yield number, np.flatnonzero(tiles == number)
 
 
-def _shared(offset: npt.NDArray[np.int64], length: npt.NDArray[np.int64]) -> list[bool]:
+def _find_shared_rows(offset: npt.NDArray[np.int64], length: npt.NDArray[np.int64]) -> list[bool]:
     """Return for each row whether a neighbour has the same bytes."""
     if len(offset) == 1:
         return [False]

@@ -17,22 +17,22 @@ from insitu.model import Axis, Selection, Stride, VirtualArray
 from insitu.model.selection import Selector
 from insitu.model.tile import SPLIT_BYTES
 
-__all__ = ["ReadWeight", "cells_touched", "weigh_read"]
+__all__ = ["ReadMemory", "count_touched_cells", "estimate_read_memory"]
 
-CELL = 350
+CELL_BYTES = 350
 """Bytes for a touched cell: columns of the plan, their order, and the rows as Python numbers.
 
 Measured: 200 to 330.
 """
-ROW = 450
+ROW_BYTES = 450
 """Bytes for a cell of one axis: two slices, columns. Measured: 320 to 430."""
-INDEX = 64
+INDEX_BYTES = 64
 """Bytes for an element of an index array: itself, its cell, two orders and their parts."""
-PIECE = 600
+PIECE_BYTES = 600
 """Bytes for a piece of an uncompressed chunk that is cut."""
 
 
-class ReadWeight(NamedTuple):
+class ReadMemory(NamedTuple):
     """Memory of a read, in bytes."""
 
     plan: int
@@ -43,7 +43,7 @@ class ReadWeight(NamedTuple):
     """
 
 
-def weigh_read(array: VirtualArray, selection: Selection) -> ReadWeight:
+def estimate_read_memory(array: VirtualArray, selection: Selection) -> ReadMemory:
     """Return an estimate of the bytes of a read's plan and of its largest chunk.
 
     Examples
@@ -57,31 +57,31 @@ def weigh_read(array: VirtualArray, selection: Selection) -> ReadWeight:
     True
     """
     indices = sum(len(selector) for selector in selection.selectors if isinstance(selector, np.ndarray))
-    plan, chunk = INDEX * indices, 0
+    plan, chunk = INDEX_BYTES * indices, 0
     wanted = math.prod(selection.result_shape) * max(array.dtype.itemsize, 1)
     if not wanted:
-        return ReadWeight(plan, chunk)
+        return ReadMemory(plan, chunk)
     for number in _touched_tiles(array, selection):
         tile = array.tiles[number]
-        spans = [_span(tile.axes[axis], selection.selectors[i]) for i, axis in enumerate(tile.dimensions)]
+        spans = [_axis_span(tile.axes[axis], selection.selectors[i]) for i, axis in enumerate(tile.dimensions)]
         itemsize = max(encoding.dtype.itemsize for encoding in tile.encodings)
-        by_axis: list[_Span] = [_Span(1, 1, 1, 1, 1)] * len(tile.axes)
+        by_axis: list[_AxisSpan] = [_AxisSpan(1, 1, 1, 1, 1)] * len(tile.axes)
         for axis, span in zip(tile.dimensions, spans, strict=True):
             by_axis[axis] = span
         rows, held = math.prod(span.cells for span in spans), itemsize * math.prod(span.stored for span in spans)
         if all(encoding.raw for encoding in tile.encodings):
             if wanted > 2 * SPLIT_BYTES and len(tile.encodings) == 1 and held > SPLIT_BYTES:
-                by_axis, pieces = _split(by_axis, tile.axes, itemsize)
-                plan += PIECE * pieces
-            rows, held = _fetched(by_axis, itemsize)
-        plan += CELL * rows + ROW * sum(span.cells for span in by_axis)
+                by_axis, pieces = _split_spans(by_axis, tile.axes, itemsize)
+                plan += PIECE_BYTES * pieces
+            rows, held = _estimate_fetches(by_axis, itemsize)
+        plan += CELL_BYTES * rows + ROW_BYTES * sum(span.cells for span in by_axis)
         if any(isinstance(selector, np.ndarray) for selector in selection.selectors):
             held = max(held, array.dtype.itemsize * math.prod(span.picked for span in spans))
         chunk = max(chunk, held)
-    return ReadWeight(plan, chunk)
+    return ReadMemory(plan, chunk)
 
 
-class _Span(NamedTuple):
+class _AxisSpan(NamedTuple):
     """What a selector takes of one axis of a tile."""
 
     cells: int
@@ -96,22 +96,22 @@ class _Span(NamedTuple):
     """Number of elements of a chunk."""
 
 
-def _span(axis: Axis, selector: Selector) -> _Span:
-    stored = max(_longest(axis), 1)
-    cells = cells_touched(axis, selector)
+def _axis_span(axis: Axis, selector: Selector) -> _AxisSpan:
+    stored = max(_longest_chunk(axis), 1)
+    cells = count_touched_cells(axis, selector)
     if isinstance(selector, int):
-        return _Span(cells, 1, 1, 1, stored)
+        return _AxisSpan(cells, 1, 1, 1, stored)
     if not isinstance(selector, Stride):
         reach = int(selector.max()) - int(selector.min()) + 1 if len(selector) else 1
         picked = len(selector)
         if axis.is_regular and picked > stored:
             picked = int(np.unique(selector // max(axis.size, 1), return_counts=True)[1].max())
-        return _Span(cells, len(selector), picked, min(stored, reach), stored)
+        return _AxisSpan(cells, len(selector), picked, min(stored, reach), stored)
     reach = abs(selector.step) * max(selector.length - 1, 0) + 1
-    return _Span(cells, selector.length, min(stored, selector.length), min(stored, reach), stored)
+    return _AxisSpan(cells, selector.length, min(stored, selector.length), min(stored, reach), stored)
 
 
-def _split(spans: list[_Span], axes: Sequence[Axis], itemsize: int) -> tuple[list[_Span], int]:
+def _split_spans(spans: list[_AxisSpan], axes: Sequence[Axis], itemsize: int) -> tuple[list[_AxisSpan], int]:
     """Return the spans after large uncompressed chunks are cut along their first axis, and the
     number of pieces (see `Tile.split`).
     """
@@ -124,16 +124,16 @@ def _split(spans: list[_Span], axes: Sequence[Axis], itemsize: int) -> tuple[lis
     pieces = axes[number].count * -(-first.stored // piece)
     touched = min(first.cells * -(-first.extent // piece), first.wanted)
     cut = [*spans]
-    cut[number] = _Span(
+    cut[number] = _AxisSpan(
         max(touched, first.cells), first.wanted, first.picked, min(first.extent, piece), min(first.stored, piece)
     )
     if row > SPLIT_BYTES:  # a single row is too large, too
-        cut[number + 1 :], more = _split(cut[number + 1 :], axes[number + 1 :], itemsize)
+        cut[number + 1 :], more = _split_spans(cut[number + 1 :], axes[number + 1 :], itemsize)
         pieces *= max(more, 1)
     return cut, pieces
 
 
-def _fetched(spans: Sequence[_Span], itemsize: int) -> tuple[int, int]:
+def _estimate_fetches(spans: Sequence[_AxisSpan], itemsize: int) -> tuple[int, int]:
     """Return the number of pieces fetched of uncompressed chunks, and the bytes of the largest (see
     `reading.trim_ranges`).
     """
@@ -148,7 +148,7 @@ def _fetched(spans: Sequence[_Span], itemsize: int) -> tuple[int, int]:
     return max(pieces for pieces, _ in least), max(size for _, size in least)
 
 
-def cells_touched(axis: Axis, selector: Selector) -> int:
+def count_touched_cells(axis: Axis, selector: Selector) -> int:
     """Return an upper bound of the number of cells of an axis that a selector touches."""
     if isinstance(selector, int):
         return 1
@@ -160,7 +160,7 @@ def cells_touched(axis: Axis, selector: Selector) -> int:
     return cells
 
 
-def _longest(axis: Axis) -> int:
+def _longest_chunk(axis: Axis) -> int:
     """Return the number of elements of the longest chunk along an axis."""
     return int(axis.size) if axis.is_regular else int(axis.show(np.arange(axis.count)).stored.max(initial=1))
 

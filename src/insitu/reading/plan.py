@@ -17,13 +17,13 @@ import numpy.typing as npt
 
 from insitu.cancellation import check_deadline
 from insitu.errors import CodecError
-from insitu.model import INLINE, WHOLE, Located, Selection, Source, VirtualArray
+from insitu.model import INLINE, WHOLE, ChunkLocations, Selection, Source, VirtualArray
 from insitu.model.axis import Indices
 from insitu.reading.distance import request_bytes as cost_of_request
-from insitu.reading.select_cells import Touched, touched, width
-from insitu.reading.trim_ranges import trimmed
+from insitu.reading.select_cells import TileSelection, count_places, select_cells
+from insitu.reading.trim_ranges import trim_to_wanted_bytes
 
-__all__ = ["ReadPlan", "plan", "plan_of"]
+__all__ = ["ReadPlan", "plan_read", "plan_tiles"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -32,8 +32,8 @@ class ReadPlan:
 
     array: VirtualArray
     selection: Selection
-    tiles: tuple[Touched, ...]
-    locations: tuple[Located, ...]
+    tiles: tuple[TileSelection, ...]
+    locations: tuple[ChunkLocations, ...]
     """Places of the rows of each tile; offset and length are those of the bytes to fetch."""
     sources: tuple[Source, ...]
     """The sources that the column `source` refers to."""
@@ -60,7 +60,7 @@ class ReadPlan:
         return int(np.maximum(self.length[new], 0).sum())
 
 
-def plan(array: VirtualArray, selection: Selection, *, request_bytes: int | None = None) -> ReadPlan:
+def plan_read(array: VirtualArray, selection: Selection, *, request_bytes: int | None = None) -> ReadPlan:
     """Plan a read.
 
     Parameters
@@ -73,11 +73,11 @@ def plan(array: VirtualArray, selection: Selection, *, request_bytes: int | None
     """
     if request_bytes is None:
         request_bytes = cost_of_request(array.tiles[0].chunks.sources if array.tiles else ())
-    wishes = (trimmed(wish, request_bytes) for wish in touched(array, selection))
-    return plan_of(array, selection, wishes)
+    wishes = (trim_to_wanted_bytes(wish, request_bytes) for wish in select_cells(array, selection))
+    return plan_tiles(array, selection, wishes)
 
 
-def plan_of(array: VirtualArray, selection: Selection, wishes: Iterable[Touched]) -> ReadPlan:
+def plan_tiles(array: VirtualArray, selection: Selection, wishes: Iterable[TileSelection]) -> ReadPlan:
     """Locate the selected cells of tiles, and sort them in the order of fetching."""
     numbers: dict[Source, int] = {}
     tiles, located, resting, columns = [], [], [], []
@@ -85,7 +85,7 @@ def plan_of(array: VirtualArray, selection: Selection, wishes: Iterable[Touched]
     for number, wish in enumerate(wishes):
         check_deadline()
         rows = wish.tile.chunks.locate(np.ix_(*(part.cell for part in wish.parts)))
-        rows = _narrowed_to_parts(wish, rows)
+        rows = _narrow_to_parts(wish, rows)
         source = np.asarray(rows.source)
         stored = np.flatnonzero(source >= 0)
         # A table may compute its sources, one for each chunk: only those in use are computed.
@@ -104,8 +104,8 @@ def plan_of(array: VirtualArray, selection: Selection, wishes: Iterable[Touched]
         resting.append(np.flatnonzero(source < 0))
         tiles.append(wish)
         located.append(rows)
-        elements += int(np.prod([sum(width(p) for p in part.outside) for part in wish.parts], dtype=object))
-    tile, row, source, offset, length = _joined(columns)
+        elements += int(np.prod([sum(count_places(p) for p in part.outside) for part in wish.parts], dtype=object))
+    tile, row, source, offset, length = _join_columns(columns)
     order = np.lexsort((offset, source))
     return ReadPlan(
         array=array,
@@ -123,7 +123,7 @@ def plan_of(array: VirtualArray, selection: Selection, wishes: Iterable[Touched]
     )
 
 
-def _joined(columns: list[tuple[Any, ...]]) -> tuple[Any, ...]:
+def _join_columns(columns: list[tuple[Any, ...]]) -> tuple[Any, ...]:
     if not columns:
         none = np.zeros(0, np.int64)
         return none.astype(np.int32), none, none.astype(np.int32), none, none
@@ -132,11 +132,11 @@ def _joined(columns: list[tuple[Any, ...]]) -> tuple[Any, ...]:
     return tuple(np.concatenate(column) for column in zip(*columns, strict=True))
 
 
-def _narrowed_to_parts(wish: Touched, rows: Located) -> Located:
+def _narrow_to_parts(wish: TileSelection, rows: ChunkLocations) -> ChunkLocations:
     """Return the rows of a tile of uncompressed chunks with the byte ranges of just the trimmed
     parts.
     """
-    if not any(part.first.any() for part in wish.parts) and not _cut_short(wish):
+    if not any(part.first.any() for part in wish.parts) and not _is_cut_short(wish):
         return rows
     cells = [part.cell for part in wish.parts]
     full = [np.maximum(axis.stored(c), 1) for axis, c in zip(wish.tile.axes, cells, strict=True)]
@@ -167,7 +167,7 @@ def _narrowed_to_parts(wish: Touched, rows: Located) -> Located:
     )
 
 
-def _cut_short(wish: Touched) -> bool:
+def _is_cut_short(wish: TileSelection) -> bool:
     """Return whether some part takes fewer elements than its chunk has stored."""
     for part, axis in zip(wish.parts, wish.tile.axes, strict=True):
         if not (part.stored == np.maximum(axis.stored(part.cell), 1)).all():

@@ -18,13 +18,13 @@ from insitu.codecs import Decoder
 from insitu.errors import SelectionError
 from insitu.model import Packing, Selection, Stride, Tile, VirtualArray
 from insitu.model.axis import Indices
-from insitu.reading.fetch_and_decode import Run, run_all
-from insitu.reading.plan import plan_of
-from insitu.reading.select_cells import Part, Touched, part_of
-from insitu.reading.source_pool import Opened
-from insitu.reading.tally import Tally
-from insitu.reading.tile_plan import Alike, Grid, Position
-from insitu.reading.trim_ranges import trimmed
+from insitu.reading.fetch_and_decode import PlanExecution, run_executions
+from insitu.reading.plan import plan_tiles
+from insitu.reading.select_cells import AxisSelection, TileSelection, select_on_axis
+from insitu.reading.source_pool import SourcePool
+from insitu.reading.tally import ReadStatistics
+from insitu.reading.tile_plan import ChunkGroup, Position, TilePlan
+from insitu.reading.trim_ranges import trim_to_wanted_bytes
 from insitu.sources import ByteSource
 from insitu.sources.protocol import ReadsInto
 
@@ -41,7 +41,7 @@ def read_points(
     *,
     name: str | None = None,
     storage_options: Mapping[str, Any] | None = None,
-    tally: Tally | None = None,
+    tally: ReadStatistics | None = None,
 ) -> npt.NDArray[Any]:
     """Read single points, or lines and planes through them.
 
@@ -64,7 +64,7 @@ def read_points(
     if len(keys) > array.ndim:
         raise SelectionError(f"too many indices: {len(keys)} for {array.ndim} dimensions")
     paired = [d for d, key in enumerate(keys) if not isinstance(key, slice)]
-    index = _paired([np.asarray(keys[d]) for d in paired], [array.shape[d] for d in paired], paired)
+    index = _pair_indices([np.asarray(keys[d]) for d in paired], [array.shape[d] for d in paired], paired)
     strides = {d: Stride.of(key, array.shape[d]) for d, key in enumerate(keys) if isinstance(key, slice)}
     shape = (*(index[0].shape if index else ()), *(stride.length for stride in strides.values()))
     out = np.empty(shape, array.dtype)
@@ -73,14 +73,23 @@ def read_points(
     flat = [i.reshape(-1) for i in index]
     # One axis for all points, then the sliced dimensions.
     table = out.reshape(math.prod(shape[: len(shape) - len(strides)]), *(stride.length for stride in strides.values()))
-    groups = list(_groups(array, dict(zip(paired, flat, strict=True)), strides))
-    plan = plan_of(array, Selection.of(..., array.shape), [group.wish for group in groups])
+    groups = list(_group_by_tile(array, dict(zip(paired, flat, strict=True)), strides))
+    plan = plan_tiles(array, Selection.of(..., array.shape), [group.wish for group in groups])
     if _has_gaps(array):
         table[...] = array.absent_value()
-    grids = [Grid(touched, located) for touched, located in zip(plan.tiles, plan.locations, strict=True)]
-    with Opened(storage_options) as opened:
-        run_all(
-            [Run(plan, grids, _Points(groups, grids, table), opened, name, tally if tally is not None else Tally())]
+    grids = [TilePlan(touched, located) for touched, located in zip(plan.tiles, plan.locations, strict=True)]
+    with SourcePool(storage_options) as opened:
+        run_executions(
+            [
+                PlanExecution(
+                    plan,
+                    grids,
+                    _PointSink(groups, grids, table),
+                    opened,
+                    name,
+                    tally if tally is not None else ReadStatistics(),
+                )
+            ]
         )
     return out
 
@@ -90,7 +99,9 @@ def _has_gaps(array: VirtualArray) -> bool:
     return sum(math.prod(tile.shape) for tile in array.tiles) < array.size
 
 
-def _paired(arrays: Sequence[npt.NDArray[Any]], lengths: Sequence[int], dimensions: Sequence[int]) -> list[Indices]:
+def _pair_indices(
+    arrays: Sequence[npt.NDArray[Any]], lengths: Sequence[int], dimensions: Sequence[int]
+) -> list[Indices]:
     """Return index arrays broadcast to one shape, non-negative, within bounds."""
     try:
         full = np.broadcast_arrays(*arrays)
@@ -109,13 +120,13 @@ def _paired(arrays: Sequence[npt.NDArray[Any]], lengths: Sequence[int], dimensio
     return result
 
 
-class _Group:
+class _PointGroup:
     """Points of one tile that lie in one chunk along the paired axes."""
 
     __slots__ = ("inner", "paired", "points", "sliced", "wish")
 
     def __init__(
-        self, wish: Touched, points: Indices, inner: list[Indices], paired: list[int], sliced: list[int]
+        self, wish: TileSelection, points: Indices, inner: list[Indices], paired: list[int], sliced: list[int]
     ) -> None:
         self.wish = wish
         self.points = points
@@ -131,7 +142,9 @@ class _Group:
         """
 
 
-def _groups(array: VirtualArray, index: Mapping[int, Indices], strides: Mapping[int, Stride]) -> Iterator[_Group]:
+def _group_by_tile(
+    array: VirtualArray, index: Mapping[int, Indices], strides: Mapping[int, Stride]
+) -> Iterator[_PointGroup]:
     far, near = array.upper_corners(), array.origins
     count = len(next(iter(index.values()))) if index else 1
     for number, tile in enumerate(array.tiles):
@@ -142,30 +155,32 @@ def _groups(array: VirtualArray, index: Mapping[int, Indices], strides: Mapping[
         if not len(points):
             continue
         axis_of = tile.dimensions
-        parts: dict[int, Part] = {}
+        parts: dict[int, AxisSelection] = {}
         for dimension, stride in strides.items():
-            parts[axis_of[dimension]] = part_of(tile.axes[axis_of[dimension]], stride, int(near[number, dimension]))
+            parts[axis_of[dimension]] = select_on_axis(
+                tile.axes[axis_of[dimension]], stride, int(near[number, dimension])
+            )
         for i, axis in enumerate(tile.axes):
             if i not in axis_of:
-                parts[i] = part_of(axis, 0, 0)
+                parts[i] = select_on_axis(axis, 0, 0)
         if not all(len(part.cell) for part in parts.values()):
             continue
         place = tuple(axis_of.index(i) if i in axis_of else None for i in range(len(tile.axes)))
         paired, sliced = [axis_of[d] for d in index], [axis_of[d] for d in strides]
         local = [positions[points] - near[number, dimension] for dimension, positions in index.items()]
-        yield from _in_chunks(tile, place, parts, points, paired, sliced, local)
+        yield from _group_by_chunk(tile, place, parts, points, paired, sliced, local)
 
 
-def _in_chunks(
-    tile: Tile, place: tuple[int | None, ...], parts: dict[int, Part], points: Indices, paired: list[int], sliced: list[int],
+def _group_by_chunk(
+    tile: Tile, place: tuple[int | None, ...], parts: dict[int, AxisSelection], points: Indices, paired: list[int], sliced: list[int],
     local: list[Indices],
-) -> Iterator[_Group]:  # fmt: skip
+) -> Iterator[_PointGroup]:  # fmt: skip
     """Yield groups of a tile's points by the chunk that they lie in."""
     cells = [tile.axes[axis].find(positions) for axis, positions in zip(paired, local, strict=True)]
     group = np.zeros(len(points), np.int64)
     for axis, cell in zip(paired, cells, strict=True):
         group = group * tile.axes[axis].count + cell
-    if _cut_out(tile):
+    if _needs_cutting(tile):
         group = np.arange(len(points))
     order = np.argsort(group, kind="stable")
     for mine in np.split(order, np.flatnonzero(np.diff(group[order])) + 1):
@@ -176,18 +191,18 @@ def _in_chunks(
             inside = shown.skip + shown.step * (positions[mine] - tile.axes[axis].begin(one))
             stored = int(max(shown.stored[0], 1))
             whole = slice(0, stored) if len(mine) > 1 else slice(int(inside[0]), int(inside[0]) + 1)
-            here[axis] = Part(
+            here[axis] = AxisSelection(
                 cell=one, inside=(whole,), outside=(slice(0, 1),), stored=np.array([stored]), exists=bool(shown.stored[0]),
                 whole=np.zeros(1, bool), wanted=np.array([whole.stop - whole.start]), first=np.zeros(1, np.int64),
             )  # fmt: skip
             inner.append(inside)
-        wish = Touched(tile, tuple(here[i] for i in range(len(tile.axes))), place)
-        cut = trimmed(wish, REQUEST_BYTES) if len(mine) == 1 else wish
+        wish = TileSelection(tile, tuple(here[i] for i in range(len(tile.axes))), place)
+        cut = trim_to_wanted_bytes(wish, REQUEST_BYTES) if len(mine) == 1 else wish
         inner = [inside - cut.parts[axis].first[0] for inside, axis in zip(inner, paired, strict=True)]
-        yield _Group(cut, points[mine], inner, paired, sliced)
+        yield _PointGroup(cut, points[mine], inner, paired, sliced)
 
 
-def _cut_out(tile: Tile) -> bool:
+def _needs_cutting(tile: Tile) -> bool:
     """Return whether the chunks are uncompressed and too large to fetch whole for a point."""
     if not all(encoding.raw for encoding in tile.encodings):
         return False
@@ -196,12 +211,12 @@ def _cut_out(tile: Tile) -> bool:
     return math.prod(sizes) * itemsize > SMALL_CHUNK
 
 
-class _Points:
+class _PointSink:
     """Sink that copies points to the output."""
 
     takes_many = False
 
-    def __init__(self, groups: Sequence[_Group], grids: Sequence[Grid], table: npt.NDArray[Any]) -> None:
+    def __init__(self, groups: Sequence[_PointGroup], grids: Sequence[TilePlan], table: npt.NDArray[Any]) -> None:
         self.groups = groups
         self.grids = grids
         self.table = table
@@ -238,10 +253,14 @@ class _Points:
         values = turned[single][(*group.inner, *slices)]
         self.table[self._place(grid, position)] = values if packing is None else unpack(values, packing)
 
-    def many(self, grid: int, alike: Alike, decoder: Decoder, data: Sequence[memoryview], source: ByteSource) -> None:
+    def many(
+        self, grid: int, alike: ChunkGroup, decoder: Decoder, data: Sequence[memoryview], source: ByteSource
+    ) -> None:
         """Not supported: points take chunks one by one."""
         raise AssertionError("points take chunks one by one")
 
-    def straight(self, grid: int, alike: Alike, decoder: Decoder, offset: Sequence[int], source: ReadsInto) -> bool:
+    def read_into_place(
+        self, grid: int, alike: ChunkGroup, decoder: Decoder, offset: Sequence[int], source: ReadsInto
+    ) -> bool:
         """Return False: chunks must be decoded first."""
         return False

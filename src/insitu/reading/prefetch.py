@@ -25,24 +25,24 @@ from insitu.lru import LruCache
 from insitu.model import Packing, Selection, Stride, VirtualArray
 from insitu.model.selection import Selector
 from insitu.reading.cache import ChunkCache
-from insitu.reading.fetch_and_decode import Run, run_all
-from insitu.reading.plan import plan
-from insitu.reading.source_pool import Opened
-from insitu.reading.tally import Tally, log
-from insitu.reading.tile_plan import Alike, Grid, Position
+from insitu.reading.fetch_and_decode import PlanExecution, run_executions
+from insitu.reading.plan import plan_read
+from insitu.reading.source_pool import SourcePool
+from insitu.reading.tally import ReadStatistics, log
+from insitu.reading.tile_plan import ChunkGroup, Position, TilePlan
 from insitu.sources import ByteSource
 from insitu.sources.protocol import ReadsInto
 
-__all__ = ["Ahead", "ahead_of", "following"]
+__all__ = ["Prefetcher", "get_prefetcher", "predict_next"]
 
-REMEMBERED = 64
+MAX_REMEMBERED_ARRAYS = 64
 """Number of arrays whose last read is remembered."""
 
-Step = tuple[VirtualArray, Selection]
+ReadStep = tuple[VirtualArray, Selection]
 
 
 @dataclass(slots=True)
-class _Course:
+class _ReadHistory:
     """The last read of one array, and what is being prefetched."""
 
     array: VirtualArray
@@ -51,40 +51,42 @@ class _Course:
     under_way: Future[None] | None = None
 
 
-class Ahead:
+class Prefetcher:
     """Prefetches into one cache."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._courses: LruCache[int, _Course] = LruCache(REMEMBERED)
+        self._courses: LruCache[int, _ReadHistory] = LruCache(MAX_REMEMBERED_ARRAYS)
         self.guessed = 0
         """Number of steps that were prefetched."""
         self.right = 0
         """Number of prefetched steps that were read afterwards."""
 
-    def meet(self, steps: Sequence[Step]) -> None:
+    def wait_for_pending(self, steps: Sequence[ReadStep]) -> None:
         """Wait for prefetches that are running and now needed, so that nothing is fetched twice."""
         awaited = []
         with self._lock:
             for array, selection in steps:
                 course = self._courses.get(id(array))
-                if course is not None and course.guess is not None and _same(course.guess, selection):
+                if course is not None and course.guess is not None and _is_same_selection(course.guess, selection):
                     self.right += 1
                     if course.under_way is not None:
                         awaited.append(course.under_way)
         for future in awaited:
             future.result()
 
-    def go_on(self, steps: Sequence[Step], cache: ChunkCache, storage_options: Mapping[str, Any] | None) -> None:
+    def prefetch_next(
+        self, steps: Sequence[ReadStep], cache: ChunkCache, storage_options: Mapping[str, Any] | None
+    ) -> None:
         """Predict what comes after these reads, and start to prefetch it."""
         for array, selection in steps:
             with self._lock:
                 course = self._courses.pop(id(array))
                 if course is None:
-                    course = _Course(array, selection)
+                    course = _ReadHistory(array, selection)
                     guess = None
                 else:
-                    guess = following(course.last, selection, array.shape)
+                    guess = predict_next(course.last, selection, array.shape)
                     course.last = selection
                 self._courses.put(id(array), course)
                 if course.under_way is not None and not course.under_way.done():
@@ -95,7 +97,7 @@ class Ahead:
                     course.under_way = _submit(array, guess, cache, storage_options)
 
 
-def following(before: Selection, now: Selection, shape: tuple[int, ...]) -> Selection | None:
+def predict_next(before: Selection, now: Selection, shape: tuple[int, ...]) -> Selection | None:
     """Return the next read if the last two were steps along one dimension; None if not, or at the
     end.
 
@@ -105,7 +107,11 @@ def following(before: Selection, now: Selection, shape: tuple[int, ...]) -> Sele
     >>> following(first, second, (25, 5)).selectors
     (Stride(start=20, step=1, length=5), 3)
     """
-    moved = [axis for axis, pair in enumerate(zip(before.selectors, now.selectors, strict=True)) if not _equal(*pair)]
+    moved = [
+        axis
+        for axis, pair in enumerate(zip(before.selectors, now.selectors, strict=True))
+        if not _is_same_selector(*pair)
+    ]
     if len(moved) != 1:
         return None
     (axis,) = moved
@@ -127,17 +133,17 @@ def following(before: Selection, now: Selection, shape: tuple[int, ...]) -> Sele
     return replace(now, selectors=selectors)
 
 
-def _equal(one: Selector, other: Selector) -> bool:
+def _is_same_selector(one: Selector, other: Selector) -> bool:
     if isinstance(one, np.ndarray) or isinstance(other, np.ndarray):
         return isinstance(one, np.ndarray) and isinstance(other, np.ndarray) and np.array_equal(one, other)
     return type(one) is type(other) and one == other
 
 
-def _same(one: Selection, other: Selection) -> bool:
-    return len(one.selectors) == len(other.selectors) and all(map(_equal, one.selectors, other.selectors))
+def _is_same_selection(one: Selection, other: Selection) -> bool:
+    return len(one.selectors) == len(other.selectors) and all(map(_is_same_selector, one.selectors, other.selectors))
 
 
-class _Nowhere:
+class _DiscardSink:
     """Sink that discards everything: the cache keeps the chunks."""
 
     takes_many = False
@@ -159,40 +165,44 @@ class _Nowhere:
     def chunk(self, grid: int, position: Position, chunk: npt.NDArray[Any], packing: Packing | None) -> None:
         """Do nothing: the cache has the chunk."""
 
-    def many(self, grid: int, alike: Alike, decoder: Decoder, data: Sequence[memoryview], source: ByteSource) -> None:
+    def many(
+        self, grid: int, alike: ChunkGroup, decoder: Decoder, data: Sequence[memoryview], source: ByteSource
+    ) -> None:
         """Not supported: a cache takes chunks one by one."""
         raise AssertionError("a cache takes chunks one by one")
 
-    def straight(self, grid: int, alike: Alike, decoder: Decoder, offset: Sequence[int], source: ReadsInto) -> bool:
+    def read_into_place(
+        self, grid: int, alike: ChunkGroup, decoder: Decoder, offset: Sequence[int], source: ReadsInto
+    ) -> bool:
         """Return False: chunks must be decoded first."""
         return False
 
 
-def _load(
+def _prefetch(
     array: VirtualArray, selection: Selection, cache: ChunkCache, storage_options: Mapping[str, Any] | None
 ) -> None:
     try:
-        work = plan(array, selection)
-        grids = [Grid(touched, located) for touched, located in zip(work.tiles, work.locations, strict=True)]
-        with Opened(storage_options) as opened:
-            run_all([Run(work, grids, _Nowhere(), opened, None, Tally(), cache)])
+        work = plan_read(array, selection)
+        grids = [TilePlan(touched, located) for touched, located in zip(work.tiles, work.locations, strict=True)]
+        with SourcePool(storage_options) as opened:
+            run_executions([PlanExecution(work, grids, _DiscardSink(), opened, None, ReadStatistics(), cache)])
     except InsituError as problem:
         log.debug("prefetching failed; the read itself will raise the error: %s", problem)
     except RuntimeError as problem:
         log.debug("prefetching was cancelled: %s", problem)  # the interpreter exits, its pools are closed
 
 
-_followers: WeakKeyDictionary[ChunkCache, Ahead] = WeakKeyDictionary()
+_prefetchers: WeakKeyDictionary[ChunkCache, Prefetcher] = WeakKeyDictionary()
 _lock = threading.Lock()
 _threads: ThreadPoolExecutor | None = None
 
 
-def ahead_of(cache: ChunkCache) -> Ahead:
+def get_prefetcher(cache: ChunkCache) -> Prefetcher:
     """Return the prefetcher of a cache."""
     with _lock:
-        found = _followers.get(cache)
+        found = _prefetchers.get(cache)
         if found is None:
-            found = _followers[cache] = Ahead()
+            found = _prefetchers[cache] = Prefetcher()
         return found
 
 
@@ -205,15 +215,15 @@ def _submit(
     with _lock:
         if _threads is None:
             _threads = ThreadPoolExecutor(2, thread_name_prefix="insitu-ahead")
-        return _threads.submit(_load, array, selection, cache, storage_options)
+        return _threads.submit(_prefetch, array, selection, cache, storage_options)
 
 
-def _forget() -> None:
+def _reset_after_fork() -> None:
     """Forget running prefetches in a forked child, where their threads do not exist."""
     global _lock, _threads
     _lock, _threads = threading.Lock(), None
-    _followers.clear()
+    _prefetchers.clear()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget)
+    os.register_at_fork(after_in_child=_reset_after_fork)

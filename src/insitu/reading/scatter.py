@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from insitu.cf.casting import as_objects, loses_dates
+from insitu.cf.casting import needs_date_objects, to_date_objects
 from insitu.reading.select_cells import Picker
 
 __all__ = ["pick", "put"]
@@ -24,8 +24,8 @@ def pick(chunk: npt.NDArray[Any], inside: tuple[Picker, ...]) -> npt.NDArray[Any
 
 def put(window: npt.NDArray[Any], outside: tuple[Picker, ...], values: Any) -> None:
     """Copy values into the output; dates stay dates where the output holds objects."""
-    if loses_dates(values, window.dtype):
-        values = as_objects(values)
+    if needs_date_objects(values, window.dtype):
+        values = to_date_objects(values)
     if sum(isinstance(picker, np.ndarray) for picker in outside) <= 1:
         window[(*outside, ...)] = values  # the Ellipsis: an array of one object is not copied as the object
         return

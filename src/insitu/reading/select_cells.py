@@ -15,24 +15,24 @@ import numpy as np
 import numpy.typing as npt
 
 from insitu.model import Axis, Selection, Stride, Tile, VirtualArray
-from insitu.model.array import within
-from insitu.model.axis import Cut, Indices
+from insitu.model.array import clip_stride
+from insitu.model.axis import AxisCut, Indices
 from insitu.model.tile import SPLIT_BYTES
-from insitu.reading.similar_tiles import FEW, Kind, kinds, placed
+from insitu.reading.similar_tiles import MIN_GROUP_SIZE, TileGroup, fuse_tile_group, group_similar_tiles
 
-__all__ = ["Part", "Picker", "Touched", "part_of", "touched", "width"]
+__all__ = ["AxisSelection", "Picker", "TileSelection", "count_places", "select_cells", "select_on_axis"]
 
 Picker = slice | npt.NDArray[np.int64]
 """What to take along one axis: a slice or an index array."""
 
 
-def width(outside: Picker) -> int:
+def count_places(outside: Picker) -> int:
     """Return the number of places of the output that a picker selects."""
     return len(outside) if isinstance(outside, np.ndarray) else int(outside.stop - outside.start)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Part:
+class AxisSelection:
     """What a selection takes along one axis of a tile: a row for each touched cell."""
 
     cell: Indices
@@ -57,11 +57,11 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Touched:
+class TileSelection:
     """What a selection takes of one tile."""
 
     tile: Tile
-    parts: tuple[Part, ...]
+    parts: tuple[AxisSelection, ...]
     """One for each axis of the tile."""
     place: tuple[int | None, ...]
     """For each axis of the tile, its array dimension; None: no dimension."""
@@ -85,7 +85,7 @@ class Touched:
         return turned[(..., *(None if dimension is None else slice(None) for dimension in self.place))]
 
 
-def touched(array: VirtualArray, selection: Selection) -> Iterator[Touched]:
+def select_cells(array: VirtualArray, selection: Selection) -> Iterator[TileSelection]:
     """Yield what a selection takes of each tile; tiles that it does not touch are left out."""
     wanted = math.prod(selection.result_shape) * array.dtype.itemsize
     far = array.upper_corners()
@@ -95,47 +95,49 @@ def touched(array: VirtualArray, selection: Selection) -> Iterator[Touched]:
         low, high = _bounds(selector)
         candidates &= (near[:, dimension] <= high) & (far[:, dimension] > low)
     numbers = np.flatnonzero(candidates).tolist()
-    if len(numbers) >= FEW:
-        alike, numbers = kinds(array, selection, numbers, wanted > 2 * SPLIT_BYTES)
+    if len(numbers) >= MIN_GROUP_SIZE:
+        alike, numbers = group_similar_tiles(array, selection, numbers, wanted > 2 * SPLIT_BYTES)
         for kind in alike:
-            yield from _gathered(array, selection, kind)
+            yield from _select_in_group(array, selection, kind)
     for number in numbers:
         tile = array.tiles[number]
         if wanted > 2 * SPLIT_BYTES:  # a small part is cut out of a large uncompressed cell anyway
             tile = tile.split()
         place: list[int | None] = [None] * len(tile.axes)
-        parts: list[Part] = [_EMPTY] * len(tile.axes)
+        parts: list[AxisSelection] = [_EMPTY] * len(tile.axes)
         for dimension, axis_number in enumerate(tile.dimensions):
             place[axis_number] = dimension
             axis, origin = tile.axes[axis_number], int(near[number, dimension])
-            parts[axis_number] = part_of(axis, selection.selectors[dimension], origin)
+            parts[axis_number] = select_on_axis(axis, selection.selectors[dimension], origin)
         for axis_number, axis in enumerate(tile.axes):
             if place[axis_number] is None:
-                parts[axis_number] = _strided(axis, Stride(0, 1, 1), 0)
+                parts[axis_number] = _select_stride(axis, Stride(0, 1, 1), 0)
         if all(len(part.cell) for part in parts):
-            yield Touched(tile, tuple(parts), tuple(place))
+            yield TileSelection(tile, tuple(parts), tuple(place))
 
 
-def _gathered(array: VirtualArray, selection: Selection, kind: Kind) -> Iterator[Touched]:
+def _select_in_group(array: VirtualArray, selection: Selection, kind: TileGroup) -> Iterator[TileSelection]:
     """Yield what a selection takes of a group of similar tiles, as if they were one tile."""
     along, members = kind
     selector = selection.selectors[along]
     assert not isinstance(selector, np.ndarray)
-    tile, cut = placed(array, kind, Stride(selector, 1, 1) if isinstance(selector, int) else selector)
+    tile, cut = fuse_tile_group(array, kind, Stride(selector, 1, 1) if isinstance(selector, int) else selector)
     place: list[int | None] = [None] * len(tile.axes)
-    parts: list[Part] = [_EMPTY] * len(tile.axes)
+    parts: list[AxisSelection] = [_EMPTY] * len(tile.axes)
     for dimension, number in enumerate(tile.dimensions):
         place[number] = dimension
         axis = tile.axes[number]
         if dimension == along:
-            parts[number] = _wanted(axis, cut, 0) if len(cut.cell) else _EMPTY
+            parts[number] = _to_axis_selection(axis, cut, 0) if len(cut.cell) else _EMPTY
         else:
-            parts[number] = part_of(axis, selection.selectors[dimension], int(array.origins[members[0], dimension]))
+            parts[number] = select_on_axis(
+                axis, selection.selectors[dimension], int(array.origins[members[0], dimension])
+            )
     for number, axis in enumerate(tile.axes):
         if place[number] is None:
-            parts[number] = _strided(axis, Stride(0, 1, 1), 0)
+            parts[number] = _select_stride(axis, Stride(0, 1, 1), 0)
     if all(len(part.cell) for part in parts):
-        yield Touched(tile, tuple(parts), tuple(place))
+        yield TileSelection(tile, tuple(parts), tuple(place))
 
 
 def _bounds(selector: int | Stride | Indices) -> tuple[int, int]:
@@ -150,28 +152,28 @@ def _bounds(selector: int | Stride | Indices) -> tuple[int, int]:
     return (int(selector.min()), int(selector.max())) if len(selector) else (0, -1)
 
 
-def part_of(axis: Axis, selector: int | Stride | Indices, origin: int) -> Part:
+def select_on_axis(axis: Axis, selector: int | Stride | Indices, origin: int) -> AxisSelection:
     """Return what a selector takes of an axis that begins at `origin` of the array's dimension."""
     if isinstance(selector, int):
         selector = Stride(selector, 1, 1)
     if isinstance(selector, Stride):
-        inner, at = within(selector, origin, axis.length)
-        return _strided(axis, inner, at) if inner.length else _EMPTY
-    return _indexed(axis, selector, origin)
+        inner, at = clip_stride(selector, origin, axis.length)
+        return _select_stride(axis, inner, at) if inner.length else _EMPTY
+    return _select_indices(axis, selector, origin)
 
 
-def _strided(axis: Axis, stride: Stride, at: int) -> Part:
+def _select_stride(axis: Axis, stride: Stride, at: int) -> AxisSelection:
     """Select by a slice: each touched cell gives one slice of its chunk to one slice of the output."""
-    return _wanted(axis, axis.cut(stride), at)
+    return _to_axis_selection(axis, axis.cut(stride), at)
 
 
-def _wanted(axis: Axis, cut: Cut, at: int) -> Part:
+def _to_axis_selection(axis: Axis, cut: AxisCut, at: int) -> AxisSelection:
     """Return the axis selection of a cut."""
     stored = axis.stored(cut.cell)
-    inside = tuple(map(_picked, cut.skip.tolist(), cut.step.tolist(), cut.extent.tolist()))
+    inside = tuple(map(_element_slice, cut.skip.tolist(), cut.step.tolist(), cut.extent.tolist()))
     begin = (cut.out + at).tolist()
     outside = tuple(slice(b, b + n) for b, n in zip(begin, cut.extent.tolist(), strict=True))
-    return Part(
+    return AxisSelection(
         cell=cut.cell,
         inside=inside,
         outside=outside,
@@ -183,7 +185,7 @@ def _wanted(axis: Axis, cut: Cut, at: int) -> Part:
     )
 
 
-def _picked(skip: int, step: int, extent: int) -> slice:
+def _element_slice(skip: int, step: int, extent: int) -> slice:
     """Return the slice of `extent` elements from `skip`, every `step`-th (it must not end at -1)."""
     if step == 0:
         return slice(skip, skip + 1)
@@ -191,7 +193,7 @@ def _picked(skip: int, step: int, extent: int) -> slice:
     return slice(skip, end if end >= 0 else None, step)
 
 
-def _indexed(axis: Axis, index: Indices, origin: int) -> Part:
+def _select_indices(axis: Axis, index: Indices, origin: int) -> AxisSelection:
     """Select by an index array: each touched cell is decoded once and gives all its wanted
     elements.
     """
@@ -208,7 +210,7 @@ def _indexed(axis: Axis, index: Indices, origin: int) -> Part:
     for group, begin, skip, step in zip(groups, axis.begin(cells), shown.skip, shown.step, strict=True):
         inside.append(skip + step * (position[group] - begin))
         outside.append(where[group])
-    return Part(
+    return AxisSelection(
         cell=cells,
         inside=tuple(inside),
         outside=tuple(outside),
@@ -221,4 +223,4 @@ def _indexed(axis: Axis, index: Indices, origin: int) -> Part:
 
 
 _NONE = np.zeros(0, np.int64)
-_EMPTY = Part(_NONE, (), (), _NONE, True, np.zeros(0, bool), _NONE, _NONE)
+_EMPTY = AxisSelection(_NONE, (), (), _NONE, True, np.zeros(0, bool), _NONE, _NONE)

@@ -13,22 +13,22 @@ from typing import Any
 import numpy as np
 
 from insitu.model import Axis, Columns, Selection, Stride, Tile, VirtualArray
-from insitu.model.axis import Cut, Indices
+from insitu.model.axis import AxisCut, Indices
 from insitu.model.join import fuse
 from insitu.model.tile import SPLIT_BYTES
 
-__all__ = ["FEW", "kinds", "placed"]
+__all__ = ["MIN_GROUP_SIZE", "fuse_tile_group", "group_similar_tiles"]
 
-FEW = 8
+MIN_GROUP_SIZE = 8
 """Smallest number of tiles that are grouped: for fewer, grouping costs more than it saves."""
 
-Kind = tuple[int, list[int]]
+TileGroup = tuple[int, list[int]]
 """The dimension along which the tiles of a group follow each other, and their numbers."""
 
 
-def kinds(
+def group_similar_tiles(
     array: VirtualArray, selection: Selection, numbers: Sequence[int], much: bool
-) -> tuple[list[Kind], list[int]]:
+) -> tuple[list[TileGroup], list[int]]:
     """Return groups of similar tiles, and the tiles that belong to no group.
 
     Parameters
@@ -57,18 +57,18 @@ def kinds(
             rest.append(number)
             continue
         joined = tile.dimensions[along]
-        axes = [_key(axis) for i, axis in enumerate(tile.axes) if i != joined]
-        found.setdefault((*corner, tile.layout, _has(tile.axes[joined]), *axes), []).append(number)
+        axes = [_axis_key(axis) for i, axis in enumerate(tile.axes) if i != joined]
+        found.setdefault((*corner, tile.layout, _has_stored_axis(tile.axes[joined]), *axes), []).append(number)
     chosen = []
     for members in found.values():
-        if len(members) < FEW:
+        if len(members) < MIN_GROUP_SIZE:
             rest += members
         else:
             chosen.append((along, members))
     return chosen, rest
 
 
-def _key(axis: Axis) -> Any:
+def _axis_key(axis: Axis) -> Any:
     """Return a key that is equal for axes that are cut alike.
 
     An irregular axis is equal only to itself.
@@ -84,12 +84,12 @@ def _largest_cell(tile: Tile) -> int:
     return size
 
 
-def _has(axis: Axis) -> bool:
+def _has_stored_axis(axis: Axis) -> bool:
     """Return whether the chunks have this axis."""
     return axis.cells is None or bool(axis.cells.stored[0])
 
 
-def placed(array: VirtualArray, kind: Kind, stride: Stride) -> tuple[Tile, Cut]:
+def fuse_tile_group(array: VirtualArray, kind: TileGroup, stride: Stride) -> tuple[Tile, AxisCut]:
     """Return the tiles of a group as one tile, and what a slice takes of its cells along the
     group's dimension.
     """
@@ -113,5 +113,5 @@ def placed(array: VirtualArray, kind: Kind, stride: Stride) -> tuple[Tile, Cut]:
     skip = shown.skip[keep] + shown.step[keep] * (low + first * pace - begin)
     paced = shown.step[keep] * pace
     if step > 0:
-        return tile, Cut(cells, extent, skip, paced, first)
-    return tile, Cut(cells, extent, skip + paced * (extent - 1), -paced, count - (first + extent))
+        return tile, AxisCut(cells, extent, skip, paced, first)
+    return tile, AxisCut(cells, extent, skip + paced * (extent - 1), -paced, count - (first + extent))

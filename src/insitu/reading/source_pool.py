@@ -15,7 +15,7 @@ from copy import copy
 from types import TracebackType
 from typing import Any, Self
 
-from insitu.cancellation import LateError, wait_for
+from insitu.cancellation import LateError, wait_for_event
 from insitu.errors import InsituError
 from insitu.lru import LruCache
 from insitu.model import Source
@@ -23,17 +23,17 @@ from insitu.reading.cache import ChunkCache
 from insitu.sources import ByteSource, open_source
 from insitu.sources.threads import renew_after_fork
 
-__all__ = ["Opened"]
+__all__ = ["SourcePool"]
 
-KEPT = 128
+MAX_IDLE_SOURCES = 128
 """Idle sources that stay open, at most: file descriptors are few, and an archive may have ten
 thousand files.
 """
 
-Key = tuple[str, int | None, str | None, float | None]
+SourceKey = tuple[str, int | None, str | None, float | None]
 
 
-class _Entry:
+class _PoolEntry:
     """A source that is in use, or is being opened by one thread while others wait for it."""
 
     __slots__ = ("error", "opened", "source", "users")
@@ -47,7 +47,7 @@ class _Entry:
             self.opened.set()
 
 
-class Opened:
+class SourcePool:
     """Open sources, shared by tasks. As a context manager it closes them at the end.
 
     Parameters
@@ -65,15 +65,15 @@ class Opened:
         storage_options: Mapping[str, Any] | None = None,
         *,
         opener: Callable[[Source], ByteSource] | None = None,
-        keep: int = KEPT,
+        keep: int = MAX_IDLE_SOURCES,
     ) -> None:
         self._open = opener or (lambda source: open_source(source.url, storage_options, expected=source))
         self.cache: ChunkCache | None = None
         """Cache of chunks decoded from these sources, for reads that are not given a cache of their
         own.
         """
-        self._idle: LruCache[Key, ByteSource] = LruCache(keep)
-        self._busy: dict[Key, _Entry] = {}
+        self._idle: LruCache[SourceKey, ByteSource] = LruCache(keep)
+        self._busy: dict[SourceKey, _PoolEntry] = {}
         self.renew()
         renew_after_fork(self)
 
@@ -85,7 +85,7 @@ class Opened:
         self._busy = {key: entry for key, entry in self._busy.items() if entry.source is not None}
 
     @contextmanager
-    def lease(self, source: Source) -> Iterator[ByteSource]:
+    def acquire(self, source: Source) -> Iterator[ByteSource]:
         """Give an open source for as long as the block lasts.
 
         It is opened if the pool does not have it.
@@ -98,18 +98,18 @@ class Opened:
         finally:
             self._release(key, entry)
 
-    def _acquire(self, key: Key, source: Source) -> _Entry:
+    def _acquire(self, key: SourceKey, source: Source) -> _PoolEntry:
         while True:
             with self._lock:
                 entry = self._busy.get(key)
                 if entry is None:
-                    entry = self._busy[key] = _Entry(self._idle.pop(key))
+                    entry = self._busy[key] = _PoolEntry(self._idle.pop(key))
                     if entry.source is not None:
                         return entry
                     break
                 entry.users += 1
             try:
-                wait_for(entry.opened)
+                wait_for_event(entry.opened)
             except BaseException:
                 self._release(key, entry)
                 raise
@@ -130,7 +130,7 @@ class Opened:
             entry.opened.set()
         return entry
 
-    def _release(self, key: Key, entry: _Entry) -> None:
+    def _release(self, key: SourceKey, entry: _PoolEntry) -> None:
         evicted: list[ByteSource] = []
         with self._lock:
             entry.users -= 1

@@ -9,13 +9,13 @@ from dataclasses import dataclass, field
 
 from insitu.model import VirtualArray
 
-__all__ = ["Tally", "log", "summary"]
+__all__ = ["ReadStatistics", "format_summary", "log"]
 
 log = logging.getLogger("insitu.read")
 
 
 @dataclass(slots=True)
-class Tally:
+class ReadStatistics:
     """Statistics of one or more reads; threads may share it."""
 
     requests: int = 0
@@ -50,14 +50,14 @@ class Tally:
             self.fetch_seconds += fetch_seconds
             self.decode_seconds += decode_seconds
 
-    def spent(self, plan_seconds: float, total_seconds: float) -> None:
+    def add_seconds(self, plan_seconds: float, total_seconds: float) -> None:
         """Add the planning and wall time of a read."""
         with self._lock:
             self.plan_seconds += plan_seconds
             self.total_seconds += total_seconds
 
 
-def summary(array: VirtualArray, shape: Iterable[int], tally: Tally, name: str | None = None) -> str:
+def format_summary(array: VirtualArray, shape: Iterable[int], tally: ReadStatistics, name: str | None = None) -> str:
     """Return a one-line summary of a read, for the log."""
     chains = dict.fromkeys(
         "→".join(codec.name for codec in encoding.codecs) or "uncompressed"

@@ -14,17 +14,17 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from insitu.model import Located, Packing
-from insitu.reading.select_cells import Part, Touched, width
+from insitu.model import ChunkLocations, Packing
+from insitu.reading.select_cells import AxisSelection, TileSelection, count_places
 
-__all__ = ["Alike", "Grid", "Position"]
+__all__ = ["ChunkGroup", "Position", "TilePlan"]
 
 Position = tuple[int, ...]
 """For each axis, the row of its columns that a row of the plan combines."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Alike:
+class ChunkGroup:
     """Rows that want the same box of chunks of one encoding, shape and filter mask."""
 
     rows: npt.NDArray[np.int64]
@@ -41,17 +41,17 @@ class Alike:
     """Place in the output of each chunk's box."""
 
 
-class _Axis:
+class _AxisKinds:
     """The rows of one axis by kind: equal chunk size, equal box."""
 
     __slots__ = ("begin", "kind", "kinds")
 
-    def __init__(self, part: Part) -> None:
+    def __init__(self, part: AxisSelection) -> None:
         kinds: dict[tuple[int, int, int], int] = {}
         self.begin = np.array([outside.start for outside in part.outside if isinstance(outside, slice)], np.int64)
         self.kind = np.array(
             [
-                kinds.setdefault((size, inside.start, width(outside)), len(kinds))
+                kinds.setdefault((size, inside.start, count_places(outside)), len(kinds))
                 for size, inside, outside in zip(part.stored.tolist(), part.inside, part.outside, strict=True)
                 if isinstance(inside, slice)
             ],
@@ -60,18 +60,18 @@ class _Axis:
         self.kinds = list(kinds)
 
 
-def _is_plain(part: Part) -> bool:
+def _is_plain(part: AxisSelection) -> bool:
     """Return whether an axis takes consecutive elements of every chunk, each once."""
     return part.exists and all(
         isinstance(inside, slice)
         and isinstance(outside, slice)
         and inside.step in (None, 1)
-        and inside.stop - inside.start == width(outside)
+        and inside.stop - inside.start == count_places(outside)
         for inside, outside in zip(part.inside, part.outside, strict=True)
     )
 
 
-class Grid:
+class TilePlan:
     """The part of a read plan that concerns one tile."""
 
     __slots__ = (
@@ -79,7 +79,7 @@ class Grid:
         "whole",
     )  # fmt: skip
 
-    def __init__(self, touched: Touched, located: Located) -> None:
+    def __init__(self, touched: TileSelection, located: ChunkLocations) -> None:
         parts = touched.parts
         self.locations = located
         self.shape = touched.grid
@@ -95,7 +95,9 @@ class Grid:
         rows = {row: touched.tile.packings[row] for row in used}
         self.packings: dict[int, Packing | None] = {n: None if row.identity else row for n, row in rows.items()}
         packed = any(packing is not None for packing in self.packings.values())
-        self.axes = [_Axis(part) for part in parts] if parts and not packed and all(map(_is_plain, parts)) else None
+        self.axes = (
+            [_AxisKinds(part) for part in parts] if parts and not packed and all(map(_is_plain, parts)) else None
+        )
         """For `group_similar_rows`; None where rows cannot be grouped."""
 
     def at(self, columns: Sequence[Sequence[Any]], position: Position) -> tuple[Any, ...]:
@@ -122,7 +124,7 @@ class Grid:
             return [()] * len(rows)
         return list(zip(*(index.tolist() for index in np.unravel_index(rows, self.shape)), strict=True))
 
-    def group_similar_rows(self, rows: npt.NDArray[np.int64]) -> Iterator[Alike]:
+    def group_similar_rows(self, rows: npt.NDArray[np.int64]) -> Iterator[ChunkGroup]:
         """Yield groups of rows that take the same box of equal chunks."""
         assert self.axes is not None
         index = np.unravel_index(rows, self.shape)
@@ -139,7 +141,7 @@ class Grid:
             first = int(mine[0])
             kinds = [axis.kinds[axis.kind[i[first]]] for axis, i in zip(self.axes, index, strict=True)]
             shape, start, extent = (tuple(values) for values in zip(*kinds, strict=True))
-            yield Alike(
+            yield ChunkGroup(
                 rows=mine,
                 encoding=int(self.locations.encoding[rows[first]]),
                 mask=int(self.locations.filter_mask[rows[first]]),

@@ -14,12 +14,12 @@ from dataclasses import replace
 
 import numpy as np
 
-from insitu.reading.select_cells import Part, Picker, Touched, width
+from insitu.reading.select_cells import AxisSelection, Picker, TileSelection, count_places
 
-__all__ = ["trimmed"]
+__all__ = ["trim_to_wanted_bytes"]
 
 
-def trimmed(touched: Touched, request_bytes: int) -> Touched:
+def trim_to_wanted_bytes(touched: TileSelection, request_bytes: int) -> TileSelection:
     """Return a selection of a tile that fetches only the needed bytes, if the tile is uncompressed.
 
     Parameters
@@ -40,12 +40,12 @@ def trimmed(touched: Touched, request_bytes: int) -> Touched:
     best = min(range(len(axes)), key=lambda depth: _cost(parts, axes, depth, itemsize, request_bytes))
     new = list(parts)
     for i in axes[:best]:
-        new[i] = _alone(parts[i])
-    new[axes[best]] = _range(parts[axes[best]])
+        new[i] = _split_elements(parts[i])
+    new[axes[best]] = _trim_to_range(parts[axes[best]])
     return replace(touched, parts=tuple(new))
 
 
-def _cost(parts: Sequence[Part], axes: Sequence[int], depth: int, itemsize: int, request_bytes: int) -> float:
+def _cost(parts: Sequence[AxisSelection], axes: Sequence[int], depth: int, itemsize: int, request_bytes: int) -> float:
     """Return the cost if `depth` axes are alone: bytes fetched, plus the requests expressed in
     bytes.
     """
@@ -63,7 +63,7 @@ def _cost(parts: Sequence[Part], axes: Sequence[int], depth: int, itemsize: int,
     return requests * (size + request_bytes)
 
 
-def _ends(picker: Picker) -> tuple[int, int]:
+def _first_and_last(picker: Picker) -> tuple[int, int]:
     """Return the first and the last wanted element of a chunk."""
     if isinstance(picker, np.ndarray):
         return int(picker.min()), int(picker.max())
@@ -75,25 +75,25 @@ def _ends(picker: Picker) -> tuple[int, int]:
 
 
 def _extent(picker: Picker) -> int:
-    low, high = _ends(picker)
+    low, high = _first_and_last(picker)
     return high - low + 1
 
 
-def _range(part: Part) -> Part:
+def _trim_to_range(part: AxisSelection) -> AxisSelection:
     """Return the axis selection that fetches from the first to the last wanted element."""
-    ends = [_ends(picker) for picker in part.inside]
+    ends = [_first_and_last(picker) for picker in part.inside]
     low = np.array([first for first, _ in ends], np.int64)
     stored = np.array([last - first + 1 for first, last in ends], np.int64)
-    inside = tuple(_shifted(picker, first) for picker, (first, _) in zip(part.inside, ends, strict=True))
+    inside = tuple(_shift_picker(picker, first) for picker, (first, _) in zip(part.inside, ends, strict=True))
     in_order = [
-        _in_order(inner, int(many)) and width(outer) == many  # one element may stand for many
+        _is_in_order(inner, int(many)) and count_places(outer) == many  # one element may stand for many
         for inner, outer, many in zip(inside, part.outside, stored, strict=True)
     ]
     whole = np.array(in_order, bool)
     return replace(part, inside=inside, stored=stored, first=part.first + low, whole=whole)
 
 
-def _shifted(picker: Picker, by: int) -> Picker:
+def _shift_picker(picker: Picker, by: int) -> Picker:
     if isinstance(picker, np.ndarray):
         return picker - by
     stop = picker.stop if picker.stop is None else picker.stop - by
@@ -101,11 +101,11 @@ def _shifted(picker: Picker, by: int) -> Picker:
     return slice(picker.start - by, None if stop is not None and stop < 0 else stop, picker.step)
 
 
-def _in_order(picker: Picker, length: int) -> bool:
+def _is_in_order(picker: Picker, length: int) -> bool:
     return isinstance(picker, slice) and (picker.step or 1) == 1 and picker.start == 0 and picker.stop == length
 
 
-def _alone(part: Part) -> Part:
+def _split_elements(part: AxisSelection) -> AxisSelection:
     """Return the axis selection that fetches each wanted element on its own."""
     row: list[int] = []
     inner: list[int] = []
@@ -126,13 +126,13 @@ def _alone(part: Part) -> Part:
         outer += places
     rows = np.array(row, np.int64)
     ones = np.ones(len(rows), np.int64)
-    return Part(
+    return AxisSelection(
         cell=part.cell[rows],
         inside=(slice(0, 1),) * len(rows),
         outside=tuple(outer),
         stored=ones,
         exists=part.exists,
-        whole=np.array([width(picker) == 1 for picker in outer], bool),
+        whole=np.array([count_places(picker) == 1 for picker in outer], bool),
         wanted=ones,
         first=part.first[rows] + np.array(inner, np.int64),
     )

@@ -13,17 +13,17 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from insitu.codecs.libraries import find
+from insitu.codecs.libraries import find_function
 
-__all__ = ["Array", "Part", "accumulator", "is_null", "replaced"]
+__all__ = ["Array", "ValueBlock", "accumulator_dtype", "find_missing", "replace_masked"]
 
 Array = npt.NDArray[Any]
 
-_SUMMED = (np.dtype(np.float32), np.dtype(np.float64))
+_KERNEL_DTYPES = (np.dtype(np.float32), np.dtype(np.float64))
 """Types that the C kernel sums, four times as fast as NumPy in float64."""
 
 
-def accumulator(dtype: np.dtype[Any], integers: bool = False) -> np.dtype[Any]:
+def accumulator_dtype(dtype: np.dtype[Any], integers: bool = False) -> np.dtype[Any]:
     """Return the type in which values are summed: at least as wide as that of NumPy.
 
     Parameters
@@ -38,7 +38,7 @@ def accumulator(dtype: np.dtype[Any], integers: bool = False) -> np.dtype[Any]:
     return np.result_type(dtype, np.complex128 if dtype.kind == "c" else np.float64)
 
 
-def is_null(values: Array) -> Array | None:
+def find_missing(values: Array) -> Array | None:
     """Return a mask of the missing values (NaN, NaT); None if there are none."""
     if values.dtype.kind in "fc":
         mask = np.isnan(values)
@@ -49,7 +49,7 @@ def is_null(values: Array) -> Array | None:
     return mask if mask.any() else None
 
 
-def replaced(values: Array, mask: Array, value: Any) -> Array:
+def replace_masked(values: Array, mask: Array, value: Any) -> Array:
     """Return the values with another value where the mask is set."""
     scalar = np.asarray(value).astype(values.dtype)[()]  # NumPy deprecates durations without a unit
     if values.dtype.kind != "f" or values.dtype.itemsize not in (2, 4, 8):
@@ -64,7 +64,7 @@ def replaced(values: Array, mask: Array, value: Any) -> Array:
 
 
 @dataclass(slots=False)
-class Part:
+class ValueBlock:
     """A block of values to reduce, with facts that several fields share."""
 
     values: Array
@@ -100,19 +100,24 @@ class Part:
     def plain_total(self) -> Array:
         """Sum of all values, missing ones included."""
         values = self.values
-        if len(self.axes) == values.ndim and values.dtype in _SUMMED and values.flags.c_contiguous and values.size:
-            kernel = find("insitu.codecs._kernels", "total")
+        if (
+            len(self.axes) == values.ndim
+            and values.dtype in _KERNEL_DTYPES
+            and values.flags.c_contiguous
+            and values.size
+        ):
+            kernel = find_function("insitu.codecs._kernels", "total")
             if kernel is not None:
                 return np.full(self.shape, kernel(values))
         with np.errstate(invalid="ignore", over="ignore"):
-            return self.reduce(np.add, dtype=accumulator(self.values.dtype))
+            return self.reduce(np.add, dtype=accumulator_dtype(self.values.dtype))
 
     @cached_property
     def nulls(self) -> Array | None:
         """Mask of the missing values; None if there are none."""
         if self.totalled and self.values.dtype.kind in "fc" and not np.isnan(self.plain_total).any():
             return None
-        return is_null(self.values)
+        return find_missing(self.values)
 
     @cached_property
     def skipped(self) -> Array | None:
@@ -142,8 +147,8 @@ class Part:
         if self.skipped is None:
             return self.plain_total
         with np.errstate(invalid="ignore", over="ignore"):
-            return self.reduce(np.add, self.fill_skipped(0), accumulator(self.values.dtype))
+            return self.reduce(np.add, self.fill_skipped(0), accumulator_dtype(self.values.dtype))
 
     def fill_skipped(self, value: Any) -> Array:
         """Return the values, with another value in place of those that are left out."""
-        return self.values if self.skipped is None else replaced(self.values, self.skipped, value)
+        return self.values if self.skipped is None else replace_masked(self.values, self.skipped, value)

@@ -14,16 +14,16 @@ import numpy as np
 import numpy.typing as npt
 
 from insitu.codecs import registry
-from insitu.codecs.buffer_spec import Data, Form, octets
+from insitu.codecs.buffer_spec import BufferSpec, Data, as_octets
 from insitu.errors import CodecError, ModelError, SelectionError
 from insitu.model import Axis, Codec, Columns, Encoding, Selection, Source, Tile, VirtualArray
 
-__all__ = ["chunk_array", "encoding_of", "inflated", "spans_selection"]
+__all__ = ["chunk_array", "decode_unknown_size", "parse_encoding", "spans_selection"]
 
 Spans = Sequence[tuple[int, int]]
 
 
-def encoding_of(encoding: Encoding | Mapping[str, Any] | npt.DTypeLike) -> Encoding:
+def parse_encoding(encoding: Encoding | Mapping[str, Any] | npt.DTypeLike) -> Encoding:
     """Return an encoding, from an `Encoding`, a mapping, or a bare type.
 
     The mapping is `{"dtype": …, "codecs": [{"id" or "name": …, …}]}`, codecs in the order of
@@ -103,7 +103,7 @@ def spans_selection(spans: Spans, size: int) -> Selection:
     return Selection.of((np.concatenate(parts) if parts else np.zeros(0, np.int64),), (size,))
 
 
-def inflated(data: Data, codecs: Sequence[Codec], limit: int) -> npt.NDArray[np.uint8]:
+def decode_unknown_size(data: Data, codecs: Sequence[Codec], limit: int) -> npt.NDArray[np.uint8]:
     """Return the decoded bytes of a chunk whose decoded size is unknown.
 
     Parameters
@@ -115,10 +115,10 @@ def inflated(data: Data, codecs: Sequence[Codec], limit: int) -> npt.NDArray[np.
     limit
         Largest decoded size; more is an error, because it may be an attack on memory.
     """
-    form = Form(limit, False)
+    form = BufferSpec(limit, False)
     steps = []
     for codec in codecs:
-        made = registry.step(codec, form)
+        made = registry.make_step(codec, form)
         steps.append(made)
         form = made.encoded
     for made in reversed(steps):
@@ -130,7 +130,7 @@ def inflated(data: Data, codecs: Sequence[Codec], limit: int) -> npt.NDArray[np.
             # Each library has its own exceptions (zlib.error, isal, imagecodecs);
             # all mean damaged data here.
             raise CodecError(f"{made.name}: {problem}", codec=made.name) from problem
-    whole = octets(data)
+    whole = as_octets(data)
     if whole.size > limit:
         raise CodecError(f"the chunk decodes to more than the limit of {limit} bytes")
     return whole

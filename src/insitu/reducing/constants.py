@@ -13,21 +13,21 @@ import numpy as np
 import numpy.typing as npt
 
 from insitu.cf.packing import unpack
-from insitu.model import ABSENT, UNWRITTEN, Located, VirtualArray
+from insitu.model import ABSENT, UNWRITTEN, ChunkLocations, VirtualArray
 from insitu.reading.scatter import put
 from insitu.reading.select_cells import Picker
-from insitu.reducing.extremes import NOWHERE
+from insitu.reducing.extremes import NO_POSITION
 from insitu.reducing.field import Partial
 from insitu.reducing.reductions import Reduction
-from insitu.reducing.result_layout import Shadow, look
+from insitu.reducing.result_layout import TileProjection, get_region
 
 __all__ = ["add_constants"]
 
 
 def add_constants(
     array: VirtualArray,
-    shadow: Shadow,
-    located: Located,
+    shadow: TileProjection,
+    located: ChunkLocations,
     rows: npt.NDArray[np.int64],
     reduction: Reduction,
     windows: Partial,
@@ -47,22 +47,22 @@ def add_constants(
     windows
         The partial result so far, as views with the axes of the tile.
     """
-    for value, these in _values(array, shadow, located, rows):
+    for value, these in _constant_values(array, shadow, located, rows):
         mask = np.zeros(shadow.touched.grid, bool)
         mask.reshape(-1)[these] = True
-        times, first = _counted(shadow, mask)
-        region, spread = _whole(shadow)
+        times, first = _count_elements(shadow, mask)
+        region, spread = _whole_region(shadow)
         partial = reduction.step(
             value.reshape((1,) * len(mask.shape)), shadow.reduced, [np.zeros(1, np.int64)] * len(shadow.reduced)
         )
         added = reduction.repeat(partial, spread(times), spread(first))
-        before = {name: look(window, region) for name, window in windows.items()}
+        before = {name: get_region(window, region) for name, window in windows.items()}
         for name, merged in reduction.merge(before, added).items():
             put(windows[name], region, merged)
 
 
-def _values(
-    array: VirtualArray, shadow: Shadow, located: Located, rows: npt.NDArray[np.int64]
+def _constant_values(
+    array: VirtualArray, shadow: TileProjection, located: ChunkLocations, rows: npt.NDArray[np.int64]
 ) -> Iterator[tuple[npt.NDArray[Any], npt.NDArray[np.int64]]]:
     """Yield each value with the cells that show it."""
     dtype = array.dtype.newbyteorder("=")
@@ -84,7 +84,9 @@ def _values(
         yield np.asarray(value).astype(dtype), unwritten[inverse.reshape(-1) == number]
 
 
-def _counted(shadow: Shadow, mask: npt.NDArray[np.bool_]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+def _count_elements(
+    shadow: TileProjection, mask: npt.NDArray[np.bool_]
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
     """Return, for each cell of the kept axes, how many elements the masked cells stand for,
     and the first position.
     """
@@ -95,13 +97,13 @@ def _counted(shadow: Shadow, mask: npt.NDArray[np.bool_]) -> tuple[npt.NDArray[n
         times *= np.array(shadow.shown[axis], np.int64).reshape(along)
         begins = [int(p[0]) if isinstance(p, np.ndarray) else p.start for p in shadow.outside[axis]]
         first += (np.array(begins, np.int64) * stride).reshape(along)
-    first[~mask] = NOWHERE
+    first[~mask] = NO_POSITION
     if not shadow.reduced:
         return times, first
     return times.sum(axis=shadow.reduced, keepdims=True), first.min(axis=shadow.reduced, keepdims=True)
 
 
-def _whole(shadow: Shadow) -> tuple[tuple[Picker, ...], Any]:
+def _whole_region(shadow: TileProjection) -> tuple[tuple[Picker, ...], Any]:
     """Return the region of all cells,
     and a function that expands numbers per cell of the kept axes to it.
     """

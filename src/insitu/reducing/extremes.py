@@ -7,28 +7,30 @@ from typing import Any
 
 import numpy as np
 
-from insitu.reducing.block_facts import Array, Part
-from insitu.reducing.field import Field, Partial, joined
+from insitu.reducing.block_facts import Array, ValueBlock
+from insitu.reducing.field import Partial, PartialField, apply_ufunc
 
-__all__ = ["EXTREMES", "NOWHERE"]
+__all__ = ["EXTREMES", "NO_POSITION"]
 
-NOWHERE = np.iinfo(np.int64).max
+NO_POSITION = np.iinfo(np.int64).max
 """Position of the extreme of no values: larger than any other."""
 
 
-def _extreme(name: str, propagating: np.ufunc, skipping: np.ufunc, worst: Callable[[np.dtype[Any]], Any]) -> Field:
-    def measure(part: Part) -> Array:
+def _extreme_field(
+    name: str, propagating: np.ufunc, skipping: np.ufunc, worst: Callable[[np.dtype[Any]], Any]
+) -> PartialField:
+    def measure(part: ValueBlock) -> Array:
         return part.reduce(skipping if part.skipna else propagating)
 
     def join(one: Partial, other: Partial, skipna: bool, out: Array | None) -> Array:
-        return joined(skipping if skipna else propagating, one[name], other[name], out)
+        return apply_ufunc(skipping if skipna else propagating, one[name], other[name], out)
 
     def nothing(dtype: np.dtype[Any], skipna: bool) -> Any:
         if skipna and dtype.kind in "fcmM":  # what the skipping ufunc ignores
             return np.array("NaT", dtype)[()] if dtype.kind in "mM" else dtype.type(np.nan)
         return worst(dtype)
 
-    return Field(measure, join, nothing)
+    return PartialField(measure, join, nothing)
 
 
 def _largest(dtype: np.dtype[Any]) -> Any:
@@ -60,15 +62,15 @@ def _not_a_time(dtype: np.dtype[Any]) -> Any:
     return np.array("NaT", dtype)[()]
 
 
-def _where_extreme(
+def _position_fields(
     name: str, find: Callable[..., Any], better: np.ufunc, worst: Callable[[np.dtype[Any]], Any]
-) -> dict[str, Field]:
+) -> dict[str, PartialField]:
     """Return two fields: the extreme value, and its first position.
 
     Without `skipna`, a missing value is more extreme than any other, as in NumPy; for times always.
     """
 
-    def look(part: Part) -> tuple[Array, Array]:
+    def look(part: ValueBlock) -> tuple[Array, Array]:
         if part.positions is None:
             raise ValueError(f"{name} needs the positions of the values")
         kept = [axis for axis in range(part.values.ndim) if axis not in part.axes]
@@ -93,7 +95,7 @@ def _where_extreme(
             position += places[along]
         return value.reshape(part.shape), position.reshape(part.shape)
 
-    def measure_both(part: Part) -> tuple[Array, Array]:
+    def measure_both(part: ValueBlock) -> tuple[Array, Array]:
         found: dict[str, tuple[Array, Array]] = part.__dict__.setdefault("_where", {})
         if name not in found:
             found[name] = look(part)
@@ -108,7 +110,7 @@ def _where_extreme(
         if a.dtype.kind not in "fcmM":
             return np.asarray(beats)
         lost, mine = (np.isnat(a), np.isnat(b)) if a.dtype.kind in "mM" else (np.isnan(a), np.isnan(b))
-        nothing = one[name] == NOWHERE
+        nothing = one[name] == NO_POSITION
         if skipna and a.dtype.kind not in "mM":
             return np.asarray(np.where(lost | mine, lost & (~mine | nothing), beats))
         return np.asarray(np.where(lost | mine, mine & (~lost | earlier), beats))
@@ -123,27 +125,29 @@ def _where_extreme(
         return dtype.type(np.nan) if skipna and dtype.kind in "fc" else worst(dtype)
 
     return {
-        f"{name}_value": Field(lambda part: measure_both(part)[0], join_value, value_of_nothing),
-        name: Field(lambda part: measure_both(part)[1], join_position, lambda dtype, skipna: np.int64(NOWHERE)),
+        f"{name}_value": PartialField(lambda part: measure_both(part)[0], join_value, value_of_nothing),
+        name: PartialField(
+            lambda part: measure_both(part)[1], join_position, lambda dtype, skipna: np.int64(NO_POSITION)
+        ),
     }
 
 
-EXTREMES: Mapping[str, Field] = {
-    "earliest": _extreme("earliest", np.fmin, np.fmin, _not_a_time),
-    "latest": _extreme("latest", np.fmax, np.fmax, _not_a_time),
-    "min": _extreme("min", np.minimum, np.fmin, _largest),
-    "max": _extreme("max", np.maximum, np.fmax, _smallest),
-    "any": Field(
+EXTREMES: Mapping[str, PartialField] = {
+    "earliest": _extreme_field("earliest", np.fmin, np.fmin, _not_a_time),
+    "latest": _extreme_field("latest", np.fmax, np.fmax, _not_a_time),
+    "min": _extreme_field("min", np.minimum, np.fmin, _largest),
+    "max": _extreme_field("max", np.maximum, np.fmax, _smallest),
+    "any": PartialField(
         lambda part: np.asarray(np.any(part.values, axis=part.axes, keepdims=True)),
-        lambda one, other, skipna, out: joined(np.logical_or, one["any"], other["any"], out),
+        lambda one, other, skipna, out: apply_ufunc(np.logical_or, one["any"], other["any"], out),
         lambda dtype, skipna: np.False_,
     ),
-    "all": Field(
+    "all": PartialField(
         lambda part: np.asarray(np.all(part.values, axis=part.axes, keepdims=True)),
-        lambda one, other, skipna, out: joined(np.logical_and, one["all"], other["all"], out),
+        lambda one, other, skipna, out: apply_ufunc(np.logical_and, one["all"], other["all"], out),
         lambda dtype, skipna: np.True_,
     ),
-    **_where_extreme("argmin", np.argmin, np.less, _largest),
-    **_where_extreme("argmax", np.argmax, np.greater, _smallest),
+    **_position_fields("argmin", np.argmin, np.less, _largest),
+    **_position_fields("argmax", np.argmax, np.greater, _smallest),
 }
 """Fields that are one of the values, or its position, by name."""

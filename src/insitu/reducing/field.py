@@ -16,21 +16,21 @@ from typing import Any
 
 import numpy as np
 
-from insitu.reducing.block_facts import Array, Part
+from insitu.reducing.block_facts import Array, ValueBlock
 
-__all__ = ["Field", "Partial", "joined", "summed"]
+__all__ = ["Partial", "PartialField", "apply_ufunc", "sum_field"]
 
 Partial = dict[str, Array]
 """The fields of some values, by name."""
-Join = Callable[[Partial, Partial, bool, "Array | None"], Array]
+JoinFunction = Callable[[Partial, Partial, bool, "Array | None"], Array]
 
 
 @dataclass(frozen=True, slots=True)
-class Field:
+class PartialField:
     """One named array of a partial."""
 
-    measure: Callable[[Part], Array]
-    join: Join
+    measure: Callable[[ValueBlock], Array]
+    join: JoinFunction
     """Arguments: two partials, whether missing values are left out,
     an array that may be overwritten.
     """
@@ -42,7 +42,7 @@ class Field:
     """Return the value for data of which each value occurs so many times."""
 
 
-def joined(ufunc: np.ufunc, one: Array, other: Array, out: Array | None) -> Array:
+def apply_ufunc(ufunc: np.ufunc, one: Array, other: Array, out: Array | None) -> Array:
     """Apply a ufunc to two arrays, into `out` if possible."""
     if one.size > 1 and not any(one.strides) and not any(other.strides) and one.shape == other.shape:
         # The same number everywhere, as for counts without missing values: keep it one number.
@@ -58,15 +58,17 @@ def joined(ufunc: np.ufunc, one: Array, other: Array, out: Array | None) -> Arra
     return np.asarray(ufunc(one, other, out=out if fits else None))
 
 
-def summed(name: str, measure: Callable[[Part], Array], nothing: Callable[[np.dtype[Any], bool], Any]) -> Field:
+def sum_field(
+    name: str, measure: Callable[[ValueBlock], Array], nothing: Callable[[np.dtype[Any], bool], Any]
+) -> PartialField:
     """Return a field that is a sum: joined by adding, repeated by multiplying."""
 
     def join(one: Partial, other: Partial, skipna: bool, out: Array | None) -> Array:
         with np.errstate(invalid="ignore", over="ignore"):
-            return joined(np.add, one[name], other[name], out)
+            return apply_ufunc(np.add, one[name], other[name], out)
 
     def again(found: Array, times: Any) -> Array:
         with np.errstate(invalid="ignore", over="ignore"):
             return np.asarray(found * times, found.dtype)
 
-    return Field(measure, join, nothing, again)
+    return PartialField(measure, join, nothing, again)

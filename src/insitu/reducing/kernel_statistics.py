@@ -14,29 +14,29 @@ from typing import Any
 
 import numpy as np
 
-from insitu.cf.packing import prepare
+from insitu.cf.packing import get_unpacker
 from insitu.codecs import Decoder
 from insitu.codecs.buffer_spec import Data
-from insitu.codecs.libraries import find
-from insitu.codecs.thread_buffers import borrow
+from insitu.codecs.libraries import find_function
+from insitu.codecs.thread_buffers import get_buffer
 from insitu.model import Packing
 from insitu.reducing.field import Partial
 from insitu.reducing.reductions import Reduction
 
-__all__ = ["Fused", "Span", "span_of"]
+__all__ = ["ChunkKernel", "Span", "contiguous_span"]
 
-FIELDS = frozenset({"count", "valid", "total", "min", "max", "squares"})
+KERNEL_FIELDS = frozenset({"count", "valid", "total", "min", "max", "squares"})
 FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
 EXTREMES, SQUARES = 1, 2
 """Flags of the kernel for results in addition to sum and count."""
-MOST_MISSING = 2
+MAX_MISSING = 2
 
 Span = tuple[int, int]
 """First element of a chunk, in the order of storage, and number of elements."""
 Kernel = Callable[..., tuple[float, int, float, float, float]]
 
 
-def span_of(start: Sequence[int], extent: Sequence[int], shape: Sequence[int]) -> Span | None:
+def contiguous_span(start: Sequence[int], extent: Sequence[int], shape: Sequence[int]) -> Span | None:
     """Return a box of a chunk as one contiguous run of its elements in C order;
     None if it is not contiguous.
     """
@@ -49,7 +49,7 @@ def span_of(start: Sequence[int], extent: Sequence[int], shape: Sequence[int]) -
     return first, count
 
 
-class Fused:
+class ChunkKernel:
     """Computes statistics of contiguous runs of chunks with the kernel; made by `of`."""
 
     def __init__(self, reduction: Reduction, kernel: Kernel) -> None:
@@ -60,11 +60,11 @@ class Fused:
         self.wanted = EXTREMES * bool({"min", "max"} & set(self.fields)) + SQUARES * ("squares" in self.fields)
 
     @classmethod
-    def of(cls, reduction: Reduction) -> Fused | None:
+    def of(cls, reduction: Reduction) -> ChunkKernel | None:
         """Return the kernel for a reduction; None if it does not support it, or is not installed."""
-        if reduction.dtype not in FLOATS or not FIELDS.issuperset(reduction.fields):
+        if reduction.dtype not in FLOATS or not KERNEL_FIELDS.issuperset(reduction.fields):
             return None
-        found = kernel()
+        found = load_kernel()
         return None if found is None else cls(reduction, found)
 
     def chunk(self, decoder: Decoder, data: Data, span: Span, packing: Packing | None, ndim: int) -> Partial | None:
@@ -91,7 +91,7 @@ class Fused:
             return self.run(planes, True, span, missing, ndim)
         if not decoder.steps and decoder.back is None:  # nothing to decode, but to measure
             return self.run(decoder(data), False, span, missing, ndim)
-        room = borrow(CHUNK_BUFFER, decoder.nbytes)
+        room = get_buffer(CHUNK_BUFFER, decoder.nbytes)
         decoder.fill(data, room)
         return self.run(room, False, span, missing, ndim)
 
@@ -99,11 +99,11 @@ class Fused:
         """Return the stored numbers that mean missing; None if the packing does more than that."""
         if packing is None:
             return ()
-        unpacker = prepare(packing, self.dtype)
+        unpacker = get_unpacker(packing, self.dtype)
         if not unpacker.plain or unpacker.scaled is not None or unpacker.dtype != self.dtype:
             return None
         values = [float(value) for value in unpacker.missing if value == value]  # NaN is missing anyway
-        return tuple(values) if len(values) <= MOST_MISSING else None
+        return tuple(values) if len(values) <= MAX_MISSING else None
 
     def run(self, data: Any, shuffled: bool, span: Span, missing: tuple[float, ...], ndim: int) -> Partial:
         """Return the partial of elements in plain order or, if `shuffled`, in byte planes."""
@@ -127,13 +127,13 @@ CHUNK_BUFFER = 3
 
 
 @cache
-def kernel() -> Kernel | None:
+def load_kernel() -> Kernel | None:
     """Return the kernel, if it is installed and agrees with NumPy on a sample; else None."""
-    found: Kernel | None = find("insitu.codecs._kernels", "measure")
-    return found if found is not None and _works(found) else None
+    found: Kernel | None = find_function("insitu.codecs._kernels", "measure")
+    return found if found is not None and _matches_numpy(found) else None
 
 
-def _works(kernel: Kernel) -> bool:
+def _matches_numpy(kernel: Kernel) -> bool:
     for dtype in FLOATS:
         sample = np.arange(37, dtype=dtype) % 11
         sample[[3, 20]], sample[[5, 30]] = np.nan, 7

@@ -17,20 +17,20 @@ import numpy.typing as npt
 
 from insitu.cf.packing import unpack
 from insitu.codecs import Decoder
-from insitu.codecs.thread_buffers import borrow
+from insitu.codecs.thread_buffers import get_buffer
 from insitu.errors import CodecError
 from insitu.model import Packing
-from insitu.reading.fetch import filled
+from insitu.reading.fetch import read_exactly_into
 from insitu.reading.scatter import pick
-from insitu.reading.tile_plan import Alike, Grid, Position
+from insitu.reading.tile_plan import ChunkGroup, Position, TilePlan
 from insitu.reducing.field import Partial
-from insitu.reducing.kernel_statistics import CHUNK_BUFFER, Fused, Span, span_of
+from insitu.reducing.kernel_statistics import CHUNK_BUFFER, ChunkKernel, Span, contiguous_span
 from insitu.reducing.reductions import Reduction
-from insitu.reducing.result_layout import Shadow
+from insitu.reducing.result_layout import TileProjection
 from insitu.sources import ByteSource
 from insitu.sources.protocol import ReadsInto
 
-__all__ = ["Found", "Measuring"]
+__all__ = ["BatchReducer", "PartialsByPlace"]
 
 BLOCK_BYTES = 512 << 10
 """Small parts are reduced together, this many bytes at a time: they stay in the cache of a core."""
@@ -40,25 +40,25 @@ STEP_BYTES = 2 << 20
 """Larger parts are reduced in slices of about this size,
 so that temporary arrays stay in the cache.
 """
-LITTLE = 8
+FEW_VALUES = 8
 """Fewer values than this for each element of the partial are few."""
 FUSED_BYTES = 32 << 10
 """Chunks of this size and larger are worth a call of the kernel."""
 
-Found = dict[tuple[int, Position], Partial]
+PartialsByPlace = dict[tuple[int, Position], Partial]
 """Partials by tile and by place in the result."""
 
 
-class Measuring:
+class BatchReducer:
     """Sink of one batch: receives decoded or raw chunks, and reduces them."""
 
-    def __init__(self, grids: Sequence[Grid], shadows: Sequence[Shadow], reduction: Reduction) -> None:
+    def __init__(self, grids: Sequence[TilePlan], shadows: Sequence[TileProjection], reduction: Reduction) -> None:
         self.grids = grids
         self.shadows = shadows
         self.reduction = reduction
         self.takes_many = True
-        self.chunk_kernel = Fused.of(reduction)
-        self.found: Found = {}
+        self.chunk_kernel = ChunkKernel.of(reduction)
+        self.found: PartialsByPlace = {}
         self.block: npt.NDArray[Any] | None = None
         self.about: tuple[Any, ...] = ()
         """What the parts in the block have in common: shape, type, tile, number of repetitions."""
@@ -66,7 +66,9 @@ class Measuring:
         self.keys: list[Position] = []
         """Place in the result of each part in the block."""
 
-    def many(self, grid: int, alike: Alike, decoder: Decoder, data: Sequence[memoryview], source: ByteSource) -> None:
+    def many(
+        self, grid: int, alike: ChunkGroup, decoder: Decoder, data: Sequence[memoryview], source: ByteSource
+    ) -> None:
         """Reduce the same box of many chunks without packing, each of which only one cell shows."""
         shadow, extent = self.shadows[grid], alike.extent
         keys = [shadow.key_at(place) for place in alike.at]
@@ -80,17 +82,19 @@ class Measuring:
         ):  # nothing to decode: the bytes are the values
             box = tuple([slice(begin, begin + length) for begin, length in zip(alike.start, extent, strict=True)])
             for number in order:
-                with _numbered([number]):
+                with _ChunkNumberContext([number]):
                     values = decoder(data[number])[box]
                 self.measure_many(grid, [keys[number]], [alike.at[number]], values[None])
             return
         together = min(together, len(data))
-        room = borrow(CHUNK_BUFFER, together * nbytes).view(decoder.dtype).reshape(together * extent[0], *extent[1:])
+        room = (
+            get_buffer(CHUNK_BUFFER, together * nbytes).view(decoder.dtype).reshape(together * extent[0], *extent[1:])
+        )
         for begin in range(0, len(order), together):
             these = order[begin : begin + together]
             # One after the other along the first axis: then they are one array with one more axis.
             slots = [(number * extent[0], *[0] * (len(extent) - 1)) for number in range(len(these))]
-            with _numbered(these):
+            with _ChunkNumberContext(these):
                 decoder.scatter([data[i] for i in these], alike.start, extent, room, slots, source.read_many)
             values = room[: len(these) * extent[0]].reshape(len(these), *extent)
             self.measure_many(grid, [keys[i] for i in these], [alike.at[i] for i in these], values)
@@ -98,7 +102,7 @@ class Measuring:
     def many_by_kernel(
         self,
         grid: int,
-        alike: Alike,
+        alike: ChunkGroup,
         decoder: Decoder,
         data: Sequence[memoryview],
         keys: Sequence[Position],
@@ -109,7 +113,7 @@ class Measuring:
         if self.chunk_kernel is None or span is None:
             return False
         for number in order:
-            with _numbered([number]):
+            with _ChunkNumberContext([number]):
                 partial = self.chunk_kernel.chunk(decoder, data[number], span, None, len(alike.extent))
             if partial is None:  # then for all of them, before anything was added
                 return False
@@ -124,17 +128,19 @@ class Measuring:
         """
         if self.chunk_kernel is None or any(extent[axis] != 1 for axis in self.shadows[grid].kept):
             return None
-        span = span_of(start, extent, shape)
+        span = contiguous_span(start, extent, shape)
         return None if decoder.back is not None and tuple(extent) != tuple(shape) else span
 
-    def straight(self, grid: int, alike: Alike, decoder: Decoder, offset: Sequence[int], source: ReadsInto) -> bool:
+    def read_into_place(
+        self, grid: int, alike: ChunkGroup, decoder: Decoder, offset: Sequence[int], source: ReadsInto
+    ) -> bool:
         """Reduce uncompressed chunks, read from the source into the thread's buffer."""
         shadow = self.shadows[grid]
         box = tuple([slice(begin, begin + length) for begin, length in zip(alike.start, alike.extent, strict=True)])
         span = self.span(grid, decoder, alike.start, alike.extent, alike.shape)
         for place, begin in zip(alike.at, offset, strict=True):
-            room = borrow(CHUNK_BUFFER, decoder.nbytes)
-            filled(source, begin, room)
+            room = get_buffer(CHUNK_BUFFER, decoder.nbytes)
+            read_exactly_into(source, begin, room)
             if self.chunk_kernel is not None and span is not None and decoder.dtype == self.chunk_kernel.dtype:
                 self.add(grid, shadow.key_at(place), self.chunk_kernel.run(room, False, span, (), len(box)))
                 continue
@@ -142,9 +148,9 @@ class Measuring:
             self.measure_many(grid, [shadow.key_at(place)], [place], values[None])
         return True
 
-    def parts_per_step(self, shadow: Shadow, extent: tuple[int, ...], nbytes: int) -> int:
+    def parts_per_step(self, shadow: TileProjection, extent: tuple[int, ...], nbytes: int) -> int:
         """Return how many parts are reduced at once."""
-        little = math.prod([extent[axis] for axis in shadow.reduced]) < LITTLE
+        little = math.prod([extent[axis] for axis in shadow.reduced]) < FEW_VALUES
         return max((STACK_BYTES if little else BLOCK_BYTES) // max(nbytes, 1), 1)
 
     def measure_many(
@@ -162,14 +168,14 @@ class Measuring:
             partial = reduction.shift_positions(
                 partial, np.array(begins, np.int64).reshape(-1, *[1] * (values.ndim - 1))
             )
-            for key, first, last in _runs(keys):
+            for key, first, last in _equal_runs(keys):
                 self.add(grid, key, reduction.collapse({name: found[first:last] for name, found in partial.items()}))
         elif len(set(keys)) == len(keys) > 1:
             partial = self.step_in_slices(values, None, axes)
             for number, key in enumerate(keys):
                 self.add(grid, key, {name: found[number] for name, found in partial.items()})
         else:
-            for key, first, last in _runs(keys):
+            for key, first, last in _equal_runs(keys):
                 partial = self.step_in_slices(values[first:last], None, (0, *axes))
                 self.add(grid, key, {name: found[0] for name, found in partial.items()})
 
@@ -205,7 +211,7 @@ class Measuring:
         if small:
             room = self.slot(grid, position, shape, decoder.dtype, packing)
         else:
-            room = borrow(CHUNK_BUFFER, nbytes).view(decoder.dtype).reshape(shape)
+            room = get_buffer(CHUNK_BUFFER, nbytes).view(decoder.dtype).reshape(shape)
         if all(here.at(here.whole, position)):
             decoder(data, room.reshape(here.chunk_shape(position)))
         else:
@@ -258,7 +264,7 @@ class Measuring:
             return self.reduction.step(self.unpack_values(values, packing), axes, positions)
         length, reduced = values.shape[along], along in axes
         # A slice with few values to reduce would cost more to merge than to reduce.
-        least = LITTLE if reduced and any(n > 1 and axis not in axes for axis, n in enumerate(values.shape)) else 1
+        least = FEW_VALUES if reduced and any(n > 1 and axis not in axes for axis, n in enumerate(values.shape)) else 1
         rows = max(STEP_BYTES * length // values.nbytes, least)
         if rows >= length:
             return self.reduction.step(self.unpack_values(values, packing), axes, positions)
@@ -326,7 +332,7 @@ class Measuring:
         self.found[grid, key] = partial if before is None else self.reduction.merge(before, partial)
 
 
-class _numbered:  # noqa: N801  a context manager that reads as a verb
+class _ChunkNumberContext:
     """Adds the number of the damaged chunk to an error of a codec."""
 
     def __init__(self, numbers: Sequence[int]) -> None:
@@ -337,10 +343,10 @@ class _numbered:  # noqa: N801  a context manager that reads as a verb
 
     def __exit__(self, kind: Any, problem: BaseException | None, trace: Any) -> None:
         if isinstance(problem, CodecError):
-            problem.located(number=self.numbers[problem.place.pop("number", 0)])
+            problem.with_context(number=self.numbers[problem.place.pop("number", 0)])
 
 
-def _runs(keys: Sequence[Position]) -> Iterator[tuple[Position, int, int]]:
+def _equal_runs(keys: Sequence[Position]) -> Iterator[tuple[Position, int, int]]:
     """Yield runs of equal neighbours: the key, begin and end."""
     first = 0
     for key, same in groupby(keys):

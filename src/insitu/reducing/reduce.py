@@ -11,15 +11,15 @@ import numpy.typing as npt
 
 from insitu.errors import SelectionError, UnsupportedError
 from insitu.model import Selection, VirtualArray
-from insitu.reading import Opened, Tally
-from insitu.reducing.reductions import STREAMED, Reduction, Rules
-from insitu.reducing.sketches import checked_edges
-from insitu.reducing.stream import fold
-from insitu.reducing.whole_blocks import by_blocks, read
+from insitu.reading import ReadStatistics, SourcePool
+from insitu.reducing.reductions import STREAMED, Reduction, ReductionRules
+from insitu.reducing.sketches import check_edges
+from insitu.reducing.stream import fold_chunks
+from insitu.reducing.whole_blocks import read_selection, reduce_by_blocks
 
 __all__ = ["reduce_array", "statistics"]
 
-UNCHANGED = ("sum", "mean", "min", "max", "prod", "median")
+UNCHANGED_WITHOUT_AXES = ("sum", "mean", "min", "max", "prod", "median")
 """Statistics that leave values and their type unchanged if no axis is reduced, as in xarray."""
 
 
@@ -37,7 +37,7 @@ def reduce_array(
     keepdims: bool = False,
     name: str | None = None,
     storage_options: Mapping[str, Any] | None = None,
-    tally: Tally | None = None,
+    tally: ReadStatistics | None = None,
 ) -> npt.NDArray[Any]:
     """Reduce a selection of a virtual array, chunk by chunk, in bounded memory.
 
@@ -107,7 +107,7 @@ def statistics(
     keepdims: bool = False,
     name: str | None = None,
     storage_options: Mapping[str, Any] | None = None,
-    tally: Tally | None = None,
+    tally: ReadStatistics | None = None,
 ) -> dict[str, npt.NDArray[Any]]:
     """Return several statistics of a selection, in one pass over its chunks.
 
@@ -125,50 +125,52 @@ def statistics(
     dict
         The results, by method.
     """
-    rules = Rules(skipna, ddof, min_count, q, None if edges is None else checked_edges(edges))
-    with Opened(storage_options) as opened:
-        return answers(array, methods, axes, selection, rules, opened, keepdims=keepdims, name=name, tally=tally)
+    rules = ReductionRules(skipna, ddof, min_count, q, None if edges is None else check_edges(edges))
+    with SourcePool(storage_options) as opened:
+        return compute_statistics(
+            array, methods, axes, selection, rules, opened, keepdims=keepdims, name=name, tally=tally
+        )
 
 
-def answers(
+def compute_statistics(
     array: VirtualArray,
     methods: Sequence[str],
     axes: int | Sequence[int] | None,
     selection: Any,
-    rules: Rules,
-    opened: Opened,
+    rules: ReductionRules,
+    opened: SourcePool,
     *,
     keepdims: bool = False,
     name: str | None = None,
-    tally: Tally | None = None,
+    tally: ReadStatistics | None = None,
     block_bytes: int | None = None,
 ) -> dict[str, npt.NDArray[Any]]:
     """Return what `statistics` does, with open sources and rules;
-    `block_bytes` is that of `by_blocks`.
+    `block_bytes` is that of `reduce_by_blocks`.
     """
     methods = [methods] if isinstance(methods, str) else list(methods)
     chosen = Selection.of(selection, array.shape)
     shape = chosen.result_shape
-    along = normalised(axes, len(shape))
+    along = normalise_axes(axes, len(shape))
     found: dict[str, npt.NDArray[Any]] = {}
-    if axes is not None and not along and any(method in UNCHANGED for method in methods):
-        found = dict.fromkeys(UNCHANGED, read(array, chosen, opened, name, tally))
+    if axes is not None and not along and any(method in UNCHANGED_WITHOUT_AXES for method in methods):
+        found = dict.fromkeys(UNCHANGED_WITHOUT_AXES, read_selection(array, chosen, opened, name, tally))
     streamed = tuple(m for m in methods if m not in found and m in STREAMED and array.dtype.kind in STREAMED[m].kinds)
     if streamed:
         reduction = Reduction(streamed, array.dtype, rules)
-        partial = fold(array, chosen, along, reduction, opened, name=name, tally=tally)
+        partial = fold_chunks(array, chosen, along, reduction, opened, name=name, tally=tally)
         found |= reduction.finalise(partial, math.prod(shape[axis] for axis in along))
     selected: VirtualArray | None = None
     for method in methods:
         if method not in found:
             selected = array[chosen] if selected is None else selected
-            found[method] = by_blocks(
+            found[method] = reduce_by_blocks(
                 selected, along, method, rules, opened, name=name, tally=tally, block_bytes=block_bytes
             )
-    return {method: found[method] if keepdims else squeezed(found[method], along, len(shape)) for method in methods}
+    return {method: found[method] if keepdims else squeeze_axes(found[method], along, len(shape)) for method in methods}
 
 
-def normalised(axes: int | Sequence[int] | None, ndim: int) -> tuple[int, ...]:
+def normalise_axes(axes: int | Sequence[int] | None, ndim: int) -> tuple[int, ...]:
     """Return axes as non-negative numbers, in the order given; all axes if None."""
     if axes is None:
         return tuple(range(ndim))
@@ -182,7 +184,7 @@ def normalised(axes: int | Sequence[int] | None, ndim: int) -> tuple[int, ...]:
     return along
 
 
-def squeezed(values: npt.NDArray[Any], axes: tuple[int, ...], ndim: int) -> npt.NDArray[Any]:
+def squeeze_axes(values: npt.NDArray[Any], axes: tuple[int, ...], ndim: int) -> npt.NDArray[Any]:
     """Return an array without its reduced axes, counted from behind:
     there may be other axes in front.
     """

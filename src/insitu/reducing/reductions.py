@@ -17,22 +17,22 @@ import numpy as np
 import numpy.typing as npt
 
 from insitu.errors import ModelError, UnsupportedError
-from insitu.reducing.block_facts import Array, Part
+from insitu.reducing.block_facts import Array, ValueBlock
 from insitu.reducing.extremes import EXTREMES
-from insitu.reducing.field import Field, Partial
-from insitu.reducing.sketches import counts, histogram_field, quantiles, tdigest_field
+from insitu.reducing.field import Partial, PartialField
+from insitu.reducing.sketches import histogram_counts, histogram_field, tdigest_field, tdigest_quantiles
 from insitu.reducing.sums import SUMS
 
-__all__ = ["METHODS", "SKETCHES", "STREAMED", "Reduction", "Rules"]
+__all__ = ["METHODS", "SKETCHES", "STREAMED", "Reduction", "ReductionRules"]
 
 NUMBERS = "biufc"
 TIMES = "mM"
-FIELDS: Mapping[str, Field] = {**SUMS, **EXTREMES, "tdigest": tdigest_field}
+FIELDS: Mapping[str, PartialField] = {**SUMS, **EXTREMES, "tdigest": tdigest_field}
 """Every field of a partial by name, except the histogram, which depends on its edges."""
 
 
 @dataclass(frozen=True, slots=True)
-class Rules:
+class ReductionRules:
     """Options of statistics: missing values, degrees of freedom, quantiles, edges."""
 
     skipna: bool | None = None
@@ -67,7 +67,7 @@ class Reduction:
     """Names of `STREAMED`."""
     dtype: np.dtype[Any]
     """Type of the values, in native byte order."""
-    rules: Rules = Rules()
+    rules: ReductionRules = ReductionRules()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "dtype", np.dtype(self.dtype).newbyteorder("="))
@@ -98,7 +98,7 @@ class Reduction:
         """Whether `step` needs the positions of the values."""
         return any(name in ("argmin", "argmax") for name in self.methods)
 
-    def field(self, name: str) -> Field:
+    def field(self, name: str) -> PartialField:
         """Return a field by name."""
         if name == "histogram":
             assert self.rules.edges is not None
@@ -121,7 +121,7 @@ class Reduction:
             whole array.
         """
         fields = self.fields
-        part = Part(values, tuple(axes), self.skips, positions, totalled="total" in fields)
+        part = ValueBlock(values, tuple(axes), self.skips, positions, totalled="total" in fields)
         return {name: self.field(name).measure(part) for name in fields}
 
     def merge(self, one: Partial, other: Partial, *, reuse: bool = False) -> Partial:
@@ -186,7 +186,7 @@ class Reduction:
 
 
 @dataclass(frozen=True, slots=True)
-class Method:
+class Statistic:
     """One statistic."""
 
     needs: Callable[[Reduction], tuple[str, ...]]
@@ -201,35 +201,35 @@ def _cast(values: Array, dtype: np.dtype[Any]) -> Array:
         return np.asarray(values).astype(dtype, copy=False)
 
 
-def _real(dtype: np.dtype[Any]) -> np.dtype[Any]:
+def _real_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
     """Return the type of the variance: floats of the same width, float64 for integers."""
     return np.zeros((), dtype).real.dtype if dtype.kind in "fc" else np.dtype(np.float64)
 
 
-def _sum_needs(reduction: Reduction) -> tuple[str, ...]:
+def _sum_fields(reduction: Reduction) -> tuple[str, ...]:
     if reduction.dtype.kind == "m":
         return ("sum", "valid")
     counted = ("count",) if reduction.rules.min_count is not None and reduction.skips else ()
     return ("total" if reduction.dtype.kind in "fc" else "sum", *counted)
 
 
-def _sum(reduction: Reduction, partial: Partial, size: int) -> Array:
+def _finalise_sum(reduction: Reduction, partial: Partial, size: int) -> Array:
     if reduction.dtype.kind == "m":
         enough = partial["valid"] >= (reduction.rules.min_count or 0) if reduction.skips else partial["valid"] == size
         return np.where(enough, partial["sum"].view(reduction.dtype), np.array("NaT", reduction.dtype))
     if reduction.dtype.kind in "fc":
-        return _enough(reduction, partial, _cast(partial["total"], reduction.dtype))
-    return _enough(reduction, partial, partial["sum"])
+        return _apply_min_count(reduction, partial, _cast(partial["total"], reduction.dtype))
+    return _apply_min_count(reduction, partial, partial["sum"])
 
 
-def _product(reduction: Reduction, partial: Partial, size: int) -> Array:
+def _finalise_product(reduction: Reduction, partial: Partial, size: int) -> Array:
     product = partial["product"]
     if reduction.dtype.kind in "fc":
         product = _cast(product, reduction.dtype)
-    return _enough(reduction, partial, product)
+    return _apply_min_count(reduction, partial, product)
 
 
-def _enough(reduction: Reduction, partial: Partial, values: Array) -> Array:
+def _apply_min_count(reduction: Reduction, partial: Partial, values: Array) -> Array:
     """Return values that are missing where there were fewer than `min_count`."""
     if reduction.rules.min_count is None or not reduction.skips:
         return values
@@ -237,19 +237,19 @@ def _enough(reduction: Reduction, partial: Partial, values: Array) -> Array:
     return np.where(partial["count"] < reduction.rules.min_count, dtype.type(np.nan), values.astype(dtype))
 
 
-def _mean_needs(reduction: Reduction) -> tuple[str, ...]:
+def _mean_fields(reduction: Reduction) -> tuple[str, ...]:
     return ("valid", "high", "low", "earliest", "latest") if reduction.dtype.kind in TIMES else ("count", "total")
 
 
-def _mean(reduction: Reduction, partial: Partial, size: int) -> Array:
+def _finalise_mean(reduction: Reduction, partial: Partial, size: int) -> Array:
     if reduction.dtype.kind in TIMES:
-        return _mean_time(reduction, partial, size)
+        return _finalise_mean_time(reduction, partial, size)
     with np.errstate(divide="ignore", invalid="ignore"):
         mean = partial["total"] / partial["count"]
     return _cast(mean, reduction.dtype if reduction.dtype.kind in "fc" else np.dtype(np.float64))
 
 
-def _mean_time(reduction: Reduction, partial: Partial, size: int) -> Array:
+def _finalise_mean_time(reduction: Reduction, partial: Partial, size: int) -> Array:
     """Return the exact mean of times, rounded as xarray does:
     towards the year in the middle of all times.
     """
@@ -284,7 +284,7 @@ def _variance(reduction: Reduction, partial: Partial, size: int) -> Array:
     return variance
 
 
-def _extreme(name: str) -> Callable[[Reduction, Partial, int], Array]:
+def _finalise_extreme(name: str) -> Callable[[Reduction, Partial, int], Array]:
     def finalise(reduction: Reduction, partial: Partial, size: int) -> Array:
         found = partial[name]
         if not size:
@@ -294,7 +294,7 @@ def _extreme(name: str) -> Callable[[Reduction, Partial, int], Array]:
     return finalise
 
 
-def _position(name: str) -> Callable[[Reduction, Partial, int], Array]:
+def _finalise_position(name: str) -> Callable[[Reduction, Partial, int], Array]:
     def finalise(reduction: Reduction, partial: Partial, size: int) -> Array:
         found, value = partial[name], partial[f"{name}_value"]
         if not size:
@@ -306,42 +306,46 @@ def _position(name: str) -> Callable[[Reduction, Partial, int], Array]:
     return finalise
 
 
-METHODS: Mapping[str, Method] = {
-    "sum": Method(_sum_needs, _sum, NUMBERS + "m"),
-    "prod": Method(
+METHODS: Mapping[str, Statistic] = {
+    "sum": Statistic(_sum_fields, _finalise_sum, NUMBERS + "m"),
+    "prod": Statistic(
         lambda reduction: (
             ("product", "count") if reduction.rules.min_count is not None and reduction.skips else ("product",)
         ),
-        _product,
+        _finalise_product,
     ),
-    "mean": Method(_mean_needs, _mean, NUMBERS + TIMES),
-    "var": Method(
+    "mean": Statistic(_mean_fields, _finalise_mean, NUMBERS + TIMES),
+    "var": Statistic(
         lambda reduction: ("count", "total", "squares"),
-        lambda reduction, partial, size: _cast(_variance(reduction, partial, size), _real(reduction.dtype)),
+        lambda reduction, partial, size: _cast(_variance(reduction, partial, size), _real_dtype(reduction.dtype)),
     ),
-    "std": Method(
+    "std": Statistic(
         lambda reduction: ("count", "total", "squares"),
-        lambda reduction, partial, size: _cast(np.sqrt(_variance(reduction, partial, size)), _real(reduction.dtype)),
+        lambda reduction, partial, size: _cast(
+            np.sqrt(_variance(reduction, partial, size)), _real_dtype(reduction.dtype)
+        ),
     ),
-    "count": Method(
+    "count": Statistic(
         lambda reduction: ("count",) if reduction.skips else ("valid",),
         lambda reduction, partial, size: partial["count" if reduction.skips else "valid"],
         NUMBERS + TIMES + "SUV",
     ),
-    "min": Method(lambda reduction: ("min",), _extreme("min"), NUMBERS + TIMES),
-    "max": Method(lambda reduction: ("max",), _extreme("max"), NUMBERS + TIMES),
-    "any": Method(lambda reduction: ("any",), lambda reduction, partial, size: partial["any"], NUMBERS + TIMES),
-    "all": Method(lambda reduction: ("all",), lambda reduction, partial, size: partial["all"], NUMBERS + TIMES),
-    "argmin": Method(lambda reduction: ("argmin", "argmin_value"), _position("argmin"), NUMBERS + TIMES),
-    "argmax": Method(lambda reduction: ("argmax", "argmax_value"), _position("argmax"), NUMBERS + TIMES),
+    "min": Statistic(lambda reduction: ("min",), _finalise_extreme("min"), NUMBERS + TIMES),
+    "max": Statistic(lambda reduction: ("max",), _finalise_extreme("max"), NUMBERS + TIMES),
+    "any": Statistic(lambda reduction: ("any",), lambda reduction, partial, size: partial["any"], NUMBERS + TIMES),
+    "all": Statistic(lambda reduction: ("all",), lambda reduction, partial, size: partial["all"], NUMBERS + TIMES),
+    "argmin": Statistic(lambda reduction: ("argmin", "argmin_value"), _finalise_position("argmin"), NUMBERS + TIMES),
+    "argmax": Statistic(lambda reduction: ("argmax", "argmax_value"), _finalise_position("argmax"), NUMBERS + TIMES),
 }
 """Statistics with one number per element of the result, chunk by chunk, by name."""
 
-SKETCHES: Mapping[str, Method] = {
-    "histogram": Method(lambda reduction: ("histogram",), lambda reduction, partial, size: counts(partial), "biuf"),
-    "tdigest": Method(
+SKETCHES: Mapping[str, Statistic] = {
+    "histogram": Statistic(
+        lambda reduction: ("histogram",), lambda reduction, partial, size: histogram_counts(partial), "biuf"
+    ),
+    "tdigest": Statistic(
         lambda reduction: ("tdigest",),
-        lambda reduction, partial, size: quantiles(partial, reduction.rules.q, reduction.skips),
+        lambda reduction, partial, size: tdigest_quantiles(partial, reduction.rules.q, reduction.skips),
         "biuf",
     ),
 }
@@ -349,5 +353,5 @@ SKETCHES: Mapping[str, Method] = {
 bins, quantiles (no axis for one).
 """
 
-STREAMED: Mapping[str, Method] = {**METHODS, **SKETCHES}
+STREAMED: Mapping[str, Statistic] = {**METHODS, **SKETCHES}
 """All statistics that can be taken chunk by chunk, by name."""

@@ -14,18 +14,18 @@ import numpy as np
 import numpy.typing as npt
 
 from insitu.model import Selection
-from insitu.reading.select_cells import Picker, Touched
+from insitu.reading.select_cells import Picker, TileSelection
 from insitu.reading.tile_plan import Position
 
-__all__ = ["Shadow", "answer_shape", "look"]
+__all__ = ["TileProjection", "get_region", "result_shape"]
 
 
-def answer_shape(selection: Selection, axes: Sequence[int]) -> tuple[int, ...]:
+def result_shape(selection: Selection, axes: Sequence[int]) -> tuple[int, ...]:
     """Return the shape of a result with length 1 for each reduced axis."""
     return tuple(1 if axis in axes else length for axis, length in enumerate(selection.result_shape))
 
 
-class Shadow:
+class TileProjection:
     """Projection of one tile of a plan onto the result.
 
     Parameters
@@ -52,7 +52,7 @@ class Shadow:
         "touched",
     )  # fmt: skip
 
-    def __init__(self, touched: Touched, selection: Selection, axes: Sequence[int]) -> None:
+    def __init__(self, touched: TileSelection, selection: Selection, axes: Sequence[int]) -> None:
         self.touched = touched
         self.selection = selection
         lengths = selection.result_shape
@@ -65,11 +65,11 @@ class Shadow:
         self.inside = [part.inside for part in touched.parts]
         self.outside = [part.outside for part in touched.parts]
         self.taken = [
-            [_length(picker, stored) for picker, stored in zip(part.inside, part.stored.tolist(), strict=True)]
+            [_picked_length(picker, stored) for picker, stored in zip(part.inside, part.stored.tolist(), strict=True)]
             for part in touched.parts
         ]
         """For each axis and cell, how many elements of its chunk it takes."""
-        self.shown = [[_length(picker, 0) for picker in part.outside] for part in touched.parts]
+        self.shown = [[_picked_length(picker, 0) for picker in part.outside] for part in touched.parts]
         """For each axis and cell, how many elements of the selection it fills:
         more than it takes if values repeat.
         """
@@ -127,7 +127,7 @@ class Shadow:
         return tuple(region)
 
 
-def _length(picker: Picker, stored: int) -> int:
+def _picked_length(picker: Picker, stored: int) -> int:
     if isinstance(picker, np.ndarray):
         return len(picker)
     if picker.step is None:
@@ -135,7 +135,7 @@ def _length(picker: Picker, stored: int) -> int:
     return len(range(*picker.indices(stored)))
 
 
-def look(window: npt.NDArray[Any], region: tuple[Picker, ...]) -> npt.NDArray[Any]:
+def get_region(window: npt.NDArray[Any], region: tuple[Picker, ...]) -> npt.NDArray[Any]:
     """Return a region of a window, as a view if possible."""
     if sum(isinstance(picker, np.ndarray) for picker in region) <= 1:
         return window[region]

@@ -21,18 +21,27 @@ import numpy as np
 import numpy.typing as npt
 
 from insitu.errors import ModelError
-from insitu.reducing.block_facts import Array, Part
-from insitu.reducing.field import Field, Partial
+from insitu.reducing.block_facts import Array, ValueBlock
+from insitu.reducing.field import Partial, PartialField
 
-__all__ = ["BOUND", "CENTROIDS", "checked_edges", "counts", "histogram_field", "quantiles", "tdigest_field", "width"]
+__all__ = [
+    "CENTROIDS",
+    "RANK_ERROR_BOUND",
+    "check_edges",
+    "histogram_counts",
+    "histogram_field",
+    "sketch_bytes",
+    "tdigest_field",
+    "tdigest_quantiles",
+]
 
 CENTROIDS = 512
 """Number of centroids of a t-digest: 8 KiB for each element of the result."""
-BOUND = 2 * np.pi
+RANK_ERROR_BOUND = 2 * np.pi
 """Twice the width of a centroid:
 values may lie anywhere in it or, after merging, in its neighbours.
 """
-MOST_BINS = 65_536
+MAX_BINS = 65_536
 DIGEST = np.dtype(
     [
         ("mean", "f8", (CENTROIDS,)),
@@ -45,20 +54,20 @@ DIGEST = np.dtype(
 """Record of a t-digest. Means are sorted; those without weight are infinite and come last."""
 
 
-def checked_edges(edges: Any) -> tuple[float, ...]:
+def check_edges(edges: Any) -> tuple[float, ...]:
     """Return increasing edges of bins as a tuple; an error if they are not valid."""
     try:
         found = np.asarray(edges, np.float64)
     except (TypeError, ValueError) as problem:
         raise ModelError(f"the edges of a histogram must be numbers: {problem}") from problem
-    if found.ndim != 1 or not 2 <= len(found) <= MOST_BINS + 1:
-        raise ModelError(f"the edges of a histogram must be a list of 2 to {MOST_BINS + 1} numbers")
+    if found.ndim != 1 or not 2 <= len(found) <= MAX_BINS + 1:
+        raise ModelError(f"the edges of a histogram must be a list of 2 to {MAX_BINS + 1} numbers")
     if not (np.diff(found) >= 0).all():  # NaN fails this, too
         raise ModelError("the edges of a histogram must increase")
     return tuple(found.tolist())
 
 
-def rows_of(part: Part) -> tuple[Array, tuple[int, ...]]:
+def rows_per_element(part: ValueBlock) -> tuple[Array, tuple[int, ...]]:
     """Return the values as one row for each element of the result, and the shape of the result."""
     kept = [axis for axis in range(part.values.ndim) if axis not in part.axes]
     lengths = [part.values.shape[axis] for axis in kept]
@@ -70,7 +79,7 @@ def rows_of(part: Part) -> tuple[Array, tuple[int, ...]]:
 
 
 @lru_cache(maxsize=64)
-def histogram_field(edges: tuple[float, ...]) -> Field:
+def histogram_field(edges: tuple[float, ...]) -> PartialField:
     """Return the field of counts between edges, as in `numpy.histogram`:
     the last bin includes both its edges.
     """
@@ -78,11 +87,11 @@ def histogram_field(edges: tuple[float, ...]) -> Field:
     record = np.dtype([("n", "i8", (bins,))])
     borders = np.array(edges)
 
-    def measure(part: Part) -> Array:
-        rows, shape = rows_of(part)
+    def measure(part: ValueBlock) -> Array:
+        rows, shape = rows_per_element(part)
         found = np.zeros(len(rows), record)
         if len(rows) == 1:
-            found["n"][0] = _counted(np.sort(rows[0]), borders)
+            found["n"][0] = _count_between(np.sort(rows[0]), borders)
         else:
             place = np.searchsorted(borders, rows, side="right") - 1
             place[rows == borders[-1]] = bins - 1
@@ -92,21 +101,21 @@ def histogram_field(edges: tuple[float, ...]) -> Field:
         return found.reshape(shape)
 
     def join(one: Partial, other: Partial, skipna: bool, out: Array | None) -> Array:
-        return _record(record, n=one["histogram"]["n"] + other["histogram"]["n"])
+        return _make_records(record, n=one["histogram"]["n"] + other["histogram"]["n"])
 
     def again(found: Array, times: Any) -> Array:
-        return _record(record, n=found["n"] * np.asarray(times)[..., None])
+        return _make_records(record, n=found["n"] * np.asarray(times)[..., None])
 
-    return Field(measure, join, lambda dtype, skipna: np.zeros((), record), again)
+    return PartialField(measure, join, lambda dtype, skipna: np.zeros((), record), again)
 
 
-def _counted(values: Array, edges: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
+def _count_between(values: Array, edges: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
     """Return how many of the sorted values (NaN last) lie between the edges."""
     below = np.append(values.searchsorted(edges[:-1], "left"), values.searchsorted(edges[-1:], "right"))
     return np.diff(below)
 
 
-def _record(dtype: np.dtype[Any], **fields: Array) -> Array:
+def _make_records(dtype: np.dtype[Any], **fields: Array) -> Array:
     first = next(iter(fields.values()))
     made = np.empty(first.shape[:-1], dtype)
     for name, values in fields.items():
@@ -114,7 +123,7 @@ def _record(dtype: np.dtype[Any], **fields: Array) -> Array:
     return made
 
 
-def counts(partial: Partial) -> Array:
+def histogram_counts(partial: Partial) -> Array:
     """Return the counts of a partial, with the bins as first axis."""
     return np.moveaxis(partial["histogram"]["n"], -1, 0)
 
@@ -139,20 +148,20 @@ def _digest(mean: Array, weight: Array, low: Array, high: Array, missing: Array)
     found = np.empty(len(mean), DIGEST)
     found["weight"], found["low"], found["high"], found["missing"] = weights, low, high, missing
     found["mean"] = np.divide(sums, weights, out=np.full(weights.shape, np.inf), where=weights > 0)
-    return _sorted(found)
+    return _sort_centroids(found)
 
 
-def _sorted(found: Array) -> Array:
+def _sort_centroids(found: Array) -> Array:
     order = np.argsort(found["mean"], axis=-1, kind="stable")
     for name in ("mean", "weight"):
         found[name] = np.take_along_axis(found[name], order, -1)
     return found
 
 
-def _measure(part: Part) -> Array:
-    rows, shape = rows_of(part)
+def _measure_digest(part: ValueBlock) -> Array:
+    rows, shape = rows_per_element(part)
     if not part.size:
-        return np.full(shape, _nothing(rows.dtype, part.skipna))
+        return np.full(shape, _empty_digest(rows.dtype, part.skipna))
     values = np.sort(rows, axis=-1)  # NaN last
     lost = np.isnan(values) if values.dtype.kind == "f" else np.zeros(values.shape, bool)
     missing = np.count_nonzero(lost, axis=-1)
@@ -166,7 +175,7 @@ def _measure(part: Part) -> Array:
     return _digest(wide, (~lost).astype(np.float64), low, high, missing).reshape(shape)
 
 
-def _join(one: Partial, other: Partial, skipna: bool, out: Array | None) -> Array:
+def _join_digests(one: Partial, other: Partial, skipna: bool, out: Array | None) -> Array:
     a, b = np.broadcast_arrays(one["tdigest"], other["tdigest"])
     shape, a, b = a.shape, a.reshape(-1), b.reshape(-1)
     mean = np.concatenate([a["mean"], b["mean"]], axis=-1)
@@ -177,24 +186,24 @@ def _join(one: Partial, other: Partial, skipna: bool, out: Array | None) -> Arra
         np.maximum(a["high"], b["high"]), a["missing"] + b["missing"],
     )  # fmt: skip
     # A digest that is merged with an empty one stays unchanged.
-    merged = np.where(b["weight"].sum(axis=-1) == 0, _more_missing(a, b), merged)
-    merged = np.where(a["weight"].sum(axis=-1) == 0, _more_missing(b, a), merged)
+    merged = np.where(b["weight"].sum(axis=-1) == 0, _add_missing(a, b), merged)
+    merged = np.where(a["weight"].sum(axis=-1) == 0, _add_missing(b, a), merged)
     return merged.reshape(shape)
 
 
-def _more_missing(some: Array, none: Array) -> Array:
+def _add_missing(some: Array, none: Array) -> Array:
     found = some.copy()
     found["missing"] += none["missing"]
     return found
 
 
-def _nothing(dtype: np.dtype[Any], skipna: bool) -> Any:
+def _empty_digest(dtype: np.dtype[Any], skipna: bool) -> Any:
     empty = np.zeros((), DIGEST)
     empty["mean"], empty["low"], empty["high"] = np.inf, np.inf, -np.inf
     return empty
 
 
-def _again(found: Array, times: Any) -> Array:
+def _repeat_digest(found: Array, times: Any) -> Array:
     times = np.asarray(times)
     many = np.array(np.broadcast_arrays(found, times)[0])
     many["weight"] = many["weight"] * times[..., None]
@@ -202,10 +211,10 @@ def _again(found: Array, times: Any) -> Array:
     return many
 
 
-tdigest_field = Field(_measure, _join, _nothing, _again)
+tdigest_field = PartialField(_measure_digest, _join_digests, _empty_digest, _repeat_digest)
 
 
-def quantiles(partial: Partial, q: Any, skips: bool) -> Array:
+def tdigest_quantiles(partial: Partial, q: Any, skips: bool) -> Array:
     """Return quantiles from the digests of a partial, in float64; several give a first axis."""
     if q is None:
         raise ModelError("a quantile needs q", hint="Give q, a number from 0 to 1 or a list of them")
@@ -226,6 +235,6 @@ def quantiles(partial: Partial, q: Any, skips: bool) -> Array:
     return found.reshape(len(wanted), *digests.shape) if np.ndim(q) else found.reshape(digests.shape)
 
 
-def width(methods: Sequence[str], edges: Sequence[float] | None) -> int:
+def sketch_bytes(methods: Sequence[str], edges: Sequence[float] | None) -> int:
     """Return the bytes that sketches take for each element of a result."""
     return DIGEST.itemsize * ("tdigest" in methods) + 8 * len(edges or ()) * ("histogram" in methods)

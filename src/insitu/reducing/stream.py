@@ -20,22 +20,22 @@ import numpy as np
 
 from insitu.cancellation import carry_deadline, check_deadline
 from insitu.model import INLINE, Selection, VirtualArray
-from insitu.model.gaps import without_gaps
-from insitu.reading import Opened, ReadPlan, Tally, plan
+from insitu.model.gaps import fill_gaps_with_absent
+from insitu.reading import ReadPlan, ReadStatistics, SourcePool, plan_read
 from insitu.reading.distance import is_far
-from insitu.reading.fetch_and_decode import Run, batches
+from insitu.reading.fetch_and_decode import PlanExecution, cut_batches
 from insitu.reading.scatter import put
-from insitu.reading.thread_pools import FAR, workers
-from insitu.reading.tile_plan import Grid, Position
+from insitu.reading.thread_pools import REMOTE_WORKERS, get_worker_pool
+from insitu.reading.tile_plan import Position, TilePlan
 from insitu.reducing.constants import add_constants
 from insitu.reducing.field import Partial
-from insitu.reducing.measuring import Found, Measuring
+from insitu.reducing.measuring import BatchReducer, PartialsByPlace
 from insitu.reducing.reductions import Reduction
-from insitu.reducing.result_layout import Shadow, answer_shape, look
+from insitu.reducing.result_layout import TileProjection, get_region, result_shape
 
-__all__ = ["fold"]
+__all__ = ["fold_chunks"]
 
-AHEAD = 3
+BATCHES_PER_THREAD = 3
 """Batches per thread that are submitted at once: enough that no thread waits for the merging."""
 EXPANSION = 4
 """A batch ends at this many times its largest fetch of decoded bytes,
@@ -43,15 +43,15 @@ to spread well compressed data, too.
 """
 
 
-def fold(
+def fold_chunks(
     array: VirtualArray,
     selection: Selection,
     axes: Sequence[int],
     reduction: Reduction,
-    opened: Opened,
+    opened: SourcePool,
     *,
     name: str | None = None,
-    tally: Tally | None = None,
+    tally: ReadStatistics | None = None,
 ) -> Partial:
     """Return the partial of a selection, of its shape with length 1 for each reduced axis.
 
@@ -70,13 +70,15 @@ def fold(
     tally
         Counter of what was read.
     """
-    answer = _Answer(selection, axes, reduction)
+    answer = _PartialResult(selection, axes, reduction)
     if 0 in selection.result_shape:
         return answer.partial
-    planned = plan(without_gaps(array), selection)
+    planned = plan_read(fill_gaps_with_absent(array), selection)
     answer.project_onto(planned)
-    job = _Job(answer.without_constants(planned), answer.shadows, reduction, opened, name, tally or Tally())
-    total: Found = {}
+    job = _StreamingPass(
+        answer.without_constants(planned), answer.shadows, reduction, opened, name, tally or ReadStatistics()
+    )
+    total: PartialsByPlace = {}
     with closing(job.run()) as results:
         for found in results:
             check_deadline()
@@ -91,22 +93,22 @@ def fold(
     return answer.partial
 
 
-class _Answer:
+class _PartialResult:
     """The partial of the whole selection, as it grows."""
 
     def __init__(self, selection: Selection, axes: Sequence[int], reduction: Reduction) -> None:
         self.selection = selection
         self.axes = axes
         self.reduction = reduction
-        self.partial = reduction.nothing(answer_shape(selection, axes))
-        self.shadows: list[Shadow] = []
+        self.partial = reduction.nothing(result_shape(selection, axes))
+        self.shadows: list[TileProjection] = []
         self.windows: list[Partial] = []
         self.untouched = False
         """Whether every place is written once: then nothing has to be merged."""
 
     def project_onto(self, plan: ReadPlan) -> None:
         """Make the projections of the tiles of a plan."""
-        self.shadows = [Shadow(touched, self.selection, self.axes) for touched in plan.tiles]
+        self.shadows = [TileProjection(touched, self.selection, self.axes) for touched in plan.tiles]
         self.windows = [shadow.windows(self.partial) for shadow in self.shadows]
         self.untouched = len(plan.tiles) == 1 and not len(plan.resting[0])
 
@@ -124,26 +126,26 @@ class _Answer:
         number, key = place
         region, windows = self.shadows[number].region(key), self.windows[number]
         if not self.untouched:
-            before = {field: look(window, region) for field, window in windows.items()}
+            before = {field: get_region(window, region) for field, window in windows.items()}
             partial = self.reduction.merge(before, partial)
         for field, found in partial.items():
             put(windows[field], region, found)
 
 
-class _Job:
+class _StreamingPass:
     """One pass over a plan."""
 
     def __init__(
         self,
         plan: ReadPlan,
-        shadows: Sequence[Shadow],
+        shadows: Sequence[TileProjection],
         reduction: Reduction,
-        opened: Opened,
+        opened: SourcePool,
         name: str | None,
-        tally: Tally,
+        tally: ReadStatistics,
     ) -> None:
         self.plan = plan
-        self.grids = [Grid(touched, located) for touched, located in zip(plan.tiles, plan.locations, strict=True)]
+        self.grids = [TilePlan(touched, located) for touched, located in zip(plan.tiles, plan.locations, strict=True)]
         self.shadows = shadows
         self.reduction = reduction
         self.opened = opened
@@ -151,22 +153,22 @@ class _Job:
         self.tally = tally
         self.stopped = threading.Event()
 
-    def run(self) -> Generator[Found, None, None]:
+    def run(self) -> Generator[PartialsByPlace, None, None]:
         """Yield the partials of the batches, in the order of the plan."""
         if any(len(rows) for rows in self.plan.resting):
-            measuring = Measuring(self.grids, self.shadows, self.reduction)
+            measuring = BatchReducer(self.grids, self.shadows, self.reduction)
             self._runner(measuring).rest()
             measuring.flush()
             yield measuring.found
-        tasks = list(batches(_weighed(self.plan)))
+        tasks = list(cut_batches(_with_decoded_lengths(self.plan)))
         if len(tasks) <= 1:
             yield from (self.batch(*task) for task in tasks)
             return
         far = is_far(self.plan.sources)
-        pool = workers(far)
-        most = AHEAD * (FAR if far else os.cpu_count() or 1)
+        pool = get_worker_pool(far)
+        most = BATCHES_PER_THREAD * (REMOTE_WORKERS if far else os.cpu_count() or 1)
         carried = carry_deadline(self.batch)
-        pending: deque[Future[Found]] = deque()
+        pending: deque[Future[PartialsByPlace]] = deque()
         try:
             for task in tasks:
                 if len(pending) >= most:
@@ -180,20 +182,20 @@ class _Job:
                 future.cancel()
             wait(pending)
 
-    def batch(self, begin: int, end: int) -> Found:
+    def batch(self, begin: int, end: int) -> PartialsByPlace:
         """Return the partials of some rows of the plan."""
-        measuring = Measuring(self.grids, self.shadows, self.reduction)
+        measuring = BatchReducer(self.grids, self.shadows, self.reduction)
         self._runner(measuring).batch(begin, end)
         measuring.flush()
         return measuring.found
 
-    def _runner(self, measuring: Measuring) -> Run:
-        run = Run(self.plan, self.grids, measuring, self.opened, self.name, self.tally)
+    def _runner(self, measuring: BatchReducer) -> PlanExecution:
+        run = PlanExecution(self.plan, self.grids, measuring, self.opened, self.name, self.tally)
         run.stopped = self.stopped
         return run
 
 
-def _weighed(plan: ReadPlan) -> ReadPlan:
+def _with_decoded_lengths(plan: ReadPlan) -> ReadPlan:
     """Return the plan with lengths that also reflect decoded sizes, for splitting it into batches."""
     decoded = np.zeros(len(plan.row), np.int64)
     for number, touched in enumerate(plan.tiles):

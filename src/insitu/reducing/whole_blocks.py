@@ -18,10 +18,10 @@ import numpy.typing as npt
 from insitu.cancellation import check_deadline
 from insitu.errors import ModelError, UnsupportedError
 from insitu.model import Selection, VirtualArray
-from insitu.reading import Opened, Tally, execute, plan
-from insitu.reducing.reductions import METHODS, STREAMED, Rules
+from insitu.reading import ReadStatistics, SourcePool, execute, plan_read
+from insitu.reducing.reductions import METHODS, STREAMED, ReductionRules
 
-__all__ = ["block_shape", "by_blocks", "cells_along", "read"]
+__all__ = ["block_shape", "longest_chunks", "read_selection", "reduce_by_blocks"]
 
 BLOCK_BYTES = 256 << 20
 """Bytes of values that a block reads; sorting them takes about as much again."""
@@ -30,15 +30,15 @@ Function = Callable[[npt.NDArray[Any]], npt.NDArray[Any]]
 Box = tuple[slice, ...]
 
 
-def by_blocks(
+def reduce_by_blocks(
     array: VirtualArray,
     axes: tuple[int, ...],
     method: str,
-    rules: Rules,
-    opened: Opened,
+    rules: ReductionRules,
+    opened: SourcePool,
     *,
     name: str | None = None,
-    tally: Tally | None = None,
+    tally: ReadStatistics | None = None,
     block_bytes: int | None = None,
 ) -> npt.NDArray[Any]:
     """Reduce an array by blocks; reduced axes have length 1, several quantiles give a first axis.
@@ -62,12 +62,12 @@ def by_blocks(
     block_bytes
         Bytes of values that are held at a time; `BLOCK_BYTES` if not given.
     """
-    function = _function(array, axes, method, rules)
+    function = _block_function(array, axes, method, rules)
     lengths = [1 if axis in axes else length for axis, length in enumerate(array.shape)]
     out: npt.NDArray[Any] | None = None
-    for box in _boxes(array, axes, method, BLOCK_BYTES if block_bytes is None else block_bytes):
+    for box in _split_into_boxes(array, axes, method, BLOCK_BYTES if block_bytes is None else block_bytes):
         check_deadline()
-        answer = function(read(array, Selection.of(box, array.shape), opened, name, tally))
+        answer = function(read_selection(array, Selection.of(box, array.shape), opened, name, tally))
         extra = answer.ndim - array.ndim  # the first axis of several quantiles
         if out is None:
             out = np.empty((*answer.shape[:extra], *lengths), answer.dtype)
@@ -77,33 +77,37 @@ def by_blocks(
     return out
 
 
-def read(
-    array: VirtualArray, selection: Selection, opened: Opened, name: str | None = None, tally: Tally | None = None
+def read_selection(
+    array: VirtualArray,
+    selection: Selection,
+    opened: SourcePool,
+    name: str | None = None,
+    tally: ReadStatistics | None = None,
 ) -> npt.NDArray[Any]:
     """Return the values of a selection."""
     out = np.empty(selection.result_shape, array.dtype)
     if out.size:
-        execute(plan(array, selection), out, opened, name, tally)
+        execute(plan_read(array, selection), out, opened, name, tally)
     return out
 
 
-def _function(array: VirtualArray, axes: tuple[int, ...], method: str, rules: Rules) -> Function:
+def _block_function(array: VirtualArray, axes: tuple[int, ...], method: str, rules: ReductionRules) -> Function:
     skips = array.dtype.kind in "fcO" if rules.skipna is None else rules.skipna
     if method == "quantile":
         if rules.q is None:
             raise ModelError("a quantile needs q", hint="Give q, a number from 0 to 1 or a list of them")
         q = np.asarray(rules.q, np.float64)
         quantile: Any = np.nanquantile if skips and array.dtype.kind in "fc" else np.quantile
-        return _quietly(lambda values: quantile(values, q, axis=axes, keepdims=True))
+        return _without_warnings(lambda values: quantile(values, q, axis=axes, keepdims=True))
     if method == "median" and array.dtype.kind in "biufc":
         median: Any = np.nanmedian if skips else np.median
-        return _quietly(lambda values: median(values, axis=axes, keepdims=True))
+        return _without_warnings(lambda values: median(values, axis=axes, keepdims=True))
     if method == "median" or (method in METHODS and array.dtype.kind in "OSUVmM"):
-        return _by_xarray(array, axes, method, rules)
+        return _xarray_function(array, axes, method, rules)
     raise UnsupportedError(f"{method!r} is not a known reduction of {array.dtype} values", hint=f"Use one of {', '.join(sorted({*STREAMED, 'median', 'quantile'}))}")  # fmt: skip
 
 
-def _by_xarray(array: VirtualArray, axes: tuple[int, ...], method: str, rules: Rules) -> Function:
+def _xarray_function(array: VirtualArray, axes: tuple[int, ...], method: str, rules: ReductionRules) -> Function:
     """Return the statistic as xarray computes it: for text, objects and times."""
     try:
         import xarray
@@ -132,7 +136,7 @@ def _by_xarray(array: VirtualArray, axes: tuple[int, ...], method: str, rules: R
     return function
 
 
-def _quietly(function: Function) -> Function:
+def _without_warnings(function: Function) -> Function:
     """Return a function without NumPy's warnings about empty or all-NaN slices."""
 
     def quiet(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
@@ -144,7 +148,7 @@ def _quietly(function: Function) -> Function:
     return quiet
 
 
-def _boxes(array: VirtualArray, axes: tuple[int, ...], method: str, most: int) -> Iterator[Box]:
+def _split_into_boxes(array: VirtualArray, axes: tuple[int, ...], method: str, most: int) -> Iterator[Box]:
     """Split the array into boxes that are whole along the reduced axes."""
     kept = [axis for axis in range(array.ndim) if axis not in axes]
     column = math.prod(array.shape[axis] for axis in axes) * array.dtype.itemsize
@@ -154,7 +158,7 @@ def _boxes(array: VirtualArray, axes: tuple[int, ...], method: str, most: int) -
             hint="Reduce fewer axes, select less, use tdigest, or load the values and reduce them in memory",
         )
     sizes, passes = block_shape(
-        [array.shape[axis] for axis in kept], cells_along(array, kept), max(most // max(column, 1), 1)
+        [array.shape[axis] for axis in kept], longest_chunks(array, kept), max(most // max(column, 1), 1)
     )
     if passes > 2:
         warnings.warn(
@@ -170,7 +174,7 @@ def _boxes(array: VirtualArray, axes: tuple[int, ...], method: str, most: int) -
         )  # fmt: skip
 
 
-def cells_along(array: VirtualArray, kept: Sequence[int]) -> list[int]:
+def longest_chunks(array: VirtualArray, kept: Sequence[int]) -> list[int]:
     """Return the length of the longest chunk along each of some axes."""
     cells = []
     for axis in kept:

@@ -17,16 +17,16 @@ from typing import IO, Any, Protocol
 from insitu.errors import AccessError, NotFoundError, SourceError, UnsupportedError
 from insitu.references.directory_swap import remove_directory, replace_directory
 from insitu.sources import open_source
-from insitu.sources.access_policy import ask_path
+from insitu.sources.access_policy import check_path
 from insitu.sources.listing import local_path
 
-__all__ = ["Folder", "LocalFolder", "RemoteFolder", "folder", "lock_directory", "new_directory", "writable"]
+__all__ = ["Folder", "LocalFolder", "RemoteFolder", "lock_directory", "new_directory", "open_atomic", "open_folder"]
 
 _STORE_HINT = "Check the credentials and the address, then try again"
 
 
 @contextmanager
-def writable(url: str, storage_options: Mapping[str, Any] | None = None) -> Iterator[IO[bytes]]:
+def open_atomic(url: str, storage_options: Mapping[str, Any] | None = None) -> Iterator[IO[bytes]]:
     """Open a file for writing that appears at `url` only when it is complete."""
     path = local_path(url)
     if path is None:
@@ -34,7 +34,7 @@ def writable(url: str, storage_options: Mapping[str, Any] | None = None) -> Iter
             yield file
             file.seek(0)
             store, key = _open_bucket(url, storage_options)
-            _put(store, key, file, url)
+            _put_object(store, key, file, url)
         return
     temporary = f"{path}.{uuid.uuid4().hex[:8]}.tmp"
     try:
@@ -45,7 +45,7 @@ def writable(url: str, storage_options: Mapping[str, Any] | None = None) -> Iter
             os.fsync(file.fileno())
         os.replace(temporary, path)
     except OSError as error:
-        raise _ours(error, path) from error
+        raise _to_source_error(error, path) from error
     finally:
         if os.path.exists(temporary):
             os.unlink(temporary)
@@ -72,7 +72,7 @@ class Folder(Protocol):
         """Return the size of a file in bytes."""
 
 
-def folder(url: str, storage_options: Mapping[str, Any] | None = None) -> Folder:
+def open_folder(url: str, storage_options: Mapping[str, Any] | None = None) -> Folder:
     """Return the directory at a URL, to write to."""
     path = local_path(url)
     return LocalFolder(path) if path is not None else RemoteFolder(url.rstrip("/"), storage_options)
@@ -86,12 +86,12 @@ class LocalFolder:
         try:
             os.makedirs(path, exist_ok=True)
         except OSError as error:
-            raise _ours(error, path) from error
+            raise _to_source_error(error, path) from error
 
     @contextmanager
     def create(self, name: str) -> Iterator[IO[bytes]]:
         """Open a file for writing that appears under this name when it is complete."""
-        with writable(os.path.join(self.url, name)) as file:
+        with open_atomic(os.path.join(self.url, name)) as file:
             yield file
 
     def read(self, name: str) -> bytes | None:
@@ -99,21 +99,21 @@ class LocalFolder:
         try:
             path = os.path.join(self.url, name)
             with open(path, "rb") as file:
-                ask_path(path, file.fileno())
+                check_path(path, file.fileno())
                 return file.read()
         except FileNotFoundError:
             return None
         except OSError as error:
-            raise _ours(error, self.url) from error
+            raise _to_source_error(error, self.url) from error
 
     def swap(self, name: str, data: bytes, before: bytes | None) -> bool:
         """Replace a file if it still holds `before`; return whether it did."""
-        with _alone(os.path.join(self.url, ".lock")):
+        with _exclusive_lock(os.path.join(self.url, ".lock")):
             if self.read(name) != before:
                 return False
             with self.create(name) as file:
                 file.write(data)
-            _sync(self.url)
+            _sync_directory(self.url)
         return True
 
     def remove(self, names: list[str]) -> None:
@@ -124,7 +124,7 @@ class LocalFolder:
             except FileNotFoundError:
                 continue
             except OSError as error:
-                raise _ours(error, self.url) from error
+                raise _to_source_error(error, self.url) from error
 
     def size(self, name: str) -> int:
         """Return the size of a file in bytes."""
@@ -143,7 +143,7 @@ class RemoteFolder:
     @contextmanager
     def create(self, name: str) -> Iterator[IO[bytes]]:
         """Open an object for writing that appears under this name when it is complete."""
-        with writable(f"{self.url}/{name}", self._options) as file:
+        with open_atomic(f"{self.url}/{name}", self._options) as file:
             yield file
 
     def read(self, name: str) -> bytes | None:
@@ -212,10 +212,10 @@ def new_directory(path: str) -> Iterator[Folder]:
     try:
         yield LocalFolder(made)
         for folder, _, _ in os.walk(made, topdown=False):
-            _sync(folder)
+            _sync_directory(folder)
         replace_directory(path, made)
     except OSError as error:
-        raise _ours(error, path) from error
+        raise _to_source_error(error, path) from error
     finally:
         remove_directory(made)
 
@@ -224,7 +224,7 @@ def new_directory(path: str) -> Iterator[Folder]:
 def lock_directory(path: str) -> Iterator[None]:
     """Hold an exclusive lock on a local directory while the context lasts."""
     if os.name == "nt":  # pragma: no cover
-        with _alone(f"{path}.lock"):
+        with _exclusive_lock(f"{path}.lock"):
             yield
         return
     import fcntl
@@ -232,7 +232,7 @@ def lock_directory(path: str) -> Iterator[None]:
     try:
         handle = os.open(path, os.O_RDONLY)
     except OSError as error:
-        raise _ours(error, path) from error
+        raise _to_source_error(error, path) from error
     try:
         fcntl.flock(handle, fcntl.LOCK_EX)
         yield
@@ -241,12 +241,12 @@ def lock_directory(path: str) -> Iterator[None]:
 
 
 @contextmanager
-def _alone(path: str) -> Iterator[None]:
+def _exclusive_lock(path: str) -> Iterator[None]:
     """Hold an exclusive lock on a file; the system releases it if the process dies."""
     try:
         handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
     except OSError as error:
-        raise _ours(error, path) from error
+        raise _to_source_error(error, path) from error
     try:
         if os.name == "nt":  # pragma: no cover
             import msvcrt
@@ -262,14 +262,14 @@ def _alone(path: str) -> Iterator[None]:
         os.close(handle)
 
 
-def _sync(path: str) -> None:
+def _sync_directory(path: str) -> None:
     """Make a rename durable, where directories can be synced."""
     if os.name != "nt":
         handle = os.open(path, os.O_RDONLY)
         try:
             os.fsync(handle)
         except OSError as error:
-            raise _ours(error, path) from error
+            raise _to_source_error(error, path) from error
         finally:
             os.close(handle)
 
@@ -284,7 +284,7 @@ def _open_bucket(url: str, storage_options: Mapping[str, Any] | None) -> tuple[A
     return source._store, key.removesuffix("x") if url.endswith("/") else key
 
 
-def _put(store: Any, key: str, file: IO[bytes], url: str) -> None:
+def _put_object(store: Any, key: str, file: IO[bytes], url: str) -> None:
     import obstore
 
     try:
@@ -295,7 +295,7 @@ def _put(store: Any, key: str, file: IO[bytes], url: str) -> None:
         ) from None  # may hold a signed URL
 
 
-def _ours(error: OSError, path: str) -> SourceError:
+def _to_source_error(error: OSError, path: str) -> SourceError:
     if isinstance(error, SourceError):
         return error
     if isinstance(error, PermissionError):

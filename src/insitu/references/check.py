@@ -16,18 +16,18 @@ import numpy.typing as npt
 
 from insitu.errors import NotFoundError, SourceError, StaleSourceError
 from insitu.model import Source, VirtualGroup
-from insitu.references.chunk_places import Called, chunk_places, every_source, join_places
-from insitu.references.urls import absolute
+from insitu.references.chunk_places import SourceNumbers, iter_sources, iter_step_places, join_step_places
+from insitu.references.urls import absolute_url
 from insitu.sources import open_source
 from insitu.sources.threads import gather
 
-__all__ = ["Duplicate", "Finding", "Report", "check", "find_duplicates"]
+__all__ = ["CheckReport", "Duplicate", "Finding", "check", "find_duplicates"]
 
 Progress = Callable[[int, int], None]
 """Called with the number of sources that were checked, and the number of all."""
 
 
-_MANY = 1 << 20
+_LARGEST_FULL_SEARCH = 1 << 20
 """Chunks of an array up to which all are searched; beyond, only the first of each step."""
 
 
@@ -54,7 +54,7 @@ class Duplicate:
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class CheckReport:
     """The state of all sources of a set of references."""
 
     findings: tuple[Finding, ...]
@@ -109,7 +109,7 @@ def check(
     width: int = 32,
     duplicates: bool = False,
     storage_options: Mapping[str, Any] | None = None,
-) -> Report:
+) -> CheckReport:
     """Check every source of a tree against what was recorded when it was scanned.
 
     Parameters
@@ -125,24 +125,24 @@ def check(
     storage_options
         See `insitu.sources.open_source`.
     """
-    reach = _reach(group)
+    reach = _last_bytes(group)
     sources = list(reach)
     done = 0
     lock = threading.Lock()
 
     def look(source: Source, stop: threading.Event) -> Finding:
         nonlocal done
-        finding = _finding(source, reach[source], storage_options)
+        finding = _check_source(source, reach[source], storage_options)
         with lock:
             done += 1
             if progress is not None:
                 progress(done, len(sources))
         return finding
 
-    return Report(tuple(gather(look, sources, width=width)), find_duplicates(group) if duplicates else ())
+    return CheckReport(tuple(gather(look, sources, width=width)), find_duplicates(group) if duplicates else ())
 
 
-def _reach(group: VirtualGroup) -> dict[Source, int]:
+def _last_bytes(group: VirtualGroup) -> dict[Source, int]:
     """Return the last byte that references need of each source; 0 where its size is recorded."""
     reach: dict[Source, int] = {}
     for _, array in group.all_arrays():
@@ -165,7 +165,7 @@ def _reach(group: VirtualGroup) -> dict[Source, int]:
     return reach
 
 
-def _finding(source: Source, reach: int, storage_options: Mapping[str, Any] | None) -> Finding:
+def _check_source(source: Source, reach: int, storage_options: Mapping[str, Any] | None) -> Finding:
     try:
         with open_source(source.url, storage_options) as opened:
             now = opened.describe()
@@ -189,21 +189,21 @@ def find_duplicates(group: VirtualGroup) -> tuple[Duplicate, ...]:
     found: dict[str, Duplicate] = {}
     for path, array in group.all_arrays():
         counts = [int(np.prod(tile.chunks.shape, dtype=object)) for tile in array.tiles]
-        urls = list(dict.fromkeys(absolute(source.url) for source in every_source([array])))
+        urls = list(dict.fromkeys(absolute_url(source.url) for source in iter_sources([array])))
         if not array.dims or len(urls) >= sum(counts):  # a source for each cell, as in a Zarr store
             continue
         numbers = {url: number for number, url in enumerate(urls)}
-        called: Called = {}
+        called: SourceNumbers = {}
         for dim in array.dims:
-            corner = sum(counts) > _MANY
-            position, key = join_places(chunk_places(array, dim, numbers, called, corner=corner))
-            for number, (first, second) in _repeated(position, key).items():
+            corner = sum(counts) > _LARGEST_FULL_SEARCH
+            position, key = join_step_places(iter_step_places(array, dim, numbers, called, corner=corner))
+            for number, (first, second) in _find_repeated_sources(position, key).items():
                 where = f"{path!r} shows its steps twice along {dim!r}, starting at {first} and at {second}"
                 found.setdefault(urls[number], Duplicate(urls[number], where))
     return tuple(found.values())
 
 
-def _repeated(position: npt.NDArray[np.int64], key: npt.NDArray[np.int64]) -> dict[int, tuple[int, int]]:
+def _find_repeated_sources(position: npt.NDArray[np.int64], key: npt.NDArray[np.int64]) -> dict[int, tuple[int, int]]:
     """Return the sources that are shown twice as a whole, each with the two first positions."""
     found: dict[int, tuple[int, int]] = {}
     if not len(key):

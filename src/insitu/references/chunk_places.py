@@ -13,14 +13,14 @@ import numpy as np
 import numpy.typing as npt
 
 from insitu.model import Source, VirtualArray
-from insitu.references.urls import absolute
+from insitu.references.urls import absolute_url
 
-__all__ = ["Called", "blocks_of", "chunk_places", "every_source", "join_places"]
+__all__ = ["SourceNumbers", "iter_blocks", "iter_sources", "iter_step_places", "join_step_places"]
 
-_BLOCK = 1 << 18
+_CELLS_PER_BLOCK = 1 << 18
 
 
-def every_source(arrays: Iterable[VirtualArray]) -> Iterator[Source]:
+def iter_sources(arrays: Iterable[VirtualArray]) -> Iterator[Source]:
     """Yield the sources of arrays; lists of sources that tables share are visited once."""
     seen: dict[int, Sequence[Source]] = {}  # held, so that no other pool gets the same id
     for array in arrays:
@@ -31,37 +31,37 @@ def every_source(arrays: Iterable[VirtualArray]) -> Iterator[Source]:
                 yield from sources
 
 
-def _corner_of(table: Any, axis: int) -> Iterator[tuple[list[npt.NDArray[np.intp]], Any]]:
+def _iter_first_cells(table: Any, axis: int) -> Iterator[tuple[list[npt.NDArray[np.intp]], Any]]:
     """Yield the first cell of each slab across an axis, in blocks, with its location."""
-    for begin in range(0, table.shape[axis], _BLOCK):
-        number = np.arange(begin, min(begin + _BLOCK, table.shape[axis]))
+    for begin in range(0, table.shape[axis], _CELLS_PER_BLOCK):
+        number = np.arange(begin, min(begin + _CELLS_PER_BLOCK, table.shape[axis]))
         cells = [number if at == axis else np.zeros_like(number) for at in range(len(table.shape))]
         yield cells, table.locate(cells)
 
 
-def blocks_of(table: Any) -> Iterator[tuple[list[npt.NDArray[np.intp]], Any]]:
+def iter_blocks(table: Any) -> Iterator[tuple[list[npt.NDArray[np.intp]], Any]]:
     """Yield the cells of a table, in blocks, with their locations."""
     total = int(np.prod(table.shape, dtype=object))
-    for begin in range(0, total, _BLOCK):
-        numbers = np.arange(begin, min(begin + _BLOCK, total))
+    for begin in range(0, total, _CELLS_PER_BLOCK):
+        numbers = np.arange(begin, min(begin + _CELLS_PER_BLOCK, total))
         cells = list(np.unravel_index(numbers, table.shape)) if table.shape else []
         yield cells, table.locate(cells)
 
 
-Places = tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]
-Called = dict[int, tuple[Sequence[Source], npt.NDArray[np.int64]]]
+StepPlaces = tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]
+SourceNumbers = dict[int, tuple[Sequence[Source], npt.NDArray[np.int64]]]
 """By id of a list of sources: the list, and the number of each of its sources."""
 
 
-def chunk_places(
+def iter_step_places(
     array: VirtualArray,
     dim: str,
     numbers: Mapping[str, int],
-    called: Called,
+    called: SourceNumbers,
     *,
     outside: bool = False,
     corner: bool = False,
-) -> Iterator[Places]:
+) -> Iterator[StepPlaces]:
     """Yield the position of each step in each chunk, and a row (source, offset, element of the chunk).
 
     Parameters
@@ -82,10 +82,10 @@ def chunk_places(
         table, axis, at = tile.chunks, tile.axis_of(dimension), tile.dimensions[dimension]
         sources = table.sources
         if id(sources) not in called:
-            names = np.array([numbers.get(absolute(source.url), -1) for source in sources], np.int64)
+            names = np.array([numbers.get(absolute_url(source.url), -1) for source in sources], np.int64)
             called[id(sources)] = (sources, names)
         names = called[id(sources)][1]
-        for cells, rows in _corner_of(table, at) if corner else blocks_of(table):
+        for cells, rows in _iter_first_cells(table, at) if corner else iter_blocks(table):
             source = np.asarray(rows.source, np.int64)
             stored = source >= 0
             number = np.full(len(source), -1, np.int64)
@@ -106,7 +106,7 @@ def chunk_places(
             yield position, np.stack([number[rows_kept][which], offset, element], axis=1)
 
 
-def join_places(parts: Iterator[Places]) -> Places:
+def join_step_places(parts: Iterator[StepPlaces]) -> StepPlaces:
     """Return the positions and the rows of all blocks, joined."""
     found = list(parts)
     if not found:

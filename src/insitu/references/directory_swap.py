@@ -24,7 +24,7 @@ __all__ = ["find_set_aside", "remove_directory", "replace_directory"]
 _AT_FDCWD = -100
 _EXCHANGE = 2
 """`RENAME_EXCHANGE` of Linux, `RENAME_SWAP` of macOS."""
-_CANNOT = {errno.EINVAL, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EPERM}
+_NO_EXCHANGE_ERRORS = {errno.EINVAL, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EPERM}
 """Error codes of file systems and kernels that cannot exchange directories."""
 _ATTEMPTS = 100
 """Other writers may get in between; each time one of them has succeeded."""
@@ -41,7 +41,7 @@ def replace_directory(path: str, made: str) -> None:
         The new directory, on the same file system.
     """
     for _ in range(_ATTEMPTS):
-        _put_back(path)
+        _restore_set_aside(path)
         try:
             if os.path.lexists(path):
                 if not _exchange(path, made):
@@ -53,7 +53,7 @@ def replace_directory(path: str, made: str) -> None:
             if error.errno not in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOENT) or not os.path.lexists(made):
                 raise
             continue
-        _sync(os.path.dirname(path))
+        _sync_directory(os.path.dirname(path))
         return
     raise OSError(
         errno.EBUSY, f"other writers replaced the directory {_ATTEMPTS} times; try again when they are done", path
@@ -81,7 +81,7 @@ def remove_directory(path: str) -> None:
         os.unlink(path)
 
 
-def _put_back(path: str) -> None:
+def _restore_set_aside(path: str) -> None:
     old = find_set_aside(path)
     if old is not None:
         os.rename(old, path)
@@ -102,7 +102,7 @@ def _exchange(path: str, other: str) -> bool:
     if result == 0:
         return True
     problem = ctypes.get_errno()
-    if problem in _CANNOT:
+    if problem in _NO_EXCHANGE_ERRORS:
         return False
     raise OSError(problem, os.strerror(problem), path)
 
@@ -123,7 +123,7 @@ def _move_aside(path: str, made: str) -> None:
         os.rename(old, made)  # a name that readers ignore, and that may be removed
 
 
-def _sync(folder: str) -> None:
+def _sync_directory(folder: str) -> None:
     """Make a rename durable, where directories can be synced."""
     if os.name != "nt":
         handle = os.open(folder or ".", os.O_RDONLY)

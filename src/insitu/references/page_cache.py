@@ -8,12 +8,12 @@ from typing import Any, Generic, TypeVar
 
 from insitu.forking import fork_safe_lock
 
-__all__ = ["Recent"]
+__all__ = ["PageCache"]
 
 PageT = TypeVar("PageT")
 
 
-class Recent(Generic[PageT]):
+class PageCache(Generic[PageT]):
     """LRU cache of pages by key.
 
     Parameters
@@ -51,4 +51,4 @@ class Recent(Generic[PageT]):
             return key in self._pages
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Recent, (self._weigh, self._limit)  # a copy in another process starts empty
+        return PageCache, (self._weigh, self._limit)  # a copy in another process starts empty

@@ -16,21 +16,30 @@ import pyarrow as pa
 
 from insitu.errors import FormatError, NotFoundError, UnsupportedError
 from insitu.model import VirtualGroup
-from insitu.references.atomic_write import writable
+from insitu.references.atomic_write import open_atomic
 from insitu.references.directory_swap import find_set_aside
 from insitu.references.icechunk import is_repository, open_icechunk, write_icechunk
 from insitu.references.kerchunk.flat_parquet import read_flat, write_flat
 from insitu.references.kerchunk.json import looks_like_references, parse_json, read_json, write_json
 from insitu.references.kerchunk.parquet import RECORD_SIZE, read_parquet, write_parquet
-from insitu.references.list_objects import explicit
+from insitu.references.list_objects import list_written_cells
 from insitu.references.store import NAME, open_store, write_store
-from insitu.references.urls import Base, absolute, relative_to
-from insitu.references.zarr_blocks import Writing
+from insitu.references.urls import UrlResolver, absolute_url, relative_to
+from insitu.references.zarr_blocks import ZarrExport
 from insitu.sources import ByteSource, open_source, read_all
-from insitu.sources.access_policy import ask_path
+from insitu.sources.access_policy import check_path
 from insitu.sources.listing import local_path
 
-__all__ = ["FORMATS", "format_of", "is_store", "kind_of", "matches", "open_references", "read_document", "save"]
+__all__ = [
+    "FORMATS",
+    "can_be_references",
+    "detect_format",
+    "format_from_name",
+    "is_store",
+    "open_references",
+    "save",
+    "tree_from_document",
+]
 
 FORMATS = ("insitu", "kerchunk-json", "kerchunk-parquet", "flat-parquet", "icechunk")
 _SUFFIXES = (
@@ -45,7 +54,7 @@ _SCHEMES = {"reference+json": "kerchunk-json", "reference+parquet": "flat-parque
 _MAGIC = (b"\x1f\x8b", b"\x28\xb5\x2f\xfd")
 
 
-def format_of(url: str) -> str | None:
+def format_from_name(url: str) -> str | None:
     """Return the format of a path or URL by its suffix; None if the suffix is of no format.
 
     Examples
@@ -91,7 +100,7 @@ def open_references(
     scheme, mark, rest = url.partition("://")
     if mark and scheme.lower() in _SCHEMES:
         format, url = _SCHEMES[scheme.lower()], rest
-    kind = format or _found(url)
+    kind = format or _detect_format(url)
     if kind is None:
         return None
     if kind not in FORMATS:
@@ -99,8 +108,8 @@ def open_references(
     if kind == "icechunk":
         return open_icechunk(url, errors=errors, allow_local=allow_local, storage_options=storage_options)
     if kind == "kerchunk-parquet":
-        url = _set_aside(url) or url
-    base = Base(local_path(url) or url, allow_local)
+        url = _find_set_aside(url) or url
+    base = UrlResolver(local_path(url) or url, allow_local)
     if kind == "insitu":
         return open_store(url, allow_local=allow_local, storage_options=storage_options).group()
     if kind == "kerchunk-parquet":
@@ -117,15 +126,15 @@ def open_references(
     return read_json(document, base, target=target, errors=errors)
 
 
-def read_document(document: Mapping[str, Any], *, errors: str = "raise") -> VirtualGroup:
+def tree_from_document(document: Mapping[str, Any], *, errors: str = "raise") -> VirtualGroup:
     """Return the tree of kerchunk references in memory: a dictionary as `kerchunk` makes it."""
     if not looks_like_references(document):
         raise FormatError("this dictionary does not hold kerchunk references", structure="references")
-    return read_json(dict(document), Base(None, allow_local=True), errors=errors)
+    return read_json(dict(document), UrlResolver(None, allow_local=True), errors=errors)
 
 
 def _open_directory(
-    url: str, base: Base, errors: str, missing: str, storage_options: Mapping[str, Any] | None, *, sure: bool
+    url: str, base: UrlResolver, errors: str, missing: str, storage_options: Mapping[str, Any] | None, *, sure: bool
 ) -> VirtualGroup | None:
     try:
         with open_source(f"{url.rstrip('/')}/.zmetadata", storage_options) as source:
@@ -145,14 +154,14 @@ def _open_directory(
     return read_parquet(document, base, errors=errors, missing=missing, storage_options=storage_options)
 
 
-def _found(url: str) -> str | None:
+def _detect_format(url: str) -> str | None:
     """Return the format of the references at a URL: by suffix, and of local files by content."""
-    named = format_of(url)
+    named = format_from_name(url)
     path = local_path(url.partition("?")[0] if named == "icechunk" else url)
     if path is None or named == "icechunk":
         return named
     if named == "kerchunk-parquet":
-        path = _set_aside(url) or path
+        path = _find_set_aside(url) or path
     if os.path.isdir(path):
         if is_repository(path):
             return "icechunk"
@@ -160,8 +169,8 @@ def _found(url: str) -> str | None:
             return "insitu"
         return "kerchunk-parquet" if os.path.exists(os.path.join(path, ".zmetadata")) else None
     if named in ("kerchunk-parquet", "insitu") or not os.path.isfile(path):
-        return "flat-parquet" if os.path.isfile(path) and _head(path)[:4] == b"PAR1" else None
-    head = _head(path)
+        return "flat-parquet" if os.path.isfile(path) and _read_head(path)[:4] == b"PAR1" else None
+    head = _read_head(path)
     if head[:4] == b"PAR1":
         return "flat-parquet"
     if named == "kerchunk-json" and head.startswith(_MAGIC):
@@ -169,31 +178,31 @@ def _found(url: str) -> str | None:
     return "kerchunk-json" if head.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] == b"{" else None
 
 
-def _set_aside(url: str) -> str | None:
+def _find_set_aside(url: str) -> str | None:
     """Return the directory of references that a writer moved aside before it died."""
     path = local_path(url)
     return None if path is None else find_set_aside(path.rstrip(os.sep) or path)
 
 
-def _head(path: str) -> bytes:
+def _read_head(path: str) -> bytes:
     with open(path, "rb") as file:
-        ask_path(path, file.fileno())
+        check_path(path, file.fileno())
         return file.read(64)
 
 
-def matches(url: str) -> bool:
+def can_be_references(url: str) -> bool:
     """Return whether there can be references at a URL. Makes no request."""
-    return _found(url) is not None
+    return _detect_format(url) is not None
 
 
-def kind_of(url: str) -> str | None:
+def detect_format(url: str) -> str | None:
     """Return the format of the references at a URL: by content, else by suffix."""
-    return _found(url) or format_of(url)
+    return _detect_format(url) or format_from_name(url)
 
 
 def is_store(url: str) -> bool:
     """Return whether an insitu store lies at a URL: by suffix, and locally by content. Makes no request."""
-    return _found(url) == "insitu"
+    return _detect_format(url) == "insitu"
 
 
 def save(
@@ -217,7 +226,7 @@ def save(
     group
         The tree.
     target
-        Where to save. The suffix chooses the format, see `format_of`.
+        Where to save. The suffix chooses the format, see `format_from_name`.
     format
         One of `FORMATS`; if not given, the suffix decides.
     mode
@@ -245,7 +254,7 @@ def save(
         If the format cannot hold an array. The message names the array, the reason and a way out.
     """
     url = os.fspath(target)
-    kind = format or format_of(url)
+    kind = format or format_from_name(url)
     if kind not in FORMATS:
         raise UnsupportedError(
             f"cannot tell the format from the name {url!r}" if format is None else f"unknown format {format!r}",
@@ -255,7 +264,7 @@ def save(
         raise ValueError(f'mode must be "w" or "x", not {mode!r}')
     if kind == "icechunk":
         write_icechunk(
-            explicit(group, storage_options),
+            list_written_cells(group, storage_options),
             url,
             mode=mode,
             inline_threshold=inline_threshold,
@@ -263,10 +272,10 @@ def save(
             storage_options=storage_options,
         )
         return
-    if mode == "x" and is_there(url, storage_options):
+    if mode == "x" and is_occupied(url, storage_options):
         raise UnsupportedError("the target exists already", url=url, hint='Use mode="w" to replace it')
-    named: Callable[[str], str] = (lambda source: relative_to(source, url)) if relative else absolute
-    group = explicit(group, storage_options)
+    named: Callable[[str], str] = (lambda source: relative_to(source, url)) if relative else absolute_url
+    group = list_written_cells(group, storage_options)
     if kind == "insitu":
         write_store(group, url, named=named, mode=mode, recipe=recipe, storage_options=storage_options)
         return
@@ -275,7 +284,7 @@ def save(
         raise UnsupportedError(
             f"{kind} holds Zarr V2 metadata only", hint="Leave out zarr_format=, or use kerchunk-json"
         )
-    writing = Writing.of(
+    writing = ZarrExport.of(
         group,
         what=kind,
         formats=formats,
@@ -286,25 +295,25 @@ def save(
     if kind == "kerchunk-parquet":
         write_parquet(writing, url, record_size=record_size, storage_options=storage_options)
         return
-    with writable(url, storage_options) as file:
+    with open_atomic(url, storage_options) as file:
         if kind == "flat-parquet":
             write_flat(writing, file)
         else:
-            with _compressed(file, url) as stream:
+            with _open_compressed(file, url) as stream:
                 write_json(writing, stream)
 
 
 @contextmanager
-def _compressed(file: IO[bytes], url: str) -> Any:
+def _open_compressed(file: IO[bytes], url: str) -> Any:
     kind = {".gz": "gzip", ".zst": "zstd", ".zstd": "zstd"}.get(os.path.splitext(url)[1].lower())
     if kind is None:
         yield file
         return
-    with pa.CompressedOutputStream(pa.PythonFile(_Kept(file), "w"), kind) as stream:
+    with pa.CompressedOutputStream(pa.PythonFile(_UnclosableFile(file), "w"), kind) as stream:
         yield stream
 
 
-class _Kept:
+class _UnclosableFile:
     """A file whose `close` does nothing: the stream over it must not close it."""
 
     def __init__(self, file: IO[bytes]) -> None:
@@ -315,12 +324,12 @@ class _Kept:
         """Do nothing."""
 
 
-def is_there(url: str, storage_options: Mapping[str, Any] | None) -> bool:
+def is_occupied(url: str, storage_options: Mapping[str, Any] | None) -> bool:
     """Return whether something lies at a target."""
     path = local_path(url)
     if path is not None:
-        return os.path.exists(path) or _set_aside(url) is not None
-    name = {"insitu": f"/{NAME}", "kerchunk-parquet": "/.zmetadata"}.get(format_of(url) or "", "")
+        return os.path.exists(path) or _find_set_aside(url) is not None
+    name = {"insitu": f"/{NAME}", "kerchunk-parquet": "/.zmetadata"}.get(format_from_name(url) or "", "")
     try:
         source: ByteSource
         with open_source(url.rstrip("/") + name, storage_options) as source:

@@ -9,19 +9,19 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from insitu.model import UNWRITTEN, ChunkState, ChunkTable, Columns, Located, Source
+from insitu.model import UNWRITTEN, ChunkLocations, ChunkState, ChunkTable, Columns, Source
 from insitu.model.axis import Indices
-from insitu.model.chunks import state_of
-from insitu.model.derived import Expanded, Selected
+from insitu.model.chunks import get_chunk_state
+from insitu.model.derived import ExpandedTable, SelectedTable
 
-__all__ = ["Listed", "listed"]
+__all__ = ["ListedCells", "table_of_cells"]
 
 _DENSE_SHARE = 3
 """A listed cell takes 8 bytes more than one of a full grid: below a third of it, a list is smaller."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Listed:
+class ListedCells:
     """Chunk table that lists the written cells of a grid by number."""
 
     shape: tuple[int, ...]
@@ -33,37 +33,39 @@ class Listed:
     length: npt.NDArray[Any]
     inline: bytes = b""
 
-    def locate(self, cells: Sequence[Indices]) -> Located:
+    def locate(self, cells: Sequence[Indices]) -> ChunkLocations:
         """Return where cells lie."""
-        wanted = flat(cells, self.shape)
+        wanted = flat_cell_numbers(cells, self.shape)
         zero = np.broadcast_to(np.int64(0), wanted.shape)
         if not len(self.number):
-            return Located(np.full(len(wanted), UNWRITTEN), zero, zero, zero, zero, zero, b"")
+            return ChunkLocations(np.full(len(wanted), UNWRITTEN), zero, zero, zero, zero, zero, b"")
         at = np.minimum(np.searchsorted(self.number, wanted), len(self.number) - 1)
         found = self.number[at] == wanted
         offset, length = (np.where(found, column[at], 0) for column in (self.offset, self.length))
-        return Located(np.where(found, self.source[at], UNWRITTEN), offset, length, zero, zero, zero, self.inline)
+        return ChunkLocations(
+            np.where(found, self.source[at], UNWRITTEN), offset, length, zero, zero, zero, self.inline
+        )
 
-    def take(self, axis: int, cells: Indices | slice) -> Selected:
+    def take(self, axis: int, cells: Indices | slice) -> SelectedTable:
         """Return the table of these cells along one axis."""
-        return Selected.of(self, axis, cells)
+        return SelectedTable.of(self, axis, cells)
 
-    def expanded(self) -> Expanded:
+    def with_new_axis(self) -> ExpandedTable:
         """Return the table with one more axis, of one cell, at the end."""
-        return Expanded(self)
+        return ExpandedTable(self)
 
     def __getitem__(self, cell: int | tuple[int, ...]) -> ChunkState:
-        return state_of(self, cell)
+        return get_chunk_state(self, cell)
 
 
-def flat(cells: Sequence[Indices], shape: tuple[int, ...]) -> Indices:
+def flat_cell_numbers(cells: Sequence[Indices], shape: tuple[int, ...]) -> Indices:
     """Return the numbers of cells in C order of the grid."""
     if not cells:
         return np.zeros(1, np.int64)
     return np.asarray(np.ravel_multi_index(tuple(np.broadcast_arrays(*cells)), shape)).reshape(-1)
 
 
-def listed(
+def table_of_cells(
     shape: tuple[int, ...],
     sources: Sequence[Source],
     number: Indices,
@@ -89,4 +91,4 @@ def listed(
     order = np.argsort(number, kind="stable")
     if len(order):
         order = order[np.append(np.diff(number[order]) != 0, True)]
-    return Listed(shape, sources, number[order], source[order], offset[order], length[order], inline)
+    return ListedCells(shape, sources, number[order], source[order], offset[order], length[order], inline)

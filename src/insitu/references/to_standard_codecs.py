@@ -17,22 +17,22 @@ import numpy.typing as npt
 from insitu.codecs import decode
 from insitu.codecs.registry import OUTSIDE_VALUES
 from insitu.errors import InsituError, UnsupportedError
-from insitu.model import INLINE, Codec, Columns, Encoding, Located, Tile, VirtualArray
+from insitu.model import INLINE, ChunkLocations, Codec, Columns, Encoding, Tile, VirtualArray
 from insitu.sources import open_source, read_all
 from insitu.zarr_metadata import naming
 
-__all__ = ["portable"]
+__all__ = ["to_standard_codecs"]
 
-_HEAP = "hdf5_vlen"
-LARGEST_TEXT = 64 << 20
+_HEAP_CODEC = "hdf5_vlen"
+MOST_TEXT_BYTES = 64 << 20
 """Bytes of text that one array may keep inline."""
-SMALL = 64 << 10
+MOST_INLINE_BYTES = 64 << 10
 """Bytes up to which other values are kept inline."""
-_MOST = 1 << 20
+_MOST_CHUNKS = 1 << 20
 """Most chunks of one array that are decoded."""
 
 
-def portable(array: VirtualArray, storage_options: Mapping[str, Any] | None = None) -> VirtualArray:
+def to_standard_codecs(array: VirtualArray, storage_options: Mapping[str, Any] | None = None) -> VirtualArray:
     """Return the array with codecs that other Zarr readers have, where that is possible; else as it is.
 
     Raises
@@ -41,39 +41,39 @@ def portable(array: VirtualArray, storage_options: Mapping[str, Any] | None = No
         If text lies in heaps and cannot be kept inline.
     """
     encodings = [encoding for tile in array.tiles for encoding in tile.encodings]
-    if any(_in_heap(encoding) for encoding in encodings):
-        return replace(array, tiles=tuple(_texts(tile, storage_options) for tile in array.tiles))
+    if any(_is_in_heap(encoding) for encoding in encodings):
+        return replace(array, tiles=tuple(_heap_texts_to_utf8(tile, storage_options) for tile in array.tiles))
     if array.dtype.hasobject and encodings and all(_is_inline_text(tile) for tile in array.tiles):
-        return replace(array, tiles=tuple(_varying_texts(tile, storage_options) for tile in array.tiles))
-    if len(encodings) != 1 or naming.is_known(encodings[0]) or encodings[0].dtype.hasobject:
+        return replace(array, tiles=tuple(_to_vlen_utf8(tile, storage_options) for tile in array.tiles))
+    if len(encodings) != 1 or naming.is_standard(encodings[0]) or encodings[0].dtype.hasobject:
         return array  # a mosaic is refused elsewhere, whatever its codecs
-    if array.size * encodings[0].dtype.itemsize > SMALL:
+    if array.size * encodings[0].dtype.itemsize > MOST_INLINE_BYTES:
         return array
-    return replace(array, tiles=(_plain(array.tiles[0], storage_options),))
+    return replace(array, tiles=(_to_plain_numbers(array.tiles[0], storage_options),))
 
 
-def _plain(tile: Tile, storage_options: Mapping[str, Any] | None) -> Tile:
+def _to_plain_numbers(tile: Tile, storage_options: Mapping[str, Any] | None) -> Tile:
     encoding = Encoding(tile.encodings[0].dtype, (), None, tile.encodings[0].fill)
     # Edge chunks are stored in full size: few values can have a large chunk.
-    return inlined(tile, encoding, _raw, limit=16 * SMALL, storage_options=storage_options)
+    return inline_chunks(tile, encoding, _to_bytes, limit=16 * MOST_INLINE_BYTES, storage_options=storage_options)
 
 
-def _raw(values: npt.NDArray[Any]) -> bytes:
+def _to_bytes(values: npt.NDArray[Any]) -> bytes:
     return np.ascontiguousarray(values).tobytes()
 
 
-def _in_heap(encoding: Encoding) -> bool:
+def _is_in_heap(encoding: Encoding) -> bool:
     return bool(encoding.codecs) and encoding.codecs[0].name in OUTSIDE_VALUES
 
 
-def _texts(tile: Tile, storage_options: Mapping[str, Any] | None) -> Tile:
-    if not all(_in_heap(encoding) for encoding in tile.encodings):
+def _heap_texts_to_utf8(tile: Tile, storage_options: Mapping[str, Any] | None) -> Tile:
+    if not all(_is_in_heap(encoding) for encoding in tile.encodings):
         raise UnsupportedError("some of its files store text in heaps and others do not")
     for encoding in tile.encodings:
         codec = encoding.codecs[0]
-        if codec.name != _HEAP or codec.configuration.get("kind", "string") != "string":
+        if codec.name != _HEAP_CODEC or codec.configuration.get("kind", "string") != "string":
             raise UnsupportedError("its values are sequences of varying length, which Zarr cannot hold")
-    return _varying_texts(tile, storage_options, next((encoding.fill for encoding in tile.encodings), None))
+    return _to_vlen_utf8(tile, storage_options, next((encoding.fill for encoding in tile.encodings), None))
 
 
 def _is_inline_text(tile: Tile) -> bool:
@@ -85,12 +85,12 @@ def _is_inline_text(tile: Tile) -> bool:
     )
 
 
-def _varying_texts(tile: Tile, storage_options: Mapping[str, Any] | None, fill: bytes | None = None) -> Tile:
+def _to_vlen_utf8(tile: Tile, storage_options: Mapping[str, Any] | None, fill: bytes | None = None) -> Tile:
     encoding = Encoding(np.dtype(object), (Codec("vlen-utf8"),), None, fill)
-    return inlined(tile, encoding, _utf8, limit=LARGEST_TEXT, storage_options=storage_options)
+    return inline_chunks(tile, encoding, _encode_vlen_utf8, limit=MOST_TEXT_BYTES, storage_options=storage_options)
 
 
-def _utf8(values: npt.NDArray[Any]) -> bytes:
+def _encode_vlen_utf8(values: npt.NDArray[Any]) -> bytes:
     """Return the texts of a chunk, encoded as `vlen-utf8`."""
     from numcodecs.vlen import VLenUTF8
 
@@ -100,7 +100,7 @@ def _utf8(values: npt.NDArray[Any]) -> bytes:
     return bytes(VLenUTF8().encode(np.array(texts, object)))
 
 
-def inlined(
+def inline_chunks(
     tile: Tile,
     encoding: Encoding,
     encode: Callable[[npt.NDArray[Any]], bytes],
@@ -130,7 +130,7 @@ def inlined(
     """
     shape = tile.chunks.shape
     total = int(np.prod(shape, dtype=object))
-    if total > _MOST:
+    if total > _MOST_CHUNKS:
         raise UnsupportedError(f"its {total} chunks are too many to keep inline")
     index = np.unravel_index(np.arange(total), shape) if shape else ()
     rows = tile.chunks.locate(list(index))
@@ -140,7 +140,7 @@ def inlined(
     for row in np.flatnonzero((source >= 0) | (source == INLINE)).tolist():
         cell = [np.array([axis[row]]) for axis in index]
         sizes = tuple(int(axis.show(at).stored[0]) for axis, at in zip(tile.axes, cell, strict=True))
-        chunk = encode(_decoded(tile, rows, row, tuple(size for size in sizes if size), storage_options))
+        chunk = encode(_read_chunk(tile, rows, row, tuple(size for size in sizes if size), storage_options))
         source[row], offset[row], length[row] = INLINE, len(data), len(chunk)
         data += chunk
         if len(data) > limit:
@@ -152,8 +152,8 @@ def inlined(
     return Tile(tile.axes, (encoding,), chunks, tile.packings, tile.layout)
 
 
-def _decoded(
-    tile: Tile, rows: Located, row: int, shape: tuple[int, ...], storage_options: Mapping[str, Any] | None
+def _read_chunk(
+    tile: Tile, rows: ChunkLocations, row: int, shape: tuple[int, ...], storage_options: Mapping[str, Any] | None
 ) -> npt.NDArray[Any]:
     """Return the values of one chunk."""
     encoding = tile.encodings[int(rows.encoding[row])]
@@ -166,4 +166,4 @@ def _decoded(
             stored = source.read(begin, size) if size >= 0 else read_all(source, begin)
             return np.asarray(decode(stored, encoding, shape, filter_mask=mask, fetch=source.read_many))
         except InsituError as problem:
-            raise problem.located(url=about.url, offset=begin) from None
+            raise problem.with_context(url=about.url, offset=begin) from None

@@ -8,16 +8,16 @@ from typing import Any
 
 from insitu.errors import InsituError, UnsupportedError
 from insitu.model import VirtualGroup
-from insitu.references.list_objects import explicit
-from insitu.references.saving import kind_of
+from insitu.references.list_objects import list_written_cells
+from insitu.references.saving import detect_format
 from insitu.references.store import StoreUpdate, open_store, restore_previous
-from insitu.references.urls import absolute, relative_to
+from insitu.references.urls import absolute_url, relative_to
 
-__all__ = ["Update", "find_damage", "open_for_update", "recipe_of", "rollback_store"]
+__all__ = ["ReferencesUpdate", "find_damage", "open_for_update", "recipe_of", "rollback_store"]
 
 
 @dataclass(slots=True, eq=False)
-class Update:
+class ReferencesUpdate:
     """A saved tree that can be replaced."""
 
     url: str
@@ -41,11 +41,11 @@ class Update:
         Rows that the store has already are not written again. With `relative`, URLs are written
         relative to the store.
         """
-        named: Callable[[str], str] = (lambda source: relative_to(source, self.url)) if relative else absolute
-        return self.store.replace(explicit(tree, self.storage_options), named)
+        named: Callable[[str], str] = (lambda source: relative_to(source, self.url)) if relative else absolute_url
+        return self.store.replace(list_written_cells(tree, self.storage_options), named)
 
 
-def open_for_update(url: str, *, storage_options: Mapping[str, Any] | None = None) -> Update:
+def open_for_update(url: str, *, storage_options: Mapping[str, Any] | None = None) -> ReferencesUpdate:
     """Open an insitu store to change it.
 
     Raises
@@ -53,7 +53,7 @@ def open_for_update(url: str, *, storage_options: Mapping[str, Any] | None = Non
     UnsupportedError
         If the references have another format.
     """
-    if kind_of(url) != "insitu":
+    if detect_format(url) != "insitu":
         raise UnsupportedError(
             "cannot change these references: only an insitu store can be changed in place",
             url=url,
@@ -61,12 +61,12 @@ def open_for_update(url: str, *, storage_options: Mapping[str, Any] | None = Non
         )
     opened = open_store(url, storage_options=storage_options)
     update = StoreUpdate(opened, storage_options)
-    return Update(url, opened.group(), update, storage_options, opened.document.get("recipe"))
+    return ReferencesUpdate(url, opened.group(), update, storage_options, opened.document.get("recipe"))
 
 
 def recipe_of(url: str, *, storage_options: Mapping[str, Any] | None = None) -> Mapping[str, Any] | None:
     """Return the recipe that is saved in an insitu store; None if there is none."""
-    if kind_of(url) != "insitu":
+    if detect_format(url) != "insitu":
         return None
     recipe: Mapping[str, Any] | None = open_store(url, storage_options=storage_options).document.get("recipe")
     return recipe
@@ -86,6 +86,6 @@ def find_damage(url: str, *, storage_options: Mapping[str, Any] | None = None) -
 
 def rollback_store(url: str, *, storage_options: Mapping[str, Any] | None = None) -> None:
     """Undo the last change of an insitu store."""
-    if kind_of(url) != "insitu":
+    if detect_format(url) != "insitu":
         raise UnsupportedError("cannot roll back: only an insitu store keeps its previous state", url=url)
     restore_previous(url, storage_options=storage_options)

@@ -14,15 +14,15 @@ import numpy.typing as npt
 
 from insitu.forking import fork_safe_lock
 from insitu.model import Source
-from insitu.references.urls import Base
+from insitu.references.urls import UrlResolver
 
-__all__ = ["Pool"]
+__all__ = ["UrlPool"]
 
 
-class Pool:
+class UrlPool:
     """The sources that a reference set names, by number."""
 
-    def __init__(self, base: Base) -> None:
+    def __init__(self, base: UrlResolver) -> None:
         self._base = base
         self._lock = fork_safe_lock()
         self._numbers: dict[str, int] = {}
@@ -47,10 +47,10 @@ class Pool:
         return np.array([self.number(url) for url in urls], np.int64)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _restored, (self._base, self._numbers, self.sources)
+        return _restore_pool, (self._base, self._numbers, self.sources)
 
 
-def _restored(base: Base, numbers: dict[str, int], sources: list[Source]) -> Pool:
-    pool = Pool(base)
+def _restore_pool(base: UrlResolver, numbers: dict[str, int], sources: list[Source]) -> UrlPool:
+    pool = UrlPool(base)
     pool._numbers, pool.sources = dict(numbers), list(sources)
     return pool

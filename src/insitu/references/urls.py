@@ -16,7 +16,7 @@ from urllib.parse import quote, urlsplit
 from insitu.errors import AccessError, FormatError
 from insitu.sources.listing import local_path
 
-__all__ = ["Base", "absolute", "is_relative", "relative_to"]
+__all__ = ["UrlResolver", "absolute_url", "is_relative", "relative_to"]
 
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+(://|::)")
 _LOCAL = re.compile(r"(file|local)://", re.IGNORECASE)
@@ -24,7 +24,7 @@ _DRIVE = re.compile(r"[A-Za-z]:[\\/]")
 
 
 @dataclass(slots=True)
-class Base:
+class UrlResolver:
     """Resolves the URLs of one reference set."""
 
     url: str | None
@@ -57,7 +57,7 @@ class Base:
             return os.path.abspath(url)
         here = local_path(self.url)
         if here is None:
-            return _joined(self.url, url, self.directory)
+            return _join_url(self.url, url, self.directory)
         folder = here if self.directory else os.path.dirname(here)
         if self._beside is None:
             # kerchunk writes paths as they were given, relative to its working directory.
@@ -73,7 +73,7 @@ class Base:
             )
 
 
-def _joined(base: str, url: str, directory: bool) -> str:
+def _join_url(base: str, url: str, directory: bool) -> str:
     """Return a relative URL joined to a remote one; `..` does not leave the bucket or host."""
     if base[:8].lower().startswith(("http://", "https://")):
         parts = urlsplit(base)
@@ -86,7 +86,7 @@ def _joined(base: str, url: str, directory: bool) -> str:
     return f"{scheme}://{bucket}{posixpath.normpath(posixpath.join('/', folder, url))}"
 
 
-def absolute(url: str) -> str:
+def absolute_url(url: str) -> str:
     """Return a URL that does not depend on where the reference file lies."""
     return url if _SCHEME.match(url) else os.path.abspath(url)
 

@@ -17,14 +17,14 @@ import numpy.typing as npt
 
 from insitu.codecs import decode
 from insitu.errors import InsituError, TruncatedError, UnsupportedError
-from insitu.model import INLINE, UNWRITTEN, Located, VirtualGroup
+from insitu.model import INLINE, UNWRITTEN, ChunkLocations, VirtualGroup
 from insitu.model.axis import Indices
-from insitu.references.to_standard_codecs import portable
+from insitu.references.to_standard_codecs import to_standard_codecs
 from insitu.sources import open_source
 from insitu.zarr_metadata import naming, to_documents
-from insitu.zarr_metadata.to_zarr import Said, said
+from insitu.zarr_metadata.to_zarr import ZarrArraySpec, to_zarr_spec
 
-__all__ = ["Block", "Writing", "fill_chunk"]
+__all__ = ["ReferenceBlock", "ZarrExport", "fill_chunk"]
 
 _LARGEST_FILL = 1 << 15
 """Most bytes of an encoded chunk of fill values that is written for each unwritten cell."""
@@ -34,7 +34,7 @@ _LARGEST_FILL_CHUNK = 1 << 28
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Block:
+class ReferenceBlock:
     """The references of consecutive cells of one array."""
 
     begin: int
@@ -53,11 +53,11 @@ class Block:
 
 
 @dataclass(slots=True, eq=False)
-class Writing:
+class ZarrExport:
     """A tree as Zarr arrays, ready to be written."""
 
     group: VirtualGroup
-    arrays: dict[str, Said]
+    arrays: dict[str, ZarrArraySpec]
     zarr_format: int
     array_documents: dict[str, Any]
     """Zarr documents of the arrays, by key."""
@@ -80,7 +80,7 @@ class Writing:
         named: Callable[[str], str] | None = None,
         rectilinear: bool = False,
         storage_options: Mapping[str, Any] | None = None,
-    ) -> Writing:
+    ) -> ZarrExport:
         """Check a tree and prepare its documents.
 
         Parameters
@@ -101,13 +101,13 @@ class Writing:
         UnsupportedError
             If Zarr cannot hold some array.
         """
-        arrays: dict[str, Said] = {}
+        arrays: dict[str, ZarrArraySpec] = {}
         reasons: dict[str, str] = {}
         filled: dict[str, bytes]
         documents: dict[str, Any]
         for path, array in group.all_arrays():
             try:
-                known = said(portable(array, storage_options), rectilinear=rectilinear)
+                known = to_zarr_spec(to_standard_codecs(array, storage_options), rectilinear=rectilinear)
                 for _ in known.blocks():  # raises where cells do not match
                     pass
                 arrays[path] = known
@@ -118,9 +118,9 @@ class Writing:
             worse, documents, filled = dict(reasons), {}, {}
             for path, known in arrays.items():
                 try:
-                    documents |= {f"{path}/{name}": value for name, value in _documents(known, number).items()}
+                    documents |= {f"{path}/{name}": value for name, value in _array_documents(known, number).items()}
                 except UnsupportedError as problem:
-                    spelled = _spelled_out(known, number)
+                    spelled = _documents_with_fill_chunk(known, number)
                     if spelled is None:
                         worse[path] = problem.message
                         continue
@@ -132,7 +132,7 @@ class Writing:
             attempts.append(worse)
         # Name the arrays that the most capable version cannot hold, with the reasons of all versions.
         every = {path: [worse[path] for worse in attempts if path in worse] for path in min(attempts, key=len)}
-        raise _refused({path: "; ".join(dict.fromkeys(why)) for path, why in every.items()}, what)
+        raise _unsupported_error({path: "; ".join(dict.fromkeys(why)) for path, why in every.items()}, what)
 
     def documents(self) -> dict[str, Any]:
         """Return the Zarr documents of the tree, by key."""
@@ -145,7 +145,7 @@ class Writing:
                 documents |= {f"{key}{name}": value for name, value in to_documents.group_v2(node.attributes).items()}
         return documents | self.array_documents
 
-    def blocks(self, path: str, size: int = 1 << 16) -> Iterator[Block]:
+    def blocks(self, path: str, size: int = 1 << 16) -> Iterator[ReferenceBlock]:
         """Yield the references of an array, in blocks of cells."""
         array, fill = self.arrays[path], self.filled.get(path)
         names: dict[int, int] = {}
@@ -157,31 +157,31 @@ class Writing:
             for number in used.tolist():
                 if number not in names:
                     names[number] = len(urls)
-                    urls.append(self.named(_url(array.tile.chunks.sources[number].url)))
+                    urls.append(self.named(_with_forward_slashes(array.tile.chunks.sources[number].url)))
             url = np.full(len(source), -1, np.int64)
             known = np.array([names[number] for number in used.tolist()] or [0], np.int64)
             url[stored] = known[at.reshape(-1)]
             offset, length = np.array(rows.offset, np.int64), np.array(rows.length, np.int64)
             self._measured(array, source, offset, length)
-            data = self._inlined(array, rows, source, offset, length)
+            data = self._read_inline(array, rows, source, offset, length)
             if fill is not None:
                 data |= dict.fromkeys(np.flatnonzero(source == UNWRITTEN).tolist(), fill)
             inline = np.zeros(len(source), bool)
             inline[list(data)] = True
-            yield Block(begin, urls, url, offset, length, stored & ~inline, inline, data)
+            yield ReferenceBlock(begin, urls, url, offset, length, stored & ~inline, inline, data)
 
     def _measured(
-        self, array: Said, source: Indices, offset: npt.NDArray[np.int64], length: npt.NDArray[np.int64]
+        self, array: ZarrArraySpec, source: Indices, offset: npt.NDArray[np.int64], length: npt.NDArray[np.int64]
     ) -> None:
         """Fill in the lengths of chunks that reach to the end of their file: references need a length."""
         for row in np.flatnonzero((source >= 0) & (length < 0) & (offset > 0)).tolist():
             with open_source(array.tile.chunks.sources[int(source[row])].url, self.storage_options) as opened:
                 length[row] = opened.size() - offset[row]
 
-    def _inlined(
+    def _read_inline(
         self,
-        array: Said,
-        rows: Located,
+        array: ZarrArraySpec,
+        rows: ChunkLocations,
         source: Indices,
         offset: npt.NDArray[np.int64],
         length: npt.NDArray[np.int64],
@@ -207,11 +207,11 @@ class Writing:
         return data
 
 
-def _documents(array: Said, zarr_format: int) -> dict[str, Any]:
+def _array_documents(array: ZarrArraySpec, zarr_format: int) -> dict[str, Any]:
     return {"zarr.json": to_documents.array_v3(array)} if zarr_format == 3 else to_documents.array_v2(array)
 
 
-def _spelled_out(array: Said, zarr_format: int) -> tuple[dict[str, Any], bytes] | None:
+def _documents_with_fill_chunk(array: ZarrArraySpec, zarr_format: int) -> tuple[dict[str, Any], bytes] | None:
     """Return documents and fill chunk for writing out unwritten chunks; None if that is not possible."""
     if not array.unwritten or array.absent:
         return None
@@ -220,14 +220,14 @@ def _spelled_out(array: Said, zarr_format: int) -> tuple[dict[str, Any], bytes] 
         chunk = fill_chunk(array)
         if chunk is None or len(chunk) * many > _LARGEST_FILLS:
             return None
-        return _documents(array, zarr_format), chunk
+        return _array_documents(array, zarr_format), chunk
     except UnsupportedError:
         return None
     finally:
         array.unwritten = many
 
 
-def fill_chunk(array: Said) -> bytes | None:
+def fill_chunk(array: ZarrArraySpec) -> bytes | None:
     """Return an encoded chunk of fill values; None if it is large or cannot be encoded."""
     from numcodecs.registry import get_codec
 
@@ -244,10 +244,10 @@ def fill_chunk(array: Said) -> bytes | None:
     except (ValueError, TypeError, ImportError, NotImplementedError):
         return None
     data = data.tobytes() if isinstance(data, np.ndarray) else bytes(data)
-    return data if len(data) <= _LARGEST_FILL and _says(data, array) else None
+    return data if len(data) <= _LARGEST_FILL and _is_fill_chunk(data, array) else None
 
 
-def _says(data: bytes, array: Said) -> bool:
+def _is_fill_chunk(data: bytes, array: ZarrArraySpec) -> bool:
     """Return whether a chunk decodes to fill values: some codecs cannot encode and return their input."""
     encoding = array.encoding
     try:
@@ -257,12 +257,12 @@ def _says(data: bytes, array: Said) -> bool:
     return found.tobytes() == np.full(array.chunks, encoding.fill_value(), encoding.dtype).tobytes()
 
 
-def _url(url: str) -> str:
+def _with_forward_slashes(url: str) -> str:
     # fsspec takes a path with or without scheme; a Windows path only without.
     return url.replace(os.sep, "/") if "://" not in url and os.sep != "/" else url
 
 
-def _refused(reasons: Mapping[str, str], what: str) -> InsituError:
+def _unsupported_error(reasons: Mapping[str, str], what: str) -> InsituError:
     shown = "; ".join(f"{path}: {reason}" for path, reason in list(reasons.items())[:8])
     more = f" (and {len(reasons) - 8} more)" if len(reasons) > 8 else ""
     return UnsupportedError(

@@ -18,12 +18,12 @@ import numpy.typing as npt
 
 from insitu.errors import SelectionError
 from insitu.formats import scan_format
-from insitu.formats.containers import names_member, open_place
+from insitu.formats.containers import open_location, parse_member_url
 from insitu.model import Selection, VirtualArray, VirtualGroup
-from insitu.reading import ChunkCache, Tally, read_array, read_points
+from insitu.reading import ChunkCache, ReadStatistics, read_array, read_points
 from insitu.sources import ByteSource, detach_secrets
 
-__all__ = ["Verify", "is_saved_tree", "may_be_many", "read_selection", "scan_stored", "trusted"]
+__all__ = ["Verify", "apply_verify", "can_be_collection", "is_saved_tree", "read_selection", "scan_stored"]
 
 Location = str | PathLike[str] | ByteSource | Mapping[str, Any]
 Errors = Literal["raise", "warn", "skip"]
@@ -84,56 +84,58 @@ def scan_stored(
         variables = [variables]
     if isinstance(url, Mapping):
         from insitu import references
-        from insitu.formats.variable_filter import below, picked
+        from insitu.formats.variable_filter import select_variables, subtree
 
-        tree = references.read_document(url, errors=at_format)
-        return picked(below(tree, group, url="references in memory"), variables, url="references in memory")
+        tree = references.tree_from_document(url, errors=at_format)
+        return select_variables(subtree(tree, group, url="references in memory"), variables, url="references in memory")
     if isinstance(url, PathLike):
         url = os.fspath(url)
     if isinstance(url, str):
         # A signed URL is a secret: the identity of the file must not contain it.
         url, storage_options = detach_secrets(url, storage_options)
-        if format is None and may_be_many(url):
-            found = _many(url, group, variables, at_format, verify, allow_local, storage_options)
+        if format is None and can_be_collection(url):
+            found = _scan_collection(url, group, variables, at_format, verify, allow_local, storage_options)
             if found is not None:
                 return found
-    with _source(url, storage_options) as source:
+    with _open_bytes(url, storage_options) as source:
         whole = scan_format(
             source, group=group, variables=variables, errors=at_format, format=format, storage_options=storage_options
         )
-        return trusted(whole, verify)
+        return apply_verify(whole, verify)
 
 
-def trusted(group: VirtualGroup, verify: Verify) -> VirtualGroup:
+def apply_verify(group: VirtualGroup, verify: Verify) -> VirtualGroup:
     """Return the tree; with `verify="never"`, without the data that identifies its sources."""
     if verify != "never":
         return group
-    from insitu.references import unverified
+    from insitu.references import without_identity
 
-    return unverified(group)
+    return without_identity(group)
 
 
 # Names of reference sets and Zarr stores, which are more than one file.
-_COLLECTED = re.compile(r"(\.(json|parq|parquet|insitu|icechunk|zarr|zip)(\.(zst|gz))?|/)$", re.IGNORECASE)
-_COLLECTING = re.compile(r"(reference\+json|reference\+parquet|virtualizarr)://", re.IGNORECASE)
+_COLLECTION_SUFFIX = re.compile(r"(\.(json|parq|parquet|insitu|icechunk|zarr|zip)(\.(zst|gz))?|/)$", re.IGNORECASE)
+_COLLECTION_SCHEME = re.compile(r"(reference\+json|reference\+parquet|virtualizarr)://", re.IGNORECASE)
 
 
-def may_be_many(url: str) -> bool:
+def can_be_collection(url: str) -> bool:
     """Return whether references or a Zarr store can lie at a URL: by its name, or a local directory."""
-    found = bool(_COLLECTED.search(url.partition("?")[0]) or _COLLECTING.match(url)) or os.path.isdir(url)
-    return found and names_member(url) is None
+    found = bool(_COLLECTION_SUFFIX.search(url.partition("?")[0]) or _COLLECTION_SCHEME.match(url)) or os.path.isdir(
+        url
+    )
+    return found and parse_member_url(url) is None
 
 
 def is_saved_tree(url: Any) -> bool:
     """Return whether an insitu store lies at a URL: its arrays are decoded already."""
-    if not isinstance(url, (str, PathLike)) or not may_be_many(os.fspath(url)):
+    if not isinstance(url, (str, PathLike)) or not can_be_collection(os.fspath(url)):
         return False
     from insitu import references
 
     return references.is_store(os.fspath(url))
 
 
-def _many(
+def _scan_collection(
     url: str,
     group: str | None,
     variables: Collection[str] | None,
@@ -145,15 +147,15 @@ def _many(
     """Return the tree of the references or the Zarr store at a URL; None if there is neither."""
     from insitu import references  # not at the top: Arrow takes longer to import than a file to scan
     from insitu.formats import zarr
-    from insitu.formats.variable_filter import below, picked
+    from insitu.formats.variable_filter import select_variables, subtree
 
-    if references.matches(url):
+    if references.can_be_references(url):
         found = references.open_references(url, errors=errors, allow_local=allow_local, storage_options=storage_options)
         if found is not None:
-            found = picked(below(found, group, url=url), variables, url=url)
+            found = select_variables(subtree(found, group, url=url), variables, url=url)
             if verify == "open":
                 references.check(found, storage_options=storage_options).raise_stale()
-            return trusted(found, verify)
+            return apply_verify(found, verify)
     if zarr.matches(url):
         stored = zarr.open_zarr(url, group=group, variables=variables, errors=errors, storage_options=storage_options)
         if stored is not None:
@@ -162,18 +164,18 @@ def _many(
         found = references.open_references(
             url, format="icechunk", errors=errors, allow_local=allow_local, storage_options=storage_options
         )
-        return None if found is None else picked(below(found, group, url=url), variables, url=url)
+        return None if found is None else select_variables(subtree(found, group, url=url), variables, url=url)
     return None
 
 
 @contextmanager
-def _source(url: Location, storage_options: Mapping[str, Any] | None) -> Iterator[ByteSource]:
+def _open_bytes(url: Location, storage_options: Mapping[str, Any] | None) -> Iterator[ByteSource]:
     """Open a source; one that the caller opened stays open."""
     # Text first: checking a runtime protocol takes longer than opening a file.
     if not isinstance(url, str) and isinstance(url, ByteSource):
         yield url
         return
-    with open_place(url, storage_options) as source:
+    with open_location(url, storage_options) as source:
         yield source
 
 
@@ -188,13 +190,13 @@ def read_selection(
     name: str | None = None,
     cache: ChunkCache | None = None,
     storage_options: Mapping[str, Any] | None = None,
-    tally: Tally | None = None,
+    tally: ReadStatistics | None = None,
 ) -> npt.NDArray[Any]:
     """Read a selection of an array, given in one of the ways of `insitu.read`."""
     if start is not None or count is not None:
         if selection is not Ellipsis:
             raise SelectionError("give either a selection, or start and count")
-        selection = _box(array, start, count)
+        selection = _box_selection(array, start, count)
     if points is not None:
         if selection is not Ellipsis or out is not None:
             raise SelectionError("points cannot be combined with a selection, start, count or out")
@@ -202,7 +204,7 @@ def read_selection(
     return read_array(array, selection, out=out, name=name, storage_options=storage_options, tally=tally, cache=cache)
 
 
-def _box(array: VirtualArray, start: Sequence[int] | None, count: Sequence[int] | None) -> Selection:
+def _box_selection(array: VirtualArray, start: Sequence[int] | None, count: Sequence[int] | None) -> Selection:
     corner = [0] * array.ndim if start is None else [int(number) for number in np.atleast_1d(start)]
     if len(corner) != array.ndim:
         raise SelectionError(f"start {corner} must have {array.ndim} numbers, one for each dimension")

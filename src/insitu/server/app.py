@@ -16,22 +16,27 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from insitu.formats.grib.codecs.subprocess_decoder import allow_in_process
 from insitu.server.batch import batch_routes
-from insitu.server.credentials import TokenError, credentials_of
-from insitu.server.error_responses import failure, problem
-from insitu.server.openapi import document
-from insitu.server.reductionist.routes import compatible_routes
+from insitu.server.credentials import TokenError, authenticate
+from insitu.server.error_responses import error_response, json_error_response
+from insitu.server.openapi import openapi_document
+from insitu.server.reductionist.routes import reductionist_routes
 from insitu.server.scan_route import scan_routes
 from insitu.server.settings import Settings
 from insitu.server.worker import Worker
 from insitu.server.zarr_view import zarr_routes
-from insitu.sources.access_policy import set_gate
+from insitu.sources.access_policy import set_access_policy
 
-__all__ = ["ROUTES", "create_app", "from_environment"]
+__all__ = ["ROUTE_FACTORIES", "create_app", "from_environment"]
 
-log = logging.getLogger("insitu.access")
-errors = logging.getLogger("insitu.serve")
+access_log = logging.getLogger("insitu.access")
+error_log = logging.getLogger("insitu.serve")
 
-ROUTES: list[Callable[[Worker], Sequence[BaseRoute]]] = [compatible_routes, batch_routes, scan_routes, zarr_routes]
+ROUTE_FACTORIES: list[Callable[[Worker], Sequence[BaseRoute]]] = [
+    reductionist_routes,
+    batch_routes,
+    scan_routes,
+    zarr_routes,
+]
 """Functions that make the routes of one capability each; append to add a capability."""
 
 
@@ -49,19 +54,23 @@ def create_app(settings: Settings, worker: Worker | None = None) -> ASGIApp:
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
-        set_gate(state.roots)
+        set_access_policy(state.roots)
         allow_in_process(False)
         try:
             yield
         finally:
             state.close()
-            set_gate(None)
+            set_access_policy(None)
             allow_in_process(True)
 
-    routes = [*_own_routes(state), *(route for make in ROUTES for route in make(state))]
-    app = Starlette(routes=routes, lifespan=lifespan, exception_handlers={HTTPException: _refused, Exception: _broken})
+    routes = [*_status_routes(state), *(route for make in ROUTE_FACTORIES for route in make(state))]
+    app = Starlette(
+        routes=routes,
+        lifespan=lifespan,
+        exception_handlers={HTTPException: _http_error_response, Exception: _internal_error_response},
+    )
     app.router.redirect_slashes = False
-    return Observed(app, state)
+    return RequestLogMiddleware(app, state)
 
 
 def from_environment() -> ASGIApp:
@@ -69,7 +78,7 @@ def from_environment() -> ASGIApp:
     return create_app(Settings.from_environment())
 
 
-def _own_routes(worker: Worker) -> list[BaseRoute]:
+def _status_routes(worker: Worker) -> list[BaseRoute]:
     async def health(request: Request) -> Response:
         return JSONResponse({"status": "ok"})
 
@@ -80,14 +89,14 @@ def _own_routes(worker: Worker) -> list[BaseRoute]:
 
     async def metrics(request: Request) -> Response:
         try:
-            credentials_of(request.headers, worker.tokens.current())
+            authenticate(request.headers, worker.tokens.current())
         except TokenError as error:
-            return failure(error)
+            return error_response(error)
         worker.update_gauges()
         return PlainTextResponse(worker.metrics.text(), media_type="text/plain; version=0.0.4")
 
     async def openapi(request: Request) -> Response:
-        return JSONResponse(document())
+        return JSONResponse(openapi_document())
 
     return [
         Route("/health", health),
@@ -98,16 +107,16 @@ def _own_routes(worker: Worker) -> list[BaseRoute]:
     ]
 
 
-async def _refused(request: Request, error: Exception) -> Response:
+async def _http_error_response(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
-    return problem(error.status_code, str(error.detail), headers=dict(error.headers or {}))
+    return json_error_response(error.status_code, str(error.detail), headers=dict(error.headers or {}))
 
 
-async def _broken(request: Request, error: Exception) -> Response:
-    return problem(500, "internal server error: the log of the server says more")
+async def _internal_error_response(request: Request, error: Exception) -> Response:
+    return json_error_response(500, "internal server error: the log of the server says more")
 
 
-class Observed:
+class RequestLogMiddleware:
     """Middleware that times, counts and logs every request, without its headers and its query.
 
     An unexpected exception is logged and becomes a plain 500.
@@ -121,7 +130,7 @@ class Observed:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        path = _normal(scope["path"])
+        path = _normalise_path(scope["path"])
         scope = {**scope, "path": path, "raw_path": path.encode("utf-8", "replace")}
         began, status, sent = time.perf_counter(), 0, 0
 
@@ -136,25 +145,25 @@ class Observed:
         try:
             await self.app(scope, receive, watched)
         except Exception:
-            errors.exception("unexpected exception in %s %s", scope["method"], path)
+            error_log.exception("unexpected exception in %s %s", scope["method"], path)
             if status != 500:
                 raise  # the response has begun: end the connection, so that the client sees that it is incomplete
         finally:
             seconds = time.perf_counter() - began
-            self.worker.metrics.record_response(_route(path), status, seconds, sent)
+            self.worker.metrics.record_response(_route_label(path), status, seconds, sent)
             self.worker.update_gauges()  # the request for /metrics may go to another worker
             client = (scope.get("client") or ("-",))[0]
             shown = "".join(letter if letter.isprintable() else "?" for letter in path[:200])
-            log.info("%s %s %s %d %d bytes %.4f s", client, scope["method"], shown, status, sent, seconds)
+            access_log.info("%s %s %s %d %d bytes %.4f s", client, scope["method"], shown, status, sent, seconds)
 
 
-def _normal(path: str) -> str:
+def _normalise_path(path: str) -> str:
     """Return a path with one leading slash and no trailing one: clients join URLs by hand."""
     rest = path.lstrip("/")
     return "/" + (rest if rest.startswith("zarr") else rest.rstrip("/"))
 
 
-def _route(path: str) -> str:
+def _route_label(path: str) -> str:
     parts = path.strip("/").split("/")
     if parts[0] == "keepdims":
         parts = parts[1:]

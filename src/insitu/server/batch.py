@@ -22,44 +22,52 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import BaseRoute, Route
 
-from insitu.active.grouped import grouped, weighted
-from insitu.active.wire import dtype_to, values_to
+from insitu.active.grouped import grouped_statistics, weighted_statistics
+from insitu.active.wire import dtype_to_wire, values_to_wire
 from insitu.archive import axes_of
 from insitu.cancellation import Deadline, check_deadline
 from insitu.errors import InsituError, StaleSourceError
 from insitu.model import Selection, VirtualArray
 from insitu.model.selection import Stride
-from insitu.reading import ChunkCache, Tally, execute, plan
+from insitu.reading import ChunkCache, ReadStatistics, execute, plan_read
 from insitu.reducing import Reduction
-from insitu.reducing.reduce import answers, normalised
-from insitu.reducing.stream import fold
-from insitu.server.body import body_of
-from insitu.server.client_cache import Portion, is_small
-from insitu.server.credentials import Credentials, credentials_of
-from insitu.server.declared_cost import BLOCK, PREPARING, SMALL_BODY, block_bytes, body_cost, declared_cost, job_cost
-from insitu.server.error_responses import failure, public_text
-from insitu.server.jobs import Batch, Job, batch_of
-from insitu.server.roots import refers_outside
-from insitu.server.source_pool import Leased
+from insitu.reducing.reduce import compute_statistics, normalise_axes
+from insitu.reducing.stream import fold_chunks
+from insitu.server.body import read_body
+from insitu.server.client_cache import ClientCache, fits_in_cache
+from insitu.server.credentials import Credentials, authenticate
+from insitu.server.declared_cost import (
+    BLOCK_BYTES,
+    PREPARATION_BYTES,
+    SMALL_BODY_BYTES,
+    block_bytes,
+    body_cost,
+    declared_cost,
+    job_cost,
+)
+from insitu.server.error_responses import error_response, public_message
+from insitu.server.jobs import BatchJob, BatchRequest, parse_batch
+from insitu.server.roots import refers_outside_error
+from insitu.server.source_pool import RequestSources
 from insitu.server.worker import Worker
 from insitu.sources.access_policy import RefusedError
 from insitu.sources.address import scheme_of
-from insitu.sources.http.login import basic
+from insitu.sources.http.login import basic_auth_header
 
 __all__ = ["add_login", "batch_routes", "storage_options"]
 
-PIECE = 1 << 20
+PIECE_BYTES = 1 << 20
 """Largest piece of a response that is sent at a time."""
-MEDIA = "application/cbor-seq"
+MEDIA_TYPE = "application/cbor-seq"
 
-Produce = Callable[["Ready", Deadline], Iterator[bytes]]
+Produce = Callable[["PreparedBatch", Deadline], Iterator[bytes]]
 
 
 @dataclass(frozen=True, slots=True)
-class Task:
+class PreparedJob:
     """A job with its array, its selection and its estimated cost."""
 
-    job: Job
+    job: BatchJob
     array: VirtualArray
     selection: Selection
     cost: int
@@ -68,10 +76,10 @@ class Task:
 
 
 @dataclass(frozen=True, slots=True)
-class Ready:
+class PreparedBatch:
     """A batch that is ready to run."""
 
-    tasks: tuple[Task, ...]
+    tasks: tuple[PreparedJob, ...]
     options: dict[str, Any] = field(repr=False)
     cache: ChunkCache | None
 
@@ -89,20 +97,23 @@ def batch_routes(worker: Worker) -> list[BaseRoute]:
     def route(reducing: bool, produce: Produce) -> Callable[[Request], Any]:
         async def answer(request: Request) -> Response:
             try:
-                who = credentials_of(request.headers, worker.tokens.current())
-                body = await body_of(request, worker)
+                who = authenticate(request.headers, worker.tokens.current())
+                body = await read_body(request, worker)
                 kind = request.headers.get("content-type", "")
 
                 cost = await _body_cost(worker, body, kind)
 
                 async def begin() -> AsyncIterator[bytes]:
                     batch, ready = await worker.run(
-                        cost, lambda deadline: _begin(worker, batch_of(body, kind, reducing=reducing), who, reducing)
+                        cost,
+                        lambda deadline: _prepare_if_small(
+                            worker, parse_batch(body, kind, reducing=reducing), who, reducing
+                        ),
                     )
                     if ready is None:  # its tables take more memory than was admitted so far
                         more = cost + declared_cost(batch, worker.limits)
-                        ready = await worker.run(more, lambda deadline: _prepare(worker, batch, who, reducing))
-                    return await worker.stream(ready.cost, lambda deadline: _told(produce(ready, deadline)))
+                        ready = await worker.run(more, lambda deadline: _prepare_batch(worker, batch, who, reducing))
+                    return await worker.stream(ready.cost, lambda deadline: _stream_pieces(produce(ready, deadline)))
 
                 try:
                     pieces = await begin()
@@ -110,25 +121,25 @@ def batch_routes(worker: Worker) -> list[BaseRoute]:
                     worker.scans.forget()  # an archive changed since it was scanned here: scan it again
                     pieces = await begin()
             except InsituError as error:
-                return failure(error)
-            return StreamingResponse(pieces, media_type=MEDIA)
+                return error_response(error)
+            return StreamingResponse(pieces, media_type=MEDIA_TYPE)
 
         return answer
 
     return [
-        Route("/reduce", route(True, lambda ready, deadline: _reduce(worker, ready, deadline)), methods=["POST"]),
-        Route("/read", route(False, lambda ready, deadline: _read(worker, ready, deadline)), methods=["POST"]),
+        Route("/reduce", route(True, lambda ready, deadline: _reduce_batch(worker, ready, deadline)), methods=["POST"]),
+        Route("/read", route(False, lambda ready, deadline: _read_batch(worker, ready, deadline)), methods=["POST"]),
     ]
 
 
 async def _body_cost(worker: Worker, body: bytes, kind: str) -> int:
     """Return the memory that a body takes once decoded; a large body is examined on a thread."""
-    if len(body) <= SMALL_BODY:
+    if len(body) <= SMALL_BODY_BYTES:
         return body_cost(body, kind, worker.limits)
-    return await worker.run(PREPARING, lambda deadline: body_cost(body, kind, worker.limits))
+    return await worker.run(PREPARATION_BYTES, lambda deadline: body_cost(body, kind, worker.limits))
 
 
-def storage_options(worker: Worker, batch: Batch, who: Credentials) -> dict[str, Any]:
+def storage_options(worker: Worker, batch: BatchRequest, who: Credentials) -> dict[str, Any]:
     """Return how to open sources:
     the server's own options by URL prefix, else the client's credentials, else anonymously.
     """
@@ -148,19 +159,21 @@ def add_login(options: dict[str, Any], url: str, who: Credentials) -> None:
     """
     if who.name is not None and scheme_of(url) in ("http", "https"):
         parts = urlsplit(url)
-        login = {"headers": {"Authorization": basic(who.name, who.secret or "")}}
+        login = {"headers": {"Authorization": basic_auth_header(who.name, who.secret or "")}}
         options.setdefault(f"{parts.scheme}://{parts.netloc}/", login)
 
 
-def _begin(worker: Worker, batch: Batch, who: Credentials, reducing: bool) -> tuple[Batch, Ready | None]:
+def _prepare_if_small(
+    worker: Worker, batch: BatchRequest, who: Credentials, reducing: bool
+) -> tuple[BatchRequest, PreparedBatch | None]:
     """Return a batch and its preparation,
     or None for the latter if its tables need more memory than its body.
     """
-    small = declared_cost(batch, worker.limits) <= PREPARING
-    return batch, _prepare(worker, batch, who, reducing) if small else None
+    small = declared_cost(batch, worker.limits) <= PREPARATION_BYTES
+    return batch, _prepare_batch(worker, batch, who, reducing) if small else None
 
 
-def _prepare(worker: Worker, batch: Batch, who: Credentials, reducing: bool) -> Ready:
+def _prepare_batch(worker: Worker, batch: BatchRequest, who: Credentials, reducing: bool) -> PreparedBatch:
     options = storage_options(worker, batch, who)
     tasks = []
     for job in batch.jobs:
@@ -174,24 +187,26 @@ def _prepare(worker: Worker, batch: Batch, who: Credentials, reducing: bool) -> 
             array = worker.scans.array(place, job.variable, decoded=job.decode, options=options, who=whose)
         else:
             array = job.array()
-            for source in (source for tile in array.tiles for source in _named(tile.chunks.sources)):
+            for source in (source for tile in array.tiles for source in _listed_sources(tile.chunks.sources)):
                 add_login(options, source.url, who)
-        for url in {source.url for tile in array.tiles for source in _named(tile.chunks.sources)}:
-            with _naming_archive(job):
+        for url in {source.url for tile in array.tiles for source in _listed_sources(tile.chunks.sources)}:
+            with _report_archive_on_refusal(job):
                 worker.roots.check(url, options)
         selection = job.resolve_selection(array)
         if job.dim is not None:
             axes = axes_of(array, selection, job.dim, None)
             assert not isinstance(axes, int)
             job = replace(job, axes=None if axes is None else tuple(axes))
-        part = None if reducing else next(_parts(array, selection), selection)
+        part = None if reducing else next(_split_selection(array, selection), selection)
         cost = job_cost(worker.limits, job, array, selection, part)
-        tasks.append(Task(job, array, selection, cost, is_small(array, selection, worker.cache.max_bytes // 2)))
-    return Ready(tuple(tasks), options, Portion(worker.cache, who, batch.options) if batch.cache else None)
+        tasks.append(
+            PreparedJob(job, array, selection, cost, fits_in_cache(array, selection, worker.cache.max_bytes // 2))
+        )
+    return PreparedBatch(tuple(tasks), options, ClientCache(worker.cache, who, batch.options) if batch.cache else None)
 
 
 @contextmanager
-def _naming_archive(job: Job) -> Iterator[None]:
+def _report_archive_on_refusal(job: BatchJob) -> Iterator[None]:
     """Turn a refused source into an error that names the client's archive,
     not what the archive refers to.
     """
@@ -200,10 +215,10 @@ def _naming_archive(job: Job) -> Iterator[None]:
     except RefusedError:
         if job.url is None:
             raise
-        raise refers_outside(job.url) from None
+        raise refers_outside_error(job.url) from None
 
 
-def _named(sources: Any) -> Any:
+def _listed_sources(sources: Any) -> Any:
     """Return the sources that can be listed.
 
     Those of Zarr keys are computed; they are checked when they are opened.
@@ -211,23 +226,23 @@ def _named(sources: Any) -> Any:
     return sources if isinstance(sources, (tuple, list)) else ()
 
 
-def _told(items: Iterator[bytes]) -> Generator[bytes, None, None]:
+def _stream_pieces(items: Iterator[bytes]) -> Generator[bytes, None, None]:
     """Cut items into pieces;
     an error after the first piece becomes an item, because the status has been sent.
     """
     begun = False
     try:
         for item in items:
-            for start in range(0, len(item), PIECE):
+            for start in range(0, len(item), PIECE_BYTES):
                 begun = True
-                yield item[start : start + PIECE]
+                yield item[start : start + PIECE_BYTES]
     except InsituError as error:
         if not begun:
             raise
-        yield cbor2.dumps({"error": {"kind": error.kind, "message": public_text(error)}})
+        yield cbor2.dumps({"error": {"kind": error.kind, "message": public_message(error)}})
 
 
-def _done(tally: Tally, count: int) -> bytes:
+def _final_item(tally: ReadStatistics, count: int) -> bytes:
     """Return the last item of a response: what was read for it."""
     return cbor2.dumps(
         {
@@ -240,87 +255,95 @@ def _done(tally: Tally, count: int) -> bytes:
     )
 
 
-def _reduce(worker: Worker, ready: Ready, deadline: Deadline) -> Iterator[bytes]:
-    tally = Tally()
+def _reduce_batch(worker: Worker, ready: PreparedBatch, deadline: Deadline) -> Iterator[bytes]:
+    tally = ReadStatistics()
     try:
-        with Leased(ready.options, deadline, worker.roots.local_copy, worker.limits.fresh) as opened:
+        with RequestSources(ready.options, deadline, worker.roots.local_copy, worker.limits.fresh) as opened:
             for number, task in enumerate(ready.tasks):
                 opened.cache = ready.cache if task.kept else None
-                with _naming_archive(task.job):
-                    found = _reduced(worker, task, opened, tally)
+                with _report_archive_on_refusal(task.job):
+                    found = _reduce_job(worker, task, opened, tally)
                 name = "partial" if task.job.partial else "values"
-                yield cbor2.dumps({"job": number, name: {key: values_to(np.asarray(v)) for key, v in found.items()}})
-        yield _done(tally, len(ready.tasks))
+                yield cbor2.dumps(
+                    {"job": number, name: {key: values_to_wire(np.asarray(v)) for key, v in found.items()}}
+                )
+        yield _final_item(tally, len(ready.tasks))
     finally:
         worker.record_reads(tally)
 
 
-def _reduced(worker: Worker, task: Task, opened: Leased, tally: Tally) -> dict[str, npt.NDArray[Any]]:
+def _reduce_job(
+    worker: Worker, task: PreparedJob, opened: RequestSources, tally: ReadStatistics
+) -> dict[str, npt.NDArray[Any]]:
     job, array, name = task.job, task.array, task.job.variable
-    along = normalised(job.axes, len(task.selection.result_shape))
+    along = normalise_axes(job.axes, len(task.selection.result_shape))
     if job.weights is not None:
-        return weighted(
+        return weighted_statistics(
             array, job.methods, job.weights, opened, axes=along, selection=task.selection, rules=job.rules, keepdims=job.keepdims,
             name=name, tally=tally,
         )  # fmt: skip
     if job.groups is not None:
         axes = None if job.axes is None else along
-        return grouped(
+        return grouped_statistics(
             array, job.methods, job.groups, opened, axes=axes, selection=task.selection, rules=job.rules, name=name, tally=tally
         )  # fmt: skip
     if job.partial:
         reduction = Reduction(job.methods, array.dtype, job.rules)
-        return dict(fold(array, task.selection, along, reduction, opened, name=name, tally=tally))
-    return answers(
+        return dict(fold_chunks(array, task.selection, along, reduction, opened, name=name, tally=tally))
+    return compute_statistics(
         array, job.methods, job.axes, task.selection, job.rules, opened, keepdims=job.keepdims, name=name, tally=tally,
         block_bytes=block_bytes(worker.limits),
     )  # fmt: skip
 
 
-def _read(worker: Worker, ready: Ready, deadline: Deadline) -> Iterator[bytes]:
-    tally = Tally()
+def _read_batch(worker: Worker, ready: PreparedBatch, deadline: Deadline) -> Iterator[bytes]:
+    tally = ReadStatistics()
     try:
-        with Leased(ready.options, deadline, worker.roots.local_copy, worker.limits.fresh) as opened:
+        with RequestSources(ready.options, deadline, worker.roots.local_copy, worker.limits.fresh) as opened:
             for number, task in enumerate(ready.tasks):
                 opened.cache = ready.cache if task.kept else None
                 shape = list(task.selection.result_shape)
-                head = cbor2.dumps({"job": number, "dtype": dtype_to(_little(task.array.dtype)), "shape": shape})
-                with _naming_archive(task.job):
-                    for values in _blocks(task, opened, tally):
+                head = cbor2.dumps(
+                    {"job": number, "dtype": dtype_to_wire(_to_little_endian(task.array.dtype)), "shape": shape}
+                )
+                with _report_archive_on_refusal(task.job):
+                    for values in _read_blocks(task, opened, tally):
                         deadline.check()
                         # Only with the first block: an error before it can still be sent as a status.
-                        yield head + cbor2.dumps(_payload(values)) if head else cbor2.dumps(_payload(values))
+                        yield (
+                            head + cbor2.dumps(_block_payload(values)) if head else cbor2.dumps(_block_payload(values))
+                        )
                         head = b""
                 yield head + cbor2.dumps({"job": number, "end": True})
-        yield _done(tally, len(ready.tasks))
+        yield _final_item(tally, len(ready.tasks))
     finally:
         worker.record_reads(tally)
 
 
-def _little(dtype: np.dtype[Any]) -> np.dtype[Any]:
+def _to_little_endian(dtype: np.dtype[Any]) -> np.dtype[Any]:
     return dtype.newbyteorder("<")
 
 
-def _payload(values: npt.NDArray[Any]) -> Any:
+def _block_payload(values: npt.NDArray[Any]) -> Any:
     """Return a block as bytes in C order, little-endian; as a list if it holds objects."""
     if values.dtype.hasobject:
-        return values_to(values)["items"]
-    return np.ascontiguousarray(values).astype(_little(values.dtype), copy=False).tobytes()
+        return values_to_wire(values)["items"]
+    return np.ascontiguousarray(values).astype(_to_little_endian(values.dtype), copy=False).tobytes()
 
 
-def _blocks(task: Task, opened: Leased, tally: Tally) -> Iterator[npt.NDArray[Any]]:
+def _read_blocks(task: PreparedJob, opened: RequestSources, tally: ReadStatistics) -> Iterator[npt.NDArray[Any]]:
     """Read the values in C order, part by part, so that only a few blocks are held at a time."""
     whole = math.prod(task.selection.result_shape)
     cache: ChunkCache | None = None
-    for part in _parts(task.array, task.selection):
+    for part in _split_selection(task.array, task.selection):
         if cache is None and opened.cache is None and math.prod(part.result_shape) < whole:
-            cache = ChunkCache(2 * BLOCK)  # for chunks that lie in two parts
+            cache = ChunkCache(2 * BLOCK_BYTES)  # for chunks that lie in two parts
         out = np.empty(part.result_shape, task.array.dtype)
-        execute(plan(task.array, part), out, opened, task.job.variable, tally, cache)
+        execute(plan_read(task.array, part), out, opened, task.job.variable, tally, cache)
         yield out
 
 
-def _parts(array: VirtualArray, selection: Selection) -> Iterator[Selection]:
+def _split_selection(array: VirtualArray, selection: Selection) -> Iterator[Selection]:
     """Split a selection into parts in C order:
     slabs along the first axis whose rows are small enough.
     """
@@ -332,18 +355,18 @@ def _parts(array: VirtualArray, selection: Selection) -> Iterator[Selection]:
         return
     numbers = [i for i, s in enumerate(selection.selectors) if not isinstance(s, int)]
     rows = [math.prod(shape[axis + 1 :]) * array.dtype.itemsize for axis in range(len(shape))]
-    axis = next(axis for axis, row in enumerate(rows) if row <= BLOCK or axis == len(rows) - 1)
+    axis = next(axis for axis, row in enumerate(rows) if row <= BLOCK_BYTES or axis == len(rows) - 1)
     number, length = numbers[axis], shape[axis]
-    step = _aligned(max(BLOCK // max(rows[axis], 1), 1), array, number, rows[axis])
+    step = _align_to_chunks(max(BLOCK_BYTES // max(rows[axis], 1), 1), array, number, rows[axis])
     for place in np.ndindex(shape[:axis]):
         outer = selection
         for leading, at in zip(numbers, place, strict=False):
-            outer = _slab(outer, leading, at, at + 1)
+            outer = _slice_axis(outer, leading, at, at + 1)
         for begin in range(0, length, step):
-            yield _slab(outer, number, begin, min(begin + step, length))
+            yield _slice_axis(outer, number, begin, min(begin + step, length))
 
 
-def _aligned(step: int, array: VirtualArray, dimension: int, row: int) -> int:
+def _align_to_chunks(step: int, array: VirtualArray, dimension: int, row: int) -> int:
     """Return a step that ends at chunk borders, if the slabs are not too large:
     then each chunk is decoded once.
     """
@@ -351,11 +374,11 @@ def _aligned(step: int, array: VirtualArray, dimension: int, row: int) -> int:
     if cut is None or not cut.is_regular:
         return step
     if step < cut.size:
-        return cut.size if cut.size * row <= 4 * BLOCK else step
+        return cut.size if cut.size * row <= 4 * BLOCK_BYTES else step
     return step // cut.size * cut.size
 
 
-def _slab(selection: Selection, number: int, begin: int, end: int) -> Selection:
+def _slice_axis(selection: Selection, number: int, begin: int, end: int) -> Selection:
     chosen = selection.selectors[number]
     if isinstance(chosen, Stride):
         part: Any = Stride(chosen.start + chosen.step * begin, chosen.step, end - begin)

@@ -3,7 +3,7 @@
 A worker has one cache, bounded in bytes, for all its routes. The key of a chunk holds who has read
 it (a digest of the credentials and the storage options), what identifies the object (URL, size,
 ETag), the byte range and the encoding. If the ETag of a remote object is unknown, its chunks expire
-after `Limits.fresh` seconds, as scans do (`Dated`).
+after `Limits.fresh` seconds, as scans do (`ExpiringSource`).
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from insitu.server.credentials import Credentials
 from insitu.sources import ByteSource
 from insitu.sources.protocol import WrappedSource
 
-__all__ = ["Dated", "Portion", "frozen", "is_small"]
+__all__ = ["ClientCache", "ExpiringSource", "fits_in_cache", "to_hashable"]
 
 
-class Portion(ChunkCache):
+class ClientCache(ChunkCache):
     """The part of a worker's cache that one client may see.
 
     Parameters
@@ -43,7 +43,7 @@ class Portion(ChunkCache):
     def __init__(self, whole: ChunkCache, who: Credentials, options: Mapping[str, Any]) -> None:
         super().__init__(whole.max_bytes)
         self._whole = whole
-        self._whose = (who.digest, frozen(options))
+        self._whose = (who.digest, to_hashable(options))
 
     def get(self, key: Hashable, make: Callable[[], npt.NDArray[Any]]) -> npt.NDArray[Any]:
         """Return a chunk that this client has read before, or make it."""
@@ -53,7 +53,7 @@ class Portion(ChunkCache):
         return (self._whose, key) in self._whole
 
 
-class Dated(WrappedSource):
+class ExpiringSource(WrappedSource):
     """A remote source without a known ETag, whose cached chunks expire after some seconds.
 
     Parameters
@@ -75,7 +75,7 @@ class Dated(WrappedSource):
         return self._about
 
 
-def is_small(array: VirtualArray, selection: Selection, most: int) -> bool:
+def fits_in_cache(array: VirtualArray, selection: Selection, most: int) -> bool:
     """Return whether the chunks that a selection touches decode to at most so many bytes.
 
     The chunks of a longer pass are not cached: they would only push out what others read again.
@@ -104,8 +104,8 @@ def is_small(array: VirtualArray, selection: Selection, most: int) -> bool:
     return total <= most
 
 
-def frozen(options: Any) -> Any:
+def to_hashable(options: Any) -> Any:
     """Return options as a hashable value, for keys of caches."""
     if isinstance(options, Mapping):
-        return tuple(sorted((str(name), frozen(value)) for name, value in options.items()))
-    return tuple(frozen(item) for item in options) if isinstance(options, (list, tuple)) else options
+        return tuple(sorted((str(name), to_hashable(value)) for name, value in options.items()))
+    return tuple(to_hashable(item) for item in options) if isinstance(options, (list, tuple)) else options

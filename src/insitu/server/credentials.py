@@ -16,9 +16,9 @@ from dataclasses import dataclass, field
 
 from insitu.errors import InsituError
 
-__all__ = ["Credentials", "TokenError", "Tokens", "credentials_of", "read_tokens"]
+__all__ = ["Credentials", "TokenError", "Tokens", "authenticate", "read_tokens"]
 
-log = logging.getLogger("insitu.serve")
+error_log = logging.getLogger("insitu.serve")
 
 
 class TokenError(InsituError, PermissionError):
@@ -77,11 +77,11 @@ class Tokens:
             if seen != self._seen:
                 self._read, self._seen = read_tokens(self._path), seen
         except (OSError, UnicodeDecodeError):
-            log.warning("cannot read the token file; the tokens that it held last are still accepted")
+            error_log.warning("cannot read the token file; the tokens that it held last are still accepted")
         return (*self._given, *self._read)
 
 
-def credentials_of(headers: Mapping[str, str], tokens: Sequence[str] | None) -> Credentials:
+def authenticate(headers: Mapping[str, str], tokens: Sequence[str] | None) -> Credentials:
     """Check the token of a request and return its credentials for the storage.
 
     Parameters

@@ -8,32 +8,40 @@ from dataclasses import dataclass
 
 from insitu.cancellation import check_deadline
 from insitu.model import Selection, VirtualArray
-from insitu.reading.memory_estimate import weigh_read
-from insitu.reducing.reduce import normalised
-from insitu.reducing.sketches import width
-from insitu.server.error_responses import TooLargeError
-from insitu.server.jobs import BLOCKWISE, Batch, Job, is_json
+from insitu.reading.memory_estimate import estimate_read_memory
+from insitu.reducing.reduce import normalise_axes
+from insitu.reducing.sketches import sketch_bytes
+from insitu.server.error_responses import RequestTooLargeError
+from insitu.server.jobs import BLOCKWISE_METHODS, BatchJob, BatchRequest, is_json
 from insitu.server.settings import Limits
 
-__all__ = ["BLOCK", "PREPARING", "SMALL_BODY", "block_bytes", "body_cost", "declared_cost", "job_cost"]
+__all__ = [
+    "BLOCK_BYTES",
+    "PREPARATION_BYTES",
+    "SMALL_BODY_BYTES",
+    "block_bytes",
+    "body_cost",
+    "declared_cost",
+    "job_cost",
+]
 
-PREPARING = 1 << 20
+PREPARATION_BYTES = 1 << 20
 """Bytes that are counted for the preparation of a request, in addition to its body."""
-BLOCK = 8 << 20
+BLOCK_BYTES = 8 << 20
 """Bytes of values that `/read` holds at a time."""
-BATCHES = 20 << 20
+FOLD_BYTES = 20 << 20
 """Bytes that a thread holds while it reduces: what it fetched, and the decoded values."""
-ITEM = 72
+ITEM_BYTES = 72
 """Bytes of the smallest decoded item of a body:
 an empty list, and the reference to it in another list.
 """
-SMALL_BODY = 1 << 20
+SMALL_BODY_BYTES = 1 << 20
 """Items of bodies up to this size are not counted: their number is bounded by the size."""
-ELEMENT = 32
+ELEMENT_BYTES = 32
 """Bytes for a number of a column, with temporary copies."""
-SORTED = 8
+MEDIAN_COPIES = 8
 """How many copies of the values a median needs: as read, masked, sorted, and their order."""
-GROUP = 256
+GROUP_BYTES = 256
 """Bytes for the result of a group, in addition to its values."""
 
 
@@ -42,16 +50,18 @@ def body_cost(body: bytes, content_type: str, limits: Limits) -> int:
 
     A byte of CBOR may be an empty list, which takes 64 bytes.
     """
-    if len(body) <= SMALL_BODY:
-        return PREPARING + ITEM * len(body)
-    most = limits.memory // (2 * ITEM)
-    items = sum(body.count(mark) for mark in (b",", b"[", b"{")) if is_json(content_type) else _cbor_items(body, most)
+    if len(body) <= SMALL_BODY_BYTES:
+        return PREPARATION_BYTES + ITEM_BYTES * len(body)
+    most = limits.memory // (2 * ITEM_BYTES)
+    items = (
+        sum(body.count(mark) for mark in (b",", b"[", b"{")) if is_json(content_type) else _count_cbor_items(body, most)
+    )
     if items > most:
-        raise TooLargeError(f"the request has more than {most} items, the limit of this server")
-    return PREPARING + len(body) + ITEM * items
+        raise RequestTooLargeError(f"the request has more than {most} items, the limit of this server")
+    return PREPARATION_BYTES + len(body) + ITEM_BYTES * items
 
 
-def _cbor_items(body: bytes, most: int) -> int:
+def _count_cbor_items(body: bytes, most: int) -> int:
     """Count the items of CBOR (RFC 8949, section 3) up to one more than `most`;
     strings are skipped.
     """
@@ -74,13 +84,13 @@ def _cbor_items(body: bytes, most: int) -> int:
     return items
 
 
-def declared_cost(batch: Batch, limits: Limits) -> int:
+def declared_cost(batch: BatchRequest, limits: Limits) -> int:
     """Return about how many bytes the columns of a batch take once expanded;
     an error if that is too much.
     """
-    cost = ELEMENT * batch.declared
+    cost = ELEMENT_BYTES * batch.declared
     if cost > limits.memory // 2:
-        raise TooLargeError(
+        raise RequestTooLargeError(
             f"tables and selections of {batch.declared} numbers are larger than the memory of this server allows"
         )
     return cost
@@ -88,18 +98,18 @@ def declared_cost(batch: Batch, limits: Limits) -> int:
 
 def block_bytes(limits: Limits) -> int:
     """Return the bytes of values that a median may hold at a time."""
-    return max(limits.memory // SORTED, BLOCK)
+    return max(limits.memory // MEDIAN_COPIES, BLOCK_BYTES)
 
 
 @dataclass(frozen=True, slots=True)
-class _Kept:
+class _AnswerSize:
     """Size of the result of a job."""
 
     values: int
     nbytes: int
 
 
-def job_cost(limits: Limits, job: Job, array: VirtualArray, selection: Selection, part: Selection | None) -> int:
+def job_cost(limits: Limits, job: BatchJob, array: VirtualArray, selection: Selection, part: Selection | None) -> int:
     """Return about how many bytes a job holds at a time; an error if that is more than the limits allow.
 
     Parameters
@@ -111,39 +121,43 @@ def job_cost(limits: Limits, job: Job, array: VirtualArray, selection: Selection
     part
         What is read at a time; None for a reduction.
     """
-    weight = weigh_read(array, selection if part is None else part)
+    weight = estimate_read_memory(array, selection if part is None else part)
     if weight.chunk > limits.chunk:
-        raise TooLargeError(
+        raise RequestTooLargeError(
             f"a chunk of {weight.chunk} bytes is larger than the limit of this server, {limits.chunk} bytes"
         )
     if weight.plan > limits.memory // 2:
-        raise TooLargeError("the selection touches more chunks than the memory of this server allows: select less")
-    held = weight.plan + ((os.cpu_count() or 1) + 1) * (BATCHES + weight.chunk)
+        raise RequestTooLargeError(
+            "the selection touches more chunks than the memory of this server allows: select less"
+        )
+    held = weight.plan + ((os.cpu_count() or 1) + 1) * (FOLD_BYTES + weight.chunk)
     if part is not None:
         block = math.prod(part.result_shape) * max(array.dtype.itemsize, 1)
         if 4 * block > limits.memory:
-            raise TooLargeError(
+            raise RequestTooLargeError(
                 f"elements of {array.dtype.itemsize} bytes are larger than the memory of this server allows"
             )
-        return held + 4 * block + 6 * BLOCK
-    answer = _answer(job, selection)
+        return held + 4 * block + 6 * BLOCK_BYTES
+    answer = _answer_size(job, selection)
     if answer.nbytes > limits.memory // 2:
-        raise TooLargeError(f"a result of {answer.values} values is larger than the memory of this server allows")
+        raise RequestTooLargeError(
+            f"a result of {answer.values} values is larger than the memory of this server allows"
+        )
     values = math.prod(selection.result_shape) * max(array.dtype.itemsize, 1)
-    if any(method in BLOCKWISE for method in job.methods) or array.dtype.kind not in "biufc":
-        along = normalised(job.axes, len(selection.result_shape))
+    if any(method in BLOCKWISE_METHODS for method in job.methods) or array.dtype.kind not in "biufc":
+        along = normalise_axes(job.axes, len(selection.result_shape))
         column = math.prod(selection.result_shape[axis] for axis in along) * max(array.dtype.itemsize, 1)
-        if SORTED * column > limits.memory:
-            raise TooLargeError(
+        if MEDIAN_COPIES * column > limits.memory:
+            raise RequestTooLargeError(
                 "the statistic needs more values at once than the memory of this server allows: reduce fewer axes"
             )
-        return weight.plan + SORTED * min(max(block_bytes(limits), column), values) + answer.nbytes + BATCHES
-    return min(held, weight.plan + 2 * values + BATCHES) + answer.nbytes
+        return weight.plan + MEDIAN_COPIES * min(max(block_bytes(limits), column), values) + answer.nbytes + FOLD_BYTES
+    return min(held, weight.plan + 2 * values + FOLD_BYTES) + answer.nbytes
 
 
-def _answer(job: Job, selection: Selection) -> _Kept:
+def _answer_size(job: BatchJob, selection: Selection) -> _AnswerSize:
     shape = selection.result_shape
-    along = normalised(job.axes, len(shape))
+    along = normalise_axes(job.axes, len(shape))
     if job.groups is not None:
         along = tuple(axis for axis in along if axis != job.groups.axis)
     kept = math.prod(length for axis, length in enumerate(shape) if axis not in along)
@@ -151,7 +165,7 @@ def _answer(job: Job, selection: Selection) -> _Kept:
     if job.groups is not None:
         others = math.prod(n for axis, n in enumerate(shape) if axis not in along and axis != job.groups.axis)
         kept = max(kept, others * job.groups.count)
-        groups = GROUP * job.groups.count * len(job.methods)
+        groups = GROUP_BYTES * job.groups.count * len(job.methods)
     if isinstance(job.rules.q, (list, tuple)) or getattr(job.rules.q, "size", 1) > 1:
         kept *= max(getattr(job.rules.q, "size", 1), 1)
-    return _Kept(kept, 3 * kept * (16 * len(job.methods) + width(job.methods, job.rules.edges)) + groups)
+    return _AnswerSize(kept, 3 * kept * (16 * len(job.methods) + sketch_bytes(job.methods, job.rules.edges)) + groups)

@@ -14,12 +14,21 @@ from starlette.responses import Response
 from insitu.errors import InsituError, SourceError
 from insitu.server.roots import local_path
 from insitu.sources.access_policy import is_inside, without_outside_paths
-from insitu.sources.redaction import redacted
+from insitu.sources.redaction import redact_text
 
-__all__ = ["STATUS", "BusyError", "RequestError", "SlowError", "TooLargeError", "failure", "problem", "public_text"]
+__all__ = [
+    "STATUS_BY_KIND",
+    "BusyError",
+    "RequestError",
+    "RequestTooLargeError",
+    "SlowError",
+    "error_response",
+    "json_error_response",
+    "public_message",
+]
 
 
-MOST_LETTERS = 4000
+MAX_MESSAGE_CHARS = 4000
 """Longest message that is sent."""
 
 
@@ -33,7 +42,7 @@ class RequestError(InsituError, ValueError):
         self.why = why
 
 
-class TooLargeError(InsituError, ValueError):
+class RequestTooLargeError(InsituError, ValueError):
     """The request needs more memory or space than the limits of the server allow."""
 
     kind = "too-large"
@@ -57,7 +66,7 @@ class BusyError(InsituError):
         self.retry_after = retry_after
 
 
-STATUS = {
+STATUS_BY_KIND = {
     "request": 400,
     "slow": 408,
     "too-large": 413,
@@ -86,7 +95,7 @@ STATUS = {
 """HTTP status by the kind of an error, for insitu's own routes; the Reductionist routes have fewer."""
 
 
-def public_text(error: BaseException) -> str:
+def public_message(error: BaseException) -> str:
     """Return the text of an error for a client: without secrets and without paths outside the roots.
 
     The name of an object is left out as a whole if it is such a path. Messages about storage, and
@@ -96,12 +105,12 @@ def public_text(error: BaseException) -> str:
     # Cut first: an error may quote a request of many megabytes,
     # and searching those for secrets takes seconds.
     if not isinstance(error, InsituError):
-        return without_outside_paths(redacted(str(error)[:MOST_LETTERS]))
+        return without_outside_paths(redact_text(str(error)[:MAX_MESSAGE_CHARS]))
     place = {name: value for name, value in error.place.items() if not _is_outside(value)}
-    message, hint = error.message[:MOST_LETTERS], error.hint
+    message, hint = error.message[:MAX_MESSAGE_CHARS], error.hint
     if isinstance(error, SourceError):
         message, hint = without_outside_paths(message), hint and without_outside_paths(hint)
-    return redacted(str(InsituError(message, hint=hint, **place)))
+    return redact_text(str(InsituError(message, hint=hint, **place)))
 
 
 def _is_outside(value: object) -> bool:
@@ -109,25 +118,25 @@ def _is_outside(value: object) -> bool:
     return path is not None and path.startswith("/") and not is_inside(path)
 
 
-def failure(error: InsituError, status: int | None = None) -> Response:
+def error_response(error: InsituError, status: int | None = None) -> Response:
     """Return an error of insitu as a response."""
     causes: list[str] = [error.why] if isinstance(error, RequestError) and error.why else []
     cause = error.__cause__
     while cause is not None and len(causes) < 4:
-        causes.append(public_text(cause)[:500])
+        causes.append(public_message(cause)[:500])
         cause = cause.__cause__
     headers = {}
     if isinstance(error, BusyError):
         headers["Retry-After"] = str(error.retry_after)
-    code = status if status is not None else STATUS.get(error.kind, 500)
-    if isinstance(error, (BusyError, SlowError, TooLargeError)):
+    code = status if status is not None else STATUS_BY_KIND.get(error.kind, 500)
+    if isinstance(error, (BusyError, SlowError, RequestTooLargeError)):
         headers["Connection"] = "close"  # the rest of the request is not read
     if code == 401:
         headers["WWW-Authenticate"] = "Basic, Bearer"
-    return problem(code, public_text(error), causes, headers, kind=error.kind)
+    return json_error_response(code, public_message(error), causes, headers, kind=error.kind)
 
 
-def problem(
+def json_error_response(
     status: int,
     message: str,
     caused_by: Sequence[str] = (),

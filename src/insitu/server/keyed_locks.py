@@ -13,11 +13,11 @@ from insitu.cancellation import check_deadline
 
 __all__ = ["KeyedLocks"]
 
-_SLICE = 0.25
+_CHECK_SECONDS = 0.25
 """Seconds between two checks of the deadline while a request waits."""
 
 
-class _Counted:
+class _CountedLock:
     """A lock, and how many requests hold it or wait for it."""
 
     __slots__ = ("lock", "users")
@@ -42,7 +42,7 @@ class KeyedLocks:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._known: dict[Hashable, _Counted] = {}
+        self._known: dict[Hashable, _CountedLock] = {}
 
     def __len__(self) -> int:
         return len(self._known)
@@ -53,10 +53,10 @@ class KeyedLocks:
         wait for it until the deadline of this thread at most.
         """
         with self._lock:
-            found = self._known.setdefault(key, _Counted())
+            found = self._known.setdefault(key, _CountedLock())
             found.users += 1
         try:
-            while not found.lock.acquire(timeout=_SLICE):
+            while not found.lock.acquire(timeout=_CHECK_SECONDS):
                 check_deadline()
             try:
                 yield

@@ -23,9 +23,9 @@ from pathlib import Path
 
 import numpy as np
 
-__all__ = ["PREFIX", "ROUTES", "Metrics"]
+__all__ = ["FOLDER_PREFIX", "ROUTES", "Metrics"]
 
-PREFIX = "insitu-metrics-"
+FOLDER_PREFIX = "insitu-metrics-"
 """Prefix of the names of temporary folders."""
 ROUTES = (
     "v2/count", "v2/max", "v2/min", "v2/select", "v2/sum", "reduce", "read", "scan", "zarr", "health", "ready", "metrics", "openapi", "other",
@@ -72,7 +72,7 @@ class Metrics:
     """
 
     def __init__(self, folder: str | None = None) -> None:
-        self.folder = Path(folder or tempfile.mkdtemp(prefix=PREFIX))
+        self.folder = Path(folder or tempfile.mkdtemp(prefix=FOLDER_PREFIX))
         self._remove = None if folder else weakref.finalize(self, shutil.rmtree, self.folder, ignore_errors=True)
         self.path = self.folder / f"{os.getpid()}-{threading.get_native_id()}-{os.urandom(4).hex()}"
         with open(self.path, "w+b") as file:
@@ -116,14 +116,14 @@ class Metrics:
             if len(data) != total.nbytes:
                 continue
             numbers = np.frombuffer(data, np.float64).copy()
-            if not _alive(path.name):
+            if not _is_alive(path.name):
                 for name in GAUGES:
                     numbers[LAYOUT[(name,)]] = 0
             total += numbers
-        return "\n".join(_lines(total)) + "\n"
+        return "\n".join(_format_lines(total)) + "\n"
 
 
-def _alive(name: str) -> bool:
+def _is_alive(name: str) -> bool:
     try:
         os.kill(int(name.partition("-")[0]), 0)
     except (OSError, ValueError):
@@ -131,7 +131,7 @@ def _alive(name: str) -> bool:
     return True
 
 
-def _lines(total: np.ndarray[tuple[int], np.dtype[np.float64]]) -> Iterator[str]:
+def _format_lines(total: np.ndarray[tuple[int], np.dtype[np.float64]]) -> Iterator[str]:
     for kind, names in (("counter", COUNTERS), ("gauge", GAUGES)):
         for name, about in names.items():
             yield f"# HELP {name} {about}"

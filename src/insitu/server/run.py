@@ -12,15 +12,15 @@ from typing import Any
 
 import uvicorn
 
-from insitu.server.metrics import PREFIX
-from insitu.server.settings import VARIABLE, Settings
+from insitu.server.metrics import FOLDER_PREFIX
+from insitu.server.settings import ENVIRONMENT_VARIABLE, Settings
 
 __all__ = ["run"]
 
-GRACE = 30
+SHUTDOWN_SECONDS = 30
 """Seconds that running requests get to finish when the server stops."""
 
-STARTING = 60
+HEALTHCHECK_SECONDS = 60
 """Seconds without a sign of life after which a worker is replaced;
 a busy worker may be slow to answer.
 """
@@ -56,8 +56,8 @@ def run(
     """
     # A single worker makes and removes its own folder; for several, this process does.
     shared = settings.metrics is None and workers > 1
-    folder = tempfile.mkdtemp(prefix=PREFIX) if shared else settings.metrics
-    os.environ[VARIABLE] = replace(settings, metrics=folder).to_json()
+    folder = tempfile.mkdtemp(prefix=FOLDER_PREFIX) if shared else settings.metrics
+    os.environ[ENVIRONMENT_VARIABLE] = replace(settings, metrics=folder).to_json()
     tls: dict[str, Any] = {} if certificate is None else {"ssl_certfile": certificate, "ssl_keyfile": key}
     if client_authority is not None:
         tls |= {"ssl_ca_certs": client_authority, "ssl_cert_reqs": ssl.CERT_REQUIRED}
@@ -71,10 +71,10 @@ def run(
             port=port,
             workers=workers,
             access_log=False,  # Uvicorn's log shows query strings
-            log_config=_logging(log_level),
+            log_config=_log_config(log_level),
             server_header=False,
-            timeout_graceful_shutdown=GRACE,
-            timeout_worker_healthcheck=STARTING,
+            timeout_graceful_shutdown=SHUTDOWN_SECONDS,
+            timeout_worker_healthcheck=HEALTHCHECK_SECONDS,
             **tls,
         )
     finally:
@@ -82,7 +82,7 @@ def run(
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def _logging(level: str) -> dict[str, Any]:
+def _log_config(level: str) -> dict[str, Any]:
     """Return a logging configuration: everything to standard error, one line per event."""
     name = logging.getLevelName(level.upper())
     if not isinstance(name, int):

@@ -17,17 +17,17 @@ from insitu.server.keyed_locks import KeyedLocks
 from insitu.server.metrics import Metrics
 from insitu.server.roots import local_path
 
-__all__ = ["Scans"]
+__all__ = ["ScanCache"]
 
 
 @dataclass(slots=True)
-class _Kept:
+class _CachedScan:
     found: Any
     version: Any
     checked: float
 
 
-class Scans:
+class ScanCache:
     """LRU cache of the metadata of archives, per client.
 
     Parameters
@@ -43,7 +43,7 @@ class Scans:
     def __init__(self, most: int, fresh: float, metrics: Metrics) -> None:
         self.most, self.fresh, self.metrics = most, fresh, metrics
         self._lock = threading.Lock()
-        self._kept: OrderedDict[Hashable, _Kept] = OrderedDict()
+        self._kept: OrderedDict[Hashable, _CachedScan] = OrderedDict()
         self._making = KeyedLocks()
 
     def array(self, url: str, variable: str, *, decoded: bool, options: Mapping[str, Any], who: str) -> VirtualArray:
@@ -72,7 +72,7 @@ class Scans:
         make it if there is none or the archive has changed.
         """
         key = repr(key)
-        version = _version(url)
+        version = _file_version(url)
         with self._making.hold(key):  # if several requests need one archive, one of them scans it
             with self._lock:
                 kept = self._kept.get(key)
@@ -83,7 +83,7 @@ class Scans:
             found = make()
             check_deadline()  # a scan that was cancelled may be incomplete
             with self._lock:
-                self._kept[key] = _Kept(found, version, time.monotonic())
+                self._kept[key] = _CachedScan(found, version, time.monotonic())
                 while len(self._kept) > self.most:
                     self._kept.popitem(last=False)
             return found
@@ -94,12 +94,12 @@ class Scans:
             for kept in self._kept.values():
                 kept.checked, kept.version = -self.fresh, object()
 
-    def _is_fresh(self, kept: _Kept, url: str) -> bool:
+    def _is_fresh(self, kept: _CachedScan, url: str) -> bool:
         path = local_path(url)
         return (path is not None and os.path.isfile(path)) or time.monotonic() - kept.checked < self.fresh
 
 
-def _version(url: str) -> Any:
+def _file_version(url: str) -> Any:
     """Return what identifies the present content of a local file; None for anything else."""
     path = local_path(url)
     if path is None:

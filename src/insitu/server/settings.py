@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-__all__ = ["VARIABLE", "Limits", "Settings"]
+__all__ = ["ENVIRONMENT_VARIABLE", "Limits", "Settings"]
 
-VARIABLE = "INSITU_SERVE"
+ENVIRONMENT_VARIABLE = "INSITU_SERVE"
 """Name of the environment variable that holds the settings of a worker."""
 
 
@@ -76,4 +76,4 @@ class Settings:
     @classmethod
     def from_environment(cls) -> Settings:
         """Return the settings that the parent process put into the environment."""
-        return cls.from_json(os.environ[VARIABLE])
+        return cls.from_json(os.environ[ENVIRONMENT_VARIABLE])

@@ -14,26 +14,26 @@ from contextlib import suppress
 from typing import Any, TypeVar
 
 from insitu.cancellation import Deadline, LateError, deadline_scope
-from insitu.reading import ChunkCache, Tally
+from insitu.reading import ChunkCache, ReadStatistics
 from insitu.server.admission import Admission
 from insitu.server.credentials import Tokens
-from insitu.server.error_responses import TooLargeError
+from insitu.server.error_responses import RequestTooLargeError
 from insitu.server.metrics import Metrics
-from insitu.server.reductionist.load import Loader
-from insitu.server.roots import Allowed
-from insitu.server.scan_cache import Scans
+from insitu.server.reductionist.load import ChunkLoader
+from insitu.server.roots import Roots
+from insitu.server.scan_cache import ScanCache
 from insitu.server.settings import Settings
-from insitu.server.source_pool import Shelf
+from insitu.server.source_pool import ClientSourcePools
 
 __all__ = ["Worker"]
 
-log = logging.getLogger("insitu.serve")
+error_log = logging.getLogger("insitu.serve")
 Answer = TypeVar("Answer")
-THREADS_FOR_CORE = 8
+THREADS_PER_CORE = 8
 """More than one thread per core, because requests mostly wait for storage."""
-ENDING = 10.0
+CANCEL_SECONDS = 10.0
 """Seconds that cancelled requests get to end when the server stops."""
-AHEAD = 4
+MAX_WAITING_PIECES = 4
 """Pieces of a streamed response that may wait to be sent."""
 
 
@@ -43,14 +43,14 @@ class Worker:
     def __init__(self, settings: Settings) -> None:
         limits = settings.limits
         self.settings, self.limits = settings, limits
-        self.roots = Allowed(settings.roots)
+        self.roots = Roots(settings.roots)
         self.tokens = Tokens(settings.tokens, settings.token_file)
-        self.source_pools = Shelf(self.roots.local_copy)
+        self.source_pools = ClientSourcePools(self.roots.local_copy)
         self.cache = ChunkCache(limits.cache)
         self.metrics = Metrics(settings.metrics)
-        self.loader = Loader(self.source_pools, self.cache, limits, self.roots.local_copy, self.metrics)
-        self.scans = Scans(limits.scans, limits.fresh, self.metrics)
-        threads = settings.threads or THREADS_FOR_CORE * (os.cpu_count() or 1)
+        self.loader = ChunkLoader(self.source_pools, self.cache, limits, self.roots.local_copy, self.metrics)
+        self.scans = ScanCache(limits.scans, limits.fresh, self.metrics)
+        threads = settings.threads or THREADS_PER_CORE * (os.cpu_count() or 1)
         self.admission = Admission(limits.memory, limits.queue, limits.wait, threads)
         self.pool = ThreadPoolExecutor(threads, thread_name_prefix="insitu-serve")
         self._deadlines: weakref.WeakSet[Deadline] = weakref.WeakSet()
@@ -65,15 +65,15 @@ class Worker:
         for deadline in list(self._deadlines):
             deadline.cancelled = True
         self.pool.shutdown(wait=False, cancel_futures=True)
-        until = time.monotonic() + ENDING
+        until = time.monotonic() + CANCEL_SECONDS
         for thread in list(self.pool._threads):
             thread.join(max(until - time.monotonic(), 0.0))
         if any(thread.is_alive() for thread in self.pool._threads):
-            log.error("some requests did not stop within %g s and are abandoned", ENDING)
+            error_log.error("some requests did not stop within %g s and are abandoned", CANCEL_SECONDS)
         self.source_pools.close()
         self.metrics.close()
 
-    def record_reads(self, tally: Tally) -> None:
+    def record_reads(self, tally: ReadStatistics) -> None:
         """Add what was read to the counters."""
         self.metrics.add("insitu_bytes_fetched_total", tally.bytes_fetched)
         self.metrics.add("insitu_bytes_decoded_total", tally.bytes_decoded)
@@ -108,7 +108,7 @@ class Worker:
         leave = await self.admission.enter(cost)
         loop = asyncio.get_running_loop()
         deadline = self._deadline()
-        future = loop.run_in_executor(self.pool, _within, deadline, lambda: work(deadline))
+        future = loop.run_in_executor(self.pool, _run_with_deadline, deadline, lambda: work(deadline))
         # Its memory counts until the thread is done, even if the client has gone.
         future.add_done_callback(lambda done: (leave(), done.cancelled() or done.exception())[0])
         try:
@@ -131,7 +131,7 @@ class Worker:
         leave = await self.admission.enter(cost)
         loop = asyncio.get_running_loop()
         deadline = self._deadline()
-        room = threading.Semaphore(AHEAD)
+        room = threading.Semaphore(MAX_WAITING_PIECES)
         pieces: asyncio.Queue[Any] = asyncio.Queue()
 
         def produce() -> None:
@@ -150,21 +150,21 @@ class Worker:
 
         def ended(done: asyncio.Future[None]) -> None:
             leave()
-            pieces.put_nowait(_End(None if done.cancelled() else done.exception()))
+            pieces.put_nowait(_EndOfStream(None if done.cancelled() else done.exception()))
 
-        loop.run_in_executor(self.pool, _within, deadline, produce).add_done_callback(ended)
+        loop.run_in_executor(self.pool, _run_with_deadline, deadline, produce).add_done_callback(ended)
         try:
             first = await pieces.get()
         except BaseException:
             deadline.cancelled = True
             raise
-        if isinstance(first, _End) and first.error is not None:
+        if isinstance(first, _EndOfStream) and first.error is not None:
             raise first.error
 
         async def rest() -> AsyncIterator[bytes]:
             piece = first
             try:
-                while not isinstance(piece, _End):
+                while not isinstance(piece, _EndOfStream):
                     room.release()
                     yield piece
                     piece = await pieces.get()
@@ -176,17 +176,17 @@ class Worker:
         return rest()
 
 
-def _within(deadline: Deadline, work: Callable[[], Answer]) -> Answer:
+def _run_with_deadline(deadline: Deadline, work: Callable[[], Answer]) -> Answer:
     """Call a function with its deadline in force; turn a MemoryError into an error of this request."""
     try:
         with deadline_scope(deadline):
             deadline.check()
             return work()
     except MemoryError:
-        raise TooLargeError("the server has not enough memory for this request: select less") from None
+        raise RequestTooLargeError("the server has not enough memory for this request: select less") from None
 
 
-class _End:
+class _EndOfStream:
     """Marks the end of a stream, perhaps with the error that ended it."""
 
     __slots__ = ("error",)

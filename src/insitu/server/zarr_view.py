@@ -26,30 +26,33 @@ from starlette.routing import BaseRoute, Route
 
 from insitu.archive import Archive
 from insitu.cancellation import check_deadline
-from insitu.combining.scan_member import loader
+from insitu.combining.scan_member import make_loader
 from insitu.combining.stored_view import zarr_tree
 from insitu.errors import InsituError, NotFoundError
-from insitu.reading.zarr_store import Span, ZarrTree
-from insitu.reading.zarr_store.encoded_chunks import Recut
-from insitu.references.page_cache import Recent
+from insitu.reading.zarr_store import ByteSpan, ZarrTree
+from insitu.reading.zarr_store.encoded_chunks import EncodedChunks
+from insitu.references.page_cache import PageCache
 from insitu.server.batch import add_login
-from insitu.server.client_cache import Portion
-from insitu.server.credentials import Credentials, credentials_of
-from insitu.server.error_responses import RequestError, TooLargeError, failure
+from insitu.server.client_cache import ClientCache
+from insitu.server.credentials import Credentials, authenticate
+from insitu.server.error_responses import RequestError, RequestTooLargeError, error_response
 from insitu.server.keyed_locks import KeyedLocks
-from insitu.server.roots import local_path, refers_outside
+from insitu.server.roots import local_path, refers_outside_error
 from insitu.server.worker import Worker
 from insitu.sources.access_policy import RefusedError
 
 __all__ = ["zarr_routes"]
 
-SCANNING = 32 << 20
+SCAN_BYTES = 32 << 20
 """Bytes that are counted for the scan of an archive."""
-ENCODED = 64 << 20
+ENCODED_CACHE_BYTES = 64 << 20
 """Size of the cache of newly encoded chunks: clients such as GDAL request them in several ranges."""
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/+")
 _RANGE = re.compile(r"bytes=([0-9]{0,18})-([0-9]{0,18})")
-_OPEN = {"Access-Control-Allow-Origin": "*", "Access-Control-Expose-Headers": "Content-Range, Content-Length, ETag"}
+_CORS_HEADERS = {
+    "Access-Control-Allow-Origin": "*",
+    "Access-Control-Expose-Headers": "Content-Range, Content-Length, ETag",
+}
 """Any website may read what the server gives to everybody;
 tokens travel in headers that other sites do not know.
 """
@@ -57,22 +60,22 @@ tokens travel in headers that other sites do not know.
 
 def zarr_routes(worker: Worker) -> list[BaseRoute]:
     """Return the routes `/zarr/…` and `/zarr2/…`."""
-    view = _View(worker)
+    view = _ZarrTreeCache(worker)
 
     def route(zarr_format: int) -> Any:
         async def answer(request: Request) -> Response:
             try:
-                who = credentials_of(request.headers, worker.tokens.current())
+                who = authenticate(request.headers, worker.tokens.current())
                 url, key = archive_and_key(request.path_params["rest"])
-                wanted = _wanted(request.headers.get("range"))
-                kept = await worker.run(SCANNING, lambda deadline: view.open(url, zarr_format, who))
+                wanted = _parse_range(request.headers.get("range"))
+                kept = await worker.run(SCAN_BYTES, lambda deadline: view.open(url, zarr_format, who))
                 cost = view.cost(kept.tree, key)
-                found = await worker.run(cost, lambda deadline: _get(view, kept, url, key, wanted))
+                found = await worker.run(cost, lambda deadline: _get_object(view, kept, url, key, wanted))
             except InsituError as error:
-                response = failure(error)
-                response.headers.update(_OPEN)
+                response = error_response(error)
+                response.headers.update(_CORS_HEADERS)
                 return response
-            return _given(found, wanted, key)
+            return _object_response(found, wanted, key)
 
         return answer
 
@@ -82,7 +85,7 @@ def zarr_routes(worker: Worker) -> list[BaseRoute]:
             "Access-Control-Allow-Headers": "Range, Authorization, X-Insitu-Token",
             "Access-Control-Max-Age": "600",
         }
-        return Response(status_code=204, headers={**_OPEN, **headers})
+        return Response(status_code=204, headers={**_CORS_HEADERS, **headers})
 
     return [
         made
@@ -117,33 +120,33 @@ def archive_and_key(path: str) -> tuple[str, str]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Wanted:
+class _RequestedRange:
     """The byte range of a request."""
 
-    span: Span
+    span: ByteSpan
     given: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class _Found:
+class _ObjectBytes:
     """Some bytes of an object, and the size of the whole object."""
 
     data: bytes
     size: int
 
 
-def _wanted(header: str | None) -> _Wanted:
+def _parse_range(header: str | None) -> _RequestedRange:
     """Return the range in a header; the whole object if there are several ranges, as HTTP allows."""
     found = _RANGE.fullmatch(header.strip()) if header is not None else None
     if found is None or not (found[1] or found[2]):
-        return _Wanted(Span())
+        return _RequestedRange(ByteSpan())
     if not found[1]:
-        return _Wanted(Span(-int(found[2])) if int(found[2]) else Span(0, 0), True)
-    return _Wanted(Span(int(found[1]), int(found[2]) + 1 if found[2] else None), True)
+        return _RequestedRange(ByteSpan(-int(found[2])) if int(found[2]) else ByteSpan(0, 0), True)
+    return _RequestedRange(ByteSpan(int(found[1]), int(found[2]) + 1 if found[2] else None), True)
 
 
 @dataclass(slots=True)
-class _Kept:
+class _CachedTree:
     """An archive that was scanned, as a Zarr tree."""
 
     tree: ZarrTree
@@ -154,23 +157,23 @@ class _Kept:
 
 
 @dataclass(slots=True, eq=False)
-class _View:
+class _ZarrTreeCache:
     """LRU cache of the archives that clients read as Zarr stores."""
 
     worker: Worker
-    _trees: OrderedDict[Hashable, _Kept] = field(default_factory=OrderedDict)
+    _trees: OrderedDict[Hashable, _CachedTree] = field(default_factory=OrderedDict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _making: KeyedLocks = field(default_factory=KeyedLocks)
     _numbers: Iterator[int] = field(default_factory=count)
-    _encoded: Recent[bytes] = field(default_factory=lambda: Recent(len, ENCODED))
+    _encoded: PageCache[bytes] = field(default_factory=lambda: PageCache(len, ENCODED_CACHE_BYTES))
 
-    def open(self, url: str, zarr_format: int, who: Credentials) -> _Kept:
+    def open(self, url: str, zarr_format: int, who: Credentials) -> _CachedTree:
         """Return an archive; scan it if it is not cached or has changed."""
         options = self._options(who)
         self.worker.roots.check(url, options)
         add_login(options, url, who)
         key = (who.digest, url, zarr_format)
-        version = _version(url)
+        version = _content_version(url)
         with self._making.hold(key):  # if several requests need one archive, one of them scans it
             with self._lock:
                 kept = self._trees.get(key)
@@ -182,17 +185,17 @@ class _View:
             compression = "gzip" if zarr_format == 3 else "zlib"
             found = Archive.open(url, many=False, errors="warn", storage_options=options).tree
             tree = ZarrTree(
-                zarr_tree(found, loader(options)),
+                zarr_tree(found, make_loader(options)),
                 zarr_format,
                 compression,
                 portable=True,
                 storage_options=options,
-                cache=Portion(self.worker.cache, who, {}),
+                cache=ClientCache(self.worker.cache, who, {}),
             )
             tree.documents  # noqa: B018  built now, while only requests for this archive wait
             check_deadline()  # a scan that was cancelled may be incomplete
             with self._lock:
-                made = self._trees[key] = _Kept(tree, version, time.monotonic(), next(self._numbers))
+                made = self._trees[key] = _CachedTree(tree, version, time.monotonic(), next(self._numbers))
                 while len(self._trees) > self.worker.limits.scans:
                     self._trees.popitem(last=False)
             return made
@@ -207,42 +210,44 @@ class _View:
         if place is None:
             return 1 << 20
         view = tree.views[place[0]]
-        if isinstance(view, Recut):
+        if isinstance(view, EncodedChunks):
             return 3 * math.prod(view.chunks) * max(view.encoding.dtype.itemsize, view.array.dtype.itemsize, 1)
         size = math.prod(view.array.chunks) * max(view.array.encoding.dtype.itemsize, 1)
         if size > self.worker.limits.chunk:
-            raise TooLargeError(
+            raise RequestTooLargeError(
                 f"a chunk of {place[0]} has {size:,} bytes, more than the limit of this server, {self.worker.limits.chunk:,} bytes"
             )
         return size
 
-    def get(self, kept: _Kept, key: str, wanted: _Wanted) -> _Found | None:
+    def get(self, kept: _CachedTree, key: str, wanted: _RequestedRange) -> _ObjectBytes | None:
         """Return the requested range of a key; None if there is no such key."""
         tree = kept.tree
         document = tree.documents.get(key)
         if document is not None:
-            return _Found(wanted.span.of(document), len(document))
+            return _ObjectBytes(wanted.span.of(document), len(document))
         place = tree.place(key)
         if place is None:
             return None
-        if isinstance(tree.views[place[0]], Recut):
+        if isinstance(tree.views[place[0]], EncodedChunks):
             whole = self._encoded.find((kept.number, key), lambda: tree.get(key) or b"")
         else:
             found = tree.get(key)
             if found is None:
                 return None
             whole = found
-        return _Found(wanted.span.of(whole), len(whole))
+        return _ObjectBytes(wanted.span.of(whole), len(whole))
 
 
-def _get(view: _View, kept: _Kept, url: str, key: str, wanted: _Wanted) -> _Found | None:
+def _get_object(
+    view: _ZarrTreeCache, kept: _CachedTree, url: str, key: str, wanted: _RequestedRange
+) -> _ObjectBytes | None:
     try:
         return view.get(kept, key, wanted)
     except RefusedError:
-        raise refers_outside(url) from None
+        raise refers_outside_error(url) from None
 
 
-def _version(url: str) -> Any:
+def _content_version(url: str) -> Any:
     """Return what identifies the present content of a local archive; None for a remote one."""
     path = local_path(url)
     if path is None or not os.path.exists(path):
@@ -255,11 +260,11 @@ def _version(url: str) -> Any:
     return facts.st_ino, facts.st_size, facts.st_mtime_ns
 
 
-def _given(found: _Found | None, wanted: _Wanted, key: str) -> Response:
-    headers: Mapping[str, str] = {**_OPEN, "Accept-Ranges": "bytes", "Cache-Control": "no-cache"}
+def _object_response(found: _ObjectBytes | None, wanted: _RequestedRange, key: str) -> Response:
+    headers: Mapping[str, str] = {**_CORS_HEADERS, "Accept-Ranges": "bytes", "Cache-Control": "no-cache"}
     if found is None:
-        response = failure(NotFoundError(f"the store has no key {key!r}"))
-        response.headers.update(_OPEN)
+        response = error_response(NotFoundError(f"the store has no key {key!r}"))
+        response.headers.update(_CORS_HEADERS)
         return response
     name = key.rpartition("/")[2]
     kind = "application/json" if name.endswith(".json") or name.startswith(".z") else "application/octet-stream"

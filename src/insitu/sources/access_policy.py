@@ -15,19 +15,19 @@ from contextlib import contextmanager
 from typing import Any, Protocol
 
 from insitu.errors import AccessError
-from insitu.sources.redaction import displayed
+from insitu.sources.redaction import redact_url
 
 __all__ = [
-    "Gate",
+    "AccessPolicy",
     "RefusedError",
-    "ask_bucket",
-    "ask_other",
-    "ask_path",
-    "ask_web",
-    "guarded",
-    "is_guarded",
-    "may_use_environment",
-    "set_gate",
+    "access_policy_scope",
+    "can_use_environment",
+    "check_bucket",
+    "check_path",
+    "check_web_url",
+    "has_access_policy",
+    "refuse_third_party",
+    "set_access_policy",
     "without_outside_paths",
 ]
 
@@ -38,7 +38,7 @@ class RefusedError(AccessError):
     kind = "refused"
 
 
-class Gate(Protocol):
+class AccessPolicy(Protocol):
     """Decides what may be read."""
 
     def path(self, path: str) -> bool:
@@ -51,88 +51,88 @@ class Gate(Protocol):
         """Return whether an object (or a prefix) of a bucket may be read."""
 
 
-_gate: Gate | None = None
+_policy: AccessPolicy | None = None
 
 
-def set_gate(gate: Gate | None) -> None:
+def set_access_policy(gate: AccessPolicy | None) -> None:
     """Set the access policy of this whole process; None allows everything."""
     global _gate
-    _gate = gate
+    _policy = gate
 
 
 @contextmanager
-def guarded(gate: Gate) -> Iterator[None]:
+def access_policy_scope(gate: AccessPolicy) -> Iterator[None]:
     """Set an access policy for as long as the block lasts."""
-    before = _gate
-    set_gate(gate)
+    before = _policy
+    set_access_policy(gate)
     try:
         yield
     finally:
-        set_gate(before)
+        set_access_policy(before)
 
 
-def ask_path(path: str, descriptor: int | None = None) -> None:
+def check_path(path: str, descriptor: int | None = None) -> None:
     """Raise `RefusedError` if a local path may not be read; with an open descriptor, also if it is
     not the file at that path.
     """
-    if _gate is None:
+    if _policy is None:
         return
     if "\0" in path:
-        raise _refused(None)
+        raise _refusal(None)
     shown = path if is_inside(path) else None
     real = os.path.realpath(path)
-    if not _gate.path(real):
-        raise _refused(shown)
+    if not _policy.path(real):
+        raise _refusal(shown)
     if descriptor is not None:
         # Between the check and the opening somebody may have put a link in the way.
         try:
             found, opened = os.stat(real), os.fstat(descriptor)
         except OSError:
-            raise _refused(shown) from None
+            raise _refusal(shown) from None
         if (found.st_dev, found.st_ino) != (opened.st_dev, opened.st_ino):
-            raise _refused(shown)
+            raise _refusal(shown)
 
 
-def ask_web(url: str, asked: str | None = None) -> None:
+def check_web_url(url: str, asked: str | None = None) -> None:
     """Raise `RefusedError` if a web address may not be read. For a redirect, `asked` is the address
     of the request: the client need not learn the one that it leads to.
     """
-    if _gate is not None and not _gate.web(url):
-        raise _refused(asked or url)
+    if _policy is not None and not _policy.web(url):
+        raise _refusal(asked or url)
 
 
-def ask_bucket(kind: str, endpoint: str | None, bucket: str, key: str) -> None:
+def check_bucket(kind: str, endpoint: str | None, bucket: str, key: str) -> None:
     """Raise `RefusedError` if an object of a bucket, or a prefix, may not be read."""
-    if _gate is not None and not _gate.bucket(kind, endpoint, bucket, key):
-        raise _refused(f"{kind}://{bucket}/{key}")
+    if _policy is not None and not _policy.bucket(kind, endpoint, bucket, key):
+        raise _refusal(f"{kind}://{bucket}/{key}")
 
 
-def is_guarded() -> bool:
+def has_access_policy() -> bool:
     """Return whether this process has an access policy."""
-    return _gate is not None
+    return _policy is not None
 
 
-def may_use_environment(options: Mapping[str, Any]) -> bool:
+def can_use_environment(options: Mapping[str, Any]) -> bool:
     """Return whether a bucket may be read with credentials of the environment: variables, files,
     the machine's identity.
 
     Under an access policy they belong to the operator, not to the client. They are used only where
     the operator's options say so: `"anon": false`, or a `profile`. Clients cannot set either.
     """
-    return _gate is None or options.get("anon") is False or bool(options.get("profile"))
+    return _policy is None or options.get("anon") is False or bool(options.get("profile"))
 
 
-def ask_other(url: str) -> None:
+def refuse_third_party(url: str) -> None:
     """Raise `RefusedError` under any access policy: the URL is opened by a third-party library,
     whose accesses cannot be checked.
     """
-    if _gate is not None:
-        raise _refused(url)
+    if _policy is not None:
+        raise _refusal(url)
 
 
 def is_inside(path: str) -> bool:
     """Return whether a path, as written, lies under a root; links are not followed."""
-    return _gate is None or ("\0" not in path and _gate.path(os.path.abspath(path)))
+    return _policy is None or ("\0" not in path and _policy.path(os.path.abspath(path)))
 
 
 _PATH = re.compile(r"""(?<![\w:/.~-])(?:(?<=['"`])/[^'"`]*|/[^\s'"`,;)\]]+)""")
@@ -144,13 +144,13 @@ def without_outside_paths(text: str) -> str:
 
     Without an access policy the text stays as it is.
     """
-    if _gate is None:
+    if _policy is None:
         return text
     return _PATH.sub(lambda found: found[0] if is_inside(found[0].rstrip(".:")) else "…", text)
 
 
-def _refused(url: str | None) -> RefusedError:
-    shown = None if url is None else displayed(url)
+def _refusal(url: str | None) -> RefusedError:
+    shown = None if url is None else redact_url(url)
     return RefusedError(
         "this server is not allowed to read from this location",
         url=shown,

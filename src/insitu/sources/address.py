@@ -13,15 +13,15 @@ from typing import Literal
 from urllib.parse import unquote, urlsplit
 
 from insitu.errors import SourceError
-from insitu.sources.redaction import displayed
+from insitu.sources.redaction import redact_url
 
-__all__ = ["Address", "bucket_address", "file_name", "folder_of", "is_remote", "place_of", "scheme_of", "web_address"]
+__all__ = ["Address", "bucket_address", "file_name", "folder_of", "host_of", "is_remote", "scheme_of", "web_address"]
 
-Kind = Literal["s3", "gcs", "azure"]
+StoreKind = Literal["s3", "gcs", "azure"]
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")
 _CHAIN = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+::")
-_KINDS: dict[str, Kind] = {
+_KINDS: dict[str, StoreKind] = {
     "s3": "s3", "s3a": "s3", "s3n": "s3", "gs": "gcs", "gcs": "gcs",
     "az": "azure", "azure": "azure", "adl": "azure", "abfs": "azure", "abfss": "azure", "wasb": "azure", "wasbs": "azure",
 }  # fmt: skip
@@ -31,7 +31,7 @@ _KINDS: dict[str, Kind] = {
 class Address:
     """An object in an object store (or, with an empty key, the store's root)."""
 
-    kind: Kind
+    kind: StoreKind
     bucket: str
     key: str
     region: str | None = None
@@ -88,7 +88,7 @@ def bucket_address(url: str) -> Address | None:
         bucket, _, host = bucket.partition("@")
         account = host.partition(".")[0]
     if not bucket:
-        raise SourceError("the URL names no bucket: write scheme://bucket/key", url=displayed(url))
+        raise SourceError("the URL names no bucket: write scheme://bucket/key", url=redact_url(url))
     return Address(kind, bucket, key, account=account)
 
 
@@ -120,19 +120,19 @@ def web_address(url: str) -> Address | None:
     except ValueError:
         return None
     path = unquote(parts.path.lstrip("/"))
-    kind: Kind
+    kind: StoreKind
     for kind, pattern in (("s3", _S3_HOST), ("gcs", _GCS_HOST)):
         if (found := pattern.fullmatch(host)) is not None:
-            bucket, key = (found["bucket"], path) if found["bucket"] else _first(path)
+            bucket, key = (found["bucket"], path) if found["bucket"] else _split_bucket(path)
             region = found["region"] if kind == "s3" else None
             return Address(kind, bucket, key, region=region) if bucket and key else None
     if (found := _AZURE_HOST.fullmatch(host)) is not None:
-        bucket, key = _first(path)
+        bucket, key = _split_bucket(path)
         return Address("azure", bucket, key, account=found["account"]) if bucket and key else None
     return None
 
 
-def place_of(url: str) -> str:
+def host_of(url: str) -> str:
     """Return scheme and host (or bucket) of a URL: the key for counting and throttling requests.
 
     Examples
@@ -177,6 +177,6 @@ def _without_query(url: str) -> str:
     return url.partition("#")[0].partition("?")[0] if scheme_of(url) in ("http", "https") else url
 
 
-def _first(path: str) -> tuple[str, str]:
+def _split_bucket(path: str) -> tuple[str, str]:
     bucket, _, key = path.partition("/")
     return bucket, key

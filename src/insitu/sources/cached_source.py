@@ -17,17 +17,17 @@ from typing import Any
 from insitu.errors import SourceError
 from insitu.model import Source
 from insitu.sources import tracing
-from insitu.sources.access_policy import is_guarded
+from insitu.sources.access_policy import has_access_policy
 from insitu.sources.address import scheme_of
 from insitu.sources.disk_cache import DiskCache, default_folder
 from insitu.sources.protocol import ByteSource, Range, WrappedSource, read_tail
 from insitu.sources.ranges import clip_all
-from insitu.sources.redaction import userinfo
+from insitu.sources.redaction import split_userinfo
 
-__all__ = ["Cached", "cache_for", "cache_scope"]
+__all__ = ["CachedSource", "cache_for", "cache_scope"]
 
 
-class Cached(WrappedSource):
+class CachedSource(WrappedSource):
     """A source that caches on disk what it reads from another source.
 
     Parameters
@@ -55,7 +55,7 @@ class Cached(WrappedSource):
 
     def read_many(self, ranges: Sequence[Range]) -> list[bytes]:
         """Return many ranges: those on disk from there, the others from the inner source."""
-        if not self._known and len(ranges) == 1 and ranges[0][1] <= _SMALL:
+        if not self._known and len(ranges) == 1 and ranges[0][1] <= _FIRST_READ_LIMIT:
             return self._read_first(ranges)
         # Asked of `describe`, not of `size`: a server may never tell the size, and that need not
         # hurt.
@@ -70,9 +70,9 @@ class Cached(WrappedSource):
         missing = [at for at, data in enumerate(found) if data is None]
         given = [data for name, data in zip(names, found, strict=True) if name and data is not None]
         if given:
-            tracing.hit(len(given), sum(map(len, given)))
+            tracing.report_hits(len(given), sum(map(len, given)))
         if missing:
-            tracing.missed(len(missing))
+            tracing.report_misses(len(missing))
             for at, data in zip(missing, self.source.read_many([there[at] for at in missing]), strict=True):
                 found[at] = data
                 if len(data) == there[at][1]:
@@ -81,7 +81,7 @@ class Cached(WrappedSource):
 
     def _read_first(self, ranges: Sequence[Range]) -> list[bytes]:
         """Read past the cache, and learn the version from the response."""
-        tracing.missed(len(ranges))
+        tracing.report_misses(len(ranges))
         found = self.source.read_many(ranges)
         facts = self.source.describe()
         version = self._version(facts)
@@ -105,7 +105,7 @@ class Cached(WrappedSource):
         return found
 
 
-_SMALL = 256 << 10
+_FIRST_READ_LIMIT = 256 << 10
 """A first read up to this size is the request that tells the version; it costs no more than one for
 a single byte.
 """
@@ -121,15 +121,15 @@ def cache_for(options: Mapping[str, Any]) -> DiskCache | None:
     if isinstance(given, DiskCache):
         return given
     if given is True:
-        return _opened(str(default_folder()))
+        return _cache_at(str(default_folder()))
     if isinstance(given, str | os.PathLike):
-        return _opened(os.fspath(given))
+        return _cache_at(os.fspath(given))
     raise SourceError(
         f"the storage option 'cache' must be a folder or a DiskCache, not {type(given).__name__}", url=None
     )
 
 
-_LASTING = ("endpoint_url", "client_kwargs", "account_name", "key", "profile", "bearer_token", "headers")
+_IDENTITY_OPTIONS = ("endpoint_url", "client_kwargs", "account_name", "key", "profile", "bearer_token", "headers")
 """Options that identify the reader and the endpoint. Not those that change from hour to hour
 (session tokens, signatures): with them the same person would never find a cached range again."""
 
@@ -139,11 +139,11 @@ def cache_scope(url: str, options: Mapping[str, Any]) -> str:
 
     Under an access policy all options count, because the process reads for many clients.
     """
-    if is_guarded():
+    if has_access_policy():
         said = {name: value for name, value in options.items() if name != "cache"}
     else:
-        said = {name: options[name] for name in _LASTING if options.get(name)}
-    if "@" in url and scheme_of(url) in ("http", "https") and (who := userinfo(url)[1]) is not None:
+        said = {name: options[name] for name in _IDENTITY_OPTIONS if options.get(name)}
+    if "@" in url and scheme_of(url) in ("http", "https") and (who := split_userinfo(url)[1]) is not None:
         said["userinfo"] = who
     if not said:
         return ""
@@ -153,7 +153,7 @@ def cache_scope(url: str, options: Mapping[str, Any]) -> str:
 
 
 @lru_cache(16)
-def _opened(folder: str) -> DiskCache:
+def _cache_at(folder: str) -> DiskCache:
     """Return the one cache of a folder: it knows how full the folder is."""
     return DiskCache(folder)
 

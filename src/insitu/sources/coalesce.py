@@ -13,13 +13,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["Merged", "frugal_gap", "merge", "split", "worthwhile_gap"]
+__all__ = ["MergedRanges", "frugal_gap", "merge_ranges", "split_answers", "worthwhile_gap"]
 
 Column = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Merged:
+class MergedRanges:
     """The requests to make, and where each range lies in them."""
 
     offset: Column
@@ -36,7 +36,7 @@ class Merged:
         return list(zip(self.offset.tolist(), self.length.tolist(), strict=True))
 
 
-def merge(offset: ArrayLike, length: ArrayLike, gap: int = 0, limit: int | None = None) -> Merged:
+def merge_ranges(offset: ArrayLike, length: ArrayLike, gap: int = 0, limit: int | None = None) -> MergedRanges:
     """Merge ranges that lie at most `gap` bytes apart.
 
     Parameters
@@ -60,7 +60,7 @@ def merge(offset: ArrayLike, length: ArrayLike, gap: int = 0, limit: int | None 
     wanted = np.flatnonzero(lengths)
     if not wanted.size:
         nothing = np.empty(0, np.int64)
-        return Merged(nothing, nothing.copy(), index, inner)
+        return MergedRanges(nothing, nothing.copy(), index, inner)
 
     order = wanted[np.argsort(starts[wanted], kind="stable")]
     begin = starts[order]
@@ -69,17 +69,17 @@ def merge(offset: ArrayLike, length: ArrayLike, gap: int = 0, limit: int | None 
     reach = np.maximum.accumulate(begin + lengths[order])
     first = np.flatnonzero(np.concatenate(([True], begin[1:] > reach[:-1] + gap)))
     if limit is not None:
-        first = _cut(begin, reach, first, limit)
+        first = _cut_at_limit(begin, reach, first, limit)
 
     last = np.append(first[1:], begin.size) - 1
     merged_offset = begin[first]
     piece = np.repeat(np.arange(first.size), last - first + 1)
     index[order] = piece
     inner[order] = begin - merged_offset[piece]
-    return Merged(merged_offset, reach[last] - merged_offset, index, inner)
+    return MergedRanges(merged_offset, reach[last] - merged_offset, index, inner)
 
 
-def _cut(begin: Column, reach: Column, first: Column, limit: int) -> Column:
+def _cut_at_limit(begin: Column, reach: Column, first: Column, limit: int) -> Column:
     """Return where requests start when none may grow past `limit`: one step per request, not per
     range.
     """
@@ -101,7 +101,7 @@ def _cut(begin: Column, reach: Column, first: Column, limit: int) -> Column:
     return np.sort(np.concatenate((first, np.asarray(cuts, np.int64))))
 
 
-def split(plan: Merged, lengths: Sequence[int], fetched: Sequence[bytes]) -> list[bytes]:
+def split_answers(plan: MergedRanges, lengths: Sequence[int], fetched: Sequence[bytes]) -> list[bytes]:
     """Cut the responses to the requests of `plan` into the ranges that were asked for."""
     result = []
     for piece, inner, length in zip(plan.index.tolist(), plan.inner.tolist(), lengths, strict=True):

@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from insitu.sources.protocol import ByteSource, Range, WrappedSource, read_into, read_tail
 from insitu.sources.threads import renew_after_fork
 
-__all__ = ["Counted"]
+__all__ = ["CountingSource"]
 
 
-class Counted(WrappedSource):
+class CountingSource(WrappedSource):
     """A source that counts what its user requests.
 
     An inner source that merges ranges makes fewer requests than are counted here. `size` and

@@ -27,21 +27,21 @@ from insitu.sources.threads import renew_after_fork
 __all__ = ["DiskCache", "default_folder"]
 
 _numbers = itertools.count()
-_MARK = os.urandom(6).hex()
+_PROCESS_MARK = os.urandom(6).hex()
 """Names of files being written differ between the machines that share a disk, too."""
 _HEAD = struct.Struct("<4sIQ")
 _MAGIC = b"isc1"
-_ROOM = 0.8
+_TARGET_FILL = 0.8
 """Share of the capacity that is left filled after cleaning: cleaning looks at every file, so it
 should be rare.
 """
-_SHARE = 1 / 8
+_BUDGET_SHARE = 1 / 8
 """Share of the free room that a process fills before it looks again: eight processes together
 cannot overfill it.
 """
 _BLOCK = 4096
 """Files take whole blocks on disk."""
-_FRESH = 60.0
+_TOUCH_INTERVAL = 60.0
 """Seconds within which the time of last use is not updated again."""
 
 
@@ -100,7 +100,7 @@ class DiskCache:
             magic, checksum, length = _HEAD.unpack_from(raw)
             data = raw[_HEAD.size :]
             if magic == _MAGIC and length == len(data) and checksum == zlib.crc32(data):
-                if time.time() - used > _FRESH:
+                if time.time() - used > _TOUCH_INTERVAL:
                     with suppress(OSError):  # cleaned away meanwhile, or a disk that may not be written
                         os.utime(path)
                 return data
@@ -112,8 +112,8 @@ class DiskCache:
         """Store bytes under a key. A disk that is full or read-only is no error: they are just not
         cached.
         """
-        size = _on_disk(_HEAD.size + len(data))
-        if size > self.capacity * (1 - _ROOM):
+        size = _disk_usage(_HEAD.size + len(data))
+        if size > self.capacity * (1 - _TARGET_FILL):
             return
         with self._lock:
             self._budget -= size
@@ -146,7 +146,7 @@ class DiskCache:
         return self.folder / key[:2] / key[2:]
 
     def _write(self, path: Path, data: bytes) -> None:
-        temporary = path.with_name(f".{os.getpid()}-{threading.get_ident()}-{next(_numbers)}-{_MARK}")
+        temporary = path.with_name(f".{os.getpid()}-{threading.get_ident()}-{next(_numbers)}-{_PROCESS_MARK}")
         try:
             with open(temporary, "xb") as file:
                 file.write(_HEAD.pack(_MAGIC, zlib.crc32(data), len(data)))
@@ -167,7 +167,7 @@ class DiskCache:
                     facts = entry.stat(follow_symlinks=False)
                 except OSError:
                     continue
-                yield entry.path, _on_disk(facts.st_size), facts.st_mtime
+                yield entry.path, _disk_usage(facts.st_size), facts.st_mtime
 
     def _clean(self, wanted: int) -> None:
         """Delete the least recently used files until there is room; then compute how much may be
@@ -176,7 +176,7 @@ class DiskCache:
         entries = sorted(self._entries(), key=lambda entry: entry[2])
         total = sum(size for _, size, _ in entries)
         if total + wanted > self.capacity:
-            aim = int(self.capacity * _ROOM) - wanted
+            aim = int(self.capacity * _TARGET_FILL) - wanted
             recent = time.time() - 3600
             for path, size, used in entries:
                 if total <= aim:
@@ -187,7 +187,7 @@ class DiskCache:
                     os.unlink(path)
                 total -= size
         with self._lock:
-            self._budget = max(int((self.capacity - total) * _SHARE), 0)
+            self._budget = max(int((self.capacity - total) * _BUDGET_SHARE), 0)
 
     def __reduce__(self) -> tuple[type[DiskCache], tuple[str, int]]:
         return DiskCache, (str(self.folder), self.capacity)
@@ -209,5 +209,5 @@ def _scan(folder: str | Path) -> list[os.DirEntry[str]]:
         return []
 
 
-def _on_disk(size: int) -> int:
+def _disk_usage(size: int) -> int:
     return -(-size // _BLOCK) * _BLOCK

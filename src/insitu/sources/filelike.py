@@ -31,7 +31,7 @@ from insitu.sources.protocol import ByteSource, Range
 from insitu.sources.ranges import clip
 from insitu.sources.threads import renew_after_fork
 
-__all__ = ["SCHEME", "FileLike", "FileLikeSource", "find_file", "from_file"]
+__all__ = ["SCHEME", "FileLike", "FileLikeSource", "find_file_object", "source_from_file"]
 
 SCHEME = "file-object"
 _numbers = itertools.count(1)
@@ -49,7 +49,7 @@ class FileLike(Protocol):
         """Read from there."""
 
 
-def from_file(file: FileLike) -> ByteSource:
+def source_from_file(file: FileLike) -> ByteSource:
     """Return the best source for an open file."""
     raw = file.raw if type(file) is io.BufferedReader else file
     # Only the plain classes: the descriptor of a gzip file, say, gives other bytes than the file
@@ -72,7 +72,7 @@ def _same_file(descriptor: int, path: str) -> bool:
         return False
 
 
-def find_file(url: str) -> FileLikeSource:
+def find_file_object(url: str) -> FileLikeSource:
     """Return a source on the living file object of that URL."""
     file = _files.get(url)
     if file is None:
@@ -84,7 +84,7 @@ def find_file(url: str) -> FileLikeSource:
     return FileLikeSource(file)
 
 
-class _Opened:
+class _FileObject:
     """One file object: all sources on it share its lock, because they share its position."""
 
     def __init__(self, file: FileLike, url: str) -> None:
@@ -96,26 +96,26 @@ class _Opened:
         self.lock = threading.Lock()
 
 
-class _Register:
+class _FileObjectRegistry:
     """The file objects that have a lock already."""
 
     def __init__(self) -> None:
-        self._opened: weakref.WeakValueDictionary[int, _Opened] = weakref.WeakValueDictionary()
+        self._opened: weakref.WeakValueDictionary[int, _FileObject] = weakref.WeakValueDictionary()
         self.renew()
         renew_after_fork(self)
 
     def renew(self) -> None:
         self._lock = threading.Lock()
 
-    def enter(self, file: FileLike) -> _Opened:
+    def enter(self, file: FileLike) -> _FileObject:
         with self._lock:
             known = self._opened.get(id(file))
             if known is None:
-                known = self._opened[id(file)] = _Opened(file, _url_of(file))
+                known = self._opened[id(file)] = _FileObject(file, _url_of(file))
             return known
 
 
-_register = _Register()
+_registry = _FileObjectRegistry()
 
 
 def _url_of(file: FileLike) -> str:
@@ -142,7 +142,7 @@ class FileLikeSource:
     """
 
     def __init__(self, file: FileLike) -> None:
-        self._opened = _register.enter(file)
+        self._opened = _registry.enter(file)
         self._file, self._url = file, self._opened.url
         try:
             with self._opened.lock:
@@ -215,13 +215,13 @@ class FileLikeSource:
 
     def __reduce__(self) -> tuple[Callable[[FileLike, str], FileLikeSource], tuple[FileLike, str]]:
         # Files of fsspec travel; those of Python do not, and say so.
-        return _restored, (self._file, self._url)
+        return _restore, (self._file, self._url)
 
     def __repr__(self) -> str:
         return f"FileLikeSource({self._url!r})"
 
 
-def _restored(file: FileLike, url: str) -> FileLikeSource:
+def _restore(file: FileLike, url: str) -> FileLikeSource:
     """Return the source again after unpickling; in the process where it was pickled, on the same
     file.
     """

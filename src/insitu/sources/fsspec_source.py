@@ -14,17 +14,17 @@ from typing import Any, Self
 from insitu.errors import AccessError, NotFoundError, SourceError, UnsupportedError
 from insitu.model import Source
 from insitu.sources import tracing
-from insitu.sources.access_policy import ask_other
-from insitu.sources.address import place_of
-from insitu.sources.coalesce import frugal_gap, merge, split
+from insitu.sources.access_policy import refuse_third_party
+from insitu.sources.address import host_of
+from insitu.sources.coalesce import frugal_gap, merge_ranges, split_answers
 from insitu.sources.protocol import Range
 from insitu.sources.ranges import clip, clip_all
-from insitu.sources.redaction import displayed, redacted
+from insitu.sources.redaction import redact_text, redact_url
 
-__all__ = ["FilesystemSource"]
+__all__ = ["FsspecSource"]
 
 
-class FilesystemSource:
+class FsspecSource:
     """A file of any fsspec file system.
 
     Parameters
@@ -37,8 +37,8 @@ class FilesystemSource:
 
     def __init__(self, url: str, options: Mapping[str, Any] | None = None) -> None:
         self._given, self._options = url, dict(options or {})
-        self._url = displayed(url)
-        ask_other(url)
+        self._url = redact_url(url)
+        refuse_third_party(url)
         try:
             core = importlib.import_module("fsspec.core")
         except ImportError:
@@ -49,7 +49,7 @@ class FilesystemSource:
             self._files, self._path = core.url_to_fs(url, **self._options)
             self._facts: dict[str, Any] = self._files.info(self._path)
         except (ValueError, ImportError) as error:
-            raise UnsupportedError(redacted(str(error)), url=self._url) from None
+            raise UnsupportedError(redact_text(str(error)), url=self._url) from None
         except OSError as error:
             raise self._to_source_error(error) from None
         if self._facts.get("type") == "directory":
@@ -84,7 +84,7 @@ class FilesystemSource:
         if not there:
             return b""
         try:
-            with tracing.Request(place_of(self._url)) as request:
+            with tracing.Request(host_of(self._url)) as request:
                 data = bytes(self._files.cat_file(self._path, start=start, end=start + there))
                 request.bytes = len(data)
                 return data
@@ -95,23 +95,23 @@ class FilesystemSource:
         """Return many ranges, concurrently where the file system does that."""
         there = clip_all(self._url, ranges, self._size)
         lengths = [length for _, length in there]
-        plan = merge([offset for offset, _ in there], lengths, frugal_gap(lengths, 8192))
+        plan = merge_ranges([offset for offset, _ in there], lengths, frugal_gap(lengths, 8192))
         begin, end = plan.offset.tolist(), (plan.offset + plan.length).tolist()
         if not begin:
             return [b""] * len(there)
         try:
-            with tracing.Request(place_of(self._url), len(begin)) as request:
+            with tracing.Request(host_of(self._url), len(begin)) as request:
                 fetched = self._files.cat_ranges([self._path] * len(begin), begin, end, on_error="raise")
                 request.bytes = sum(map(len, fetched))
         except (OSError, ValueError) as error:
             raise self._to_source_error(error) from None
-        return split(plan, lengths, fetched)
+        return split_answers(plan, lengths, fetched)
 
     def close(self) -> None:
         """Do nothing: file systems are shared."""
 
     def _to_source_error(self, error: Exception, offset: int | None = None, length: int | None = None) -> SourceError:
-        said = redacted(str(error)) or type(error).__name__
+        said = redact_text(str(error)) or type(error).__name__
         if isinstance(error, FileNotFoundError):
             return NotFoundError("no such file", url=self._url)
         if isinstance(error, PermissionError):
@@ -126,8 +126,8 @@ class FilesystemSource:
     ) -> None:
         self.close()
 
-    def __reduce__(self) -> tuple[type[FilesystemSource], tuple[str, dict[str, Any]]]:
-        return FilesystemSource, (self._given, self._options)
+    def __reduce__(self) -> tuple[type[FsspecSource], tuple[str, dict[str, Any]]]:
+        return FsspecSource, (self._given, self._options)
 
     def __repr__(self) -> str:
         return f"FilesystemSource({self._url!r})"

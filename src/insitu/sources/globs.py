@@ -20,34 +20,36 @@ from insitu.errors import AccessError, NotFoundError, SourceError
 from insitu.sources.address import Address, bucket_address, scheme_of, web_address
 from insitu.sources.filelike import FileLike
 from insitu.sources.listing import (
-    Level,
-    bucket_level,
-    bucket_objects,
+    FolderListing,
     is_directory,
-    level,
+    list_all_objects,
+    list_bucket_folder,
+    list_bucket_objects,
+    list_folder,
     local_path,
-    objects,
 )
 from insitu.sources.protocol import ByteSource
-from insitu.sources.redaction import displayed
+from insitu.sources.redaction import redact_url
 from insitu.sources.resolve import Openable, open_source
 from insitu.sources.storage_options import options_for
 from insitu.sources.threads import gather
 
-__all__ = ["expand", "is_glob"]
+__all__ = ["expand_urls", "is_glob"]
 
-_LISTS = (".txt", ".lst", ".list", ".urls")
-_STORES = (".zarr", ".insitu", ".icechunk", ".parq", ".parquet")
-_MARKS = frozenset({"zarr.json", ".zgroup", ".zarray", ".zattrs", ".zmetadata", "root.json", "repo"})
+_LIST_SUFFIXES = (".txt", ".lst", ".list", ".urls")
+_STORE_SUFFIXES = (".zarr", ".insitu", ".icechunk", ".parq", ".parquet")
+_STORE_MARKERS = frozenset({"zarr.json", ".zgroup", ".zarray", ".zattrs", ".zmetadata", "root.json", "repo"})
 """Names that mark a prefix as one store instead of many files: Zarr, references, a repository."""
-_DATA = (
+_DATA_SUFFIXES = (
     ".nc", ".nc3", ".nc4", ".cdf", ".h5", ".hdf", ".hdf5", ".he5", ".grib", ".grib2", ".grb", ".grb2", ".tif", ".tiff",
     ".fits", ".fit", ".fts",
 )  # fmt: skip
 _BRACES = re.compile(r"\{([^{}]*,[^{}]*)\}")
 
 
-def expand(urls: Openable | Iterable[Openable], storage_options: Mapping[str, Any] | None = None) -> list[Openable]:
+def expand_urls(
+    urls: Openable | Iterable[Openable], storage_options: Mapping[str, Any] | None = None
+) -> list[Openable]:
     """Return the files that are named, one by one; globs and prefixes sorted by name, everything
     else in the order given.
 
@@ -81,7 +83,7 @@ def expand(urls: Openable | Iterable[Openable], storage_options: Mapping[str, An
     for item in urls:
         if isinstance(item, str) and _is_comment(item):
             continue
-        found += expand(item, storage_options)
+        found += expand_urls(item, storage_options)
     return found
 
 
@@ -98,7 +100,7 @@ def is_glob(url: str) -> bool:
     return bool(re.search(r"[*?\[]|" + _BRACES.pattern, url))
 
 
-def _is_there(url: str, storage_options: Mapping[str, Any] | None) -> bool:
+def _exists(url: str, storage_options: Mapping[str, Any] | None) -> bool:
     """Return whether a remote object has this very name; asked only where a pattern matches
     nothing.
     """
@@ -122,35 +124,39 @@ def _is_comment(line: str) -> bool:
 
 def _expand_one(url: str, storage_options: Mapping[str, Any] | None) -> list[str]:
     if url.startswith("@") and not os.path.exists(url):
-        return _from_list(url[1:], storage_options)
-    if url.lower().endswith(_LISTS) and not is_glob(url):
-        return _from_list(url, storage_options)
+        return _read_list_file(url[1:], storage_options)
+    if url.lower().endswith(_LIST_SUFFIXES) and not is_glob(url):
+        return _read_list_file(url, storage_options)
     local = local_path(url)
     if local is not None and os.path.exists(local) and not url.endswith("/"):
         return [url]  # a name is a name, whatever characters it has
     if is_glob(url):
-        nothing: SourceError = NotFoundError("no file matches this pattern", url=displayed(url))
+        nothing: SourceError = NotFoundError("no file matches this pattern", url=redact_url(url))
         try:
-            found = [n for one in _braced(url) for n in (_globbed(one, storage_options) if is_glob(one) else [one])]
+            found = [
+                n
+                for one in _expand_braces(url)
+                for n in (_expand_glob(one, storage_options) if is_glob(one) else [one])
+            ]
         except re.error:
             found = []  # [z-a] is no valid pattern: it must be a name
         except (NotFoundError, AccessError) as problem:
             found, nothing = [], problem  # a web server need not show an index
-        if not found and _is_there(url, storage_options):
+        if not found and _exists(url, storage_options):
             return [url]  # an object may be called "shape-[5, 5, 4].nc"
         if not found:
             raise nothing
         return found
-    return _under(url, storage_options) if url.endswith("/") else [url]
+    return _files_under(url, storage_options) if url.endswith("/") else [url]
 
 
-def _from_list(url: str, storage_options: Mapping[str, Any] | None) -> list[str]:
+def _read_list_file(url: str, storage_options: Mapping[str, Any] | None) -> list[str]:
     with open_source(url, storage_options) as source:
         text = source.read(0, source.size())
     try:
         lines = [line.strip() for line in text.decode("utf-8-sig").splitlines() if not _is_comment(line)]
     except UnicodeDecodeError:
-        raise SourceError("this is not a text file with one URL per line", url=displayed(url)) from None
+        raise SourceError("this is not a text file with one URL per line", url=redact_url(url)) from None
     here = local_path(url)
     found: list[str] = []
     for line in lines:
@@ -160,7 +166,7 @@ def _from_list(url: str, storage_options: Mapping[str, Any] | None) -> list[str]
     return found
 
 
-def _braced(pattern: str) -> list[str]:
+def _expand_braces(pattern: str) -> list[str]:
     """Return the patterns without braces that a pattern with braces stands for.
 
     Examples
@@ -171,33 +177,33 @@ def _braced(pattern: str) -> list[str]:
     parts = _BRACES.split(pattern)
     choices = [part.split(",") if number % 2 else [part] for number, part in enumerate(parts)]
     made = ["".join(chosen) for chosen in product(*choices)]
-    return [one for part in made for one in _braced(part)] if len(parts) > 1 else made
+    return [one for part in made for one in _expand_braces(part)] if len(parts) > 1 else made
 
 
-def _under(url: str, storage_options: Mapping[str, Any] | None) -> list[str]:
+def _files_under(url: str, storage_options: Mapping[str, Any] | None) -> list[str]:
     """Return the data files under a prefix; the prefix itself if it is one store."""
-    if url.rstrip("/").lower().endswith(_STORES):
+    if url.rstrip("/").lower().endswith(_STORE_SUFFIXES):
         return [url]
-    place = _place(url, storage_options)
+    place = _listable_prefix(url, storage_options)
     if place is None:
         return [url]
-    if _MARKS & set(place.level("").files):
+    if _STORE_MARKERS & set(place.level("").files):
         return [url]
     names = place.below("")
-    data = [name for name in names if name.lower().endswith(_DATA)]
+    data = [name for name in names if name.lower().endswith(_DATA_SUFFIXES)]
     found = sorted(data or [name for name in names if not re.search(r"(^|/)[._]", name)])
     if not found:
-        raise NotFoundError("there are no files under this prefix", url=displayed(url))
+        raise NotFoundError("there are no files under this prefix", url=redact_url(url))
     return [place.url(name) for name in found]
 
 
-def _globbed(pattern: str, storage_options: Mapping[str, Any] | None) -> list[str]:
+def _expand_glob(pattern: str, storage_options: Mapping[str, Any] | None) -> list[str]:
     path = local_path(pattern)
     if path is not None:
         given = path if _FILE_URL.match(pattern) else os.path.expanduser(pattern)
         return sorted(name for name in glob.glob(given, recursive=True) if not name.endswith(os.sep))
-    head, _, tail = _split(pattern)
-    place = _place(head, storage_options)
+    head, _, tail = _split_pattern(pattern)
+    place = _listable_prefix(head, storage_options)
     if place is None:
         return [pattern]
     folders, found = [""], list[str]()
@@ -206,7 +212,7 @@ def _globbed(pattern: str, storage_options: Mapping[str, Any] | None) -> list[st
         if "**" in segment:
             rest = re.compile(_regex("/".join(segments[number:])))
             names = [name for some in gather(lambda at, _: place.below(at), folders) for name in some]
-            found = [name for name in names if rest.fullmatch(name[len(_common(name, folders)) :])]
+            found = [name for name in names if rest.fullmatch(name[len(_folder_of_match(name, folders)) :])]
             break
         fits, last = re.compile(_regex(segment)), number == len(segments) - 1
         levels = gather(lambda at, _: place.level(at), folders)
@@ -227,12 +233,12 @@ def _globbed(pattern: str, storage_options: Mapping[str, Any] | None) -> list[st
 _FILE_URL = re.compile(r"(file|local)://", re.IGNORECASE)
 
 
-def _common(name: str, folders: list[str]) -> str:
+def _folder_of_match(name: str, folders: list[str]) -> str:
     """Return the folder that a name was found under."""
     return max((folder for folder in folders if name.startswith(folder)), key=len)
 
 
-def _split(pattern: str) -> tuple[str, str, str]:
+def _split_pattern(pattern: str) -> tuple[str, str, str]:
     """Split a pattern before its first segment with a wildcard.
 
     Examples
@@ -272,7 +278,7 @@ def _regex(pattern: str) -> str:
     return made
 
 
-class _Place:
+class _Prefix:
     """A prefix that can be listed, and how names under it become URLs again."""
 
     def __init__(self, base: str, storage_options: Mapping[str, Any] | None, bucket: Address | None) -> None:
@@ -282,18 +288,18 @@ class _Place:
     def url(self, name: str) -> str:
         return self._base + (quote(name, safe="/~!$&'()*+,;=:@") if self._quoted else name)
 
-    def level(self, below: str) -> Level:
+    def level(self, below: str) -> FolderListing:
         """Return the names right under a folder."""
         if self._bucket is not None:
-            return bucket_level(self._address(below), self._base, options_for(self._base, self._options))
-        return level(self.url(below), self._options)
+            return list_bucket_folder(self._address(below), self._base, options_for(self._base, self._options))
+        return list_folder(self.url(below), self._options)
 
     def below(self, folder: str) -> list[str]:
         """Return everything under a folder, as paths from the base."""
         if self._bucket is not None:
             options = options_for(self._base, self._options)
-            return [folder + name for name in bucket_objects(self._address(folder), self._base, options)]
-        found = objects(self.url(folder), self._options)
+            return [folder + name for name in list_bucket_objects(self._address(folder), self._base, options)]
+        found = list_all_objects(self.url(folder), self._options)
         if found is not None:
             return [folder + name for name in found]
         # A web server has one page for each folder.
@@ -310,15 +316,15 @@ class _Place:
         return Address(bucket.kind, bucket.bucket, bucket.key + below, bucket.region, bucket.account)
 
 
-def _place(url: str, storage_options: Mapping[str, Any] | None) -> _Place | None:
+def _listable_prefix(url: str, storage_options: Mapping[str, Any] | None) -> _Prefix | None:
     """Return how a prefix is listed; None if it is a local file."""
     base = url.rstrip("/") + "/"
     path = local_path(url)
     if path is not None:
-        return _Place(base, storage_options, None) if is_directory(url) else None
+        return _Prefix(base, storage_options, None) if is_directory(url) else None
     bucket = bucket_address(base)
     if bucket is None and scheme_of(base) in ("http", "https"):
         # The web address of a bucket shows no page, but can be listed as the bucket it is.
         bucket = web_address(f"{base}x")
         bucket = bucket and Address(bucket.kind, bucket.bucket, bucket.key[:-1], bucket.region, bucket.account)
-    return _Place(base, storage_options, bucket)
+    return _Prefix(base, storage_options, bucket)

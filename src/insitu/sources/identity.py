@@ -14,10 +14,10 @@ from typing import Any
 from insitu.errors import StaleSourceError
 from insitu.model import Source
 
-__all__ = ["Identity", "verify"]
+__all__ = ["ObjectIdentity", "check_identity"]
 
 
-class Identity:
+class ObjectIdentity:
     """What is known of the version of one object.
 
     Parameters
@@ -82,10 +82,10 @@ class Identity:
         # contradiction.
         if size is not None and facts.setdefault("size", size) != size:
             raise self.stale_error(f"its size was {facts['size']} and is now {size}")
-        if etag is not None and _strong(facts.setdefault("etag", etag)) != _strong(etag):
+        if etag is not None and _without_weak_mark(facts.setdefault("etag", etag)) != _without_weak_mark(etag):
             raise self.stale_error(f"its ETag was {facts['etag']} and is now {etag}")
         # With an ETag the date says nothing more, and mirrors behind one name may differ in it.
-        if modified is not None and _other(facts.setdefault("modified", modified), modified) and "etag" not in facts:
+        if modified is not None and _differs(facts.setdefault("modified", modified), modified) and "etag" not in facts:
             raise self.stale_error("its modification date changed")
 
     def source(self) -> Source:
@@ -98,20 +98,20 @@ class Identity:
         return StaleSourceError(f"the object {when}: {how}", url=self.url, hint="Scan and open it again.")
 
 
-def verify(expected: Source, found: Source) -> None:
+def check_identity(expected: Source, found: Source) -> None:
     """Raise `StaleSourceError` if an object is not the one that was recorded; unknown facts count
     as equal.
     """
     how = expected.difference(found)
     if how is not None:
-        raise Identity(found.url, expected).stale_error(how)
+        raise ObjectIdentity(found.url, expected).stale_error(how)
 
 
-def _strong(etag: str) -> str:
+def _without_weak_mark(etag: str) -> str:
     # A proxy that recompresses marks the same tag as weak.
     return etag.removeprefix("W/")
 
 
-def _other(one: float, two: float) -> bool:
+def _differs(one: float, two: float) -> bool:
     # HTTP dates have whole seconds; the same file seen by another way may have fractions.
     return int(one) != int(two)

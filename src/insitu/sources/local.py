@@ -22,8 +22,8 @@ from insitu.errors import AccessError, NotFoundError, SourceError
 from insitu.forking import fork_safe_lock
 from insitu.model import Source
 from insitu.sources import tracing
-from insitu.sources.access_policy import ask_path
-from insitu.sources.protocol import Range, spread
+from insitu.sources.access_policy import check_path
+from insitu.sources.protocol import Range, copy_to_buffer
 from insitu.sources.ranges import clip
 
 __all__ = ["LocalSource"]
@@ -35,11 +35,11 @@ except ImportError:  # built only where there is a C compiler
     _read_scattered = None
 
 
-_FOLDER = (
+_FOLDER_HINT = (
     "It is neither a Zarr store nor a set of references. To open the files in it, use open_mfdataset('archive/**/*.nc')"
 )
 """Hint for users who name a folder of files."""
-_PATTERN = "For patterns use open_mfdataset, or insitu scan"
+_PATTERN_HINT = "For patterns use open_mfdataset, or insitu scan"
 
 
 class _Descriptor:
@@ -79,7 +79,7 @@ class LocalSource:
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self._url = os.path.abspath(path)
         try:
-            ask_path(self._url)
+            check_path(self._url)
             # Looked at before it is opened: opening a pipe would wait for a writer.
             mode = os.stat(self._url).st_mode
             if not stat.S_ISREG(mode):
@@ -87,17 +87,17 @@ class LocalSource:
                 raise SourceError(
                     f"this is {'a directory' if folder else 'a device or a pipe'}, not a file",
                     url=self._url,
-                    hint=_FOLDER if folder else None,
+                    hint=_FOLDER_HINT if folder else None,
                 )
             self._adopt_descriptor(os.open(self._url, os.O_RDONLY | getattr(os, "O_BINARY", 0)))
             if self._open is not None:
-                ask_path(self._url, self._open.number)
+                check_path(self._url, self._open.number)
         except ValueError:
             raise SourceError("this is not a path that the system accepts", url=self._url) from None
         except SourceError:
             raise
         except OSError as error:
-            raise _ours(error, self._url) from error
+            raise _to_source_error(error, self._url) from error
 
     @classmethod
     def adopt(cls, descriptor: int, url: str) -> LocalSource:
@@ -132,7 +132,7 @@ class LocalSource:
     def read(self, offset: int, length: int) -> bytes:
         """Return one range."""
         check_deadline()
-        if tracing.listening():
+        if tracing.is_tracing():
             with tracing.Request("files") as request:
                 data = self._read(offset, length)
                 request.bytes = len(data)
@@ -153,7 +153,7 @@ class LocalSource:
     def read_many(self, ranges: Sequence[Range]) -> list[bytes]:
         """Return many ranges, read one after the other: no faster order exists for a local file."""
         check_deadline()
-        if tracing.listening() and ranges:
+        if tracing.is_tracing() and ranges:
             with tracing.Request("files", len(ranges)) as request:
                 data = self._read_many(ranges)
                 request.bytes = sum(map(len, data))
@@ -181,7 +181,7 @@ class LocalSource:
         """Fill `buffer`, which need not be contiguous, from `offset` on, without a copy; return the
         number of bytes written.
         """
-        if tracing.listening():
+        if tracing.is_tracing():
             with tracing.Request("files") as request:
                 request.bytes = self._read_into(offset, buffer)
                 return request.bytes
@@ -203,7 +203,7 @@ class LocalSource:
                     break
                 done += count
         except OSError as error:
-            raise _ours(error, self._url, offset, view.nbytes) from error
+            raise _to_source_error(error, self._url, offset, view.nbytes) from error
         return done
 
     def _read_strided(self, offset: int, buffer: memoryview) -> int:
@@ -212,7 +212,7 @@ class LocalSource:
             try:
                 return _read_scattered(self._file().number, offset, buffer)
             except OSError as error:
-                raise _ours(error, self._url, offset, buffer.nbytes) from error
+                raise _to_source_error(error, self._url, offset, buffer.nbytes) from error
         target = np.asarray(buffer)
         if target.nbytes > _BETWEEN and len(target) > 1:
             done, row = 0, target.nbytes // len(target)
@@ -224,7 +224,7 @@ class LocalSource:
                 if found < part.nbytes:
                     break
             return done
-        return spread(self._read_in_pieces(offset, target.nbytes), buffer)
+        return copy_to_buffer(self._read_in_pieces(offset, target.nbytes), buffer)
 
     def tail(self, length: int) -> bytes:
         """Return the last bytes."""
@@ -256,7 +256,7 @@ class LocalSource:
                 parts.append(part)
                 start, left = start + len(part), left - len(part)
         except OSError as error:
-            raise _ours(error, self._url, offset, length) from error
+            raise _to_source_error(error, self._url, offset, length) from error
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def _read_piece(self, number: int, offset: int, length: int) -> bytes:
@@ -307,10 +307,10 @@ else:  # pragma: no cover - never called, there is a check before each use
         raise NotImplementedError
 
 
-def _ours(error: OSError, url: str, offset: int | None = None, length: int | None = None) -> SourceError:
+def _to_source_error(error: OSError, url: str, offset: int | None = None, length: int | None = None) -> SourceError:
     if isinstance(error, FileNotFoundError | NotADirectoryError) or error.errno in (errno.ENAMETOOLONG, errno.ELOOP):
         pattern = any(character in url for character in "*?[{")
-        return NotFoundError("no such file", url=url, hint=_PATTERN if pattern else None)
+        return NotFoundError("no such file", url=url, hint=_PATTERN_HINT if pattern else None)
     if isinstance(error, PermissionError):
         return AccessError("permission to read the file is denied", url=url)
     return SourceError(f"reading failed: {error.strerror or error}", url=url, offset=offset, length=length)

@@ -16,7 +16,7 @@ from typing import Self
 from insitu.errors import NotFoundError
 from insitu.model import Source
 from insitu.sources import tracing
-from insitu.sources.protocol import Range, spread
+from insitu.sources.protocol import Range, copy_to_buffer
 from insitu.sources.ranges import clip
 
 __all__ = ["MemorySource"]
@@ -24,7 +24,7 @@ __all__ = ["MemorySource"]
 Buffer = bytes | bytearray | memoryview
 
 _numbers = itertools.count(1)
-_alive: weakref.WeakValueDictionary[str, MemorySource] = weakref.WeakValueDictionary()
+_sources_by_url: weakref.WeakValueDictionary[str, MemorySource] = weakref.WeakValueDictionary()
 
 
 class MemorySource:
@@ -49,13 +49,13 @@ class MemorySource:
         # A random part: a dataset that travels to another process must not find that one's object
         # of the same number.
         self._url = f"memory://{f'{next(_numbers)}-{secrets.token_hex(4)}' if name is None else name}"
-        _alive[self._url] = self
+        _sources_by_url[self._url] = self
 
     @staticmethod
     def find(url: str) -> MemorySource:
         """Return the living source of that URL."""
         try:
-            return _alive[url]
+            return _sources_by_url[url]
         except KeyError:
             raise NotFoundError("there is no such object in the memory of this process", url=url) from None
 
@@ -86,7 +86,7 @@ class MemorySource:
     def read_into(self, offset: int, buffer: memoryview) -> int:
         """Fill `buffer` from `offset` on; return the number of bytes written."""
         start, length = clip(self._url, offset, buffer.nbytes, self._view.nbytes)
-        return spread(self._view[start : start + length], buffer)
+        return copy_to_buffer(self._view[start : start + length], buffer)
 
     def close(self) -> None:
         """Do nothing: the bytes stay readable for others that found this source by its URL."""
@@ -100,15 +100,15 @@ class MemorySource:
         self.close()
 
     def __reduce__(self) -> tuple[Callable[[bytes, str], MemorySource], tuple[bytes, str]]:
-        return _restored, (bytes(self._view), self._url.removeprefix("memory://"))
+        return _restore, (bytes(self._view), self._url.removeprefix("memory://"))
 
     def __repr__(self) -> str:
         return f"MemorySource({self._url!r}, {self._view.nbytes} bytes)"
 
 
-def _restored(data: bytes, name: str) -> MemorySource:
+def _restore(data: bytes, name: str) -> MemorySource:
     """Return the source again after unpickling; where it was pickled, the same object: two of one
     name would hide each other.
     """
-    known = _alive.get(f"memory://{name}")
+    known = _sources_by_url.get(f"memory://{name}")
     return known if known is not None and known._view == data else MemorySource(data, name)

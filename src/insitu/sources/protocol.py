@@ -15,7 +15,7 @@ import numpy as np
 
 from insitu.model import Source
 
-__all__ = ["ByteSource", "Range", "ReadsInto", "ReadsTail", "WrappedSource", "read_into", "read_tail", "spread"]
+__all__ = ["ByteSource", "Range", "ReadsInto", "ReadsTail", "WrappedSource", "copy_to_buffer", "read_into", "read_tail"]
 
 Range = tuple[int, int]
 """`(offset, length)` in bytes."""
@@ -158,10 +158,10 @@ def read_into(source: ByteSource, offset: int, buffer: memoryview) -> int:
     """
     if isinstance(source, ReadsInto):
         return source.read_into(offset, buffer)
-    return spread(source.read(offset, buffer.nbytes), buffer)
+    return copy_to_buffer(source.read(offset, buffer.nbytes), buffer)
 
 
-def spread(data: bytes | memoryview, buffer: memoryview) -> int:
+def copy_to_buffer(data: bytes | memoryview, buffer: memoryview) -> int:
     """Copy bytes into a buffer that may be strided; return how many there were."""
     if buffer.c_contiguous:
         buffer.cast("B")[: len(data)] = data

@@ -10,15 +10,15 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 
-from insitu.sources.coalesce import frugal_gap, merge, split
+from insitu.sources.coalesce import frugal_gap, merge_ranges, split_answers
 from insitu.sources.protocol import Range
 from insitu.sources.ranges import clip_all
 from insitu.sources.threads import gather
-from insitu.sources.throttle import Pace
+from insitu.sources.throttle import HostThrottle
 
-__all__ = ["LIMIT", "PART", "fetch_many"]
+__all__ = ["LONGEST_REQUEST", "PART", "fetch_many"]
 
-LIMIT = 16 << 20
+LONGEST_REQUEST = 16 << 20
 """Merged requests stay below this, so that long stretches come over several connections."""
 
 PART = 8 << 20
@@ -33,11 +33,11 @@ def fetch_many(
     fetch: Fetch,
     url: str,
     ranges: Sequence[Range],
-    throttle: Pace,
+    throttle: HostThrottle,
     *,
     size: int | None = None,
     gap: int | None = None,
-    limit: int = LIMIT,
+    limit: int = LONGEST_REQUEST,
     width: int | None = None,
 ) -> list[bytes]:
     """Return all ranges of an object, fetched concurrently through `fetch(offset, length, stop)`.
@@ -65,19 +65,19 @@ def fetch_many(
     offsets, lengths = zip(*there, strict=True)
     if gap is None:
         gap = frugal_gap(lengths, throttle.request_bytes)
-    plan = merge(offsets, lengths, gap, limit)
+    plan = merge_ranges(offsets, lengths, gap, limit)
     # A range whose end is not known may be damaged, 2^60 bytes long: that one is asked for as it
     # is.
-    parts = [_parts(item, limit) if size is not None else [item] for item in plan.ranges()]
+    parts = [_cut_range(item, limit) if size is not None else [item] for item in plan.ranges()]
     wanted = [part for some in parts for part in some]
     start = time.perf_counter()
     came = iter(gather(lambda item, stop: fetch(item[0], item[1], stop), wanted, width=width or throttle.width))
-    fetched = [_joined([next(came) for _ in some]) for some in parts]
+    fetched = [_join([next(came) for _ in some]) for some in parts]
     throttle.record_transfer(sum(map(len, fetched)), time.perf_counter() - start)
-    return split(plan, lengths, fetched)
+    return split_answers(plan, lengths, fetched)
 
 
-def _parts(item: Range, limit: int) -> list[Range]:
+def _cut_range(item: Range, limit: int) -> list[Range]:
     """Return a long range in parts of equal length.
 
     Examples
@@ -93,5 +93,5 @@ def _parts(item: Range, limit: int) -> list[Range]:
     return [(offset + at, min(step, length - at)) for at in range(0, length, step)]
 
 
-def _joined(parts: list[bytes]) -> bytes:
+def _join(parts: list[bytes]) -> bytes:
     return parts[0] if len(parts) == 1 else b"".join(parts)

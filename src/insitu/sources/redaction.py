@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from urllib.parse import quote, unquote, urlsplit, urlunsplit
 
-__all__ = ["chain_links", "displayed", "quoted", "redacted", "userinfo"]
+__all__ = ["chain_links", "percent_encode", "redact_text", "redact_url", "split_userinfo"]
 
 _PREFIXES = ("x-amz-", "x-goog-", "x-ms-", "x-obs-", "x-oss-")
 _SECRETS = frozenset({
@@ -24,14 +24,14 @@ _COMPANIONS = frozenset({
     "expires", "se", "st", "sv", "sr", "sp", "spr", "ss", "srt", "si", "sip", "sdd", "skoid", "sktid",
     "skt", "ske", "sks", "skv", "saoid", "suoid", "scid",
 })  # fmt: skip
-_NAMES = frozenset({
+_KEY_SCHEMES = frozenset({
     "s3", "s3a", "s3n", "gs", "gcs", "az", "azure", "adl", "abfs", "abfss", "wasb", "wasbs", "file", "local", "memory",
 })  # fmt: skip
 """Schemes whose URLs are a bucket and a key, without a query."""
 _CHAIN = re.compile(r"::(?![0-9A-Fa-f:.%]*\](?:[:/]|$))")
 _LONE_PERCENT = re.compile(r"%(?![0-9A-Fa-f]{2})")
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^\s\"'<>)\]]+")
-_PAIR = re.compile(
+_NAMED_SECRET = re.compile(
     r"""(?ix)
     \b(authorization | x-insitu-token | x-amz-security-token | sig | signature | secret | token | password | passwd | cookie
       | secret_access_key | session_token | account_key | sas_key | sas_token | bearer_token | api_key)
@@ -43,7 +43,7 @@ part of it.
 """
 
 
-def displayed(url: str) -> str:
+def redact_url(url: str) -> str:
     """Return a URL without user name, password and signature; a path as it is.
 
     Examples
@@ -55,9 +55,9 @@ def displayed(url: str) -> str:
         return url
     links = chain_links(url)
     if len(links) > 1:  # each for itself
-        return "::".join(displayed(link) for link in links)
+        return "::".join(redact_url(link) for link in links)
     scheme = url.partition("://")[0].lower()
-    if scheme in _NAMES:
+    if scheme in _KEY_SCHEMES:
         # What follows the bucket is the name of an object: it may hold "?", "#" and "@", and never
         # a signature.
         before, separator, rest = url.partition("://")
@@ -88,12 +88,12 @@ def chain_links(url: str) -> list[str]:
     return _CHAIN.split(url)
 
 
-def redacted(text: str) -> str:
+def redact_text(text: str) -> str:
     """Return free text (the error message of a library, say) without the secrets of the URLs in it."""
-    return _PAIR.sub(r"\1\2***", _URL.sub(lambda found: displayed(found.group()), text))
+    return _NAMED_SECRET.sub(r"\1\2***", _URL.sub(lambda found: redact_url(found.group()), text))
 
 
-def userinfo(url: str) -> tuple[str, tuple[str, str] | None]:
+def split_userinfo(url: str) -> tuple[str, tuple[str, str] | None]:
     """Return a URL without its user name and password, and those two by themselves.
 
     Examples
@@ -110,7 +110,7 @@ def userinfo(url: str) -> tuple[str, tuple[str, str] | None]:
     return bare, (unquote(name), unquote(password))
 
 
-def quoted(url: str) -> str:
+def percent_encode(url: str) -> str:
     """Return a URL with invalid characters (spaces, say) percent-encoded; what is encoded already
     stays.
 

@@ -14,18 +14,18 @@ from urllib.parse import unquote, urlsplit
 
 from insitu.errors import InsituError, NotFoundError, SourceError
 from insitu.model import Source
-from insitu.sources.access_policy import is_guarded
-from insitu.sources.address import Address, bucket_address, is_remote, place_of, scheme_of, web_address
-from insitu.sources.cached_source import Cached, cache_for, cache_scope
-from insitu.sources.filelike import SCHEME, FileLike, FileLikeSource, find_file, from_file
-from insitu.sources.fsspec_source import FilesystemSource
-from insitu.sources.identity import verify
+from insitu.sources.access_policy import has_access_policy
+from insitu.sources.address import Address, bucket_address, host_of, is_remote, scheme_of, web_address
+from insitu.sources.cached_source import CachedSource, cache_for, cache_scope
+from insitu.sources.filelike import SCHEME, FileLike, FileLikeSource, find_file_object, source_from_file
+from insitu.sources.fsspec_source import FsspecSource
+from insitu.sources.identity import check_identity
 from insitu.sources.local import LocalSource
 from insitu.sources.memory import MemorySource
 from insitu.sources.protocol import ByteSource
-from insitu.sources.redaction import displayed
-from insitu.sources.storage_options import http_settings, names_credentials, options_for
-from insitu.sources.throttle import pace_of
+from insitu.sources.redaction import redact_url
+from insitu.sources.storage_options import has_credentials, http_settings, options_for
+from insitu.sources.throttle import throttle_for
 
 if TYPE_CHECKING:
     from insitu.sources.object_store.object_source import ObjectSource
@@ -57,7 +57,7 @@ def open_source(
         | `key`, `secret`, `token`; `profile` | of an object store; an AWS profile |
         | `endpoint_url`, `region`, `requester_pays` | where a bucket is; who pays |
         | `headers`, `bearer_token` | sent to web servers |
-        | `verify` | the path of a certificate bundle; False: accept any certificate |
+        | `check_identity` | the path of a certificate bundle; False: accept any certificate |
         | `timeout`, `connect_timeout`, `read_timeout`, `retries` | seconds for one range in all, until a connection stands, without a byte; how often to try again |
         | `cache` | a folder (or a `DiskCache`) that keeps what was read from remote places |
     expected
@@ -78,14 +78,14 @@ def open_source(
     elif isinstance(url, ByteSource):
         return url
     elif isinstance(url, FileLike):
-        source = from_file(url)
+        source = source_from_file(url)
     else:
         raise TypeError(
             f"cannot read bytes from a {type(url).__name__}: give a path, a URL, an open binary file or bytes"
             + (" (many files are opened by open_mfdataset)" if isinstance(url, (list, tuple)) else "")
         )
     if expected is not None and is_local(source):
-        verify(expected, source.describe())
+        check_identity(expected, source.describe())
     return source
 
 
@@ -149,12 +149,12 @@ def request_bytes(source: ByteSource | str) -> int:
         if not is_remote(source):
             return _LOCAL_REQUEST
         address = bucket_address(source)
-        return pace_of(address.place if address is not None else place_of(source)).request_bytes
+        return throttle_for(address.place if address is not None else host_of(source)).request_bytes
     inner = _innermost(source)
     cost = getattr(inner, "request_bytes", None)
     if isinstance(cost, int):
         return cost
-    return _LOCAL_REQUEST if is_local(inner) else pace_of(place_of(inner.url)).request_bytes
+    return _LOCAL_REQUEST if is_local(inner) else throttle_for(host_of(inner.url)).request_bytes
 
 
 _LOCAL_REQUEST = 16 << 10
@@ -171,20 +171,20 @@ def _innermost(source: ByteSource) -> ByteSource:
 def _open_url(url: str, options: dict[str, Any], expected: Source | None) -> ByteSource:
     scheme = scheme_of(url)
     if scheme == "::" and not os.path.exists(url):
-        return FilesystemSource(url, _theirs(options))
+        return FsspecSource(url, _fsspec_options(options))
     if scheme is None or scheme == "::":
         return LocalSource(os.path.expanduser(url))
     if scheme in ("file", "local"):
-        return LocalSource(_path_of(url))
+        return LocalSource(_path_of_file_url(url))
     if scheme == SCHEME:
-        return find_file(url)
+        return find_file_object(url)
     if scheme == "memory":
         try:
             return MemorySource.find(url)
         except NotFoundError:
             # fsspec has a memory of its own, under the same scheme.
             try:
-                return FilesystemSource(url, _theirs(options))
+                return FsspecSource(url, _fsspec_options(options))
             except InsituError:
                 raise NotFoundError("there is no such object in memory", url=url) from None
     address = bucket_address(url)
@@ -192,24 +192,24 @@ def _open_url(url: str, options: dict[str, Any], expected: Source | None) -> Byt
         found = web_address(url)
         # With credentials, a web address of a bucket is read as the bucket; without, like any web
         # page.
-        address = found if found is not None and names_credentials(options) else None
+        address = found if found is not None and has_credentials(options) else None
         if address is None:
-            return _cached(url, _open_web(url, options, expected), options, expected)
+            return _with_disk_cache(url, _open_web(url, options, expected), options, expected)
     if address is not None:
-        watched = _open_watched(url, address, options, expected)
-        return _cached(url, watched or _open_object(url, address, options, expected), options, expected)
-    source = FilesystemSource(url, _theirs(options))
+        watched = _open_signed(url, address, options, expected)
+        return _with_disk_cache(url, watched or _open_object(url, address, options, expected), options, expected)
+    source = FsspecSource(url, _fsspec_options(options))
     if expected is not None:
-        verify(expected, source.describe())
-    return _cached(url, source, options, expected)
+        check_identity(expected, source.describe())
+    return _with_disk_cache(url, source, options, expected)
 
 
-def _cached(url: str, source: ByteSource, options: Mapping[str, Any], expected: Source | None) -> ByteSource:
+def _with_disk_cache(url: str, source: ByteSource, options: Mapping[str, Any], expected: Source | None) -> ByteSource:
     cache = cache_for(options)
-    return source if cache is None else Cached(source, cache, expected, cache_scope(url, options))
+    return source if cache is None else CachedSource(source, cache, expected, cache_scope(url, options))
 
 
-def _theirs(options: Mapping[str, Any]) -> dict[str, Any]:
+def _fsspec_options(options: Mapping[str, Any]) -> dict[str, Any]:
     """Return the options that are passed on to fsspec."""
     return {name: value for name, value in options.items() if name != "cache"}
 
@@ -219,15 +219,15 @@ def _open_web(url: str, options: dict[str, Any], expected: Source | None) -> Byt
     # once.
     from insitu.sources.http.certificates import trust_for
     from insitu.sources.http.http_source import HttpSource
-    from insitu.sources.retry_policy import patience_for
+    from insitu.sources.retry_policy import retry_policy_for
 
     address, headers = http_settings(url, options)
     return HttpSource(
-        address, headers=headers, policy=patience_for(options), trust=trust_for(options), expected=expected
+        address, headers=headers, policy=retry_policy_for(options), trust=trust_for(options), expected=expected
     )
 
 
-def _path_of(url: str) -> str:
+def _path_of_file_url(url: str) -> str:
     parts = urlsplit(url)
     if parts.netloc not in ("", "localhost"):
         raise SourceError("the file URL names another machine", url=url, hint="Use three slashes: file:///path.")
@@ -242,23 +242,23 @@ def _path_of(url: str) -> str:
     return unquote(path)
 
 
-def _open_watched(url: str, address: Address, options: dict[str, Any], expected: Source | None) -> ByteSource | None:
+def _open_signed(url: str, address: Address, options: dict[str, Any], expected: Source | None) -> ByteSource | None:
     """Return the object by its web address, where an access policy checks every redirect; None
     without a policy.
     """
-    if not is_guarded() or not address.key:
+    if not has_access_policy() or not address.key:
         return None
-    from insitu.sources.object_store.bucket import bucket_of
-    from insitu.sources.object_store.signed_requests import signed_source
+    from insitu.sources.object_store.bucket import bucket_for
+    from insitu.sources.object_store.signed_requests import open_signed_source
 
-    return signed_source(bucket_of(address, url, options), address, url, options, expected)
+    return open_signed_source(bucket_for(address, url, options), address, url, options, expected)
 
 
 def _open_object(url: str, address: Address, options: dict[str, Any], expected: Source | None) -> ObjectSource:
-    from insitu.sources.object_store.bucket import bucket_of
+    from insitu.sources.object_store.bucket import bucket_for
     from insitu.sources.object_store.object_source import ObjectSource
 
     if not address.key:
-        raise SourceError("the URL names no object: write scheme://bucket/key", url=displayed(url))
-    bucket = bucket_of(address, url, options)
+        raise SourceError("the URL names no object: write scheme://bucket/key", url=redact_url(url))
+    bucket = bucket_for(address, url, options)
     return ObjectSource(bucket, address.key, url, expected=expected, again=partial(_open_object, url, address, options))

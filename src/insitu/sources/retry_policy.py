@@ -1,7 +1,7 @@
 """Retry policy of remote sources: timeouts, exponential backoff with jitter, and the retry loop.
 
 Web servers and object stores use the same rules and the same loop. A source raises
-`PassingError` for a failure that may pass; anything else ends the loop at once.
+`TransientError` for a failure that may pass; anything else ends the loop at once.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from typing import Any, TypeVar
 
-from insitu.cancellation import check_deadline, end_of_work
+from insitu.cancellation import cap_to_deadline, check_deadline
 from insitu.errors import SourceError, TimedOutError
 from insitu.sources import tracing
 
-__all__ = ["OPTIONS", "PassingError", "Patience", "patience_for", "retry", "retry_after"]
+__all__ = ["RETRY_OPTIONS", "RetryPolicy", "TransientError", "retry", "retry_after", "retry_policy_for"]
 
 Result = TypeVar("Result")
 
 
 @dataclass(frozen=True, slots=True)
-class Patience:
+class RetryPolicy:
     """Timeouts and retries of a remote source."""
 
     connect: float = 10.0
@@ -55,7 +55,7 @@ class Patience:
         return max(step * (0.5 + 0.5 * chance), asked or 0.0)
 
 
-class PassingError(Exception):
+class TransientError(Exception):
     """A failure that may pass: the request is worth another attempt.
 
     Parameters
@@ -74,7 +74,7 @@ class PassingError(Exception):
 
 def retry(
     attempt: Callable[[float], Result],
-    policy: Patience,
+    policy: RetryPolicy,
     *,
     url: str,
     host: str | None = None,
@@ -83,7 +83,7 @@ def retry(
     stop: threading.Event | None = None,
     last_start: float = 1.0,
 ) -> Result:
-    """Return what `attempt(until)` returns; call it again while it raises `PassingError`.
+    """Return what `attempt(until)` returns; call it again while it raises `TransientError`.
 
     Parameters
     ----------
@@ -113,7 +113,7 @@ def retry(
     b'abc'
     """
     start = time.monotonic()
-    until = end_of_work(start + policy.deadline)
+    until = cap_to_deadline(start + policy.deadline)
     latest = start + (until - start) * last_start
     tries = 0
     while True:
@@ -121,11 +121,11 @@ def retry(
         try:
             return attempt(until)
         except SourceError as final:
-            raise final.located(offset=offset, length=length) from None
-        except PassingError as passing:
+            raise final.with_context(offset=offset, length=length) from None
+        except TransientError as passing:
             error, after = passing.error, passing.after
         tries += 1
-        error.located(offset=offset, length=length)
+        error.with_context(offset=offset, length=length)
         pause = policy.pause(tries - 1, random.random(), after)
         if time.monotonic() + pause >= latest:
             check_deadline()
@@ -134,20 +134,20 @@ def retry(
                 url=url, offset=offset, length=length, attempts=tries,
             ) from None  # fmt: skip
         if tries >= policy.attempts:
-            raise error.located(attempts=tries) from None
+            raise error.with_context(attempts=tries) from None
         if stop is None:
             time.sleep(pause)
         elif stop.wait(pause):
             raise error
         if host is not None:
-            tracing.retried(host)
+            tracing.report_retry(host)
 
 
-OPTIONS = {"connect_timeout": "connect", "read_timeout": "read", "timeout": "deadline", "retries": "attempts"}
-"""Names of the `storage_options` that set the fields of a `Patience`."""
+RETRY_OPTIONS = {"connect_timeout": "connect", "read_timeout": "read", "timeout": "deadline", "retries": "attempts"}
+"""Names of the `storage_options` that set the fields of a `RetryPolicy`."""
 
 
-def patience_for(options: Mapping[str, Any]) -> Patience:
+def retry_policy_for(options: Mapping[str, Any]) -> RetryPolicy:
     """Return the retry policy that `storage_options` ask for.
 
     Examples
@@ -157,7 +157,7 @@ def patience_for(options: Mapping[str, Any]) -> Patience:
     (20.0, 3, 10.0)
     """
     given: dict[str, Any] = {}
-    for name, field in OPTIONS.items():
+    for name, field in RETRY_OPTIONS.items():
         value = options.get(name)
         if value is None:
             continue
@@ -166,7 +166,7 @@ def patience_for(options: Mapping[str, Any]) -> Patience:
                 f"the storage option {name!r} is {value!r}: it must be a number, and not negative", url=None
             )
         given[field] = int(value) + 1 if name == "retries" else float(value)
-    return Patience(**given)
+    return RetryPolicy(**given)
 
 
 def retry_after(value: str | None, now: float) -> float | None:

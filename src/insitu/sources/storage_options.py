@@ -16,20 +16,20 @@ from typing import Any, TypeAlias
 from urllib.parse import urlsplit
 
 from insitu.errors import SourceError
-from insitu.sources.http.certificates import bundle_text, trust_for
-from insitu.sources.redaction import chain_links, displayed, userinfo
-from insitu.sources.retry_policy import OPTIONS as PATIENCE
-from insitu.sources.retry_policy import Patience, patience_for
+from insitu.sources.http.certificates import read_bundle, trust_for
+from insitu.sources.redaction import chain_links, redact_url, split_userinfo
+from insitu.sources.retry_policy import RETRY_OPTIONS as PATIENCE
+from insitu.sources.retry_policy import RetryPolicy, retry_policy_for
 
 __all__ = [
     "Settings",
     "azure_settings",
     "detach_secrets",
     "gcs_settings",
+    "has_credentials",
     "http_settings",
-    "names_credentials",
+    "obstore_retry_config",
     "options_for",
-    "retry_settings",
     "s3_settings",
 ]
 
@@ -37,15 +37,15 @@ Options: TypeAlias = Mapping[str, Any]
 Settings: TypeAlias = tuple[dict[str, Any], dict[str, Any]]
 """Configuration of an obstore store, and options of its HTTP client."""
 
-_GENERAL = frozenset({
+_KNOWN_OPTIONS = frozenset({
     "anon", "bearer_token", "cache", "client_kwargs", "endpoint_url", "headers", "key", "profile", "query", "region",
     "requester_pays", "secret", "token", "verify", *PATIENCE,
 })  # fmt: skip
-_SIGNING = frozenset({
+_CREDENTIAL_OPTIONS = frozenset({
     "anon", "key", "secret", "token", "profile", "endpoint_url", "requester_pays", "account_key", "sas_token", "sas_key",
     "credential", "connection_string", "skip_signature", "access_key_id", "service_account", "service_account_key",
 })  # fmt: skip
-_IDLE = frozenset({
+_IGNORED_OPTIONS = frozenset({
     "asynchronous", "block_size", "cache_regions", "cache_type", "default_block_size", "default_cache_type",
     "default_fill_cache", "listings_expiry_time", "loop", "project", "skip_instance_cache", "use_listings_cache",
     "version_aware",
@@ -73,7 +73,7 @@ def options_for(url: str, storage_options: Options | None) -> dict[str, Any]:
             # Given for this very web server, so it may be sent there.
             special["bearer_token"] = special.pop("token")
         chosen |= special
-    return {name: value for name, value in chosen.items() if value is not None and name not in _IDLE}
+    return {name: value for name, value in chosen.items() if value is not None and name not in _IGNORED_OPTIONS}
 
 
 def detach_secrets(url: str, storage_options: Options | None = None) -> tuple[str, dict[str, Any]]:
@@ -95,19 +95,21 @@ def detach_secrets(url: str, storage_options: Options | None = None) -> tuple[st
         for number, link in enumerate(links):
             links[number], options = detach_secrets(link, options)
         return "::".join(links), options
-    public = displayed(url)
+    public = redact_url(url)
     if public == url or urlsplit(url).scheme not in ("http", "https"):
         return url, options
-    from insitu.sources.http.login import basic  # it loads HTTP along, 30 ms that a local scan need not spend
+    from insitu.sources.http.login import (
+        basic_auth_header,  # it loads HTTP along, 30 ms that a local scan need not spend
+    )
 
-    bare, who = userinfo(url)
+    bare, who = split_userinfo(url)
     special = options_for(url, options)
     query = urlsplit(bare).query
     if query != urlsplit(public).query:
         special["query"] = query
     if who:
         headers = dict(special.get("headers", {}))
-        headers["Authorization"] = basic(*who)
+        headers["Authorization"] = basic_auth_header(*who)
         special["headers"] = headers
     return public, {**options, public: special}
 
@@ -119,8 +121,8 @@ def http_settings(url: str, options: Options) -> tuple[str, dict[str, str]]:
     references name would give them away, so here only `headers` and `bearer_token` count.
     """
     for name in options:
-        if name not in _GENERAL:
-            raise SourceError(f"unknown storage option {name!r}", url=displayed(url), hint=_KNOWN)
+        if name not in _KNOWN_OPTIONS:
+            raise SourceError(f"unknown storage option {name!r}", url=redact_url(url), hint=_KNOWN_HINT)
     headers = dict(_nested(options).get("headers") or {}) | dict(options.get("headers") or {})
     if options.get("bearer_token"):
         headers.setdefault("Authorization", f"Bearer {options['bearer_token']}")
@@ -130,14 +132,14 @@ def http_settings(url: str, options: Options) -> tuple[str, dict[str, str]]:
     return url, {str(name): str(value) for name, value in headers.items()}
 
 
-def names_credentials(options: Options) -> bool:
+def has_credentials(options: Options) -> bool:
     """Return whether options are those of an object store, so that a web address of one is read as
     such.
     """
-    return any(name in _SIGNING for name in {**_nested(options), **options})
+    return any(name in _CREDENTIAL_OPTIONS for name in {**_nested(options), **options})
 
 
-def retry_settings(policy: Patience) -> dict[str, Any]:
+def obstore_retry_config(policy: RetryPolicy) -> dict[str, Any]:
     """Return obstore's retry configuration."""
     return {
         "max_retries": policy.attempts - 1,
@@ -199,9 +201,9 @@ def azure_settings(options: Options) -> Settings:
     unknown = ("secret", "region", "region_name", "requester_pays")
     rest = {name: value for name, value in options.items() if name not in unknown}
     if rest.get("connection_string"):
-        from insitu.sources.object_store.credentials import connection
+        from insitu.sources.object_store.credentials import parse_connection_string
 
-        rest = {**connection(rest.pop("connection_string")), **rest}
+        rest = {**parse_connection_string(rest.pop("connection_string")), **rest}
     return _settings(rest, names, endpoint="endpoint")
 
 
@@ -209,7 +211,7 @@ def _settings(options: Options, names: Mapping[str, str], *, endpoint: str, aws:
     merged = {**_nested(options), **options}
     headers = merged.pop("headers", None)
     ssl = merged.pop("use_ssl", True)
-    trust, policy = trust_for(merged, aws=aws), patience_for(merged)
+    trust, policy = trust_for(merged, aws=aws), retry_policy_for(merged)
     for name in ("client_kwargs", "query", "verify", "cache", "profile", *PATIENCE):
         merged.pop(name, None)
     if aws or endpoint == "endpoint":
@@ -234,7 +236,7 @@ def _settings(options: Options, names: Mapping[str, str], *, endpoint: str, aws:
     if trust is False:
         client["allow_invalid_certificates"] = True
     elif isinstance(trust, str) and os.path.isfile(trust):
-        client["root_certificate"] = bundle_text(trust, str(config.get(endpoint, "")))
+        client["root_certificate"] = read_bundle(trust, str(config.get(endpoint, "")))
     return config, client
 
 
@@ -258,4 +260,4 @@ def _covers(prefix: str, url: str) -> bool:
     return prefix.endswith("/") or len(url) == len(prefix) or url[len(prefix)] in "/?"
 
 
-_KNOWN = "Known options: " + ", ".join(sorted(_GENERAL)) + "."
+_KNOWN_HINT = "Known options: " + ", ".join(sorted(_KNOWN_OPTIONS)) + "."

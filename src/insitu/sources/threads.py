@@ -16,9 +16,9 @@ from typing import TypeVar
 from insitu.cancellation import carry_deadline, check_deadline
 from insitu.forking import renew_after_fork
 
-__all__ = ["WIDTH", "gather", "renew_after_fork"]
+__all__ = ["MAX_REQUESTS", "gather", "renew_after_fork"]
 
-WIDTH = 96
+MAX_REQUESTS = 96
 """Requests under way at once. At 50 ms each, 1,000 small ranges then take 0.6 s; a busy server gets
 fewer (see `throttle`).
 """
@@ -38,7 +38,7 @@ class _Pool:
     def threads(self) -> ThreadPoolExecutor:
         with self._lock:
             if self._threads is None:
-                self._threads = ThreadPoolExecutor(WIDTH, thread_name_prefix="insitu-fetch")
+                self._threads = ThreadPoolExecutor(MAX_REQUESTS, thread_name_prefix="insitu-fetch")
             return self._threads
 
 
@@ -47,7 +47,7 @@ renew_after_fork(_pool)
 
 
 def gather(
-    function: Callable[[Item, threading.Event], Result], items: Sequence[Item], *, width: int = WIDTH
+    function: Callable[[Item, threading.Event], Result], items: Sequence[Item], *, width: int = MAX_REQUESTS
 ) -> list[Result]:
     """Call `function` for every item on up to `width` threads; return the results in order.
 

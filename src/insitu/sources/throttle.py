@@ -12,17 +12,17 @@ import threading
 import time
 
 from insitu.sources.coalesce import worthwhile_gap
-from insitu.sources.threads import WIDTH, renew_after_fork
+from insitu.sources.threads import MAX_REQUESTS, renew_after_fork
 
-__all__ = ["Pace", "pace_of"]
+__all__ = ["HostThrottle", "throttle_for"]
 
-_LEAST = 4
+_MIN_WIDTH = 4
 """Requests at once that even a busy server gets."""
-_CALM = 2.0
+_RECOVERY_SECONDS = 2.0
 """Seconds without a refusal after which one more request at once is tried."""
 
 
-class Pace:
+class HostThrottle:
     """Adaptive request limit and cost estimate of one host or bucket.
 
     Examples
@@ -35,7 +35,7 @@ class Pace:
     31250
     """
 
-    def __init__(self, latency: float = 0.05, bandwidth: float = 100e6, width: int = WIDTH) -> None:
+    def __init__(self, latency: float = 0.05, bandwidth: float = 100e6, width: int = MAX_REQUESTS) -> None:
         self._latency, self._bandwidth = latency, bandwidth
         self._most = self._width = width
         self._last_refusal = 0.0
@@ -56,14 +56,16 @@ class Pace:
     @property
     def request_bytes(self) -> int:
         """Bytes that could be read in the time that one more request costs."""
-        return min(max(worthwhile_gap(self._latency, self._bandwidth, self._width), _SHORTEST), _LONGEST)
+        return min(
+            max(worthwhile_gap(self._latency, self._bandwidth, self._width), _MIN_REQUEST_BYTES), _MAX_REQUEST_BYTES
+        )
 
     def enter(self, until: float) -> None:
         """Wait for a turn, but not past `until` (of the monotonic clock): then proceed anyway, and
         fail by the timeout.
         """
         with self._turn:
-            if self._width < self._most and time.monotonic() - self._last_refusal > _CALM:
+            if self._width < self._most and time.monotonic() - self._last_refusal > _RECOVERY_SECONDS:
                 self._width += 1
                 self._last_refusal = time.monotonic()
             while self._under_way >= self._width:
@@ -88,7 +90,7 @@ class Pace:
 
     def record_transfer(self, count: int, seconds: float) -> None:
         """Learn from a batch: its bytes and the seconds they took, latency not counted."""
-        if count >= _TELLING and seconds > 0:
+        if count >= _BANDWIDTH_SAMPLE and seconds > 0:
             self._bandwidth = 0.7 * self._bandwidth + 0.3 * min(max(count / seconds, 1e6), 5e9)
 
     def back_off(self) -> None:
@@ -98,24 +100,24 @@ class Pace:
             # Those that were under way together are refused together: that is one lesson, not
             # thirty.
             if now - self._last_refusal > 0.1:
-                self._width = max(self._width // 2, min(_LEAST, self._most))
+                self._width = max(self._width // 2, min(_MIN_WIDTH, self._most))
             self._last_refusal = now
 
 
-_SHORTEST, _LONGEST = 4 << 10, 1 << 20
-_TELLING = 1 << 20
+_MIN_REQUEST_BYTES, _MAX_REQUEST_BYTES = 4 << 10, 1 << 20
+_BANDWIDTH_SAMPLE = 1 << 20
 """A smaller transfer says nothing about bandwidth."""
 
-_paces: dict[str, Pace] = {}
-_MOST_PLACES = 1024
+_throttles: dict[str, HostThrottle] = {}
+_MOST_HOSTS = 1024
 """A server may be led to any number of buckets; the oldest entries are dropped, and learn anew."""
 
 
-def pace_of(place: str) -> Pace:
+def throttle_for(place: str) -> HostThrottle:
     """Return the throttle of a host or bucket, shared by all sources there."""
-    found = _paces.get(place)
+    found = _throttles.get(place)
     if found is not None:
         return found
-    for old in list(_paces)[: max(len(_paces) - _MOST_PLACES + 1, 0)]:
-        _paces.pop(old, None)
-    return _paces.setdefault(place, Pace())
+    for old in list(_throttles)[: max(len(_throttles) - _MOST_HOSTS + 1, 0)]:
+        _throttles.pop(old, None)
+    return _throttles.setdefault(place, HostThrottle())

@@ -17,9 +17,19 @@ from typing import Self
 
 from insitu.forking import fork_safe_lock, renew_after_fork
 
-__all__ = ["Histogram", "Place", "Request", "Trace", "hit", "listening", "missed", "retried", "trace"]
+__all__ = [
+    "Histogram",
+    "HostCounts",
+    "Request",
+    "Trace",
+    "is_tracing",
+    "report_hits",
+    "report_misses",
+    "report_retry",
+    "trace",
+]
 
-_open: tuple[Trace, ...] = ()
+_open_traces: tuple[Trace, ...] = ()
 """The open traces; replaced, never changed, so that reporting needs no lock to look at it."""
 
 
@@ -80,7 +90,7 @@ class Histogram:
 
 
 @dataclass(slots=True)
-class Place:
+class HostCounts:
     """Requests to one host, one bucket, or this machine's disks."""
 
     requests: int = 0
@@ -107,7 +117,7 @@ class Trace:
     def __init__(self) -> None:
         self.latency = Histogram()
         """Latencies of the requests, up to the last byte."""
-        self.places: dict[str, Place] = {}
+        self.places: dict[str, HostCounts] = {}
         """By host (`https://host`), bucket (`s3://bucket`), `files`, `memory`."""
         self.cache_hits = self.cache_misses = self.cache_bytes = 0
         """Ranges found in a cache; ranges not found; bytes that came from caches."""
@@ -157,7 +167,7 @@ class Trace:
         with self._lock:
             # A request that began before the trace did is not taken from its count.
             self._under_way = max(self._under_way - 1, 0)
-            place = self.places.setdefault(name, Place())
+            place = self.places.setdefault(name, HostCounts())
             place.requests += times
             place.bytes += count
             place.seconds += seconds
@@ -167,7 +177,7 @@ class Trace:
     def _note(self, name: str | None, retries: int, hits: int, misses: int, count: int) -> None:
         with self._lock:
             if name is not None:
-                self.places.setdefault(name, Place()).retries += retries
+                self.places.setdefault(name, HostCounts()).retries += retries
             self.cache_hits += hits
             self.cache_misses += misses
             self.cache_bytes += count
@@ -175,24 +185,26 @@ class Trace:
     def __str__(self) -> str:
         lines = [
             f"{self.requests:,} requests in {self.waves:,} waves (at most {self.most_at_once} at once), "
-            f"{_bytes(self.bytes)}, {self.seconds or time.perf_counter() - self._began:.2f} s"
+            f"{_format_bytes(self.bytes)}, {self.seconds or time.perf_counter() - self._began:.2f} s"
         ]
         if self.retries or self.failures:
             lines.append(f"{self.retries:,} retries, {self.failures:,} requests failed")
         if self.cache_hits or self.cache_misses:
-            lines.append(f"cache: {self.cache_hits:,} hits ({_bytes(self.cache_bytes)}), {self.cache_misses:,} misses")
+            lines.append(
+                f"cache: {self.cache_hits:,} hits ({_format_bytes(self.cache_bytes)}), {self.cache_misses:,} misses"
+            )
         if len(self.places) > 1:
             for name, place in sorted(self.places.items(), key=lambda item: -item[1].requests)[:10]:
-                lines.append(f"  {place.requests:>8,} requests  {_bytes(place.bytes):>9}  {name}")
+                lines.append(f"  {place.requests:>8,} requests  {_format_bytes(place.bytes):>9}  {name}")
         if self.latency.count:
             lines.append(
-                f"latency: median {_seconds(self.latency.quantile(0.5))}, "
-                f"95 % within {_seconds(self.latency.quantile(0.95))}, longest {_seconds(self.latency.longest)}"
+                f"latency: median {_format_seconds(self.latency.quantile(0.5))}, "
+                f"95 % within {_format_seconds(self.latency.quantile(0.95))}, longest {_format_seconds(self.latency.longest)}"
             )
             most = max(self.latency.counts.values())
             for low, high, many in self.latency.rows():
                 bar = "█" * -(-30 * many // most) if many else ""
-                lines.append(f"  {_seconds(low):>7} - {_seconds(high):<7} {many:>8,} {bar}".rstrip())
+                lines.append(f"  {_format_seconds(low):>7} - {_format_seconds(high):<7} {many:>8,} {bar}".rstrip())
         return "\n".join(lines)
 
     def __repr__(self) -> str:
@@ -216,26 +228,26 @@ def trace() -> Iterator[Trace]:
     """
     made = Trace()
     with _lock:
-        _set((*_open, made))
+        _set_traces((*_open_traces, made))
     try:
         yield made
     finally:
         with _lock:
-            _set(tuple(other for other in _open if other is not made))
+            _set_traces(tuple(other for other in _open_traces if other is not made))
         made.seconds = time.perf_counter() - made._began
 
 
 _lock = fork_safe_lock()
 
 
-def _set(traces: tuple[Trace, ...]) -> None:
+def _set_traces(traces: tuple[Trace, ...]) -> None:
     global _open
-    _open = traces
+    _open_traces = traces
 
 
-def listening() -> bool:
+def is_tracing() -> bool:
     """Return whether any trace is open."""
-    return bool(_open)
+    return bool(_open_traces)
 
 
 class Request:
@@ -252,7 +264,7 @@ class Request:
         self.bytes = 0
 
     def __enter__(self) -> Self:
-        self._traces = _open
+        self._traces = _open_traces
         for listener in self._traces:
             listener._begin()
         self._start = time.perf_counter()
@@ -267,25 +279,25 @@ class Request:
                 listener._end(self._place, seconds, self.bytes, self._times, kind is not None)
 
 
-def retried(place: str) -> None:
+def report_retry(place: str) -> None:
     """Report that something is requested again."""
-    for listener in _open:
+    for listener in _open_traces:
         listener._note(place, 1, 0, 0, 0)
 
 
-def hit(times: int, count: int) -> None:
+def report_hits(times: int, count: int) -> None:
     """Report that a cache had these ranges, of so many bytes."""
-    for listener in _open:
+    for listener in _open_traces:
         listener._note(None, 0, times, 0, count)
 
 
-def missed(times: int) -> None:
+def report_misses(times: int) -> None:
     """Report that a cache did not have these ranges."""
-    for listener in _open:
+    for listener in _open_traces:
         listener._note(None, 0, 0, times, 0)
 
 
-def _bytes(count: int) -> str:
+def _format_bytes(count: int) -> str:
     number, unit = float(count), "B"
     for larger in ("kB", "MB", "GB", "TB"):
         if number < 1000:
@@ -294,7 +306,7 @@ def _bytes(count: int) -> str:
     return f"{number:.4g} {unit}"
 
 
-def _seconds(seconds: float) -> str:
+def _format_seconds(seconds: float) -> str:
     if seconds >= 1:
         return f"{seconds:.3g} s"
     return f"{seconds * 1e3:.3g} ms" if seconds >= 1e-3 else f"{seconds * 1e6:.3g} µs"

@@ -13,14 +13,14 @@ import xarray
 from insitu.combining.saved import tree_from_member
 from insitu.combining.survey import Report, Survey
 from insitu.lazy_array.array import LazyArray
-from insitu.lazy_array.reductions import statistics_of, streams
-from insitu.lazy_array.representation import readable
+from insitu.lazy_array.reductions import can_stream, compute_statistics
+from insitu.lazy_array.representation import format_bytes
 from insitu.maintenance import append_member, save_tree
-from insitu.model import VirtualArray, VirtualGroup, byte_ranges, census
+from insitu.model import VirtualArray, VirtualGroup, byte_ranges, count_cells
 from insitu.reducing import METHODS as STREAMED
-from insitu.reducing.reductions import Rules
-from insitu.xarray_bridge.backend_array import behind, dataset_name, duck_array, stored_name
-from insitu.xarray_bridge.dataset import member_from
+from insitu.reducing.reductions import ReductionRules
+from insitu.xarray_bridge.backend_array import dataset_name, duck_array, find_lazy_array, stored_name
+from insitu.xarray_bridge.dataset import to_member
 from insitu.xarray_bridge.distributions import histogram, quantile
 from insitu.xarray_bridge.grouped import Grouped
 from insitu.xarray_bridge.origin import Origin, recipe_of
@@ -48,7 +48,7 @@ class InsituAccessor:
 
     def _lazy(self) -> Iterator[tuple[str, LazyArray]]:
         for name, variable in self._dataset.variables.items():
-            if (array := behind(variable)) is not None:
+            if (array := find_lazy_array(variable)) is not None:
                 yield stored_name(name), array
 
     @property
@@ -64,7 +64,7 @@ class InsituAccessor:
     @property
     def nbytes_stored(self) -> int:
         """Bytes in the archive behind it; a chunk that two cells share counts twice."""
-        return sum(census(array.array).nbytes for _, array in self._lazy())
+        return sum(count_cells(array.array).nbytes for _, array in self._lazy())
 
     @property
     def sources(self) -> list[str]:
@@ -80,7 +80,7 @@ class InsituAccessor:
                     f"variable {name!r} was masked, filled or converted after opening, so no stored array is behind it: load() or drop it"
                 )
             variable = self._dataset.variables[dataset_name(name)]
-            arrays[name] = _named(lazy.array, tuple(map(str, variable.dims)), dict(variable.attrs))
+            arrays[name] = _with_dims_and_attributes(lazy.array, tuple(map(str, variable.dims)), dict(variable.attrs))
         return VirtualGroup(arrays, attributes=dict(self._dataset.attrs))
 
     def save(
@@ -152,11 +152,11 @@ class InsituAccessor:
             Which files were added, and which were there already.
         """
         options = self._options(storage_options)
-        return append_member(member_from(self._dataset), fspath(target), dim, storage_options=options, **how)
+        return append_member(to_member(self._dataset), fspath(target), dim, storage_options=options, **how)
 
     def tree(self) -> VirtualGroup:
         """Return the dataset as a group of virtual arrays; values in memory are inline."""
-        return tree_from_member(member_from(self._dataset))
+        return tree_from_member(to_member(self._dataset))
 
     def _options(self, given: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
         """Return the given options; else those that the dataset's arrays are read with."""
@@ -218,7 +218,7 @@ class InsituAccessor:
             Variables `tas_mean`, `tas_max`, …
         """
         names = [methods] if isinstance(methods, str) else list(methods)
-        if unknown := set(how) - set(TAKES):
+        if unknown := set(how) - set(KEYWORDS_OF_METHODS):
             raise TypeError(f"unexpected keyword argument(s): {', '.join(sorted(unknown))}")
         result: dict[str, Any] = {}
         for name, variable in self._dataset.data_vars.items():
@@ -305,11 +305,13 @@ class InsituAccessor:
     def __repr__(self) -> str:
         return (
             f"<insitu: {len(self.virtual)} virtual variables in {len(self.sources):,} file(s), "
-            f"{readable(self.nbytes_stored)} stored, {readable(self.nbytes_virtual)} virtual>"
+            f"{format_bytes(self.nbytes_stored)} stored, {format_bytes(self.nbytes_virtual)} virtual>"
         )
 
 
-def _named(array: VirtualArray, dims: tuple[str, ...], attributes: Mapping[str, Any]) -> VirtualArray:
+def _with_dims_and_attributes(
+    array: VirtualArray, dims: tuple[str, ...], attributes: Mapping[str, Any]
+) -> VirtualArray:
     return replace(array, dims=dims, attributes=dict(attributes))
 
 
@@ -322,14 +324,14 @@ def _statistics(
     data = duck_array(variable)
     if data is not None and data.size and all(method in STREAMED or method == "median" for method in methods):
         axes = tuple(variable.get_axis_num(name) for name in dims)
-        rules = Rules(how.get("skipna"), how.get("ddof", 0), how.get("min_count"))
-        if all(streams(data.dtype, method) for method in methods) and not (data.steps and "median" in methods):
-            found = statistics_of(data, methods, axes, rules)
+        rules = ReductionRules(how.get("skipna"), how.get("ddof", 0), how.get("min_count"))
+        if all(can_stream(data.dtype, method) for method in methods) and not (data.steps and "median" in methods):
+            found = compute_statistics(data, methods, axes, rules)
             return {method: xarray.Variable(kept, values) for method, values in found.items()}
-    return {method: _plainly(variable, method, dims, how) for method in methods}
+    return {method: _reduce_with_xarray(variable, method, dims, how) for method in methods}
 
 
-TAKES = {
+KEYWORDS_OF_METHODS = {
     "ddof": ("std", "var"),
     "min_count": ("sum", "prod"),
     "skipna": tuple(sorted({*STREAMED, "median"} - {"count", "any", "all"})),
@@ -337,9 +339,11 @@ TAKES = {
 """Which methods of xarray know a keyword."""
 
 
-def _plainly(variable: xarray.Variable, method: str, dims: Sequence[Any], how: Mapping[str, Any]) -> xarray.Variable:
+def _reduce_with_xarray(
+    variable: xarray.Variable, method: str, dims: Sequence[Any], how: Mapping[str, Any]
+) -> xarray.Variable:
     taken: xarray.Variable = getattr(variable, method)(
-        dims, **{name: value for name, value in how.items() if method in TAKES.get(name, ())}
+        dims, **{name: value for name, value in how.items() if method in KEYWORDS_OF_METHODS.get(name, ())}
     )
     return taken
 
@@ -353,12 +357,12 @@ class InsituArrayAccessor:
     @property
     def virtual(self) -> bool:
         """Whether the values are not in memory."""
-        return behind(self._array.variable) is not None
+        return find_lazy_array(self._array.variable) is not None
 
     @property
     def array(self) -> VirtualArray | None:
         """Where the chunks lie and how they are encoded; None if the values are in memory."""
-        lazy = behind(self._array.variable)
+        lazy = find_lazy_array(self._array.variable)
         return None if lazy is None else lazy.array
 
     @property
@@ -369,7 +373,7 @@ class InsituArrayAccessor:
     @property
     def nbytes_stored(self) -> int:
         """Bytes in the archive behind it."""
-        return 0 if self.array is None else census(self.array).nbytes
+        return 0 if self.array is None else count_cells(self.array).nbytes
 
     @property
     def sources(self) -> list[str]:
@@ -378,8 +382,8 @@ class InsituArrayAccessor:
 
     def references(self) -> dict[str, Any]:
         """Return where the chunks lie: see `Dataset.insitu.references`."""
-        found = self._dataset().insitu.references(NAME_ALONE)
-        result: dict[str, Any] = found.get(NAME_ALONE, {})
+        found = self._dataset().insitu.references(ONLY_VARIABLE)
+        result: dict[str, Any] = found.get(ONLY_VARIABLE, {})
         return result
 
     def stats(
@@ -388,15 +392,15 @@ class InsituArrayAccessor:
         """Return several statistics in one pass; variables are named by them."""
         found = self._dataset().insitu.stats(methods, dim)
         result: xarray.Dataset = found.rename(
-            {name: str(name).removeprefix(f"{NAME_ALONE}_") for name in found.data_vars}
+            {name: str(name).removeprefix(f"{ONLY_VARIABLE}_") for name in found.data_vars}
         )
         return result
 
     def _dataset(self) -> xarray.Dataset:
-        return self._array.to_dataset(name=NAME_ALONE)
+        return self._array.to_dataset(name=ONLY_VARIABLE)
 
 
-NAME_ALONE = "_the_variable"
+ONLY_VARIABLE = "_the_variable"
 """Name of a variable whose dataset is made for it alone."""
 
 _register: Any = xarray.register_dataset_accessor

@@ -17,7 +17,15 @@ from xarray.core import indexing
 
 from insitu.lazy_array.array import LazyArray
 
-__all__ = ["InsituArray", "behind", "cached", "dataset_name", "duck_array", "ordinary", "stored_name"]
+__all__ = [
+    "InsituArray",
+    "dataset_name",
+    "duck_array",
+    "find_lazy_array",
+    "stored_name",
+    "to_cached_array",
+    "to_xarray_lazy",
+]
 
 NO_NAME = "__values__"
 """The name that xarray's engines give in a file to a variable that has none."""
@@ -54,13 +62,13 @@ class InsituArray(BackendArray):
         return values
 
 
-def cached(array: LazyArray) -> Any:
+def to_cached_array(array: LazyArray) -> Any:
     """Return a lazily indexed array of xarray that keeps its values once they are read."""
     wrapped: Any = indexing
     return wrapped.MemoryCachedArray(wrapped.CopyOnWriteArray(wrapped.LazilyIndexedArray(InsituArray(array))))
 
 
-def ordinary(dataset: xarray.Dataset) -> xarray.Dataset:
+def to_xarray_lazy(dataset: xarray.Dataset) -> xarray.Dataset:
     """Replace the virtual arrays of a dataset by xarray's own lazy arrays."""
     for variable in dataset.variables.values():
         if (array := duck_array(variable)) is not None:
@@ -77,7 +85,7 @@ def duck_array(variable: xarray.Variable) -> LazyArray | None:
     return data if isinstance(data, LazyArray) else None
 
 
-def behind(variable: xarray.Variable) -> LazyArray | None:
+def find_lazy_array(variable: xarray.Variable) -> LazyArray | None:
     """Return the virtual array behind a variable, with selections applied; None if it was read.
 
     Reads nothing.

@@ -15,11 +15,11 @@ import numpy as np
 from xarray.namedarray.parallelcompat import ChunkManagerEntrypoint, list_chunkmanagers
 
 from insitu.lazy_array.array import LazyArray
-from insitu.lazy_array.box_iteration import boxes
-from insitu.lazy_array.load import computable, read_all, to_dask
+from insitu.lazy_array.box_iteration import iterate_boxes
+from insitu.lazy_array.load import read_all, to_dask, values_or_dask
 from insitu.lazy_array.options import options
 
-__all__ = ["InsituChunkManager", "register"]
+__all__ = ["InsituChunkManager", "register_chunk_manager"]
 
 
 class InsituChunkManager(ChunkManagerEntrypoint[LazyArray]):
@@ -54,7 +54,7 @@ class InsituChunkManager(ChunkManagerEntrypoint[LazyArray]):
             chunks = tuple(chunks.get(axis, -1) for axis in range(len(shape)))
         if isinstance(chunks, (int, str)) or chunks is None:
             chunks = (chunks,) * len(shape)
-        return tuple(_cut(length, wanted) for length, wanted in zip(shape, chunks, strict=True))
+        return tuple(_chunk_lengths(length, wanted) for length, wanted in zip(shape, chunks, strict=True))
 
     def from_array(self, data: Any, chunks: Any, **kwargs: Any) -> Any:
         """Return arrays in memory and virtual arrays as they are."""
@@ -82,7 +82,7 @@ class InsituChunkManager(ChunkManagerEntrypoint[LazyArray]):
     @property
     def array_api(self) -> Any:
         """Where xarray finds `full` for `zeros_like` and its kin."""
-        return _Making()
+        return _ArrayNamespace()
 
     def reduction(
         self,
@@ -100,7 +100,7 @@ class InsituChunkManager(ChunkManagerEntrypoint[LazyArray]):
 
     def apply_gufunc(self, func: Callable[..., Any], signature: str, *args: Any, **kwargs: Any) -> Any:
         """`apply_ufunc(dask="parallelized")`: on the values if they are few, else through Dask."""
-        args = tuple(computable(arg) if isinstance(arg, LazyArray) else arg for arg in args)
+        args = tuple(values_or_dask(arg) if isinstance(arg, LazyArray) else arg for arg in args)
         if any(type(arg).__module__.startswith("dask") for arg in args):
             return _dask_array().apply_gufunc(func, signature, *args, **kwargs)
         for own in ("axes", "axis", "keepdims", "output_dtypes", "output_sizes", "allow_rechunk", "meta"):
@@ -111,7 +111,7 @@ class InsituChunkManager(ChunkManagerEntrypoint[LazyArray]):
 
     def map_blocks(self, func: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """Map a function over the values: as one block if they are few, else through Dask."""
-        args = tuple(computable(arg) if isinstance(arg, LazyArray) else arg for arg in args)
+        args = tuple(values_or_dask(arg) if isinstance(arg, LazyArray) else arg for arg in args)
         if any(type(arg).__module__.startswith("dask") for arg in args):
             return _dask_array().map_blocks(func, *args, **kwargs)
         for own in ("dtype", "chunks", "drop_axis", "new_axis", "meta", "name", "token"):
@@ -139,8 +139,8 @@ class InsituChunkManager(ChunkManagerEntrypoint[LazyArray]):
             sources, targets = [sources], [targets]
         regions = kwargs.get("regions") or [None] * len(sources)
         for source, target, region in zip(sources, targets, regions, strict=True):
-            for piece in boxes(source, _chunks_of(target, source)):
-                target[_within(region, piece)] = source[piece].read()
+            for piece in iterate_boxes(source, _chunks_of(target, source)):
+                target[_target_region(region, piece)] = source[piece].read()
 
     def shuffle(self, x: LazyArray, indexer: list[list[int]], axis: int, chunks: Any) -> LazyArray:
         """Return the elements of one dimension in another order."""
@@ -166,7 +166,7 @@ class InsituChunkManager(ChunkManagerEntrypoint[LazyArray]):
         return options.block_bytes
 
 
-def register() -> None:
+def register_chunk_manager() -> None:
     """Register the chunk manager with xarray where its entry point is not installed (a checkout)."""
     # The dictionary is xarray's own, made once for the process.
     managers = list_chunkmanagers()
@@ -174,7 +174,7 @@ def register() -> None:
         managers["insitu"] = InsituChunkManager()
 
 
-class _Making:
+class _ArrayNamespace:
     """The functions of an array namespace that xarray calls to make arrays."""
 
     def full(self, shape: Any, fill_value: Any, dtype: Any = None, chunks: Any = None, **kwargs: Any) -> Any:
@@ -192,7 +192,7 @@ def _as_dask(arg: Any) -> Any:
     return to_dask(arg) if isinstance(arg, LazyArray) else arg
 
 
-def _cut(length: int, wanted: Any) -> tuple[int, ...]:
+def _chunk_lengths(length: int, wanted: Any) -> tuple[int, ...]:
     if isinstance(wanted, Sequence) and not isinstance(wanted, str):
         return tuple(wanted)
     size = length if wanted in (-1, None, "auto") else int(wanted)
@@ -209,7 +209,7 @@ def _chunks_of(target: Any, source: LazyArray) -> Sequence[int] | None:
     return None
 
 
-def _within(region: Any, piece: tuple[slice, ...]) -> tuple[Any, ...]:
+def _target_region(region: Any, piece: tuple[slice, ...]) -> tuple[Any, ...]:
     """Return where in the target a piece of the source is written, given the target's region."""
     if region is None:
         return piece or (...,)

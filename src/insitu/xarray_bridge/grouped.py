@@ -19,8 +19,8 @@ from insitu.active.grouped import Groups
 from insitu.active.weighted import group_array
 from insitu.lazy_array.array import LazyArray
 from insitu.lazy_array.options import options
-from insitu.reducing.reductions import Rules
-from insitu.xarray_bridge.template_dataset import filled, plainly_virtual, shell_of
+from insitu.reducing.reductions import ReductionRules
+from insitu.xarray_bridge.template_dataset import fill_template, make_template, unmodified_lazy_array
 
 __all__ = ["Grouped"]
 
@@ -68,13 +68,13 @@ class Grouped:
         names = [
             name
             for name, variable in self._dataset.data_vars.items()
-            if along in variable.dims and plainly_virtual(variable.variable) is not None
+            if along in variable.dims and unmodified_lazy_array(variable.variable) is not None
         ]
         dims = [along] if dim is None else list(self._dataset.dims) if dim is ... else [dim] if isinstance(dim, str) else list(dim)  # fmt: skip
         if along is None or not names or along not in dims or set(how) - known or self._crosses(along):
             found: xarray.Dataset = getattr(self._whole, method)(dim, **how)
             return found
-        shell = shell_of(self._dataset, names, [along])
+        shell = make_template(self._dataset, names, [along])
         groups = self._grouping(shell)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", RuntimeWarning)  # NumPy's, of the shell's zeros
@@ -83,10 +83,10 @@ class Grouped:
         values = {}
         for name in names:
             variable = self._dataset.variables[name]
-            lazy = plainly_virtual(variable)
+            lazy = unmodified_lazy_array(variable)
             assert lazy is not None
             values[name] = self._values(lazy, variable, result[name].variable, method, dims, first, along, how)
-        made = filled(result, self._dataset, values)
+        made = fill_template(result, self._dataset, values)
         rest = self._dataset.drop_vars(names)
         if rest.data_vars:
             # xarray goes through these for every group, so what is not grouped at all is read once.
@@ -135,7 +135,7 @@ class Grouped:
                 codes[at] = places[int(at.min())]
         axes = [variable.dims.index(name) for name in dims if name in variable.dims]
         axis = variable.dims.index(along)
-        rules = Rules(how.get("skipna"), how.get("ddof", 0), how.get("min_count"))
+        rules = ReductionRules(how.get("skipna"), how.get("ddof", 0), how.get("min_count"))
         found = group_array(
             lazy.array, [method], Groups(axis, codes, first.size), axes=axes, rules=rules, active=lazy.access.active,
             name=lazy.access.name, storage_options=lazy.access.storage_options,

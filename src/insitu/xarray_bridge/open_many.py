@@ -9,21 +9,21 @@ from typing import Any
 
 import xarray
 
-from insitu.archive import Archive, Found
-from insitu.combining.file_names import found_paths, labels_from_names
-from insitu.combining.member import CombineError, Member, Position
+from insitu.archive import Archive, ScannedFiles
+from insitu.combining.file_names import expand_paths, labels_from_names
+from insitu.combining.member import CombineError, GridPosition, Member
 from insitu.combining.recipe import Recipe
 from insitu.combining.rules import DEFAULT
-from insitu.combining.scan_member import loader
+from insitu.combining.scan_member import make_loader
 from insitu.formats import InsituWarning
 from insitu.lazy_array.deferred_values import Access
 from insitu.reading import ChunkCache
 from insitu.scanning.scan_url import Verify
-from insitu.xarray_bridge.dataset import dataset_of, member_from
+from insitu.xarray_bridge.dataset import to_dataset, to_member
 from insitu.xarray_bridge.engine_keywords import check_complex, without_engine_keywords
-from insitu.xarray_bridge.opening import access_to, chunked, only_groups
+from insitu.xarray_bridge.opening import access_to, no_variables_message, to_dask_dataset
 from insitu.xarray_bridge.origin import Origin
-from insitu.xarray_bridge.preprocess_computed import COMPUTED_LIMIT, combined_by_xarray, computes
+from insitu.xarray_bridge.preprocess_computed import COMPUTED_LIMIT, combine_with_xarray, has_computed_variable
 
 __all__ = ["open_mfdataset"]
 
@@ -107,19 +107,19 @@ def open_mfdataset(
     """
     if combine not in ("by_coords", "nested"):
         raise ValueError(f"{combine!r} is an invalid option for the keyword argument combine")
-    paths = found_paths(paths, storage_options)
+    paths = expand_paths(paths, storage_options)
     computed: list[xarray.Dataset] = []
     kept = without_engine_keywords({"format": format, **decode})
     format = kept.pop("format", None)
 
-    def combine_found(found: Found, places: Sequence[Position], urls: Sequence[Any]) -> Member:
-        rules = archive_recipe.rules(loader(storage_options))
-        if not any(computes(item) for item in found):
+    def combine_found(found: ScannedFiles, places: Sequence[GridPosition], urls: Sequence[Any]) -> Member:
+        rules = archive_recipe.rules(make_loader(storage_options))
+        if not any(has_computed_variable(item) for item in found):
             return archive_recipe.combine_found(found, places, urls, rules.load, errors)
         named = labels_from_names(urls, concat_dim) if isinstance(concat_dim, Mapping) else None
         dims = archive_recipe.dims() if named is None else []
         at = places if combine == "nested" else None
-        computed.append(combined_by_xarray(found, at, dims, named, rules, errors, Access(storage_options)))
+        computed.append(combine_with_xarray(found, at, dims, named, rules, errors, Access(storage_options)))
         return Member({}, frozenset())
 
     how: dict[str, Any] = {
@@ -142,20 +142,20 @@ def open_mfdataset(
         verify=verify,
         allow_local=allow_local,
         storage_options=storage_options,
-        finish=None if preprocess is None else _Preprocess(preprocess, storage_options, _count(paths)),
+        finish=None if preprocess is None else _Preprocess(preprocess, storage_options, _count_files(paths)),
         combine_found=None if preprocess is None else combine_found,
         **how,
         **kept,
     )
     if not computed:
         check_complex(archive.member(), decode)
-    dataset = computed[0] if computed else dataset_of(archive.member(), access_to(archive))
+    dataset = computed[0] if computed else to_dataset(archive.member(), access_to(archive))
     if attrs_file is not None:
-        dataset.attrs = dict(_attributes_of(attrs_file, archive))
+        dataset.attrs = dict(_attributes_of_file(attrs_file, archive))
     if archive.only_groups is not None and not archive.member().variables:
-        warnings.warn(only_groups(archive.only_groups, group), InsituWarning, stacklevel=2)
+        warnings.warn(no_variables_message(archive.only_groups, group), InsituWarning, stacklevel=2)
     if chunks is not None:
-        dataset = chunked(dataset, chunks)
+        dataset = to_dask_dataset(dataset, chunks)
     dataset.insitu.survey = archive.survey
     if attrs_file is not None:
         archive.recipe = replace(archive.recipe, unknown="it was opened with attrs_file=, which is not saved")
@@ -164,15 +164,15 @@ def open_mfdataset(
     return dataset
 
 
-def _attributes_of(path: Any, archive: Archive) -> Mapping[str, Any]:
-    wanted = found_paths([path])[0]
+def _attributes_of_file(path: Any, archive: Archive) -> Mapping[str, Any]:
+    wanted = expand_paths([path])[0]
     if str(wanted) not in archive.attributes_by_url:
         raise CombineError(f"attrs_file {path} is not one of the opened files")
     return archive.attributes_by_url[str(wanted)]
 
 
-def _count(nested: Any) -> int:
-    return sum(map(_count, nested)) if isinstance(nested, list) else 1
+def _count_files(nested: Any) -> int:
+    return sum(map(_count_files, nested)) if isinstance(nested, list) else 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,5 +185,5 @@ class _Preprocess:
 
     def __call__(self, member: Member) -> Member:
         limit = COMPUTED_LIMIT // max(self.files, 1)
-        dataset = dataset_of(member, Access(self.storage_options, read_limit=limit))
-        return member_from(self.function(dataset), member.source, limit)
+        dataset = to_dataset(member, Access(self.storage_options, read_limit=limit))
+        return to_member(self.function(dataset), member.source, limit)

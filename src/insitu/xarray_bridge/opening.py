@@ -17,23 +17,23 @@ from insitu.lazy_array.deferred_values import Access
 from insitu.lazy_array.load import to_dask
 from insitu.reading import ChunkCache
 from insitu.scanning.scan_url import Verify
-from insitu.sources import displayed
+from insitu.sources import redact_url
 from insitu.xarray_bridge.backend_array import duck_array
-from insitu.xarray_bridge.dataset import dataset_of, without_conflicts
+from insitu.xarray_bridge.dataset import drop_conflicting_variables, to_dataset
 from insitu.xarray_bridge.engine_keywords import check_complex, without_engine_keywords
 from insitu.xarray_bridge.origin import Origin
 
 __all__ = [
     "access_to",
-    "chunked",
     "dataset_from_archive",
-    "only_groups",
+    "no_variables_message",
     "open_dataset",
     "open_datatree",
     "open_groups",
+    "to_dask_dataset",
 ]
 
-SHOWN = 8
+MAX_SHOWN_GROUPS = 8
 
 
 def open_dataset(
@@ -126,7 +126,7 @@ def open_dataset(
     )
     member = archive.member()
     if member.groups:
-        warnings.warn(only_groups(member, group), InsituWarning, stacklevel=2)
+        warnings.warn(no_variables_message(member, group), InsituWarning, stacklevel=2)
     check_complex(member, decode)
     return dataset_from_archive(
         archive, chunks=chunks, inline_array=inline_array, create_default_indexes=create_default_indexes
@@ -143,19 +143,19 @@ def dataset_from_archive(
 ) -> xarray.Dataset:
     """Return one group of an archive as a dataset of virtual arrays, or of Dask arrays."""
     member = archive.member(group)
-    member = without_conflicts(member) if archive.job.catch else member
-    dataset = dataset_of(member, access_to(archive), indexed=create_default_indexes)
-    dataset = dataset if chunks is None else chunked(dataset, chunks, inline_array)
+    member = drop_conflicting_variables(member) if archive.job.skips_failures else member
+    dataset = to_dataset(member, access_to(archive), indexed=create_default_indexes)
+    dataset = dataset if chunks is None else to_dask_dataset(dataset, chunks, inline_array)
     dataset.insitu.origin = Origin.of(dataset, archive)
     return dataset
 
 
 def open_datatree(url: Any, **how: Any) -> xarray.DataTree:
     """Open an archive with all its groups. Takes what `open_dataset` takes, but for `variables`."""
-    return tree_of(open_groups(url, **how), url)
+    return to_datatree(open_groups(url, **how), url)
 
 
-def tree_of(groups: Mapping[str, xarray.Dataset], url: Any) -> xarray.DataTree:
+def to_datatree(groups: Mapping[str, xarray.Dataset], url: Any) -> xarray.DataTree:
     """Return groups as a DataTree.
 
     Raises
@@ -168,7 +168,7 @@ def tree_of(groups: Mapping[str, xarray.Dataset], url: Any) -> xarray.DataTree:
     except ValueError as problem:
         raise UnsupportedError(
             f"the groups do not make a tree: xarray requires a group to have the labels of its parents ({str(problem).splitlines()[0]})",
-            url=displayed(url) if isinstance(url, str) else None,
+            url=redact_url(url) if isinstance(url, str) else None,
             hint=f"Use xarray.open_groups(…, engine='insitu') for all groups, or open_dataset(…, group=…) for one: {', '.join(list(groups)[:4])} …",
         ) from problem
 
@@ -208,9 +208,9 @@ def open_groups(
     found: dict[str, xarray.Dataset] = {}
     for path, member in archive.all_members():
         check_complex(member, decode)
-        member = without_conflicts(member) if archive.job.catch else member
-        dataset = dataset_of(member, access, indexed=create_default_indexes)
-        found[f"/{path}"] = dataset if chunks is None else chunked(dataset, chunks)
+        member = drop_conflicting_variables(member) if archive.job.skips_failures else member
+        dataset = to_dataset(member, access, indexed=create_default_indexes)
+        found[f"/{path}"] = dataset if chunks is None else to_dask_dataset(dataset, chunks)
     return found
 
 
@@ -219,14 +219,14 @@ def _check_group(group: Any) -> None:
         raise ValueError(f"group must be a string or None, not {group!r}")
 
 
-def only_groups(member: Member, group: str | None) -> str:
+def no_variables_message(member: Member, group: str | None) -> str:
     """Return the warning for a group that has groups, but no variables."""
     prefix = "".join(f"{part}/" for part in (group or "").split("/") if part)
     names = [repr(prefix + path) for path in member.groups]
-    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+    more = f" and {len(names) - MAX_SHOWN_GROUPS} more" if len(names) > MAX_SHOWN_GROUPS else ""
     where = f"group {prefix[:-1]!r}" if prefix else "root"
     return (
-        f"the {where} of {displayed(member.source or 'this archive')} has no variables, but groups below it have: {', '.join(names[:SHOWN])}{more}. "
+        f"the {where} of {redact_url(member.source or 'this archive')} has no variables, but groups below it have: {', '.join(names[:MAX_SHOWN_GROUPS])}{more}. "
         "Open one with group=…, or all with open_datatree"
     )
 
@@ -236,19 +236,19 @@ def access_to(archive: Archive) -> Access:
     return Access(archive.job.storage_options, active=archive.active, cache=archive.cache, keep_alive=archive.kept)
 
 
-def chunked(dataset: xarray.Dataset, chunks: Any, inline_array: bool = False) -> xarray.Dataset:
+def to_dask_dataset(dataset: xarray.Dataset, chunks: Any, inline_array: bool = False) -> xarray.Dataset:
     """Return the dataset with Dask arrays in place of the virtual ones."""
     variables: dict[Any, xarray.Variable] = {}
     for name, variable in dataset.variables.items():
         if (array := duck_array(variable)) is not None:
-            cut = _wanted(array, variable.dims, chunks)
+            cut = _requested_chunks(array, variable.dims, chunks)
             variables[name] = variable.copy(deep=False, data=to_dask(array, cut, inline_array=inline_array))
     return dataset.assign({name: v for name, v in variables.items() if name in dataset.data_vars}).assign_coords(
         {name: v for name, v in variables.items() if name in dataset.coords}
     )
 
 
-def _wanted(array: LazyArray, dims: tuple[Any, ...], chunks: Any) -> Any:
+def _requested_chunks(array: LazyArray, dims: tuple[Any, ...], chunks: Any) -> Any:
     """Return the requested chunks of an array; None: the stored ones."""
     if isinstance(chunks, Mapping):
         if not any(dim in chunks for dim in dims):

@@ -14,43 +14,43 @@ import numpy as np
 import pandas
 import xarray
 
-from insitu.cf.casting import as_objects, cast
-from insitu.combining.files import without_failures
-from insitu.combining.member import CombineError, ConcatDim, Member, Position
-from insitu.combining.rules import Rules
+from insitu.cf.casting import cast_values, to_date_objects
+from insitu.combining.files import drop_failures
+from insitu.combining.member import CombineError, ConcatDim, GridPosition, Member
+from insitu.combining.rules import CombineRules
 from insitu.combining.scan_member import Failure
 from insitu.errors import InsituError
 from insitu.lazy_array.deferred_values import Access
-from insitu.xarray_bridge.dataset import dataset_of, is_dask
-from insitu.xarray_bridge.opening import chunked
+from insitu.xarray_bridge.dataset import is_dask, to_dataset
+from insitu.xarray_bridge.opening import to_dask_dataset
 
-__all__ = ["COMPUTED_LIMIT", "combined_by_xarray", "computes"]
+__all__ = ["COMPUTED_LIMIT", "combine_with_xarray", "has_computed_variable"]
 
 COMPUTED_LIMIT = 256 << 20
 """Bytes of a variable, in all files together, up to which what a preprocess computes is held in
 memory.
 """
 
-DATES = 1 << 20
+DATES_LIMIT = 1 << 20
 """Elements of a variable of dates up to which it is held in memory, if it meets dates of another
 calendar.
 """
 
-Named = Sequence[tuple[str, Any, list[int]]]
+NamedDims = Sequence[tuple[str, Any, list[int]]]
 """For each new dimension its name, its labels, and which of them each file has."""
 
 
-def computes(item: Member | Failure) -> bool:
+def has_computed_variable(item: Member | Failure) -> bool:
     """Return whether some variable of a file was computed, and waits for Dask."""
     return isinstance(item, Member) and any(is_dask(variable.data) for variable in item.variables.values())
 
 
-def combined_by_xarray(
+def combine_with_xarray(
     found: Sequence[Member | Failure],
-    places: Sequence[Position] | None,
+    places: Sequence[GridPosition] | None,
     dims: Sequence[ConcatDim],
-    named: Named | None,
-    rules: Rules,
+    named: NamedDims | None,
+    rules: CombineRules,
     errors: str,
     access: Access,
 ) -> xarray.Dataset:
@@ -73,27 +73,29 @@ def combined_by_xarray(
     access
         How what is still virtual is read.
     """
-    without_failures(found, errors)
-    made = {n: chunked(dataset_of(item, access), {}) for n, item in enumerate(found) if isinstance(item, Member)}
+    drop_failures(found, errors)
+    made = {
+        n: to_dask_dataset(to_dataset(item, access), {}) for n, item in enumerate(found) if isinstance(item, Member)
+    }
     made = dict(zip(made, _with_dates_as_objects(list(made.values())), strict=True))
     datasets = [made.get(number) for number in range(len(found))]
     how: dict[str, Any] = {
         name: getattr(rules, name) for name in ("data_vars", "coords", "compat", "join", "combine_attrs")
     }
     if named is not None:
-        grid: dict[Position, Any] = {}
-        groups: dict[Position, list[xarray.Dataset]] = {}
+        grid: dict[GridPosition, Any] = {}
+        groups: dict[GridPosition, list[xarray.Dataset]] = {}
         for number, dataset in enumerate(datasets):
             if dataset is not None:
                 groups.setdefault(tuple(numbers[number] for _, _, numbers in named[::-1]), []).append(dataset)
         for place, members in groups.items():
             grid[place] = members[0] if len(members) == 1 else _ask_xarray(xarray.combine_by_coords, members, **how)
-        return _nested(grid, [(name, labels) for name, labels, _ in named[::-1]], how)
+        return _combine_nested(grid, [(name, labels) for name, labels, _ in named[::-1]], how)
     if places is None:
         good: Any = [dataset for dataset in datasets if dataset is not None]
         return _ask_xarray(xarray.combine_by_coords, good, **how)
     kept = {place: dataset for place, dataset in zip(places, datasets, strict=True) if dataset is not None}
-    return _nested(kept, dims, how)
+    return _combine_nested(kept, dims, how)
 
 
 def _with_dates_as_objects(datasets: Sequence[xarray.Dataset]) -> list[xarray.Dataset]:
@@ -113,17 +115,19 @@ def _dates_as_objects(dataset: xarray.Dataset, names: set[Hashable]) -> xarray.D
     new = {}
     for name in names & dataset.variables.keys() - dataset.xindexes.keys():
         variable = dataset.variables[name]
-        if variable.size <= DATES:  # Dask cannot always join objects of its own with ones in memory
-            values = cast(variable.values, np.dtype(object))
+        if variable.size <= DATES_LIMIT:  # Dask cannot always join objects of its own with ones in memory
+            values = cast_values(variable.values, np.dtype(object))
             new[name] = xarray.Variable(variable.dims, values, variable.attrs, variable.encoding, fastpath=True)
         elif variable.dtype.kind in "mM":
             array: Any = variable.chunk().data
-            new[name] = variable.copy(deep=False, data=array.map_blocks(as_objects, dtype=object))
+            new[name] = variable.copy(deep=False, data=array.map_blocks(to_date_objects, dtype=object))
     coords = {name: variable for name, variable in new.items() if name in dataset.coords}
     return dataset.assign({name: v for name, v in new.items() if name not in coords}).assign_coords(coords)
 
 
-def _nested(grid: Mapping[Position, Any], dims: Sequence[ConcatDim], how: Mapping[str, Any]) -> xarray.Dataset:
+def _combine_nested(
+    grid: Mapping[GridPosition, Any], dims: Sequence[ConcatDim], how: Mapping[str, Any]
+) -> xarray.Dataset:
     """Return a grid of datasets combined; some may be missing where there is one dimension only."""
     depth = len(next(iter(grid)))
     along: list[Any] = []
@@ -134,7 +138,7 @@ def _nested(grid: Mapping[Position, Any], dims: Sequence[ConcatDim], how: Mappin
             along.append(pandas.Index(labels, name=dim[0]))
         else:
             along.append(dim)
-    lists = _lists(grid, depth, ())
+    lists = _nested_lists(grid, depth, ())
     return _ask_xarray(xarray.combine_nested, lists, concat_dim=along, **how)
 
 
@@ -153,7 +157,7 @@ def _ask_xarray(combine: Callable[..., Any], datasets: Any, **how: Any) -> xarra
     return combined
 
 
-def _lists(grid: Mapping[Position, Any], depth: int, at: Position) -> Any:
+def _nested_lists(grid: Mapping[GridPosition, Any], depth: int, at: GridPosition) -> Any:
     """Return a grid as nested lists, without empty rows."""
     if len(at) == depth:
         return grid[at]
@@ -164,4 +168,4 @@ def _lists(grid: Mapping[Position, Any], depth: int, at: Position) -> Any:
             f"there is no file at position {(*at, next(n for n in numbers if n not in row))} of the grid, and computed values cannot be absent",
             hint="Compute after opening, not in preprocess, or leave the row out",
         )
-    return [_lists(grid, depth, (*at, n)) for n in row]
+    return [_nested_lists(grid, depth, (*at, n)) for n in row]

@@ -17,17 +17,19 @@ import xarray
 from insitu.lazy_array.array import LazyArray
 from insitu.xarray_bridge.backend_array import duck_array
 
-__all__ = ["filled", "plainly_virtual", "shell_of"]
+__all__ = ["fill_template", "make_template", "unmodified_lazy_array"]
 
 
-def plainly_virtual(variable: xarray.Variable, kinds: str = "biuf") -> LazyArray | None:
+def unmodified_lazy_array(variable: xarray.Variable, kinds: str = "biuf") -> LazyArray | None:
     """Return the virtual array behind a variable, if nothing is done to its values after reading."""
     array = duck_array(variable)
     fits = array is not None and not array.steps and array.size and array.dtype.kind in kinds
     return array if fits else None
 
 
-def shell_of(dataset: xarray.Dataset, names: Collection[Hashable], full: Collection[Hashable] = ()) -> xarray.Dataset:
+def make_template(
+    dataset: xarray.Dataset, names: Collection[Hashable], full: Collection[Hashable] = ()
+) -> xarray.Dataset:
     """Return a template of a dataset: some variables as zeros, and the coordinates.
 
     They have length 1 along all dimensions but those in `full`.
@@ -39,7 +41,7 @@ def shell_of(dataset: xarray.Dataset, names: Collection[Hashable], full: Collect
     return short
 
 
-def filled(
+def fill_template(
     shell: xarray.Dataset, dataset: xarray.Dataset, values: Mapping[Hashable, npt.NDArray[Any]]
 ) -> xarray.Dataset:
     """Return the result of a template with real values, and coordinates of full length.

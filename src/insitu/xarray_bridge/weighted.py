@@ -12,7 +12,7 @@ import xarray
 
 from insitu.active.grouped import Weights
 from insitu.active.weighted import weigh_array
-from insitu.xarray_bridge.template_dataset import filled, plainly_virtual, shell_of
+from insitu.xarray_bridge.template_dataset import fill_template, make_template, unmodified_lazy_array
 
 __all__ = ["Weighted"]
 
@@ -53,23 +53,23 @@ class Weighted:
     def _reduce(self, method: str, dim: Any, how: dict[str, Any]) -> xarray.Dataset:
         dataset, weights = self._dataset, self._weights
         dims = list(dataset.dims) if dim is None or dim is ... else [dim] if isinstance(dim, str) else list(dim)
-        same = all(d in dataset.dims and d in dims and _aligned(dataset, weights, d) for d in weights.dims)
+        same = all(d in dataset.dims and d in dims and _is_aligned(dataset, weights, d) for d in weights.dims)
         names = [
             name
             for name, variable in dataset.data_vars.items()
-            if plainly_virtual(variable.variable) is not None and set(weights.dims) <= set(variable.dims)
+            if unmodified_lazy_array(variable.variable) is not None and set(weights.dims) <= set(variable.dims)
         ]
         if not same or not names or not weights.dims or set(how) - {"skipna", "keep_attrs"}:
             found: xarray.Dataset = getattr(self._whole, method)(dim, **how)
             return found
-        shell = shell_of(dataset, names)
+        shell = make_template(dataset, names)
         short = weights.isel({d: slice(0, 1) for d in weights.dims}).copy()
         short.data = np.ones(short.shape, weights.dtype)
         result = getattr(shell.weighted(short), method)(dim, **how)
         values = {}
         for name in names:
             variable = dataset.variables[name]
-            lazy = plainly_virtual(variable)
+            lazy = unmodified_lazy_array(variable)
             assert lazy is not None
             axes = [variable.dims.index(d) for d in dims if d in variable.dims]
             factor: Weights = {tuple(variable.dims.index(d) for d in weights.dims): weights.values}
@@ -79,7 +79,7 @@ class Weighted:
             )[method]  # fmt: skip
             kept = [d for d in variable.dims if d not in dims]
             values[name] = taken.transpose([kept.index(d) for d in result[name].dims])
-        made = filled(result, dataset, values)
+        made = fill_template(result, dataset, values)
         rest = dataset.drop_vars(names)
         if rest.data_vars:
             others = getattr(rest.weighted(weights), method)(dim, **how)
@@ -89,7 +89,7 @@ class Weighted:
         return made
 
 
-def _aligned(dataset: xarray.Dataset, weights: xarray.DataArray, dim: Any) -> bool:
+def _is_aligned(dataset: xarray.Dataset, weights: xarray.DataArray, dim: Any) -> bool:
     if dim in weights.indexes and dim in dataset.indexes:
         return bool(weights.indexes[dim].equals(dataset.indexes[dim]))
     return bool(weights.sizes[dim] == dataset.sizes[dim])

@@ -15,18 +15,18 @@ import numpy as np
 
 from insitu.errors import FormatError, UnsupportedError
 from insitu.model import Codec, Encoding
-from insitu.zarr_metadata.json_fields import field as needed
-from insitu.zarr_metadata.json_fields import integers, mapping, named, text
+from insitu.zarr_metadata.json_fields import integers_field, name_and_configuration, object_field, text_field
+from insitu.zarr_metadata.json_fields import required_field as needed
 
-__all__ = ["Chain", "Level", "from_v2", "from_v3"]
+__all__ = ["CodecChain", "ShardLevel", "from_v2", "from_v3"]
 
-_VARYING = {"vlen-utf8": True, "vlen-bytes": False, "vlen-array": False, "string": True}
+_VARIABLE_LENGTH = {"vlen-utf8": True, "vlen-bytes": False, "vlen-array": False, "string": True}
 """Codecs of values of variable length, and whether these are texts."""
 SHARDING = "sharding_indexed"
 
 
 @dataclass(frozen=True, slots=True)
-class Level:
+class ShardLevel:
     """One level of sharding: a chunk that is itself a grid of chunks, with an index of where they lie."""
 
     inner: tuple[int, ...]
@@ -42,22 +42,22 @@ class Level:
 
 
 @dataclass(frozen=True, slots=True)
-class Chain:
+class CodecChain:
     """The parsed codecs of an array."""
 
     dtype: np.dtype[Any]
     codecs: tuple[Codec, ...] = ()
     order: tuple[int, ...] | None = None
-    levels: tuple[Level, ...] = field(default=())
+    levels: tuple[ShardLevel, ...] = field(default=())
     """Outermost first."""
 
     @property
     def text_values(self) -> bool:
         """Of values of variable length: whether they are texts."""
-        return all(_VARYING.get(codec.name.removeprefix("numcodecs."), True) for codec in self.codecs[:1])
+        return all(_VARIABLE_LENGTH.get(codec.name.removeprefix("numcodecs."), True) for codec in self.codecs[:1])
 
 
-def from_v2(dtype: np.dtype[Any], ndim: int, filters: Any, compressor: Any, order: Any = "C") -> Chain:
+def from_v2(dtype: np.dtype[Any], ndim: int, filters: Any, compressor: Any, order: Any = "C") -> CodecChain:
     """Return the chain of a V2 array."""
     if order not in ("C", "F"):
         raise FormatError(f"'order' must be C or F, not {order!r}")
@@ -68,15 +68,17 @@ def from_v2(dtype: np.dtype[Any], ndim: int, filters: Any, compressor: Any, orde
         codecs.append(_codec_v2(compressor, "compressor"))
     if dtype.hasobject and not codecs:
         raise FormatError("values of type object need a filter that encodes them, such as vlen-utf8")
-    return Chain(dtype, tuple(codecs), tuple(reversed(range(ndim))) if order == "F" and ndim > 1 else None)
+    return CodecChain(dtype, tuple(codecs), tuple(reversed(range(ndim))) if order == "F" and ndim > 1 else None)
 
 
 def _codec_v2(value: Any, name: str) -> Codec:
-    configuration = mapping(value, name)
-    return Codec(text(needed(configuration, "id"), f"{name}.id"), {k: v for k, v in configuration.items() if k != "id"})
+    configuration = object_field(value, name)
+    return Codec(
+        text_field(needed(configuration, "id"), f"{name}.id"), {k: v for k, v in configuration.items() if k != "id"}
+    )
 
 
-def from_v3(dtype: np.dtype[Any], shape: Sequence[int], codecs: Any, *, open_shards: bool = True) -> Chain:
+def from_v3(dtype: np.dtype[Any], shape: Sequence[int], codecs: Any, *, open_shards: bool = True) -> CodecChain:
     """Return the chain of a V3 array.
 
     Parameters
@@ -92,44 +94,44 @@ def from_v3(dtype: np.dtype[Any], shape: Sequence[int], codecs: Any, *, open_sha
     """
     if not isinstance(codecs, list) or not codecs:
         raise FormatError("'codecs' must be a list with at least one codec")
-    steps = [named(item, "codecs") for item in codecs]
+    steps = [name_and_configuration(item, "codecs") for item in codecs]
     axes = tuple(range(len(shape)))
-    return _walk(dtype, tuple(shape), steps, axes, open_shards)
+    return _build_chain(dtype, tuple(shape), steps, axes, open_shards)
 
 
-def _walk(
+def _build_chain(
     dtype: np.dtype[Any],
     shape: tuple[int, ...],
     steps: list[tuple[str, dict[str, Any]]],
     axes: tuple[int, ...],
     open_shards: bool = True,
-) -> Chain:
+) -> CodecChain:
     """Return the chain of the remaining codecs; `axes`: the array's axes in their current order."""
     chain: list[Codec] = []
     for position, (name, configuration) in enumerate(steps):
         if name == "transpose" and not chain:
             axes = tuple(axes[i] for i in _permutation(configuration.get("order"), len(axes)))
         elif name in ("bytes", "endian") and not chain:
-            dtype = _ordered(dtype, configuration)
+            dtype = _with_byte_order(dtype, configuration)
         elif name in ("bytes", "endian"):
             # Behind a codec that changes the type, this is the byte order of the changed type.
             if configuration.get("endian") == "big":
                 chain.append(Codec("bytes", configuration))
         elif name == SHARDING and open_shards and not chain and position == len(steps) - 1:
-            return _sharded(dtype, shape, configuration, axes)
+            return _build_shard_chain(dtype, shape, configuration, axes)
         else:
             # Sharding too, if a codec follows it: then only the whole shard can be decoded.
             chain.append(Codec(name, configuration))
     if dtype.hasobject and not chain:
         raise FormatError("values of variable length need a codec that encodes them, such as vlen-utf8")
-    return Chain(dtype, tuple(chain), axes if axes != tuple(sorted(axes)) else None)
+    return CodecChain(dtype, tuple(chain), axes if axes != tuple(sorted(axes)) else None)
 
 
-def _sharded(
+def _build_shard_chain(
     dtype: np.dtype[Any], shape: tuple[int, ...], configuration: dict[str, Any], axes: tuple[int, ...]
-) -> Chain:
+) -> CodecChain:
     """Return the chain inside of a shard, with the level of the shard."""
-    chunk = integers(needed(configuration, "chunk_shape"), "chunk_shape", least=1, count=len(shape))
+    chunk = integers_field(needed(configuration, "chunk_shape"), "chunk_shape", least=1, count=len(shape))
     inner = [0] * len(shape)
     for size, axis in zip(chunk, axes, strict=True):
         inner[axis] = size
@@ -141,20 +143,20 @@ def _sharded(
     codecs = configuration.get("codecs")
     if not isinstance(codecs, list) or not codecs:
         raise FormatError("a shard's 'codecs' must be a list with at least one codec")
-    index, trailer = _index(configuration.get("index_codecs"))
-    level = Level(tuple(inner), axes, index, trailer, place == "end")
-    rest = _walk(dtype, tuple(inner), [named(item, "codecs") for item in codecs], axes)
+    index, trailer = _index_encoding(configuration.get("index_codecs"))
+    level = ShardLevel(tuple(inner), axes, index, trailer, place == "end")
+    rest = _build_chain(dtype, tuple(inner), [name_and_configuration(item, "codecs") for item in codecs], axes)
     return replace(rest, levels=(level, *rest.levels))
 
 
-def _index(codecs: Any) -> tuple[Encoding, int]:
+def _index_encoding(codecs: Any) -> tuple[Encoding, int]:
     """Return the encoding of a shard's index, and the bytes that its checksums add."""
     if not isinstance(codecs, list) or not codecs:
         raise FormatError("a shard's 'index_codecs' must be a list with at least one codec")
     dtype, chain, trailer = np.dtype("<u8"), [], 0
-    for name, configuration in (named(item, "index_codecs") for item in codecs):
+    for name, configuration in (name_and_configuration(item, "index_codecs") for item in codecs):
         if name in ("bytes", "endian"):
-            dtype = _ordered(dtype, configuration)
+            dtype = _with_byte_order(dtype, configuration)
         elif name == "crc32c":
             chain.append(Codec(name, configuration))
             trailer += 4
@@ -165,7 +167,7 @@ def _index(codecs: Any) -> tuple[Encoding, int]:
     return Encoding(dtype, tuple(chain)), trailer
 
 
-def _ordered(dtype: np.dtype[Any], configuration: Mapping[str, Any]) -> np.dtype[Any]:
+def _with_byte_order(dtype: np.dtype[Any], configuration: Mapping[str, Any]) -> np.dtype[Any]:
     endian = configuration.get("endian", "little")
     if endian not in ("little", "big"):
         raise FormatError(f"'endian' must be little or big, not {endian!r}")
@@ -175,7 +177,7 @@ def _ordered(dtype: np.dtype[Any], configuration: Mapping[str, Any]) -> np.dtype
 def _permutation(order: Any, ndim: int) -> tuple[int, ...]:
     if order in ("C", "F"):  # early writers of V3
         return tuple(range(ndim)) if order == "C" else tuple(reversed(range(ndim)))
-    axes = integers(order, "order", count=ndim)
+    axes = integers_field(order, "order", count=ndim)
     if sorted(axes) != list(range(ndim)):
         raise FormatError(f"'order' {list(axes)} is not a permutation of {ndim} axes")
     return axes

@@ -13,7 +13,13 @@ from typing import Any
 import numpy as np
 
 from insitu.errors import FormatError, UnsupportedError
-from insitu.zarr_metadata.json_fields import field, mapping, named, text, whole
+from insitu.zarr_metadata.json_fields import (
+    integer_field,
+    name_and_configuration,
+    object_field,
+    required_field,
+    text_field,
+)
 
 __all__ = ["from_v2", "from_v3", "to_v2", "to_v3"]
 
@@ -25,7 +31,7 @@ _SIMPLE = {
     )
 }  # fmt: skip
 _NAMES = {dtype: name for name, dtype in _SIMPLE.items()}
-_VARYING = frozenset({"string", "bytes", "variable_length_utf8", "variable_length_bytes"})
+_VARIABLE_LENGTH = frozenset({"string", "bytes", "variable_length_utf8", "variable_length_bytes"})
 _LARGEST = 1 << 31
 
 
@@ -54,7 +60,7 @@ def _read_v2(value: Any) -> np.dtype[Any]:
                     raise FormatError(
                         f"{item!r} is not a field of a structured type: expected [name, type] or [name, type, shape]"
                     )
-                shape = tuple(whole(n, "dtype") for n in item[2]) if len(item) == 3 else ()
+                shape = tuple(integer_field(n, "dtype") for n in item[2]) if len(item) == 3 else ()
                 fields.append((item[0], _read_v2(item[1]), shape))
             return np.dtype(fields)
     except (TypeError, ValueError) as problem:
@@ -72,10 +78,10 @@ def from_v3(value: Any) -> np.dtype[Any]:
     >>> from_v3({"name": "numpy.datetime64", "configuration": {"unit": "ms", "scale_factor": 10}})
     dtype('<M8[10ms]')
     """
-    name, configuration = named(value, "data_type")
+    name, configuration = name_and_configuration(value, "data_type")
     if name in _SIMPLE:
         return _SIMPLE[name]
-    if name in _VARYING:
+    if name in _VARIABLE_LENGTH:
         return np.dtype(object)
     if (bits := re.fullmatch(r"r(\d+)", name)) is not None:
         size = int(bits[1]) if len(bits[1]) < 12 else 0
@@ -83,36 +89,36 @@ def from_v3(value: Any) -> np.dtype[Any]:
             raise FormatError(f"raw values must have a positive multiple of 8 bits, not {name!r}")
         return np.dtype(f"V{size // 8}")
     if name in ("numpy.datetime64", "numpy.timedelta64"):
-        unit = text(field(configuration, "unit"), "unit")
-        scale = whole(configuration.get("scale_factor", 1), "scale_factor", least=1)
+        unit = text_field(required_field(configuration, "unit"), "unit")
+        scale = integer_field(configuration.get("scale_factor", 1), "scale_factor", least=1)
         kind = "M8" if name == "numpy.datetime64" else "m8"
         try:
             return np.dtype(f"<{kind}" if unit == "generic" else f"<{kind}[{scale}{unit}]")
         except TypeError:
             raise FormatError(f"{unit!r} is not a unit of time") from None
     if name in ("fixed_length_utf32", "null_terminated_bytes", "fixed_length_ascii", "raw_bytes"):
-        size = _bytes(configuration, name)
+        size = _size_in_bytes(configuration, name)
         if name == "fixed_length_utf32":
             if size % 4:
                 raise FormatError(f"the size of fixed_length_utf32 must be a multiple of 4 bytes, not {size}")
             return np.dtype(f"<U{size // 4}")
         return np.dtype(f"V{size}" if name == "raw_bytes" else f"S{size}")
     if name in ("struct", "structured"):
-        return _structure(field(configuration, "fields"))
+        return _structured_dtype(required_field(configuration, "fields"))
     raise UnsupportedError(f"the data type {name!r} is not supported")
 
 
-def _bytes(configuration: dict[str, Any], name: str) -> int:
+def _size_in_bytes(configuration: dict[str, Any], name: str) -> int:
     if "length_bits" in configuration:
-        size = whole(configuration["length_bits"], "length_bits") // 8
+        size = integer_field(configuration["length_bits"], "length_bits") // 8
     else:
-        size = whole(field(configuration, "length_bytes"), "length_bytes")
+        size = integer_field(required_field(configuration, "length_bytes"), "length_bytes")
     if size >= _LARGEST:
         raise FormatError(f"a {name} value of {size} bytes is too large")
     return size
 
 
-def _structure(fields: Any) -> np.dtype[Any]:
+def _structured_dtype(fields: Any) -> np.dtype[Any]:
     if not isinstance(fields, list) or not fields:
         raise FormatError("a structured type needs a list of fields")
     members = []
@@ -121,14 +127,14 @@ def _structure(fields: Any) -> np.dtype[Any]:
         if isinstance(item, list) and len(item) == 2:
             name, kind = item
         else:
-            given = mapping(item, "fields")
-            name, kind = field(given, "name"), field(given, "data_type")
+            given = object_field(item, "fields")
+            name, kind = required_field(given, "name"), required_field(given, "data_type")
         member = from_v3(kind)
         if member.hasobject:
             raise UnsupportedError(
                 f"field {name!r} has values of variable length: such structured types are not supported"
             )
-        members.append((text(name, "fields.name"), member))
+        members.append((text_field(name, "fields.name"), member))
     try:
         return np.dtype(members)
     except (TypeError, ValueError) as problem:

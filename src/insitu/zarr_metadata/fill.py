@@ -17,7 +17,7 @@ from insitu.errors import FormatError
 
 __all__ = ["from_json", "to_json"]
 
-_SPELLED = {
+_SPECIAL_FLOATS = {
     "nan": np.nan, "infinity": np.inf, "-infinity": -np.inf, "+infinity": np.inf, "inf": np.inf, "-inf": -np.inf, "+inf": np.inf,
 }  # fmt: skip
 
@@ -33,22 +33,22 @@ def from_json(value: Any, dtype: np.dtype[Any]) -> bytes | None:
     if value is None:
         return None
     try:
-        return _bytes(value, dtype)
+        return _element_bytes(value, dtype)
     except (TypeError, ValueError, OverflowError, binascii.Error) as problem:
         if isinstance(problem, FormatError):
             raise
         raise FormatError(f"fill_value {value!r} is not a value of type {dtype}: {problem}") from None
 
 
-def _bytes(value: Any, dtype: np.dtype[Any]) -> bytes:
+def _element_bytes(value: Any, dtype: np.dtype[Any]) -> bytes:
     if dtype.hasobject:
-        return _octets(value)
+        return _decode_bytes(value)
     if dtype.kind == "f":
-        return _float(value, dtype)
+        return _float_bytes(value, dtype)
     if dtype.kind == "c":
         half = np.dtype(f"{dtype.byteorder}f{dtype.itemsize // 2}")
         real, imaginary = value if isinstance(value, list) else (value, 0.0)
-        return _float(real, half) + _float(imaginary, half)
+        return _float_bytes(real, half) + _float_bytes(imaginary, half)
     if dtype.kind in "iu":
         if isinstance(value, float) and not value.is_integer():
             raise FormatError(f"fill_value {value!r} is not an integer")
@@ -63,37 +63,37 @@ def _bytes(value: Any, dtype: np.dtype[Any]) -> bytes:
     if dtype.kind == "U":
         return np.array("" if value == 0 else str(value), dtype).tobytes()
     if dtype.names is not None and isinstance(value, Mapping):
-        return _structure(value, dtype)
-    return _raw(value, dtype)
+        return _structure_bytes(value, dtype)
+    return _fixed_length_bytes(value, dtype)
 
 
-def _float(value: Any, dtype: np.dtype[Any]) -> bytes:
+def _float_bytes(value: Any, dtype: np.dtype[Any]) -> bytes:
     if isinstance(value, str):
-        if value.lower() in _SPELLED:
-            value = _SPELLED[value.lower()]
+        if value.lower() in _SPECIAL_FLOATS:
+            value = _SPECIAL_FLOATS[value.lower()]
         elif value.lower().startswith("0x"):
             bits = int(value, 16).to_bytes(dtype.itemsize, "big")
             return bits if dtype.str[0] == ">" else bits[::-1]
     return np.array(float(value), dtype).tobytes()
 
 
-def _raw(value: Any, dtype: np.dtype[Any]) -> bytes:
+def _fixed_length_bytes(value: Any, dtype: np.dtype[Any]) -> bytes:
     """Return bytes of a fixed length from base64, a list of numbers, or the 0 of old writers."""
     if value == 0 and not isinstance(value, str):
         return bytes(dtype.itemsize)
-    data = _octets(value)
+    data = _decode_bytes(value)
     if len(data) > dtype.itemsize or (dtype.kind == "V" and len(data) not in (0, dtype.itemsize)):
         raise FormatError(f"fill_value has {len(data)} bytes, but an element has {dtype.itemsize}")
     return data.ljust(dtype.itemsize, b"\0")
 
 
-def _octets(value: Any) -> bytes:
+def _decode_bytes(value: Any) -> bytes:
     if isinstance(value, list):
         return bytes(value)
     return base64.b64decode(value, validate=True) if isinstance(value, str) else bytes(str(value), "utf-8")
 
 
-def _structure(value: Mapping[str, Any], dtype: np.dtype[Any]) -> bytes:
+def _structure_bytes(value: Mapping[str, Any], dtype: np.dtype[Any]) -> bytes:
     element = np.zeros((), dtype)
     for name in dtype.names or ():
         raw = from_json(value.get(name), dtype[name])
@@ -102,7 +102,7 @@ def _structure(value: Mapping[str, Any], dtype: np.dtype[Any]) -> bytes:
     return element.tobytes()
 
 
-def of_text(value: Any) -> bytes | None:
+def from_text(value: Any) -> bytes | None:
     """Return the fill value of variable-length texts, as UTF-8. A number becomes its digits, as in zarr-python."""
     return None if value is None or value == "" else str(value).encode()
 
@@ -140,17 +140,17 @@ def to_json(fill: bytes | None, dtype: np.dtype[Any], *, zarr_format: int, text_
         return base64.b64encode(data).decode()
     value = np.frombuffer(fill, dtype, count=1)[0]
     if dtype.kind == "f":
-        return _spelled(value, fill, dtype, zarr_format)
+        return _float_to_json(value, fill, dtype, zarr_format)
     if dtype.kind == "c":
         half = np.dtype(f"{dtype.byteorder}f{dtype.itemsize // 2}")
         parts = (fill[: half.itemsize], fill[half.itemsize :])
-        return [_spelled(np.frombuffer(part, half)[0], part, half, zarr_format) for part in parts]
+        return [_float_to_json(np.frombuffer(part, half)[0], part, half, zarr_format) for part in parts]
     if dtype.kind in "mM":
         return int(value.astype(np.int64))
     return value.item()
 
 
-def _spelled(value: Any, fill: bytes, dtype: np.dtype[Any], zarr_format: int) -> Any:
+def _float_to_json(value: Any, fill: bytes, dtype: np.dtype[Any], zarr_format: int) -> Any:
     if np.isnan(value):
         usual = np.array(np.nan, dtype).tobytes()
         if fill != usual and zarr_format == 3:

@@ -16,14 +16,14 @@ import numpy as np
 
 from insitu.cancellation import check_deadline
 from insitu.errors import UnsupportedError
-from insitu.model import ABSENT, INLINE, UNWRITTEN, Axis, Codec, Encoding, Located, Source, Tile, VirtualArray
+from insitu.model import ABSENT, INLINE, UNWRITTEN, Axis, ChunkLocations, Codec, Encoding, Source, Tile, VirtualArray
 
-__all__ = ["Said", "decoded_alike", "said"]
+__all__ = ["ZarrArraySpec", "to_zarr_spec", "without_encoder_settings"]
 
-BLOCK = 1 << 16
+CELLS_PER_BLOCK = 1 << 16
 """Cells that are checked together."""
 
-_LEVELS: Mapping[str, frozenset[str]] = {
+_ENCODER_SETTINGS: Mapping[str, frozenset[str]] = {
     "zlib": frozenset({"level"}),
     "gzip": frozenset({"level"}),
     "deflate": frozenset({"level"}),
@@ -36,20 +36,20 @@ _LEVELS: Mapping[str, frozenset[str]] = {
 """Options of the encoder that a decoder does not need, such as compression levels."""
 
 
-def decoded_alike(encoding: Encoding, filter_mask: int = 0) -> Encoding:
+def without_encoder_settings(encoding: Encoding, filter_mask: int = 0) -> Encoding:
     """Return the encoding without options of the encoder and skipped filters; equal ones decode equally."""
     codecs = []
     for position, codec in enumerate(encoding.codecs):
         if filter_mask >> position & 1:
             continue
         name = codec.name.removeprefix("numcodecs.")
-        idle = _LEVELS.get(name, frozenset())
+        idle = _ENCODER_SETTINGS.get(name, frozenset())
         codecs.append(Codec(name, {key: value for key, value in codec.configuration.items() if key not in idle}))
     return replace(encoding, codecs=tuple(codecs))
 
 
 @dataclass(slots=True, eq=False)
-class Said:
+class ZarrArraySpec:
     """A virtual array as a Zarr array, and what was found in its cells so far."""
 
     array: VirtualArray
@@ -74,7 +74,7 @@ class Said:
             count *= length
         return count
 
-    def blocks(self, size: int = BLOCK) -> Iterator[tuple[int, Located]]:
+    def blocks(self, size: int = CELLS_PER_BLOCK) -> Iterator[tuple[int, ChunkLocations]]:
         """Yield the cells in C order of the grid, in blocks: the number of the first, and all locations.
 
         Raises
@@ -88,14 +88,14 @@ class Said:
             self._look(rows)
             yield begin, rows
 
-    def _locate(self, numbers: Any) -> Located:
+    def _locate(self, numbers: Any) -> ChunkLocations:
         by_dimension = np.unravel_index(numbers, self.grid) if self.grid else ()
         index = [np.zeros(len(numbers), np.int64)] * len(self.tile.axes)
         for dimension, axis in enumerate(self.tile.dimensions):
             index[axis] = by_dimension[dimension]
         return self.tile.chunks.locate(index)
 
-    def _look(self, rows: Located) -> None:
+    def _look(self, rows: ChunkLocations) -> None:
         source = np.asarray(rows.source)
         self.unwritten += int(np.count_nonzero(source == UNWRITTEN))
         self.absent = self.absent or bool((source == ABSENT).any())
@@ -123,17 +123,17 @@ class Said:
         if key == first:
             return
         tile = self.tile
-        one = decoded_alike(tile.encodings[first[0]], first[1])
-        other = decoded_alike(tile.encodings[key[0]], key[1])
+        one = without_encoder_settings(tile.encodings[first[0]], first[1])
+        other = without_encoder_settings(tile.encodings[key[0]], key[1])
         if one != other:
             raise UnsupportedError(
-                f"its files are encoded differently: {_file(self.seen[first])} as {_described(one)}, "
-                f"{_file(self.seen[key])} as {_described(other)}"
+                f"its files are encoded differently: {_file_name(self.seen[first])} as {_describe_encoding(one)}, "
+                f"{_file_name(self.seen[key])} as {_describe_encoding(other)}"
             )
         if tile.packings[first[2]].key != tile.packings[key[2]].key:
             raise UnsupportedError(
                 f"its files are packed differently (scale_factor, add_offset, missing values or units): "
-                f"{_file(self.seen[first])} and {_file(self.seen[key])}"
+                f"{_file_name(self.seen[first])} and {_file_name(self.seen[key])}"
             )
 
     @property
@@ -144,8 +144,8 @@ class Said:
         if not self.seen:  # no chunk has an order
             return replace(encoding, order=None)
         if mask:
-            encoding = decoded_alike(encoding, mask)
-        return replace(encoding, order=_reordered(encoding.order, self.tile))
+            encoding = without_encoder_settings(encoding, mask)
+        return replace(encoding, order=_stored_axis_order(encoding.order, self.tile))
 
     @property
     def packed(self) -> bool:
@@ -154,7 +154,7 @@ class Said:
         return not self.tile.packings[packing].identity
 
 
-def said(array: VirtualArray, *, rectilinear: bool = False) -> Said:
+def to_zarr_spec(array: VirtualArray, *, rectilinear: bool = False) -> ZarrArraySpec:
     """Return a virtual array described as a Zarr array.
 
     Parameters
@@ -174,14 +174,14 @@ def said(array: VirtualArray, *, rectilinear: bool = False) -> Said:
             raise UnsupportedError("no file holds any part of it")
         raise UnsupportedError(
             f"it is a mosaic of {len(array.tiles)} grids that are cut differently, or that leave gaps: "
-            + ", ".join(_file(next(iter(tile.chunks.sources), None)) for tile in array.tiles[:3])
+            + ", ".join(_file_name(next(iter(tile.chunks.sources), None)) for tile in array.tiles[:3])
         )
     tile = array.tiles[0]
-    cuts = tuple(_cuts(tile.axes[axis]) if rectilinear else None for axis in tile.dimensions)
+    cuts = tuple(_rectilinear_lengths(tile.axes[axis]) if rectilinear else None for axis in tile.dimensions)
     chunks = tuple(
         max(cuts[dimension] or ())
         if cuts[dimension]
-        else _chunk(tile.axes[axis], array.dims[dimension], array.shape[dimension])
+        else _regular_length(tile.axes[axis], array.dims[dimension], array.shape[dimension])
         for dimension, axis in enumerate(tile.dimensions)
     )
     for number, axis in enumerate(tile.axes):
@@ -190,10 +190,10 @@ def said(array: VirtualArray, *, rectilinear: bool = False) -> Said:
             if axis.count != 1 or int(shown.stored[0]) > 1:
                 raise UnsupportedError("it is a slice that takes a part of each chunk")
     grid = tuple(axis.count for axis in (tile.axes[number] for number in tile.dimensions))
-    return Said(array, tile, chunks, grid, cuts if any(cuts) else ())
+    return ZarrArraySpec(array, tile, chunks, grid, cuts if any(cuts) else ())
 
 
-def _cuts(axis: Axis) -> tuple[int, ...] | None:
+def _rectilinear_lengths(axis: Axis) -> tuple[int, ...] | None:
     """Return the chunk lengths of an axis for a rectilinear grid; None if that is not needed or not possible."""
     if axis.count <= 1 or (axis.is_regular and axis.padded):
         return None
@@ -203,7 +203,7 @@ def _cuts(axis: Axis) -> tuple[int, ...] | None:
     return tuple(shown.stored.tolist()) if (shown.stored > 0).all() else None
 
 
-def _chunk(axis: Axis, dim: str, length: int) -> int:
+def _regular_length(axis: Axis, dim: str, length: int) -> int:
     """Return the chunk length of a regular axis, or raise why it is not regular."""
     if axis.is_regular:
         if axis.padded or axis.count <= 1:
@@ -233,7 +233,7 @@ def _chunk(axis: Axis, dim: str, length: int) -> int:
     )
 
 
-def _reordered(order: tuple[int, ...] | None, tile: Tile) -> tuple[int, ...] | None:
+def _stored_axis_order(order: tuple[int, ...] | None, tile: Tile) -> tuple[int, ...] | None:
     """Return a chunk's axis order in terms of the array's dimensions, not of the tile's axes."""
     dimension_of = {axis: dimension for dimension, axis in enumerate(tile.dimensions)}
     # The encoding orders only the axes that the chunks have; others have length 1 and go anywhere.
@@ -250,11 +250,11 @@ def _reordered(order: tuple[int, ...] | None, tile: Tile) -> tuple[int, ...] | N
     return (*rest, *wanted)
 
 
-def _file(source: Source | None) -> str:
+def _file_name(source: Source | None) -> str:
     return "data kept inline" if source is None else source.url
 
 
-def _described(encoding: Encoding) -> str:
+def _describe_encoding(encoding: Encoding) -> str:
     names = "+".join(codec.name for codec in encoding.codecs) or "uncompressed"
     order = "" if encoding.order is None else f" in axis order {encoding.order}"
     return f"{encoding.dtype.str if not encoding.dtype.hasobject else 'text'} {names}{order}"

@@ -13,7 +13,7 @@ import numpy as np
 
 __all__ = ["type_hints", "with_types"]
 
-NAME = "_insitu_types"
+TYPES_ATTRIBUTE = "_insitu_types"
 
 
 def type_hints(attributes: Mapping[str, Any]) -> dict[str, Any]:
@@ -23,15 +23,15 @@ def type_hints(attributes: Mapping[str, Any]) -> dict[str, Any]:
         value = attributes.get(key)
         if isinstance(value, (np.generic, np.ndarray)) and value.dtype not in (np.dtype("f8"), np.dtype("i8")):
             types[key] = value.dtype.str
-    return {NAME: types} if types else {}
+    return {TYPES_ATTRIBUTE: types} if types else {}
 
 
 def with_types(attributes: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the attributes with the recorded types restored."""
-    types = attributes.get(NAME)
+    types = attributes.get(TYPES_ATTRIBUTE)
     if not isinstance(types, Mapping):
         return attributes
-    given = {key: value for key, value in attributes.items() if key != NAME}
+    given = {key: value for key, value in attributes.items() if key != TYPES_ATTRIBUTE}
     for key, dtype in types.items():
         if key in given:
             given[key] = np.asarray(given[key], np.dtype(dtype))[()]

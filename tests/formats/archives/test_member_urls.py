@@ -19,9 +19,9 @@ import zarr
 import insitu
 from insitu.errors import FormatError, InsituError, NotFoundError, UnsupportedError, VariableError
 from insitu.formats import scan_format
-from insitu.formats.containers import Inside, expand_members, names_member
+from insitu.formats.containers import ScopedArchive, expand_members, parse_member_url
 from insitu.model import Stored
-from insitu.sources import Counted, MemorySource
+from insitu.sources import CountingSource, MemorySource
 from insitu.sources.local import LocalSource
 
 
@@ -184,12 +184,12 @@ def test_names_that_are_no_members(tmp_path: Path, years: dict[str, Path]) -> No
         "::a",
         "a.zip::",
     ):
-        assert names_member(url) is None, url
+        assert parse_member_url(url) is None, url
     odd = tmp_path / "a::b.nc"
     odd.write_bytes(years["runs/y0.nc"].read_bytes())
-    assert names_member(str(odd)) is None
+    assert parse_member_url(str(odd)) is None
     assert "tas" in insitu.scan(str(odd), decode=False).arrays
-    assert names_member("a.zip::../../etc/passwd") == ("a.zip", "etc/passwd", False)
+    assert parse_member_url("a.zip::../../etc/passwd") == ("a.zip", "etc/passwd", False)
 
 
 @pytest.mark.parametrize("kind", PACK)
@@ -369,8 +369,8 @@ def test_the_list_of_members_is_read_once(tmp_path: Path, years: dict[str, Path]
     with (tmp_path / "filler").open("wb") as file:
         file.truncate(1 << 20)
     archive = _tar(tmp_path / "a.tar", {f"filler{n}": tmp_path / "filler" for n in range(10)} | years)
-    first, second = (Counted(LocalSource(archive)) for _ in range(2))
+    first, second = (CountingSource(LocalSource(archive)) for _ in range(2))
     for counted in (first, second):
-        assert "tas" in scan_format(Inside(counted, "runs/y2.nc")).arrays
+        assert "tas" in scan_format(ScopedArchive(counted, "runs/y2.nc")).arrays
     assert first.requests > 10
     assert second.requests < 4

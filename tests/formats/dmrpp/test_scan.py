@@ -20,7 +20,7 @@ import xarray
 import insitu
 from insitu.errors import FormatError, InsituError, UnsupportedError, VariableError
 from insitu.model import Inline, Stored, Unwritten, VirtualArray, VirtualGroup
-from insitu.sources import Counted, MemorySource
+from insitu.sources import CountingSource, MemorySource
 
 DAP = {"u1": "UInt8", "i1": "Int8", "i2": "Int16", "u2": "UInt16", "i4": "Int32", "u4": "UInt32", "i8": "Int64", "u8": "UInt64", "f4": "Float32", "f8": "Float64"}  # fmt: skip
 FILTERS = {"zlib": "deflate", "shuffle": "shuffle", "fletcher32": "fletcher32"}
@@ -277,7 +277,7 @@ def test_flipped_bytes_do_no_harm(tmp_path: Path) -> None:
 def test_a_large_document_takes_two_requests() -> None:
     rows = "".join(f'<dmrpp:chunk offset="{n}" nBytes="8" chunkPositionInArray="[{2 * n}]"/>' for n in range(20000))
     inside = f'<Float32 name="v"><Dim size="40000"/><dmrpp:chunks><dmrpp:chunkDimensionSizes>2</dmrpp:chunkDimensionSizes>{rows}</dmrpp:chunks></Float32>'
-    counted = Counted(MemorySource(_wrapped(inside), "large.nc.dmrpp"))
+    counted = CountingSource(MemorySource(_wrapped(inside), "large.nc.dmrpp"))
     assert insitu.scan(counted, decode=False).arrays["v"].tiles[0].chunks.shape == (20000,)
     assert counted.batches == 2
 

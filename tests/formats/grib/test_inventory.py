@@ -12,7 +12,7 @@ import pytest
 
 import insitu
 from insitu.errors import CodecError, InsituError
-from insitu.formats.grib.scan_index import Looks
+from insitu.formats.grib.scan_index import SampledMessages
 from insitu.model import VirtualGroup
 
 eccodes = pytest.importorskip("eccodes")
@@ -138,14 +138,14 @@ def looked(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The messages that were looked at; with a first read that holds one of them only."""
     monkeypatch.setattr("insitu.formats.parsing.read_cache.LOCAL_HEAD", 400)
     found: list[int] = []
-    at = Looks.read
+    at = SampledMessages.read
 
-    def noted(self: Looks, offsets: Any) -> None:
+    def noted(self: SampledMessages, offsets: Any) -> None:
         offsets = list(offsets)
         found.extend(offset for offset in dict.fromkeys(offsets) if offset not in self.tried)
         at(self, offsets)
 
-    monkeypatch.setattr(Looks, "read", noted)
+    monkeypatch.setattr(SampledMessages, "read", noted)
     return found
 
 

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from insitu.codecs.buffer_spec import octets
+from insitu.codecs.buffer_spec import as_octets
 from insitu.errors import CodecError
-from insitu.formats.grib.codecs.packed_sections import parts_of
+from insitu.formats.grib.codecs.packed_sections import split_sections
 from insitu.formats.grib.codecs.packings import values_of
 
 eccodes = pytest.importorskip("eccodes")
@@ -52,7 +52,7 @@ def expected(message: bytes) -> Any:
 
 
 def same(message: bytes, count: int = POINTS) -> None:
-    found = values_of(parts_of(octets(message)), count)
+    found = values_of(split_sections(as_octets(message)), count)
     assert found is not None
     np.testing.assert_array_equal(found, expected(message))
 
@@ -82,7 +82,7 @@ def test_one_value_everywhere(packing: str) -> None:
 @pytest.mark.parametrize("order", [1, 2])
 def test_orders_of_differences(order: int) -> None:
     message = written("grid_complex_spatial_differencing", 14, rough(order), orderOfSpatialDifferencing=order)
-    assert parts_of(octets(message)).packing[47] == order
+    assert split_sections(as_octets(message)).packing[47] == order
     same(message)
 
 
@@ -145,7 +145,7 @@ def test_groups_with_missing_values(seed: int, missing: int, order: int) -> None
 
 def is_same_or_left_to_eccodes(message: bytes) -> bool:
     """Compare the values with ecCodes' own; return whether they were decoded here."""
-    found = values_of(parts_of(octets(message)), POINTS)
+    found = values_of(split_sections(as_octets(message)), POINTS)
     if found is not None:
         np.testing.assert_array_equal(found, expected(message))
     return found is not None
@@ -255,7 +255,7 @@ def test_no_groups_at_all(grib_file: Any) -> None:
 def test_a_stream_that_ends_too_early_is_an_error(bits: int, part: float) -> None:
     """Memory that the decoder never wrote was taken for numbers of more than one byte."""
     message = written("grid_ccsds", bits, rough(bits))
-    parts = parts_of(octets(message))
+    parts = split_sections(as_octets(message))
     short = parts._replace(data=parts.data[: int(parts.data.size * part)])
     with pytest.raises(CodecError, match="ends after"):
         values_of(short, POINTS)

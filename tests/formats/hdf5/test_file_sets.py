@@ -13,7 +13,7 @@ import pytest
 
 import insitu
 from insitu.errors import FormatError, InsituError, UnsupportedError
-from insitu.formats.hdf5.linked.joined_file import Joined, Member
+from insitu.formats.hdf5.linked.joined_file import JoinedFile, SetMember
 from insitu.model import Inline, Stored
 from insitu.sources import MemorySource
 
@@ -83,7 +83,7 @@ def test_a_set_in_memory() -> None:
     """Members of a bucket are found by their names, too."""
     data = bytes(range(200))
     sources = [MemorySource(data[at : at + 50], f"joined/{at}") for at in range(0, 200, 50)]
-    joined = Joined([Member(50 * n, 50, source) for n, source in enumerate(sources)], None, None)
+    joined = JoinedFile([SetMember(50 * n, 50, source) for n, source in enumerate(sources)], None, None)
     assert joined.read(0, 500) == data
     assert joined.read_many([(45, 60), (0, 1), (199, 1)]) == [data[45:105], data[:1], data[199:]]
     assert [(run.offset, run.length) for run in joined.runs(45, 60)] == [(45, 5), (0, 50), (0, 5)]

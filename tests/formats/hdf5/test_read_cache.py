@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from insitu.errors import FormatError
-from insitu.formats.parsing.read_cache import Window
-from insitu.formats.parsing.scheduler import Exact
-from insitu.sources import Counted, MemorySource
+from insitu.formats.parsing.read_cache import ReadCache
+from insitu.formats.parsing.scheduler import ExactRanges
+from insitu.sources import CountingSource, MemorySource
 
 DATA = random.Random(0).randbytes(3_000_000)
 RANGES = st.lists(st.tuples(st.integers(0, 2_999_000), st.integers(0, 1000)), min_size=1, max_size=6)
@@ -20,11 +20,11 @@ RANGES = st.lists(st.tuples(st.integers(0, 2_999_000), st.integers(0, 1000)), mi
 
 @given(st.lists(st.tuples(RANGES, st.booleans()), min_size=1, max_size=8), st.booleans())
 def test_always_the_right_bytes(requests, remote) -> None:
-    source = Counted(MemorySource(DATA))
-    window = Window(source, remote=remote)
+    source = CountingSource(MemorySource(DATA))
+    window = ReadCache(source, remote=remote)
     for ranges, exact in requests:
-        request = Exact(ranges) if exact else ranges
-        found = window.at_hand(request)
+        request = ExactRanges(ranges) if exact else ranges
+        found = window.peek_many(request)
         if found is None:
             (found,) = window.fetch([request])
         assert found == [DATA[offset : offset + length] for offset, length in ranges]
@@ -32,14 +32,14 @@ def test_always_the_right_bytes(requests, remote) -> None:
 
 
 def test_neighbours_come_along_but_not_with_exact_ranges() -> None:
-    source = Counted(MemorySource(DATA))
-    window = Window(source, remote=True)
+    source = CountingSource(MemorySource(DATA))
+    window = ReadCache(source, remote=True)
     window.fetch([[(1_000_000, 10)]])
-    assert window.at_hand([(1_050_000, 100)]) is not None
+    assert window.peek_many([(1_050_000, 100)]) is not None
     before = source.bytes
-    window.fetch([Exact([(2_000_000, 10), (2_500_000, 10)])])
+    window.fetch([ExactRanges([(2_000_000, 10), (2_500_000, 10)])])
     assert source.bytes - before == 20
-    assert window.at_hand([(2_000_000, 10)]) is None
+    assert window.peek_many([(2_000_000, 10)]) is None
 
 
 def test_what_is_read_on_suspicion_has_a_limit() -> None:
@@ -55,8 +55,8 @@ def test_what_is_read_on_suspicion_has_a_limit() -> None:
         def read_many(self, ranges):
             return [bytes(length) for _, length in ranges]
 
-    source = Counted(Huge(bytes(10)))
-    window = Window(source, remote=True)
+    source = CountingSource(Huge(bytes(10)))
+    window = ReadCache(source, remote=True)
     places = np.random.default_rng(0).integers(0, size - 100, 2000).tolist()
     for start in range(0, 2000, 100):
         window.fetch([[(place, 10) for place in places[start : start + 100]]])
@@ -68,6 +68,6 @@ def test_a_short_answer_is_an_error() -> None:
         def read_many(self, ranges):
             return [bytes(1) for _ in ranges]
 
-    window = Window(Short(DATA), remote=False)
+    window = ReadCache(Short(DATA), remote=False)
     with pytest.raises(FormatError, match="too early"):
         window.fetch([[(500_000, 10)]])

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from insitu.errors import FormatError
-from insitu.formats.parsing.scheduler import Exact, Once, Ranges, Side, Walk, run
+from insitu.formats.parsing.scheduler import ExactRanges, Parallel, Ranges, Shared, Walk, run
 
 
 class Memory:
@@ -18,7 +18,7 @@ class Memory:
     def __init__(self) -> None:
         self.batches: list[int] = []
 
-    def at_hand(self, ranges: Ranges) -> list[bytes] | None:
+    def peek_many(self, ranges: Ranges) -> list[bytes] | None:
         return None
 
     def fetch(self, requests: list[Ranges]) -> list[list[bytes]]:
@@ -36,7 +36,7 @@ def _steps(start: int, count: int) -> Walk[int]:
 
 def test_depth_sets_the_number_of_batches() -> None:
     def walk() -> Walk[list[int]]:
-        return (yield Side([_steps(number, 3) for number in range(20)]))
+        return (yield Parallel([_steps(number, 3) for number in range(20)]))
 
     memory = Memory()
     assert run(walk(), memory) == [3 * number + 3 for number in range(20)]
@@ -51,11 +51,11 @@ def test_a_shared_walk_runs_once() -> None:
         return _steps(5, 1)
 
     def asks() -> Walk[int]:
-        return (yield Once("key", make))
+        return (yield Shared("key", make))
 
     def walk() -> Walk[Any]:
-        first = yield Side([asks() for _ in range(4)])
-        return first + (yield Side([Once("key", make)]))
+        first = yield Parallel([asks() for _ in range(4)])
+        return first + (yield Parallel([Shared("key", make)]))
 
     assert run(walk(), Memory()) == [5] * 5
     assert len(made) == 1
@@ -63,7 +63,7 @@ def test_a_shared_walk_runs_once() -> None:
 
 def test_errors_go_to_who_waits() -> None:
     def fails() -> Walk[int]:
-        yield Exact([(0, 1)])
+        yield ExactRanges([(0, 1)])
         raise FormatError("no")
 
     def index() -> Walk[int]:
@@ -71,7 +71,7 @@ def test_errors_go_to_who_waits() -> None:
         return data[99]  # type: ignore[no-any-return]
 
     def keeps() -> Walk[Any]:
-        return (yield Side([fails(), _steps(7, 1), index()], keep=True))
+        return (yield Parallel([fails(), _steps(7, 1), index()], keep=True))
 
     first, second, third = run(keeps(), Memory())
     assert isinstance(first, FormatError)
@@ -81,7 +81,7 @@ def test_errors_go_to_who_waits() -> None:
 
     def catches() -> Walk[str]:
         try:
-            yield Side([fails()])
+            yield Parallel([fails()])
         except FormatError:
             return "caught"
         return "not"
@@ -93,10 +93,10 @@ def test_errors_go_to_who_waits() -> None:
 
 def test_walks_that_wait_for_each_other_do_not_hang() -> None:
     def one() -> Walk[Any]:
-        return (yield Once("two", two))
+        return (yield Shared("two", two))
 
     def two() -> Walk[Any]:
-        return (yield Once("one", one))
+        return (yield Shared("one", one))
 
     with pytest.raises(FormatError, match="wait"):
         run(one(), Memory())
@@ -104,7 +104,7 @@ def test_walks_that_wait_for_each_other_do_not_hang() -> None:
 
 def test_nothing_to_wait_for() -> None:
     def walk() -> Walk[Any]:
-        return (yield Side([]))
+        return (yield Parallel([]))
 
     assert run(walk(), Memory()) == []
 
@@ -113,7 +113,7 @@ def test_a_batch_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("insitu.formats.parsing.scheduler.BATCH_LIMIT", 10)
 
     def walk() -> Walk[list[int]]:
-        return (yield Side([_steps(number, 1) for number in range(12)]))
+        return (yield Parallel([_steps(number, 1) for number in range(12)]))
 
     memory = Memory()
     assert run(walk(), memory) == list(range(12))

@@ -12,7 +12,7 @@ import insitu
 from insitu.errors import AccessError
 from insitu.formats.parsing import sibling_files
 from insitu.sources import open_source
-from insitu.sources.access_policy import guarded
+from insitu.sources.access_policy import access_policy_scope
 
 
 @pytest.fixture
@@ -61,7 +61,7 @@ class _Folder:
 
 
 def test_nothing_gets_past_a_gate(virtual: Path) -> None:
-    with guarded(_Folder(virtual.parent)):
+    with access_policy_scope(_Folder(virtual.parent)):
         with pytest.raises(AccessError):
             insitu.scan(virtual, decode=False)
         with pytest.warns(match="left out"):
@@ -98,7 +98,7 @@ def test_many_that_are_far_away_are_opened_at_once(tmp_path: Path, monkeypatch) 
     with h5py.File(tmp_path / "virtual.h5", "w") as file:
         file.create_virtual_dataset("virtual", layout)
     batches = []
-    monkeypatch.setattr(sibling_files.Window, "local", property(lambda self: False))
+    monkeypatch.setattr(sibling_files.ReadCache, "local", property(lambda self: False))
     monkeypatch.setattr(
         sibling_files, "gather", lambda function, items: batches.append([function(item, None) for item in items])
     )
@@ -108,7 +108,7 @@ def test_many_that_are_far_away_are_opened_at_once(tmp_path: Path, monkeypatch) 
 
 
 def test_names_that_are_no_text() -> None:
-    assert sibling_files.places_beside("https://host/a/b.h5", "x\udce6 y.h5") == ["https://host/a/x%E6%20y.h5"]
-    assert sibling_files.places_beside("s3://bucket/a/b.h5", "x\udce6.h5") == []
-    assert sibling_files.places_beside("s3://bucket/a/b.h5", "ü y.h5") == ["s3://bucket/a/ü y.h5"]
-    assert sibling_files.places_beside("/data/b.h5", "x\udce6.h5")[0] == "/data/x\udce6.h5"
+    assert sibling_files.sibling_urls("https://host/a/b.h5", "x\udce6 y.h5") == ["https://host/a/x%E6%20y.h5"]
+    assert sibling_files.sibling_urls("s3://bucket/a/b.h5", "x\udce6.h5") == []
+    assert sibling_files.sibling_urls("s3://bucket/a/b.h5", "ü y.h5") == ["s3://bucket/a/ü y.h5"]
+    assert sibling_files.sibling_urls("/data/b.h5", "x\udce6.h5")[0] == "/data/x\udce6.h5"

@@ -11,7 +11,7 @@ import pytest
 import insitu
 from insitu.errors import FormatError, InsituError, UnsupportedError
 from insitu.formats.hdf5.structures.stored_selection import parse_selection
-from insitu.formats.parsing.sibling_files import places_beside
+from insitu.formats.parsing.sibling_files import sibling_urls
 
 
 def assert_reads_like_h5py(path: Path, *names: str) -> None:
@@ -214,10 +214,10 @@ def test_damage_to_the_mappings(sources: Path, libver: str) -> None:
 
 
 def test_names_never_lead_to_another_host() -> None:
-    assert places_beside("https://host/a/b.h5", "/etc/x.h5") == ["https://host/a/x.h5"]
-    assert places_beside("https://host/a/b.h5", "https://elsewhere/x.h5") == []
-    assert places_beside("https://host/a/b.h5", "//elsewhere/x.h5") == ["https://host/a/x.h5"]
-    assert places_beside("s3://bucket/a/b.h5", "../../../x.h5") == ["s3://bucket/x.h5"]
+    assert sibling_urls("https://host/a/b.h5", "/etc/x.h5") == ["https://host/a/x.h5"]
+    assert sibling_urls("https://host/a/b.h5", "https://elsewhere/x.h5") == []
+    assert sibling_urls("https://host/a/b.h5", "//elsewhere/x.h5") == ["https://host/a/x.h5"]
+    assert sibling_urls("s3://bucket/a/b.h5", "../../../x.h5") == ["s3://bucket/x.h5"]
 
 
 @pytest.mark.parametrize("data", [b"", bytes(8), b"\2\0\0\0\3\0\0\0\1\2" + b"\xff" * 40, b"\1\0\0\0" + bytes(40)])

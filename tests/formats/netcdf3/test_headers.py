@@ -17,7 +17,7 @@ import pytest
 
 import insitu
 from insitu.errors import FormatError
-from insitu.reading import Tally
+from insitu.reading import ReadStatistics
 
 TYPES = {
     1: "i1", 2: "S1", 3: ">i2", 4: ">i4", 5: ">f4", 6: ">f8", 7: "u1", 8: ">u2", 9: ">u4", 10: ">i8", 11: ">u8",
@@ -201,7 +201,7 @@ def test_one_record_of_many_costs_a_block(tmp_path: Path) -> None:
         writer.add("a", [0, 1], 5)
         writer.add("b", [0, 1], 5)
         (tmp_path / "a.nc").write_bytes(writer.file(gaps=False))
-        tally = Tally()
+        tally = ReadStatistics()
         insitu.read(tmp_path / "a.nc", "a", np.s_[1500, :1], tally=tally, decode=False)
         return tally.bytes_fetched
 

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 import insitu
 from insitu.errors import FormatError, InsituError, VariableError
 from insitu.model import Stored
-from insitu.reading import Tally
-from insitu.sources import Counted, MemorySource
+from insitu.reading import ReadStatistics
+from insitu.sources import CountingSource, MemorySource
 
 FORMATS = {"NETCDF3_CLASSIC": 1, "NETCDF3_64BIT_OFFSET": 2, "NETCDF3_64BIT_DATA": 5}
 CLASSIC = ["i1", "S1", "i2", "i4", "f4", "f8"]
@@ -109,7 +109,7 @@ def test_a_slab_costs_its_own_bytes(tmp_path: Path) -> None:
     variables = {"a": ("f4", ("time", "y", "x")), "b": ("f8", ("time", "y", "x")), "c": ("f4", ("y", "x"))}
     _write(tmp_path / "a.nc", "NETCDF3_CLASSIC", 20, variables)
     group = insitu.scan(str(tmp_path / "a.nc"), decode=False)
-    tally = Tally()
+    tally = ReadStatistics()
     insitu.read(group, "b", np.s_[3, 1], tally=tally, decode=False)
     assert tally.bytes_fetched == 5 * 8
 
@@ -221,7 +221,7 @@ def _many(path: Path, count: int) -> None:
 
 def test_a_long_header_takes_few_requests(tmp_path: Path) -> None:
     _many(tmp_path / "a.nc", 3000)
-    counted = Counted(MemorySource((tmp_path / "a.nc").read_bytes()))
+    counted = CountingSource(MemorySource((tmp_path / "a.nc").read_bytes()))
     group = insitu.scan(counted, decode=False)
     assert len(group.arrays) == 3000
     assert counted.batches <= 4

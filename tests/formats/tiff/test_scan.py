@@ -21,8 +21,8 @@ from rasterio.enums import Resampling
 import insitu
 from insitu.errors import FormatError, InsituError, UnsupportedError, VariableError
 from insitu.model import Unwritten
-from insitu.reading import Tally
-from insitu.sources import Counted, MemorySource
+from insitu.reading import ReadStatistics
+from insitu.sources import CountingSource, MemorySource
 
 # Of rasterio and rioxarray, which are only asked here.
 pytestmark = pytest.mark.filterwarnings("ignore::PendingDeprecationWarning", "ignore::DeprecationWarning")
@@ -154,7 +154,7 @@ def test_uncompressed_strips_in_a_row_are_one_cell(tmp_path: Path) -> None:
     _write(tmp_path / "a.tif", values, blockysize=1)
     group = insitu.scan(tmp_path / "a.tif", decode=False)
     assert group.arrays["band_data"].tiles[0].chunks.shape == (1, 1, 1)
-    tally = Tally()
+    tally = ReadStatistics()
     np.testing.assert_array_equal(
         insitu.read(group, "band_data", np.s_[0, 7, 20:30], tally=tally, decode=False), values[0, 7, 20:30]
     )
@@ -209,7 +209,7 @@ def test_overviews_are_groups(tmp_path: Path) -> None:
 
 def test_a_cog_is_scanned_in_one_request(tmp_path: Path) -> None:
     _cog(tmp_path / "a.tif")
-    counted = Counted(MemorySource((tmp_path / "a.tif").read_bytes()))
+    counted = CountingSource(MemorySource((tmp_path / "a.tif").read_bytes()))
     insitu.scan(counted, decode=False)
     assert counted.batches == 1
 
@@ -220,7 +220,7 @@ def test_directories_at_the_end_take_few_requests(tmp_path: Path) -> None:
     _write(tmp_path / "a.tif", values, tiled=True, blockxsize=64, blockysize=64)
     with rasterio.open(tmp_path / "a.tif", "r+") as file:
         file.build_overviews([2, 4], Resampling.nearest)
-    counted = Counted(MemorySource((tmp_path / "a.tif").read_bytes()))
+    counted = CountingSource(MemorySource((tmp_path / "a.tif").read_bytes()))
     group = insitu.scan(counted, decode=False)
     assert len(group.groups) == 2
     assert counted.batches <= 5
@@ -394,12 +394,12 @@ def test_without_pyproj_the_number_is_given(tmp_path: Path, monkeypatch: pytest.
 
     monkeypatch.setattr(crs, "import_before_fork", missing)
     crs._attributes.cache_clear()
-    scan._ABOUT.clear()
+    scan._DESCRIPTIONS.clear()
     try:
         attributes = insitu.scan(tmp_path / "a.tif", decode=False).arrays["spatial_ref"].attributes
     finally:
         crs._attributes.cache_clear()
-        scan._ABOUT.clear()
+        scan._DESCRIPTIONS.clear()
     assert attributes["crs_wkt"] == "EPSG:32633"
 
 

@@ -23,7 +23,7 @@ from rich.table import Table
 from insitu.cli.demo.archive import YEAR, land, make_archive
 from insitu.cli.demo.pictures import draw_map, draw_mosaic
 from insitu.cli.demo.server import run_server
-from insitu.cli.screen import chain, chunk_shape, plural, results, size
+from insitu.cli.screen import format_bytes, format_chunk_shape, format_codecs, plural, stdout
 from insitu.errors import InsituError, UnsupportedError
 from insitu.sources import trace
 from insitu.verbs import scan
@@ -44,30 +44,30 @@ def demo(
     """
     folder.mkdir(parents=True, exist_ok=True)
     begin = time.perf_counter()
-    results.print(Rule("1. an archive: a year of daily maps, in files that differ"))
+    stdout.print(Rule("1. an archive: a year of daily maps, in files that differ"))
     (folder / "archive").mkdir(exist_ok=True)
     files = make_archive(folder / "archive")
     _show_files(files)
-    results.print(Rule("2. one dataset"))
+    stdout.print(Rule("2. one dataset"))
     ours, theirs = _open_and_compare(files)
-    results.print(Rule("3. saved in five formats, and opened again"))
+    stdout.print(Rule("3. saved in five formats, and opened again"))
     _save_in_all_formats(ours, folder)
-    results.print(Rule("4. mean of the year: by xarray, by insitu, by a server next to the data"))
+    stdout.print(Rule("4. mean of the year: by xarray, by insitu, by a server next to the data"))
     mean = _compare_means(files, folder, theirs)
-    results.print(Rule("5. pictures"))
+    stdout.print(Rule("5. pictures"))
     title = f"Mean temperature of {YEAR}, reduced by a server next to the data"
     draw_map(mean, land(), folder / "map.png", title)
     array = scan(folder / TARGETS[0]).array("tas")
     title = f"tas: one array from 12 files, a mosaic of {plural(len(array.tiles), 'grid')} of chunks"
     draw_mosaic(array, folder / "chunks.png", title)
-    results.print(f"{folder / 'map.png'}, {folder / 'chunks.png'}", markup=False)
-    results.print(f"\nAll of it took {time.perf_counter() - begin:.1f} s. Try next:")
+    stdout.print(f"{folder / 'map.png'}, {folder / 'chunks.png'}", markup=False)
+    stdout.print(f"\nAll of it took {time.perf_counter() - begin:.1f} s. Try next:")
     for command in (
         f"insitu info {folder / TARGETS[0]}",
         f"insitu read {folder / TARGETS[0]} tas --sel time={YEAR}-07-01 --sel lat=45..50 --sel lon=8 --as table",
         f"insitu serve {folder.resolve()}",
     ):
-        results.print(f"  [bold]{command}[/]", soft_wrap=True)
+        stdout.print(f"  [bold]{command}[/]", soft_wrap=True)
 
 
 def _show_files(files: list[Path]) -> None:
@@ -78,11 +78,19 @@ def _show_files(files: list[Path]) -> None:
         group = scan(path)
         tas = group.array("tas")
         scale, offset = (tas.attributes.get(name, "–") for name in ("scale_factor", "add_offset"))
-        codecs = chain(tas.tiles[0].encodings)
-        row = (path.name, size(path.stat().st_size), str(tas.dtype), chunk_shape(tas), codecs, str(scale), str(offset))
-        table.add_row(*row, chunk_shape(group.array("pr")))
-    results.print(table)
-    results.print(
+        codecs = format_codecs(tas.tiles[0].encodings)
+        row = (
+            path.name,
+            format_bytes(path.stat().st_size),
+            str(tas.dtype),
+            format_chunk_shape(tas),
+            codecs,
+            str(scale),
+            str(offset),
+        )
+        table.add_row(*row, format_chunk_shape(group.array("pr")))
+    stdout.print(table)
+    stdout.print(
         "(every other file; one Zarr array has one chunk shape, one chain of codecs and one packing)", style="dim"
     )
 
@@ -100,12 +108,12 @@ def _open_and_compare(files: list[Path]) -> tuple[Any, Any]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # about defaults that will change
         theirs, slow = _time_call(lambda: xr.open_mfdataset(files, engine="netcdf4", data_vars="minimal"))
-    results.print(str(ours), markup=False, highlight=False)
-    results.print(f"opened in {seconds:.2f} s, by xarray.open_mfdataset in {slow:.2f} s")
+    stdout.print(str(ours), markup=False, highlight=False)
+    stdout.print(f"opened in {seconds:.2f} s, by xarray.open_mfdataset in {slow:.2f} s")
     same = ours.compute().identical(theirs.load())
     if not same:
         raise InsituError("the dataset differs from what xarray.open_mfdataset gives")
-    results.print(f"identical to xarray's, value by value, type by type, attribute by attribute: [bold green]{same}[/]")
+    stdout.print(f"identical to xarray's, value by value, type by type, attribute by attribute: [bold green]{same}[/]")
     return ours, theirs
 
 
@@ -130,13 +138,15 @@ def _save_in_all_formats(ours: Any, folder: Path) -> None:
         if not equal:
             raise InsituError(f"{name}: the opened dataset differs from the saved one")
         held = ", ".join(str(variable) for variable in again.data_vars)
-        table.add_row(name, held, size(_bytes_of(target)), f"{saving:.2f} s", f"{opening:.3f} s", f"[green]{equal}[/]")
-    results.print(table)
+        table.add_row(
+            name, held, format_bytes(_bytes_of(target)), f"{saving:.2f} s", f"{opening:.3f} s", f"[green]{equal}[/]"
+        )
+    stdout.print(table)
     try:
         ours.insitu.save(folder / "tas.json")
     except UnsupportedError as problem:
         # The second half of the sentence is about another variable, or more of the same.
-        results.print(f"tas too? {problem.message.partition('; ')[0]}. {problem.hint}", style="yellow", markup=False)
+        stdout.print(f"tas too? {problem.message.partition('; ')[0]}. {problem.hint}", style="yellow", markup=False)
 
 
 def _compare_means(files: list[Path], folder: Path, theirs: Any) -> Any:
@@ -170,9 +180,11 @@ def _compare_means(files: list[Path], folder: Path, theirs: Any) -> Any:
         away = float(np.abs(row.value - expected).max())
         if not away < 1e-3:
             raise InsituError(f"{row.name}: the mean differs by {away} K")
-        table.add_row(row.name, "–" if row.nbytes is None else size(row.nbytes), f"{row.seconds:.3f}", f"{away:.1e}")
-    results.print(table)
-    results.print(
+        table.add_row(
+            row.name, "–" if row.nbytes is None else format_bytes(row.nbytes), f"{row.seconds:.3f}", f"{away:.1e}"
+        )
+    stdout.print(table)
+    stdout.print(
         "(difference to the mean in double precision; all three start from files on this machine)", style="dim"
     )
     return far.value

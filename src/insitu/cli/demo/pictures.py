@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from insitu.cli.screen import chain
+from insitu.cli.screen import format_codecs
 from insitu.errors import UnsupportedError
 from insitu.model import VirtualArray
 
@@ -59,7 +59,7 @@ def draw_mosaic(array: VirtualArray, path: Path, title: str) -> None:
             begins.tolist(), extents.tolist(), stored.tolist(), encodings.tolist(), strict=True
         ):
             encoding = tile.encodings[number]
-            kind = f"{encoding.dtype.name}, {chain([encoding])}"
+            kind = f"{encoding.dtype.name}, {format_codecs([encoding])}"
             colour = colours.setdefault(kind, COLOURS[len(colours) % len(COLOURS)])
             for at in range(lat.count):
                 height = int(lat.show(np.array([at])).extent[0])

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from insitu.codecs.buffer_spec import Octets
-from insitu.codecs.libraries import find, need
+from insitu.codecs.libraries import find_function, require_function
 from insitu.errors import CodecError
 
 __all__ = ["AEC_ANY_BLOCK", "AEC_BIG", "AEC_PREPROCESS", "AEC_SIGNED", "AEC_THREE_BYTES", "aec_decoder", "has_aec"]
@@ -24,7 +24,7 @@ AEC_SIGNED, AEC_THREE_BYTES, AEC_BIG, AEC_PREPROCESS, AEC_ANY_BLOCK = 1, 2, 4, 8
 
 def has_aec() -> bool:
     """Return whether libaec is installed."""
-    return find("imagecodecs", "aec_decode") is not None
+    return find_function("imagecodecs", "aec_decode") is not None
 
 
 def aec_decoder(codec: str, bits: int, flags: int, block: int, interval: int) -> Callable[[Octets, int], Octets]:
@@ -43,7 +43,7 @@ def aec_decoder(codec: str, bits: int, flags: int, block: int, interval: int) ->
     interval
         Blocks between two numbers that are not predicted.
     """
-    decode = need(codec, ("imagecodecs", "aec_decode"))
+    decode = require_function(codec, ("imagecodecs", "aec_decode"))
     width = 1 if bits <= 8 else 2 if bits <= 16 else 4
     together = block * interval * width
     options: dict[str, Any] = {"bitspersample": bits, "flags": flags, "blocksize": block, "rsi": interval}

@@ -8,34 +8,34 @@ from __future__ import annotations
 
 import numpy as np
 
-from insitu.codecs.buffer_spec import Configuration, Data, Form, Octets, Step, octets
-from insitu.codecs.libraries import find, need
+from insitu.codecs.buffer_spec import BufferSpec, Configuration, Data, DecodeStep, Octets, as_octets
+from insitu.codecs.libraries import find_function, require_function
 from insitu.errors import CodecError
 
-__all__ = ["blosc", "sizes"]
+__all__ = ["blosc", "read_header_sizes"]
 
 HEADER = 16
 
 
-def blosc(configuration: Configuration, form: Form) -> Step:
+def blosc(configuration: Configuration, form: BufferSpec) -> DecodeStep:
     """Return the step for blosc of numcodecs, Zarr v3 and HDF5 (32001).
 
     Its configuration matters to writers only.
     """
-    fast = find("imagecodecs", "blosc_decode")
-    slow = None if fast else need("blosc", ("numcodecs.blosc", "decompress"))
+    fast = find_function("imagecodecs", "blosc_decode")
+    slow = None if fast else require_function("blosc", ("numcodecs.blosc", "decompress"))
     limit = form.limit
 
     def run(data: Data, out: Octets | None) -> Data:
-        size, _ = sizes(data, limit)
+        size, _ = read_header_sizes(data, limit)
         room = out if out is not None and size == limit else np.empty(size, np.uint8)
         filled: Data = fast(data, numthreads=1, out=room) if fast else slow(data, room)  # type: ignore[misc]
         return room if len(filled) == size else filled
 
-    return Step("blosc", run, form.compressed(), fills=form.exact)
+    return DecodeStep("blosc", run, form.compressed(), fills=form.exact)
 
 
-def sizes(data: Data, limit: int) -> tuple[int, int]:
+def read_header_sizes(data: Data, limit: int) -> tuple[int, int]:
     """Return the decoded and the encoded size from a chunk's header, both checked.
 
     Parameters
@@ -46,7 +46,7 @@ def sizes(data: Data, limit: int) -> tuple[int, int]:
     limit
         Largest decoded size that is accepted.
     """
-    view = octets(data).data
+    view = as_octets(data).data
     if view.nbytes < HEADER:
         raise CodecError("the data is shorter than a Blosc header")
     decoded = int.from_bytes(view[4:8], "little")

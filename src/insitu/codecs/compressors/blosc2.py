@@ -15,9 +15,9 @@ from itertools import product
 
 import numpy as np
 
-from insitu.codecs.buffer_spec import Configuration, Data, Form, Octets, Step, octets
-from insitu.codecs.compressors.blosc import sizes
-from insitu.codecs.libraries import Function, need
+from insitu.codecs.buffer_spec import BufferSpec, Configuration, Data, DecodeStep, Octets, as_octets
+from insitu.codecs.compressors.blosc import read_header_sizes
+from insitu.codecs.libraries import Function, require_function
 from insitu.errors import CodecError
 
 __all__ = ["blosc2"]
@@ -31,28 +31,28 @@ SPECIAL_ZERO, SPECIAL_NAN, SPECIAL_UNINITIALISED = 1, 2, 4
 """Kinds of chunks without data: the highest bit of the offset is set, the kind is in bits 56-58."""
 
 
-def blosc2(configuration: Configuration, form: Form) -> Step:
+def blosc2(configuration: Configuration, form: BufferSpec) -> DecodeStep:
     """Return the step for chunks and frames."""
-    decode = need("blosc2", ("imagecodecs", "blosc2_decode"))
+    decode = require_function("blosc2", ("imagecodecs", "blosc2_decode"))
     limit = form.limit
 
     def run(data: Data, out: Octets | None) -> Data:
-        view = octets(data).data
+        view = as_octets(data).data
         if view[2:10] == MAGIC:
             frame = _Frame.of(view, limit)
             room = out if out is not None and frame.nbytes == limit else np.empty(frame.nbytes, np.uint8)
             frame.decode(decode, room)
             return room
-        size, _ = sizes(view, limit)
+        size, _ = read_header_sizes(view, limit)
         room = out if out is not None and size == limit else np.empty(size, np.uint8)
         filled: Data = decode(view, numthreads=1, out=room)
         return room if len(filled) == size else filled
 
-    return Step("blosc2", run, form.compressed(), fills=form.exact)
+    return DecodeStep("blosc2", run, form.compressed(), fills=form.exact)
 
 
 @dataclass(frozen=True, slots=True)
-class _Grid:
+class _FrameShapes:
     """The shapes of an n-dimensional frame."""
 
     shape: tuple[int, ...]
@@ -73,7 +73,7 @@ class _Frame:
     """Bytes of all chunks; the index of offsets follows them."""
     typesize: int
     chunksize: int
-    grid: _Grid | None
+    grid: _FrameShapes | None
 
     @classmethod
     def of(cls, view: memoryview, limit: int) -> _Frame:
@@ -90,7 +90,7 @@ class _Frame:
             raise CodecError("the sizes in the Blosc2 frame's header do not fit the data")
         if typesize < 1 or chunksize < 0 or nbytes < 0:
             raise CodecError("the sizes in the Blosc2 frame's header are negative")
-        grid = _grid(bytes(view[SHORTEST:header]))
+        grid = _read_shapes(bytes(view[SHORTEST:header]))
         if grid is not None:
             # The declared size counts padding of the outermost chunks too; the array itself is what
             # its shape says.
@@ -121,14 +121,14 @@ class _Frame:
         for cell, offset in zip(product(*ranges), offsets, strict=True):
             if self._chunk(decode, int(offset), room) != room.size:
                 raise CodecError(f"chunk {cell} of the Blosc2 frame does not decode to {room.size} bytes")
-            box = _unblock(room.view(f"V{self.typesize}"), padded, grid.block)
+            box = _join_blocks(room.view(f"V{self.typesize}"), padded, grid.block)
             place = tuple(slice(i * size, (i + 1) * size) for i, size in zip(cell, grid.chunk, strict=True))
             part = target[place]
             part[...] = box[tuple(slice(length) for length in part.shape)]
 
     def _offsets(self, decode: Function, count: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
         index = self.view[self.header + self.packed :]
-        size, encoded = sizes(index, 8 * count)
+        size, encoded = read_header_sizes(index, 8 * count)
         if size != 8 * count:
             raise CodecError(f"the Blosc2 frame has an index of {size} bytes for {count} chunks")
         offsets = np.empty(count, "<i8")
@@ -149,11 +149,11 @@ class _Frame:
         if offset > self.packed:
             raise CodecError("a chunk lies outside of the Blosc2 frame")
         chunk = self.view[self.header + offset : self.header + self.packed]
-        size, encoded = sizes(chunk, out.size)
+        size, encoded = read_header_sizes(chunk, out.size)
         return len(decode(chunk[:encoded], numthreads=1, out=out[:size]))
 
 
-def _unblock(
+def _join_blocks(
     chunk: np.ndarray[tuple[int], np.dtype[np.void]], whole: tuple[int, ...], block: tuple[int, ...]
 ) -> np.ndarray[tuple[int, ...], np.dtype[np.void]]:
     """Return the consecutive blocks of a chunk as one box."""
@@ -163,7 +163,7 @@ def _unblock(
     return mixed.transpose([axis for i in range(ndim) for axis in (i, ndim + i)]).reshape(whole)
 
 
-def _grid(metalayers: bytes) -> _Grid | None:
+def _read_shapes(metalayers: bytes) -> _FrameShapes | None:
     """Read the b2nd metalayer: version, ndim, then three arrays of shape, chunk shape and block
     shape (msgpack).
     """
@@ -198,4 +198,4 @@ def _grid(metalayers: bytes) -> _Grid | None:
     shape, chunk, block = shapes
     if min(shape, default=0) < 0 or min(chunk, default=1) < 1 or min(block, default=1) < 1:
         raise CodecError(f"the b2nd metalayer has invalid shapes: {shape}, {chunk}, {block}")
-    return _Grid(shape, chunk, block)
+    return _FrameShapes(shape, chunk, block)

@@ -11,31 +11,31 @@ import lzma as _lzma
 from collections.abc import Callable
 from typing import Any
 
-from insitu.codecs.buffer_spec import Configuration, Data, Form, Octets, Run, Step
+from insitu.codecs.buffer_spec import BufferSpec, Configuration, Data, DecodeFunction, DecodeStep, Octets
 from insitu.errors import CodecError
 
 __all__ = ["bz2", "lzma"]
 
 
-def bz2(configuration: Configuration, form: Form) -> Step:
+def bz2(configuration: Configuration, form: BufferSpec) -> DecodeStep:
     """Return the step for bzip2, HDF5's filter 307."""
-    return Step("bz2", _piecewise(_bz2.BZ2Decompressor, form.limit), form.compressed())
+    return DecodeStep("bz2", _stream_decoder(_bz2.BZ2Decompressor, form.limit), form.compressed())
 
 
-def lzma(configuration: Configuration, form: Form) -> Step:
+def lzma(configuration: Configuration, form: BufferSpec) -> DecodeStep:
     """Return the step for LZMA, from `format` and `filters` as numcodecs writes them."""
     layout = int(configuration.get("format", _lzma.FORMAT_XZ))
     options: dict[str, Any] = {"format": layout}
     if layout == _lzma.FORMAT_RAW:
         options["filters"] = configuration.get("filters")
-    return Step(
+    return DecodeStep(
         "lzma",
-        _piecewise(lambda: _lzma.LZMADecompressor(**options), form.limit, layout != _lzma.FORMAT_RAW),
+        _stream_decoder(lambda: _lzma.LZMADecompressor(**options), form.limit, layout != _lzma.FORMAT_RAW),
         form.compressed(),
     )
 
 
-def _piecewise(make: Callable[[], Any], limit: int, marked: bool = True) -> Run:
+def _stream_decoder(make: Callable[[], Any], limit: int, marked: bool = True) -> DecodeFunction:
     """Return a function that decodes streams one after another, at most `limit` bytes and one.
 
     `marked`: a stream has a mark at its end.

@@ -11,43 +11,43 @@ from typing import Any
 
 import numpy as np
 
-from insitu.codecs.buffer_spec import Configuration, Data, Form, Octets, Run, Step
-from insitu.codecs.libraries import find, grow
+from insitu.codecs.buffer_spec import BufferSpec, Configuration, Data, DecodeFunction, DecodeStep, Octets
+from insitu.codecs.libraries import decode_growing, find_function
 from insitu.errors import CodecError
 
 __all__ = ["deflate", "gzip", "zlib"]
 
 
-def zlib(configuration: Configuration, form: Form) -> Step:
+def zlib(configuration: Configuration, form: BufferSpec) -> DecodeStep:
     """Return the step for the zlib format (RFC 1950), HDF5's filter 1."""
-    return _step("zlib", form, _zlib.MAX_WBITS)
+    return _make_step("zlib", form, _zlib.MAX_WBITS)
 
 
-def gzip(configuration: Configuration, form: Form) -> Step:
+def gzip(configuration: Configuration, form: BufferSpec) -> DecodeStep:
     """Return the step for the gzip format (RFC 1952), of one or more members."""
-    return _step("gzip", form, _zlib.MAX_WBITS + 16)
+    return _make_step("gzip", form, _zlib.MAX_WBITS + 16)
 
 
-def deflate(configuration: Configuration, form: Form) -> Step:
+def deflate(configuration: Configuration, form: BufferSpec) -> DecodeStep:
     """Return the step for a raw stream (RFC 1951)."""
-    return _step("deflate", form, -_zlib.MAX_WBITS)
+    return _make_step("deflate", form, -_zlib.MAX_WBITS)
 
 
-def _step(name: str, form: Form, window: int) -> Step:
-    return Step(name, _runner(form, window), form.compressed(), fills=form.exact)
+def _make_step(name: str, form: BufferSpec, window: int) -> DecodeStep:
+    return DecodeStep(name, _make_decoder(form, window), form.compressed(), fills=form.exact)
 
 
-def _runner(form: Form, window: int) -> Run:
+def _make_decoder(form: BufferSpec, window: int) -> DecodeFunction:
     members = window > _zlib.MAX_WBITS
-    fast = find("imagecodecs", "gzip_decode" if members else "deflate_decode")
+    fast = find_function("imagecodecs", "gzip_decode" if members else "deflate_decode")
     options: dict[str, Any] = {} if members else {"raw": window < 0}
     limit = form.limit
 
     def into(data: Data, out: Octets | None) -> Data:
         if out is None:
             if fast is None or members:
-                return _stream(data, window, limit)
-            return grow(lambda room: fast(data, out=room, **options), 4 * len(data), limit)
+                return _inflate_stream(data, window, limit)
+            return decode_growing(lambda room: fast(data, out=room, **options), 4 * len(data), limit)
         if fast is not None:
             filled: Data = fast(data, out=out, **options)
             if len(filled) == limit:
@@ -55,7 +55,7 @@ def _runner(form: Form, window: int) -> Run:
             if not members:
                 return filled
         # Libdeflate stops after the first member of a gzip file, or is not installed.
-        whole = _stream(data, window, limit)
+        whole = _inflate_stream(data, window, limit)
         if len(whole) == limit:
             out[:] = np.frombuffer(whole, np.uint8)
             return out
@@ -64,9 +64,9 @@ def _runner(form: Form, window: int) -> Run:
     return into
 
 
-def _stream(data: Data, window: int, limit: int) -> bytes:
+def _inflate_stream(data: Data, window: int, limit: int) -> bytes:
     """Inflate any number of gzip members, at most `limit` bytes and one."""
-    make = find("isal.isal_zlib", "decompressobj") or _zlib.decompressobj
+    make = find_function("isal.isal_zlib", "decompressobj") or _zlib.decompressobj
     parts: list[bytes] = []
     total = 0
     rest: Any = data

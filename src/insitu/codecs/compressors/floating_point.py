@@ -11,8 +11,8 @@ import math
 
 import numpy as np
 
-from insitu.codecs.buffer_spec import Configuration, Data, Form, Octets, Step, octets
-from insitu.codecs.libraries import need
+from insitu.codecs.buffer_spec import BufferSpec, Configuration, Data, DecodeStep, Octets, as_octets
+from insitu.codecs.libraries import require_function
 from insitu.errors import CodecError
 
 __all__ = ["pcodec", "zfp", "zfpy"]
@@ -22,21 +22,23 @@ LONG_MODE = 0xFFF
 """A mode of 12 one-bits is followed by the rest of the long form (zfp.h)."""
 
 
-def zfpy(configuration: Configuration, form: Form) -> Step:
+def zfpy(configuration: Configuration, form: BufferSpec) -> DecodeStep:
     """Return the step for numcodecs' zfpy: a stream with its header."""
-    decode = need("zfpy", ("imagecodecs", "zfp_decode"), ("zfpy", "decompress_numpy"), install="imagecodecs")
+    decode = require_function(
+        "zfpy", ("imagecodecs", "zfp_decode"), ("zfpy", "decompress_numpy"), install="imagecodecs"
+    )
 
     def run(data: Data, out: Octets | None) -> Data:
-        stream = octets(data).tobytes()
-        most = _measure(stream[:12], form)
-        return _checked("zfpy", decode(stream + bytes(max(most - len(stream), 0))), form)
+        stream = as_octets(data).tobytes()
+        most = _check_header(stream[:12], form)
+        return _check_array("zfpy", decode(stream + bytes(max(most - len(stream), 0))), form)
 
-    return Step("zfpy", run, form.compressed(2))
+    return DecodeStep("zfpy", run, form.compressed(2))
 
 
-def zfp(configuration: Configuration, form: Form) -> Step:
+def zfp(configuration: Configuration, form: BufferSpec) -> DecodeStep:
     """Return the step for HDF5's filter 32013, from `cd_values`."""
-    decode = need("zfp", ("imagecodecs", "zfp_decode"), ("zfpy", "decompress_numpy"), install="imagecodecs")
+    decode = require_function("zfp", ("imagecodecs", "zfp_decode"), ("zfpy", "decompress_numpy"), install="imagecodecs")
     values = [int(value) for value in configuration.get("cd_values", ())]
     if len(values) < 4:
         raise CodecError(f"zfp has {len(values)} client values, too few for its header", codec="zfp")
@@ -46,20 +48,20 @@ def zfp(configuration: Configuration, form: Form) -> Step:
     length = MAGIC_BITS + META_BITS + (LONG_MODE_BITS if mode == LONG_MODE else SHORT_MODE_BITS)
     if bits.size < length:
         raise CodecError("the zfp header in the client values is truncated", codec="zfp")
-    most = _measure(header.tobytes()[:12], form)
+    most = _check_header(header.tobytes()[:12], form)
 
     def run(data: Data, out: Octets | None) -> Data:
         if length % 8:
-            stream = np.concatenate([bits[:length], np.unpackbits(octets(data), bitorder="little")])
+            stream = np.concatenate([bits[:length], np.unpackbits(as_octets(data), bitorder="little")])
             whole = np.packbits(stream, bitorder="little")
         else:
-            whole = np.concatenate([header[: length // 8], octets(data)])
-        return _checked("zfp", decode(whole.tobytes() + bytes(max(most - whole.size, 0))), form)
+            whole = np.concatenate([header[: length // 8], as_octets(data)])
+        return _check_array("zfp", decode(whole.tobytes() + bytes(max(most - whole.size, 0))), form)
 
-    return Step("zfp", run, form.compressed(2))
+    return DecodeStep("zfp", run, form.compressed(2))
 
 
-def _measure(header: bytes, form: Form) -> int:
+def _check_header(header: bytes, form: BufferSpec) -> int:
     """Check the size in a zfp header and return the number of bytes that the library may read.
 
     The header is the magic, then type, rank and the extents less one (zfp.h). The library does not
@@ -83,23 +85,23 @@ def _measure(header: bytes, form: Form) -> int:
     return blocks * (values * (2 * size + 1) + 16) + 64
 
 
-def pcodec(configuration: Configuration, form: Form) -> Step:
+def pcodec(configuration: Configuration, form: BufferSpec) -> DecodeStep:
     """Return the step for numcodecs' pcodec: one standalone file of pco."""
     if form.dtype is None:
         raise CodecError("pcodec needs an array, but the codec before it in the chain yields bytes", codec="pcodec")
-    decode = need("pcodec", ("pcodec.standalone", "simple_decompress"), install="pcodec")
+    decode = require_function("pcodec", ("pcodec.standalone", "simple_decompress"), install="pcodec")
 
     def run(data: Data, out: Octets | None) -> Data:
-        return _checked("pcodec", decode(octets(data).tobytes()), form)
+        return _check_array("pcodec", decode(as_octets(data).tobytes()), form)
 
-    return Step("pcodec", run, form.compressed(2))
+    return DecodeStep("pcodec", run, form.compressed(2))
 
 
-def _checked(name: str, values: object, form: Form) -> Octets:
+def _check_array(name: str, values: object, form: BufferSpec) -> Octets:
     if not isinstance(values, np.ndarray):
         raise CodecError("the data does not decode to an array", codec=name)
     if form.dtype is not None and values.dtype.newbyteorder("=") != form.dtype.newbyteorder("="):
         raise CodecError(f"the data holds {values.dtype}, but the chunk has the type {form.dtype}", codec=name)
     # The bytes are the chunk's, whatever its byte order: HDF5's filter compresses them as if they
     # were native.
-    return octets(np.ascontiguousarray(values).reshape(-1))
+    return as_octets(np.ascontiguousarray(values).reshape(-1))

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from insitu.codecs.buffer_spec import Configuration, Data, Form, Octets, Step, octets
-from insitu.codecs.libraries import Function, need
+from insitu.codecs.buffer_spec import BufferSpec, Configuration, Data, DecodeStep, Octets, as_octets
+from insitu.codecs.libraries import Function, require_function
 from insitu.errors import CodecError
 
 __all__ = [
@@ -33,12 +33,12 @@ __all__ = [
 ]
 
 
-def jpeg(configuration: Configuration, form: Form) -> Step:
+def jpeg(configuration: Configuration, form: BufferSpec) -> DecodeStep:
     """Return the step for JPEG, from `tables` and `header` (base64) and the colour spaces
     `colorspace_jpeg` and `colorspace_data`.
     """
-    decode = need("imagecodecs_jpeg", ("imagecodecs", "jpeg8_decode"))
-    tables, header = (_bytes(configuration.get(key)) for key in ("tables", "header"))
+    decode = require_function("imagecodecs_jpeg", ("imagecodecs", "jpeg8_decode"))
+    tables, header = (_decode_base64(configuration.get(key)) for key in ("tables", "header"))
     options = {
         "tables": tables,
         "colorspace": configuration.get("colorspace_jpeg"),
@@ -46,7 +46,7 @@ def jpeg(configuration: Configuration, form: Form) -> Step:
     }
 
     def image(data: Data, room: NDArray[Any]) -> Any:
-        whole = bytes(octets(data))
+        whole = bytes(as_octets(data))
         if header is not None:
             whole = b"".join((header, whole, b"\xff\xd9"))
         rows, columns = room.shape[:2]
@@ -56,7 +56,7 @@ def jpeg(configuration: Configuration, form: Form) -> Step:
             return decode(whole, out=np.empty((height, *room.shape[1:]), room.dtype), **options)[:rows]
         return decode(whole, out=room, **options)
 
-    return _step("imagecodecs_jpeg", form, image)
+    return _image_step("imagecodecs_jpeg", form, image)
 
 
 def _jpeg_size(data: bytes) -> tuple[int, int]:
@@ -70,29 +70,31 @@ def _jpeg_size(data: bytes) -> tuple[int, int]:
     return 0, 0
 
 
-def _bytes(value: Any) -> bytes | None:
+def _decode_base64(value: Any) -> bytes | None:
     return base64.b64decode(value) if isinstance(value, str) else value
 
 
-def webp(configuration: Configuration, form: Form) -> Step:
+def webp(configuration: Configuration, form: BufferSpec) -> DecodeStep:
     """Return the step for WebP.
 
     A fourth channel that is opaque everywhere may be left out in the data.
     """
-    decode = need("imagecodecs_webp", ("imagecodecs", "webp_decode"))
+    decode = require_function("imagecodecs_webp", ("imagecodecs", "webp_decode"))
     alpha = form.shape is not None and form.shape[-1] == 4
-    return _step("imagecodecs_webp", form, lambda data, room: decode(bytes(octets(data)), hasalpha=alpha, out=room))
+    return _image_step(
+        "imagecodecs_webp", form, lambda data, room: decode(bytes(as_octets(data)), hasalpha=alpha, out=room)
+    )
 
 
-def lerc(configuration: Configuration, form: Form) -> Step:
+def lerc(configuration: Configuration, form: BufferSpec) -> DecodeStep:
     """Return the step for LERC.
 
     Pixels that it marks as invalid are NaN in floats, and what the encoder left there in integers.
     """
-    decode = need("imagecodecs_lerc", ("imagecodecs", "lerc_decode"))
+    decode = require_function("imagecodecs_lerc", ("imagecodecs", "lerc_decode"))
 
     def image(data: Data, room: NDArray[Any]) -> Any:
-        values, valid = decode(bytes(octets(data)), masks=True)
+        values, valid = decode(bytes(as_octets(data)), masks=True)
         if room.dtype.kind == "f" and valid is not None and not np.all(valid):
             valid = np.asarray(valid, bool)
             if valid.ndim == room.ndim and valid.shape != room.shape:  # one plane for each band, in front
@@ -105,72 +107,74 @@ def lerc(configuration: Configuration, form: Form) -> Step:
     if form.dtype is not None and not form.dtype.isnative:
         # Encoded as if they were native numbers: the decoded bytes are right, in the byte order of
         # the chunk.
-        native = Form(form.limit, form.exact, form.dtype.newbyteorder("="), form.shape)
-        return _step("imagecodecs_lerc", native, image)
-    return _step("imagecodecs_lerc", form, image)
+        native = BufferSpec(form.limit, form.exact, form.dtype.newbyteorder("="), form.shape)
+        return _image_step("imagecodecs_lerc", native, image)
+    return _image_step("imagecodecs_lerc", form, image)
 
 
-def jpegxl(configuration: Configuration, form: Form) -> Step:
+def jpegxl(configuration: Configuration, form: BufferSpec) -> DecodeStep:
     """Return the step for JPEG XL."""
-    return _plain("imagecodecs_jpegxl", "jpegxl_decode", form)
+    return _plain_step("imagecodecs_jpegxl", "jpegxl_decode", form)
 
 
-def jpeg2k(configuration: Configuration, form: Form) -> Step:
+def jpeg2k(configuration: Configuration, form: BufferSpec) -> DecodeStep:
     """Return the step for JPEG 2000."""
-    return _plain("imagecodecs_jpeg2k", "jpeg2k_decode", form)
+    return _plain_step("imagecodecs_jpeg2k", "jpeg2k_decode", form)
 
 
-def jpegxr(configuration: Configuration, form: Form) -> Step:
+def jpegxr(configuration: Configuration, form: BufferSpec) -> DecodeStep:
     """Return the step for JPEG XR."""
-    return _plain("imagecodecs_jpegxr", "jpegxr_decode", form)
+    return _plain_step("imagecodecs_jpegxr", "jpegxr_decode", form)
 
 
-def png(configuration: Configuration, form: Form) -> Step:
+def png(configuration: Configuration, form: BufferSpec) -> DecodeStep:
     """Return the step for PNG."""
-    return _plain("imagecodecs_png", "png_decode", form)
+    return _plain_step("imagecodecs_png", "png_decode", form)
 
 
-def pixarlog(configuration: Configuration, form: Form) -> Step:
+def pixarlog(configuration: Configuration, form: BufferSpec) -> DecodeStep:
     """Return the step for PixarLog: deflated differences of logarithms."""
-    decode = need("imagecodecs_pixarlog", ("imagecodecs", "pixarlog_decode"))
+    decode = require_function("imagecodecs_pixarlog", ("imagecodecs", "pixarlog_decode"))
 
     def image(data: Data, room: NDArray[Any]) -> Any:
-        return decode(bytes(octets(data)), shape=room.shape, dtype=room.dtype)
+        return decode(bytes(as_octets(data)), shape=room.shape, dtype=room.dtype)
 
-    return _step("imagecodecs_pixarlog", form, image)
-
-
-def _plain(name: str, function: str, form: Form) -> Step:
-    decode = need(name, ("imagecodecs", function))
-    return _step(name, form, lambda data, room: decode(bytes(octets(data)), out=room))
+    return _image_step("imagecodecs_pixarlog", form, image)
 
 
-def ccittrle(configuration: Configuration, form: Form) -> Step:
+def _plain_step(name: str, function: str, form: BufferSpec) -> DecodeStep:
+    decode = require_function(name, ("imagecodecs", function))
+    return _image_step(name, form, lambda data, room: decode(bytes(as_octets(data)), out=room))
+
+
+def ccittrle(configuration: Configuration, form: BufferSpec) -> DecodeStep:
     """Return the step for CCITT modified Huffman runs (TIFF's compression 2)."""
-    return _fax("imagecodecs_ccittrle", "ccittrle_decode", form)
+    return _fax_step("imagecodecs_ccittrle", "ccittrle_decode", form)
 
 
-def ccittfax3(configuration: Configuration, form: Form) -> Step:
+def ccittfax3(configuration: Configuration, form: BufferSpec) -> DecodeStep:
     """Return the step for CCITT group 3 fax, from `t4options`."""
-    return _fax("imagecodecs_ccittfax3", "ccittfax3_decode", form, t4options=int(configuration.get("t4options") or 0))
+    return _fax_step(
+        "imagecodecs_ccittfax3", "ccittfax3_decode", form, t4options=int(configuration.get("t4options") or 0)
+    )
 
 
-def ccittfax4(configuration: Configuration, form: Form) -> Step:
+def ccittfax4(configuration: Configuration, form: BufferSpec) -> DecodeStep:
     """Return the step for CCITT group 4 fax."""
-    return _fax("imagecodecs_ccittfax4", "ccittfax4_decode", form)
+    return _fax_step("imagecodecs_ccittfax4", "ccittfax4_decode", form)
 
 
-def _fax(name: str, function: str, form: Form, **options: Any) -> Step:
-    decode: Function = need(name, ("imagecodecs", function))
+def _fax_step(name: str, function: str, form: BufferSpec, **options: Any) -> DecodeStep:
+    decode: Function = require_function(name, ("imagecodecs", function))
 
     def image(data: Data, room: NDArray[Any]) -> Any:
         height, width = room.shape[:2]
-        return decode(bytes(octets(data)), height, width, **options)
+        return decode(bytes(as_octets(data)), height, width, **options)
 
-    return _step(name, form, image)
+    return _image_step(name, form, image)
 
 
-def _step(name: str, form: Form, image: Callable[[Data, NDArray[Any]], Any]) -> Step:
+def _image_step(name: str, form: BufferSpec, image: Callable[[Data, NDArray[Any]], Any]) -> DecodeStep:
     dtype, shape = form.dtype, form.shape
     if dtype is None or shape is None or len(shape) < 2:
         raise CodecError("an image codec must be the first of a chain, on an array of two axes or more", codec=name)
@@ -200,4 +204,4 @@ def _step(name: str, form: Form, image: Callable[[Data, NDArray[Any]], Any]) -> 
                 return room
         raise CodecError(f"the image has type {found.dtype} and shape {found.shape}, the chunk {dtype} and {flat}")
 
-    return Step(name, run, form.compressed(4), fills=form.exact)
+    return DecodeStep(name, run, form.compressed(4), fills=form.exact)

@@ -10,21 +10,21 @@ import struct
 
 import numpy as np
 
-from insitu.codecs.buffer_spec import Configuration, Data, Form, Octets, Run, Step, octets
-from insitu.codecs.libraries import Function, find, grow, need
+from insitu.codecs.buffer_spec import BufferSpec, Configuration, Data, DecodeFunction, DecodeStep, Octets, as_octets
+from insitu.codecs.libraries import Function, decode_growing, find_function, require_function
 from insitu.errors import CodecError
 
-__all__ = ["blocks", "brotli", "hdf5_lz4", "lz4", "lz4_frame", "lzf", "snappy"]
+__all__ = ["brotli", "decode_blocks", "hdf5_lz4", "lz4", "lz4_frame", "lzf", "snappy"]
 
 
-def lz4(configuration: Configuration, form: Form) -> Step:
+def lz4(configuration: Configuration, form: BufferSpec) -> DecodeStep:
     """Return the step for numcodecs' LZ4: a 4-byte little-endian length, then one block."""
-    decode = find("imagecodecs", "lz4_decode")
-    slow = None if decode else need("lz4", ("numcodecs.lz4", "decompress"))
+    decode = find_function("imagecodecs", "lz4_decode")
+    slow = None if decode else require_function("lz4", ("numcodecs.lz4", "decompress"))
     limit = form.limit
 
     def run(data: Data, out: Octets | None) -> Data:
-        view = octets(data).data
+        view = as_octets(data).data
         if view.nbytes < 4:
             raise CodecError("the data is too short for its length field of 4 bytes")
         size = int.from_bytes(view[:4], "little")
@@ -34,12 +34,12 @@ def lz4(configuration: Configuration, form: Form) -> Step:
         filled: Data = decode(view[4:], out=room) if decode else slow(data, room)  # type: ignore[misc]
         return room if len(filled) == size else filled
 
-    return Step("lz4", run, form.compressed(), fills=form.exact)
+    return DecodeStep("lz4", run, form.compressed(), fills=form.exact)
 
 
-def lz4_frame(configuration: Configuration, form: Form) -> Step:
+def lz4_frame(configuration: Configuration, form: BufferSpec) -> DecodeStep:
     """Return the step for the LZ4 frame format."""
-    decode = need("lz4_frame", ("imagecodecs", "lz4f_decode"))
+    decode = require_function("lz4_frame", ("imagecodecs", "lz4f_decode"))
     limit = form.limit
 
     def whole(data: Data, room: Octets) -> Data:
@@ -52,34 +52,34 @@ def lz4_frame(configuration: Configuration, form: Form) -> Step:
 
     def run(data: Data, out: Octets | None) -> Data:
         if out is None:
-            return grow(lambda room: whole(data, room), 4 * len(data), limit + 1)
+            return decode_growing(lambda room: whole(data, room), 4 * len(data), limit + 1)
         return whole(data, np.empty(limit + 1, np.uint8))
 
-    return Step("lz4_frame", run, form.compressed())
+    return DecodeStep("lz4_frame", run, form.compressed())
 
 
-def hdf5_lz4(configuration: Configuration, form: Form) -> Step:
+def hdf5_lz4(configuration: Configuration, form: BufferSpec) -> DecodeStep:
     """Return the step for HDF5's filter 32004: total and block size, then blocks that are stored as
     they are where LZ4 gains nothing.
     """
-    decode = need("hdf5_lz4", ("imagecodecs", "lz4_decode"))
+    decode = require_function("hdf5_lz4", ("imagecodecs", "lz4_decode"))
     limit = form.limit
 
     def run(data: Data, out: Octets | None) -> Data:
-        view = octets(data).data
+        view = as_octets(data).data
         if view.nbytes < 12:
             raise CodecError("the data is too short for its size fields of 12 bytes")
         total, block = struct.unpack_from(">QI", view)
         if total > limit:
             raise CodecError(f"the data declares {total} bytes, but the chunk has only {limit}")
         room = out if out is not None and total == limit else np.empty(total, np.uint8)
-        blocks(decode, view, 12, room, min(block, total) if block else total, bare=True)
+        decode_blocks(decode, view, 12, room, min(block, total) if block else total, bare=True)
         return room
 
-    return Step("hdf5_lz4", run, form.compressed(), fills=form.exact)
+    return DecodeStep("hdf5_lz4", run, form.compressed(), fills=form.exact)
 
 
-def blocks(decode: Function, view: memoryview, offset: int, room: Octets, block: int, *, bare: bool) -> int:
+def decode_blocks(decode: Function, view: memoryview, offset: int, room: Octets, block: int, *, bare: bool) -> int:
     """Decode blocks, each behind its 4-byte big-endian size, until `room` is full; return the
     offset of their end.
 
@@ -117,32 +117,32 @@ def blocks(decode: Function, view: memoryview, offset: int, room: Octets, block:
     return offset
 
 
-def lzf(configuration: Configuration, form: Form) -> Step:
+def lzf(configuration: Configuration, form: BufferSpec) -> DecodeStep:
     """Return the step for LZF, h5py's filter 32000."""
-    return Step(
+    return DecodeStep(
         "lzf",
-        _plain(need("lzf", ("imagecodecs", "lzf_decode")), form.limit),
+        _plain_decoder(require_function("lzf", ("imagecodecs", "lzf_decode")), form.limit),
         form.compressed(),
         fills=form.exact,
     )
 
 
-def snappy(configuration: Configuration, form: Form) -> Step:
+def snappy(configuration: Configuration, form: BufferSpec) -> DecodeStep:
     """Return the step for a bare Snappy block."""
-    decode = need("snappy", ("imagecodecs", "snappy_decode"))
-    return Step("snappy", _plain(decode, form.limit), form.compressed(), fills=form.exact)
+    decode = require_function("snappy", ("imagecodecs", "snappy_decode"))
+    return DecodeStep("snappy", _plain_decoder(decode, form.limit), form.compressed(), fills=form.exact)
 
 
-def brotli(configuration: Configuration, form: Form) -> Step:
+def brotli(configuration: Configuration, form: BufferSpec) -> DecodeStep:
     """Return the step for a Brotli stream."""
-    decode = need("brotli", ("imagecodecs", "brotli_decode"))
-    return Step("brotli", _plain(decode, form.limit), form.compressed(), fills=form.exact)
+    decode = require_function("brotli", ("imagecodecs", "brotli_decode"))
+    return DecodeStep("brotli", _plain_decoder(decode, form.limit), form.compressed(), fills=form.exact)
 
 
-def _plain(decode: Function, limit: int) -> Run:
+def _plain_decoder(decode: Function, limit: int) -> DecodeFunction:
     def run(data: Data, out: Octets | None) -> Data:
         if out is None:
-            return grow(lambda room: decode(data, out=room), 4 * len(data), limit)
+            return decode_growing(lambda room: decode(data, out=room), 4 * len(data), limit)
         filled: Data = decode(data, out=out)
         return out if len(filled) == limit else filled
 

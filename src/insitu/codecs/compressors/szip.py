@@ -12,9 +12,9 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from insitu.codecs.buffer_spec import Configuration, Data, Form, Octets, Step, octets
+from insitu.codecs.buffer_spec import BufferSpec, Configuration, Data, DecodeStep, Octets, as_octets
 from insitu.codecs.compressors.aec import AEC_ANY_BLOCK, AEC_BIG, AEC_PREPROCESS, aec_decoder
-from insitu.codecs.libraries import need
+from insitu.codecs.libraries import require_function
 from insitu.errors import CodecError
 
 __all__ = ["PARAMETERS", "szip", "szip_decoder"]
@@ -80,7 +80,7 @@ def _small_block_decoder(parameters: Mapping[str, int]) -> Callable[[Octets, int
     That interface does not return how many bytes it has written. So it writes twice, into buffers
     with different content: bytes that differ afterwards were not written.
     """
-    decode = need("szip", ("imagecodecs", "szip_decode"))
+    decode = require_function("szip", ("imagecodecs", "szip_decode"))
 
     def run(raw: Octets, size: int) -> Octets:
         rooms = [np.full(size, filling, np.uint8) for filling in (0x00, 0xA5)]
@@ -95,7 +95,7 @@ def _small_block_decoder(parameters: Mapping[str, int]) -> Callable[[Octets, int
     return run
 
 
-def szip(configuration: Configuration, form: Form) -> Step:
+def szip(configuration: Configuration, form: BufferSpec) -> DecodeStep:
     """Return the step for HDF5's filter 4, from the parameters of `szip_decoder`."""
     try:
         parameters = {name: int(configuration[name]) for name in PARAMETERS}
@@ -105,7 +105,7 @@ def szip(configuration: Configuration, form: Form) -> Step:
     limit = form.limit
 
     def run(data: Data, out: Octets | None) -> Data:
-        raw = octets(data)
+        raw = as_octets(data)
         if raw.size < 4:
             raise CodecError("the data is too short for its length field of 4 bytes")
         size = int.from_bytes(raw[:4].tobytes(), "little")
@@ -113,4 +113,4 @@ def szip(configuration: Configuration, form: Form) -> Step:
             raise CodecError(f"the data declares {size} bytes, but the chunk has only {limit}")
         return decode(raw[4:], size)
 
-    return Step("szip", run, form.compressed())
+    return DecodeStep("szip", run, form.compressed())

@@ -6,8 +6,8 @@ then the frame itself must declare its size.
 
 from __future__ import annotations
 
-from insitu.codecs.buffer_spec import Configuration, Data, Form, Octets, Run, Step, octets
-from insitu.codecs.libraries import Function, find, grow, need
+from insitu.codecs.buffer_spec import BufferSpec, Configuration, Data, DecodeFunction, DecodeStep, Octets, as_octets
+from insitu.codecs.libraries import Function, decode_growing, find_function, require_function
 from insitu.errors import CodecError
 
 __all__ = ["zstd"]
@@ -15,26 +15,30 @@ __all__ = ["zstd"]
 MAGIC = b"\x28\xb5\x2f\xfd"
 
 
-def zstd(configuration: Configuration, form: Form) -> Step:
+def zstd(configuration: Configuration, form: BufferSpec) -> DecodeStep:
     """Return the step for frames with or without a size (HDF5's filter 32015, numcodecs, Zarr v3)."""
-    fast = find("imagecodecs", "zstd_decode")
-    run = _unsized(fast, form.limit) if fast else _sized(need("zstd", ("numcodecs.zstd", "decompress")), form.limit)
-    return Step("zstd", run, form.compressed(), fills=form.exact)
+    fast = find_function("imagecodecs", "zstd_decode")
+    run = (
+        _imagecodecs_decoder(fast, form.limit)
+        if fast
+        else _numcodecs_decoder(require_function("zstd", ("numcodecs.zstd", "decompress")), form.limit)
+    )
+    return DecodeStep("zstd", run, form.compressed(), fills=form.exact)
 
 
-def _unsized(decode: Function, limit: int) -> Run:
+def _imagecodecs_decoder(decode: Function, limit: int) -> DecodeFunction:
     def run(data: Data, out: Octets | None) -> Data:
         if out is None:
-            return grow(lambda room: decode(data, out=room), 4 * len(data), limit)
+            return decode_growing(lambda room: decode(data, out=room), 4 * len(data), limit)
         filled: Data = decode(data, out=out)
         return out if len(filled) == limit else filled
 
     return run
 
 
-def _sized(decode: Function, limit: int) -> Run:
+def _numcodecs_decoder(decode: Function, limit: int) -> DecodeFunction:
     def run(data: Data, out: Octets | None) -> Data:
-        size = _declared(octets(data)[:18].tobytes())
+        size = _read_content_size(as_octets(data)[:18].tobytes())
         if size is None:
             raise CodecError(
                 "the Zstandard frame does not declare its size, and numcodecs needs it",
@@ -48,7 +52,7 @@ def _sized(decode: Function, limit: int) -> Run:
     return run
 
 
-def _declared(head: bytes) -> int | None:
+def _read_content_size(head: bytes) -> int | None:
     """Read the content size of a frame (RFC 8878, 3.1.1.1)."""
     if head[:4] != MAGIC or len(head) < 6:
         raise CodecError("the data is not a Zstandard frame: it starts with other bytes")

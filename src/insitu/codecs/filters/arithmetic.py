@@ -10,95 +10,95 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from insitu.codecs.buffer_spec import Configuration, Data, Form, Octets, Step, octets
+from insitu.codecs.buffer_spec import BufferSpec, Configuration, Data, DecodeStep, Octets, as_octets
 from insitu.errors import CodecError
 
 __all__ = ["astype", "bitround", "delta", "fixedscaleoffset", "packbits", "quantize"]
 
 
-def delta(configuration: Configuration, form: Form) -> Step:
+def delta(configuration: Configuration, form: BufferSpec) -> DecodeStep:
     """Return the step for differences of neighbours, from `dtype` and `astype`."""
-    dtype, stored = _types(configuration, "dtype", "astype")
+    dtype, stored = _read_types(configuration, "dtype", "astype")
 
     def run(data: Data, out: Octets | None) -> Data:
-        values = _values(data, stored)
+        values = _view_values(data, stored)
         room = np.empty(values.size * dtype.itemsize, np.uint8) if out is None else out
         # Summed in the type of the output, as numcodecs does.
         np.cumsum(values, out=room.view(dtype))
         return room
 
-    return _step("delta", form, dtype, stored, run)
+    return _make_step("delta", form, dtype, stored, run)
 
 
-def fixedscaleoffset(configuration: Configuration, form: Form) -> Step:
+def fixedscaleoffset(configuration: Configuration, form: BufferSpec) -> DecodeStep:
     """Return the step for `(x - offset) * scale` rounded, from `offset`, `scale`, `dtype` and
     `astype`.
     """
-    dtype, stored = _types(configuration, "dtype", "astype")
-    scale, offset = _number(configuration["scale"]), _number(configuration["offset"])
+    dtype, stored = _read_types(configuration, "dtype", "astype")
+    scale, offset = _to_number(configuration["scale"]), _to_number(configuration["offset"])
 
     def run(data: Data, out: Octets | None) -> Data:
-        values: NDArray[Any] = (_values(data, stored) / scale + offset).astype(dtype, copy=False)
+        values: NDArray[Any] = (_view_values(data, stored) / scale + offset).astype(dtype, copy=False)
         return values
 
-    return _step("fixedscaleoffset", form, dtype, stored, run)
+    return _make_step("fixedscaleoffset", form, dtype, stored, run)
 
 
-def quantize(configuration: Configuration, form: Form) -> Step:
+def quantize(configuration: Configuration, form: BufferSpec) -> DecodeStep:
     """Return the step for rounded values, from `dtype` and `astype`: only the type changes."""
-    dtype, stored = _types(configuration, "dtype", "astype")
-    return _step("quantize", form, dtype, stored, _cast(stored, dtype))
+    dtype, stored = _read_types(configuration, "dtype", "astype")
+    return _make_step("quantize", form, dtype, stored, _cast_decoder(stored, dtype))
 
 
-def astype(configuration: Configuration, form: Form) -> Step:
+def astype(configuration: Configuration, form: BufferSpec) -> DecodeStep:
     """Return the step for a cast, from `encode_dtype` and `decode_dtype`."""
-    dtype, stored = _types(configuration, "decode_dtype", "encode_dtype")
-    return _step("astype", form, dtype, stored, _cast(stored, dtype))
+    dtype, stored = _read_types(configuration, "decode_dtype", "encode_dtype")
+    return _make_step("astype", form, dtype, stored, _cast_decoder(stored, dtype))
 
 
-def bitround(configuration: Configuration, form: Form) -> Step:
+def bitround(configuration: Configuration, form: BufferSpec) -> DecodeStep:
     """Return the step for rounded mantissas: nothing is to be undone (so too HDF5's filters 32022
     and 32023).
     """
-    return Step("bitround", lambda data, out: data, form)
+    return DecodeStep("bitround", lambda data, out: data, form)
 
 
-def packbits(configuration: Configuration, form: Form) -> Step:
+def packbits(configuration: Configuration, form: BufferSpec) -> DecodeStep:
     """Return the step for eight booleans a byte, behind one byte that counts the padding."""
     count = form.limit
 
     def run(data: Data, out: Octets | None) -> Data:
-        packed = octets(data)
+        packed = as_octets(data)
         if packed.size < 1 or packed.size - 1 != -(-count // 8):
             raise CodecError(f"{count} packed booleans need {1 + -(-count // 8)} bytes, but there are {packed.size}")
         if packed[0] != -count % 8:
             raise CodecError(f"the data declares {packed[0]} padding bits for {count} booleans")
         return np.unpackbits(packed[1:], count=count)
 
-    return Step("packbits", run, Form(1 + -(-count // 8), form.exact))
+    return DecodeStep("packbits", run, BufferSpec(1 + -(-count // 8), form.exact))
 
 
-def _cast(stored: np.dtype[Any], dtype: np.dtype[Any]) -> Any:
+def _cast_decoder(stored: np.dtype[Any], dtype: np.dtype[Any]) -> Any:
     def run(data: Data, out: Octets | None) -> Data:
-        return _values(data, stored).astype(dtype)
+        return _view_values(data, stored).astype(dtype)
 
     return run
 
 
-def _step(name: str, form: Form, dtype: np.dtype[Any], stored: np.dtype[Any], run: Any) -> Step:
+def _make_step(name: str, form: BufferSpec, dtype: np.dtype[Any], stored: np.dtype[Any], run: Any) -> DecodeStep:
     if form.limit % dtype.itemsize:
         raise CodecError(f"{form.limit} bytes are not a whole number of {dtype} elements", codec=name)
     shape = form.shape if form.dtype is not None and form.dtype.itemsize == dtype.itemsize else None
     limit = form.limit // dtype.itemsize * stored.itemsize
-    return Step(
+    return DecodeStep(
         name,
         run,
-        Form(limit, form.exact, stored if shape is not None else None, shape),
+        BufferSpec(limit, form.exact, stored if shape is not None else None, shape),
         fills=name == "delta" and form.exact,
     )
 
 
-def _types(configuration: Configuration, decoded: str, encoded: str) -> tuple[np.dtype[Any], np.dtype[Any]]:
+def _read_types(configuration: Configuration, decoded: str, encoded: str) -> tuple[np.dtype[Any], np.dtype[Any]]:
     try:
         dtype = np.dtype(configuration[decoded])
         stored = np.dtype(configuration.get(encoded) or dtype)
@@ -109,14 +109,14 @@ def _types(configuration: Configuration, decoded: str, encoded: str) -> tuple[np
     return dtype, stored
 
 
-def _number(value: Any) -> Any:
+def _to_number(value: Any) -> Any:
     # Zarr v3 metadata may hold numbers as text (numcodecs.fixedscaleoffset writes "10.0" there in
     # some versions).
     return float(value) if isinstance(value, str) else value
 
 
-def _values(data: Data, dtype: np.dtype[Any]) -> NDArray[Any]:
-    raw = octets(data)
+def _view_values(data: Data, dtype: np.dtype[Any]) -> NDArray[Any]:
+    raw = as_octets(data)
     if raw.size % dtype.itemsize:
         raise CodecError(f"{raw.size} bytes are not a whole number of {dtype} elements")
     return raw.view(dtype)

@@ -8,31 +8,31 @@ from __future__ import annotations
 
 import numpy as np
 
-from insitu.codecs.buffer_spec import Configuration, Data, Form, Octets, Step, octets
+from insitu.codecs.buffer_spec import BufferSpec, Configuration, Data, DecodeStep, Octets, as_octets
 from insitu.errors import CodecError
 
 __all__ = ["bytes_", "transpose"]
 
 
-def bytes_(configuration: Configuration, form: Form) -> Step:
+def bytes_(configuration: Configuration, form: BufferSpec) -> DecodeStep:
     """Return the step for Zarr v3's `bytes`: an array as bytes of the given `endian`."""
     endian = configuration.get("endian")
     dtype = form.dtype
     if endian not in (None, "little", "big"):
         raise CodecError(f"{endian!r} is not a byte order; use 'little' or 'big'", codec="bytes")
     if endian is None or dtype is None or dtype.hasobject:
-        return Step("bytes", lambda data, out: data, form, idle=dtype is None or not dtype.hasobject)
+        return DecodeStep("bytes", lambda data, out: data, form, idle=dtype is None or not dtype.hasobject)
     stored = dtype.newbyteorder("<" if endian == "little" else ">")
     if stored == dtype:
-        return Step("bytes", lambda data, out: data, form, idle=True)
+        return DecodeStep("bytes", lambda data, out: data, form, idle=True)
 
     def run(data: Data, out: Octets | None) -> Data:
-        return octets(data).view(stored).astype(dtype)
+        return as_octets(data).view(stored).astype(dtype)
 
-    return Step("bytes", run, Form(form.limit, form.exact, stored, form.shape))
+    return DecodeStep("bytes", run, BufferSpec(form.limit, form.exact, stored, form.shape))
 
 
-def transpose(configuration: Configuration, form: Form) -> Step:
+def transpose(configuration: Configuration, form: BufferSpec) -> DecodeStep:
     """Return the step for Zarr v3's `transpose`: `order` is a permutation of the axes, or C or F."""
     order = configuration.get("order", "C")
     if form.shape is None or form.dtype is None:
@@ -52,7 +52,7 @@ def transpose(configuration: Configuration, form: Form) -> Step:
     back = np.argsort(axes)
 
     def run(data: Data, out: Octets | None) -> Data:
-        values = data if isinstance(data, np.ndarray) and data.dtype.hasobject else octets(data).view(dtype)
+        values = data if isinstance(data, np.ndarray) and data.dtype.hasobject else as_octets(data).view(dtype)
         return np.ascontiguousarray(values.reshape(stored).transpose(back))
 
-    return Step("transpose", run, Form(form.limit, form.exact, dtype, stored))
+    return DecodeStep("transpose", run, BufferSpec(form.limit, form.exact, dtype, stored))

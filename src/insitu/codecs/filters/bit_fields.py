@@ -12,13 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from insitu.codecs.buffer_spec import Octets
-from insitu.codecs.libraries import find
+from insitu.codecs.libraries import find_function
 from insitu.errors import CodecError
 
-__all__ = ["unpack", "unpack_numpy"]
+__all__ = ["unpack_bits", "unpack_bits_numpy"]
 
 
-def unpack(data: Octets, first: int, stride: int, bits: int, count: int, dtype: np.dtype[Any]) -> NDArray[Any]:
+def unpack_bits(data: Octets, first: int, stride: int, bits: int, count: int, dtype: np.dtype[Any]) -> NDArray[Any]:
     """Return `count` fields as unsigned integers.
 
     Parameters
@@ -38,16 +38,18 @@ def unpack(data: Octets, first: int, stride: int, bits: int, count: int, dtype: 
     """
     if count and first + stride * (count - 1) + bits > data.size * 8:
         raise CodecError(f"{data.size} bytes are too few for {count} fields of {bits} bits")
-    kernel = find("insitu.codecs._kernels", "unpack_bits")
+    kernel = find_function("insitu.codecs._kernels", "unpack_bits")
     if kernel is None:
-        return unpack_numpy(data, first, stride, bits, count, dtype)
+        return unpack_bits_numpy(data, first, stride, bits, count, dtype)
     fields = np.empty(count, dtype)
     kernel(data, first, stride, bits, fields)
     return fields
 
 
-def unpack_numpy(data: Octets, first: int, stride: int, bits: int, count: int, dtype: np.dtype[Any]) -> NDArray[Any]:
-    """Return the same as `unpack`, computed with NumPy instead of the kernel."""
+def unpack_bits_numpy(
+    data: Octets, first: int, stride: int, bits: int, count: int, dtype: np.dtype[Any]
+) -> NDArray[Any]:
+    """Return the same as `unpack_bits`, computed with NumPy instead of the kernel."""
     padded = np.zeros(data.size + 9, np.uint8)
     padded[: data.size] = data
     windows = np.ndarray((data.size + 2,), ">u8", padded, strides=(1,))

@@ -11,9 +11,9 @@ import struct
 
 import numpy as np
 
-from insitu.codecs.buffer_spec import Configuration, Data, Form, Octets, Step, octets
-from insitu.codecs.compressors.lz import blocks
-from insitu.codecs.libraries import Function, need
+from insitu.codecs.buffer_spec import BufferSpec, Configuration, Data, DecodeStep, Octets, as_octets
+from insitu.codecs.compressors.lz import decode_blocks
+from insitu.codecs.libraries import Function, require_function
 from insitu.errors import CodecError
 
 __all__ = ["bitshuffle"]
@@ -23,7 +23,7 @@ MULTIPLE = 8
 SMALLEST = 128
 
 
-def bitshuffle(configuration: Configuration, form: Form) -> Step:
+def bitshuffle(configuration: Configuration, form: BufferSpec) -> DecodeStep:
     """Return the step, from `elementsize`, `blocksize` (in elements, 0: default) and `cname` (none,
     lz4 or zstd).
     """
@@ -36,24 +36,24 @@ def bitshuffle(configuration: Configuration, form: Form) -> Step:
             f"not {size} bytes and {block} elements",
             codec="bitshuffle",
         )
-    untangle = need("bitshuffle", ("imagecodecs", "bitshuffle_decode"))
+    untangle = require_function("bitshuffle", ("imagecodecs", "bitshuffle_decode"))
     if compressor == "none":
 
         def run(data: Data, out: Octets | None) -> Data:
-            room = np.empty(octets(data).size, np.uint8) if out is None else out
-            _untangle(untangle, octets(data), size, block or _default(size), room)
+            room = np.empty(as_octets(data).size, np.uint8) if out is None else out
+            _unshuffle_bits(untangle, as_octets(data), size, block or _default_block(size), room)
             return room
 
-        return Step("bitshuffle", run, form.as_bytes(), fills=form.exact)
-    decode = need("bitshuffle", ("imagecodecs", f"{compressor}_decode"))
-    return _compressed(form, size, untangle, decode)
+        return DecodeStep("bitshuffle", run, form.as_bytes(), fills=form.exact)
+    decode = require_function("bitshuffle", ("imagecodecs", f"{compressor}_decode"))
+    return _compressed_step(form, size, untangle, decode)
 
 
-def _compressed(form: Form, size: int, untangle: Function, decode: Function) -> Step:
+def _compressed_step(form: BufferSpec, size: int, untangle: Function, decode: Function) -> DecodeStep:
     limit = form.limit
 
     def run(data: Data, out: Octets | None) -> Data:
-        view = octets(data).data
+        view = as_octets(data).data
         if view.nbytes < 12:
             raise CodecError("the data is too short for its size fields of 12 bytes")
         total, block_bytes = struct.unpack_from(">QI", view)
@@ -62,30 +62,30 @@ def _compressed(form: Form, size: int, untangle: Function, decode: Function) -> 
         block = block_bytes // size
         if block % MULTIPLE:
             raise CodecError(f"the block size of {block} elements is not a multiple of {MULTIPLE}")
-        block = block or _default(size)
+        block = block or _default_block(size)
         planes = np.empty(total, np.uint8)
         # Whole blocks, then one block of the remaining multiples of eight elements; the last
         # elements are not shuffled.
         whole = total - total % (MULTIPLE * size)
-        end = blocks(decode, view, 12, planes[:whole], block * size, bare=False)
+        end = decode_blocks(decode, view, 12, planes[:whole], block * size, bare=False)
         tail = np.frombuffer(view[end:], np.uint8)
         if tail.size < total - whole:
             raise CodecError("the data is truncated: its last elements are missing")
         planes[whole:] = tail[: total - whole]
         room = out if out is not None and total == limit else np.empty(total, np.uint8)
-        _untangle(untangle, planes, size, block, room)
+        _unshuffle_bits(untangle, planes, size, block, room)
         return room
 
-    return Step("bitshuffle", run, form.compressed(), fills=form.exact)
+    return DecodeStep("bitshuffle", run, form.compressed(), fills=form.exact)
 
 
-def _untangle(untangle: Function, planes: Octets, size: int, block: int, room: Octets) -> None:
+def _unshuffle_bits(untangle: Function, planes: Octets, size: int, block: int, room: Octets) -> None:
     if planes.size != room.size:
         raise CodecError(f"the data has {planes.size} bytes, but {room.size} bytes are declared")
     # As memoryviews: of an array the library would use the array's own element size.
     untangle(planes.data, itemsize=size, blocksize=block, out=room.data)
 
 
-def _default(size: int) -> int:
+def _default_block(size: int) -> int:
     """Return the library's default block size, in elements."""
     return max(TARGET_BLOCK // size // MULTIPLE * MULTIPLE, SMALLEST)

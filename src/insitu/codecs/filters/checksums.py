@@ -11,17 +11,19 @@ from collections.abc import Callable
 
 import numpy as np
 
-from insitu.codecs.buffer_spec import Configuration, Data, Form, Octets, Step, octets
-from insitu.codecs.libraries import find, need
+from insitu.codecs.buffer_spec import BufferSpec, Configuration, Data, DecodeStep, Octets, as_octets
+from insitu.codecs.libraries import find_function, require_function
 from insitu.errors import ChecksumError, CodecError
 
 __all__ = ["adler32", "crc32", "crc32c", "fletcher32", "fletcher32_numpy", "jenkins_lookup3"]
 
 
-def fletcher32(configuration: Configuration, form: Form) -> Step:
+def fletcher32(configuration: Configuration, form: BufferSpec) -> DecodeStep:
     """Return the step for HDF5's filter 3."""
     compute = (
-        find("insitu.codecs._kernels", "fletcher32") or find("imagecodecs", "h5checksum_fletcher32") or fletcher32_numpy
+        find_function("insitu.codecs._kernels", "fletcher32")
+        or find_function("imagecodecs", "h5checksum_fletcher32")
+        or fletcher32_numpy
     )
 
     def accepted(data: Octets) -> tuple[int, int]:
@@ -31,35 +33,41 @@ def fletcher32(configuration: Configuration, form: Form) -> Step:
         swapped = (value & 0x00FF00FF) << 8 | (value & 0xFF00FF00) >> 8
         return value, swapped
 
-    return _step("fletcher32", form, accepted, at_start=False)
+    return _checksum_step("fletcher32", form, accepted, at_start=False)
 
 
-def crc32c(configuration: Configuration, form: Form) -> Step:
+def crc32c(configuration: Configuration, form: BufferSpec) -> DecodeStep:
     """Return the step for Zarr v3's crc32c (behind the data) and numcodecs' (`location`)."""
-    compute = need(
+    compute = require_function(
         "crc32c",
         ("google_crc32c", "value"),
         ("insitu.codecs._kernels", "crc32c"),
         install="google-crc32c",
     )
-    return _step("crc32c", form, lambda data: (compute(data),), configuration.get("location", "end") == "start")
+    return _checksum_step(
+        "crc32c", form, lambda data: (compute(data),), configuration.get("location", "end") == "start"
+    )
 
 
-def crc32(configuration: Configuration, form: Form) -> Step:
+def crc32(configuration: Configuration, form: BufferSpec) -> DecodeStep:
     """Return the step for numcodecs' crc32 (before the data, unless `location` says otherwise)."""
-    compute = find("imagecodecs", "deflate_crc32") or zlib.crc32
-    return _step("crc32", form, lambda data: (compute(data.data),), configuration.get("location", "start") == "start")
+    compute = find_function("imagecodecs", "deflate_crc32") or zlib.crc32
+    return _checksum_step(
+        "crc32", form, lambda data: (compute(data.data),), configuration.get("location", "start") == "start"
+    )
 
 
-def adler32(configuration: Configuration, form: Form) -> Step:
+def adler32(configuration: Configuration, form: BufferSpec) -> DecodeStep:
     """Return the step for numcodecs' adler32 (before the data, unless `location` says otherwise)."""
-    compute = find("imagecodecs", "deflate_adler32") or zlib.adler32
-    return _step("adler32", form, lambda data: (compute(data.data),), configuration.get("location", "start") == "start")
+    compute = find_function("imagecodecs", "deflate_adler32") or zlib.adler32
+    return _checksum_step(
+        "adler32", form, lambda data: (compute(data.data),), configuration.get("location", "start") == "start"
+    )
 
 
-def jenkins_lookup3(configuration: Configuration, form: Form) -> Step:
+def jenkins_lookup3(configuration: Configuration, form: BufferSpec) -> DecodeStep:
     """Return the step for numcodecs' lookup3, with `initval` and `prefix`."""
-    compute = need("jenkins_lookup3", ("numcodecs.jenkins", "jenkins_lookup3"), install="numcodecs")
+    compute = require_function("jenkins_lookup3", ("numcodecs.jenkins", "jenkins_lookup3"), install="numcodecs")
     start = int(configuration.get("initval", 0))
     given = configuration.get("prefix")
     prefix = np.array([] if given is None else given, np.uint8)
@@ -67,12 +75,14 @@ def jenkins_lookup3(configuration: Configuration, form: Form) -> Step:
     def accepted(data: Octets) -> tuple[int]:
         return (int(compute(np.concatenate([prefix, data]) if prefix.size else data, start)),)
 
-    return _step("jenkins_lookup3", form, accepted, at_start=False)
+    return _checksum_step("jenkins_lookup3", form, accepted, at_start=False)
 
 
-def _step(name: str, form: Form, accepted: Callable[[Octets], tuple[int, ...]], at_start: bool) -> Step:
+def _checksum_step(
+    name: str, form: BufferSpec, accepted: Callable[[Octets], tuple[int, ...]], at_start: bool
+) -> DecodeStep:
     def run(data: Data, out: Octets | None) -> Data:
-        whole = octets(data)
+        whole = as_octets(data)
         if whole.size < 4:
             raise CodecError("the data is too short for its checksum of 4 bytes")
         stored, rest = (whole[:4], whole[4:]) if at_start else (whole[-4:], whole[:-4])
@@ -85,7 +95,7 @@ def _step(name: str, form: Form, accepted: Callable[[Octets], tuple[int, ...]], 
             )
         return rest
 
-    return Step(name, run, form.followed_by(4))
+    return DecodeStep(name, run, form.with_checksum(4))
 
 
 def fletcher32_numpy(data: Octets) -> int:
@@ -104,9 +114,9 @@ def fletcher32_numpy(data: Octets) -> int:
     if data.size % 2:
         low += int(data[-1]) << 8
         high += low
-    return _fold(high) << 16 | _fold(low)
+    return _fold_carries(high) << 16 | _fold_carries(low)
 
 
-def _fold(total: int) -> int:
+def _fold_carries(total: int) -> int:
     # Carries are added back, so a multiple of 65535 ends as 65535 and only nothing at all as 0.
     return (total - 1) % 65535 + 1 if total else 0

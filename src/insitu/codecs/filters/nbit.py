@@ -13,13 +13,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from insitu.codecs.buffer_spec import Configuration, Data, Form, Octets, Step, octets
-from insitu.codecs.filters.bit_fields import unpack
+from insitu.codecs.buffer_spec import BufferSpec, Configuration, Data, DecodeStep, Octets, as_octets
+from insitu.codecs.filters.bit_fields import unpack_bits
 from insitu.errors import CodecError
 
 __all__ = ["nbit"]
 
-ATOMIC, ARRAY, COMPOUND, WHOLE = 1, 2, 3, 4
+ATOMIC, ARRAY, COMPOUND, NOT_PACKED = 1, 2, 3, 4
 """Classes in the client values (H5Znbit.c)."""
 MOST_LEAVES = 1 << 16
 """Limit of the number of leaves.
@@ -44,27 +44,27 @@ class _Leaf:
     """At which bit of the number they start."""
 
 
-def nbit(configuration: Configuration, form: Form) -> Step:
+def nbit(configuration: Configuration, form: BufferSpec) -> DecodeStep:
     """Return the step, from `cd_values`, the client values that HDF5 stores."""
     values = tuple(int(value) for value in configuration["cd_values"])
     if len(values) < 5:
         raise CodecError(f"nbit has too few client values: {len(values)}, at least 5 are needed", codec="nbit")
     if values[1]:
-        return Step("nbit", lambda data, out: data, form.as_bytes())
+        return DecodeStep("nbit", lambda data, out: data, form.as_bytes())
     count, size = values[2], values[4]
     if form.exact and count * size != form.limit:
         raise CodecError(f"nbit declares {count * size} bytes, but the chunk has {form.limit}", codec="nbit")
     try:
-        leaves = tuple(_merge(leaf for leaf in _leaves(values, _Cursor(3), 0)))
+        leaves = tuple(_merge_bytes(leaf for leaf in _read_leaves(values, _Cursor(3), 0)))
     except IndexError as error:
         raise CodecError("the client values of nbit are truncated", codec="nbit") from error
 
     def run(data: Data, out: Octets | None) -> Data:
         room = np.empty(count * size, np.uint8) if out is None else out
-        _decode(octets(data), leaves, room.reshape(count, size))
+        _decode(as_octets(data), leaves, room.reshape(count, size))
         return room
 
-    return Step("nbit", run, form.compressed(), fills=form.exact)
+    return DecodeStep("nbit", run, form.compressed(), fills=form.exact)
 
 
 @dataclass(slots=True)
@@ -76,7 +76,7 @@ class _Cursor:
         return values[self.at - 1]
 
 
-def _leaves(values: tuple[int, ...], cursor: _Cursor, offset: int) -> Iterator[_Leaf]:
+def _read_leaves(values: tuple[int, ...], cursor: _Cursor, offset: int) -> Iterator[_Leaf]:
     """Yield the leaves of the type's tree, which begins at the cursor with its class."""
     kind, size = cursor.take(values), cursor.take(values)
     if kind == ATOMIC:
@@ -92,18 +92,18 @@ def _leaves(values: tuple[int, ...], cursor: _Cursor, offset: int) -> Iterator[_
             raise CodecError(f"nbit declares an array of {size} bytes with items of {item} bytes", codec="nbit")
         for index in range(size // item):
             cursor.at = start
-            yield from _leaves(values, cursor, offset + index * item)
+            yield from _read_leaves(values, cursor, offset + index * item)
     elif kind == COMPOUND:
         for _ in range(cursor.take(values)):
             member = cursor.take(values)
-            yield from _leaves(values, cursor, offset + member)
-    elif kind == WHOLE:
+            yield from _read_leaves(values, cursor, offset + member)
+    elif kind == NOT_PACKED:
         yield from (_Leaf(offset + byte, 1, False, 8, 0) for byte in range(size))
     else:
         raise CodecError(f"nbit declares an unknown class {kind}", codec="nbit")
 
 
-def _merge(leaves: Iterator[_Leaf]) -> Iterator[_Leaf]:
+def _merge_bytes(leaves: Iterator[_Leaf]) -> Iterator[_Leaf]:
     """Merge up to eight whole bytes in a row into one big-endian number."""
     held: _Leaf | None = None
     for leaf in leaves:
@@ -131,7 +131,7 @@ def _decode(data: Octets, leaves: tuple[_Leaf, ...], out: Octets) -> None:
         if leaf.offset + leaf.size > size:
             raise CodecError("nbit declares a member outside of its element", codec="nbit")
         width = 8 if leaf.size > 4 else 4 if leaf.size > 2 else leaf.size
-        fields = unpack(data, first, stride, leaf.bits, count, np.dtype(f"u{width}")) << np.array(
+        fields = unpack_bits(data, first, stride, leaf.bits, count, np.dtype(f"u{width}")) << np.array(
             leaf.shift % 64, f"u{width}"
         )
         target = out[:, leaf.offset : leaf.offset + leaf.size]

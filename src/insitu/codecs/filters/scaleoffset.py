@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from insitu.codecs.buffer_spec import Configuration, Data, Form, Octets, Step, octets
-from insitu.codecs.filters.bit_fields import unpack
+from insitu.codecs.buffer_spec import BufferSpec, Configuration, Data, DecodeStep, Octets, as_octets
+from insitu.codecs.filters.bit_fields import unpack_bits
 from insitu.errors import CodecError
 
 __all__ = ["scaleoffset"]
@@ -60,7 +60,7 @@ class _Parameters:
         )
 
 
-def scaleoffset(configuration: Configuration, form: Form) -> Step:
+def scaleoffset(configuration: Configuration, form: BufferSpec) -> DecodeStep:
     """Return the step, from `cd_values`, the 20 client values that HDF5 stores."""
     parameters = _Parameters.of(tuple(configuration["cd_values"]))
     size = parameters.dtype.itemsize
@@ -68,14 +68,14 @@ def scaleoffset(configuration: Configuration, form: Form) -> Step:
     if form.exact and nbytes != form.limit:
         raise CodecError(f"scaleoffset declares {nbytes} bytes, but the chunk has {form.limit}", codec="scaleoffset")
     if parameters.scale_type == INTEGER and parameters.factor == size * 8:
-        return Step("scaleoffset", lambda data, out: data, form.as_bytes())
+        return DecodeStep("scaleoffset", lambda data, out: data, form.as_bytes())
 
     def run(data: Data, out: Octets | None) -> Data:
         room = np.empty(nbytes, np.uint8) if out is None else out
-        room.view(parameters.dtype)[:] = _decode(octets(data), parameters)
+        room.view(parameters.dtype)[:] = _decode(as_octets(data), parameters)
         return room
 
-    return Step("scaleoffset", run, form.compressed(), fills=form.exact)
+    return DecodeStep("scaleoffset", run, form.compressed(), fills=form.exact)
 
 
 def _decode(data: Octets, parameters: _Parameters) -> NDArray[Any]:
@@ -94,7 +94,7 @@ def _decode(data: Octets, parameters: _Parameters) -> NDArray[Any]:
         return packed[: parameters.count * size].view(dtype)
     unsigned = np.dtype(f"u{size}")
     if bits:
-        differences = unpack(packed, 0, bits, bits, parameters.count, unsigned)
+        differences = unpack_bits(packed, 0, bits, bits, parameters.count, unsigned)
     else:
         differences = np.zeros(parameters.count, unsigned)
     filled = differences == (1 << bits) - 1 if parameters.fill is not None else None

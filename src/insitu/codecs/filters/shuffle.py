@@ -13,37 +13,37 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from insitu.codecs.buffer_spec import Configuration, Data, Form, Octets, Step, octets
-from insitu.codecs.libraries import find
+from insitu.codecs.buffer_spec import BufferSpec, Configuration, Data, DecodeStep, Octets, as_octets
+from insitu.codecs.libraries import find_function
 from insitu.errors import CodecError
 
 __all__ = ["shuffle", "unshuffle"]
 
 
-def shuffle(configuration: Configuration, form: Form) -> Step:
+def shuffle(configuration: Configuration, form: BufferSpec) -> DecodeStep:
     """Return the step for shuffle of HDF5 (filter 2), numcodecs and Zarr."""
     size = int(configuration.get("elementsize", 4))
     if size < 1:
         raise CodecError(f"the element size of shuffle is {size}; it must be at least 1", codec="shuffle")
-    kernel = find("insitu.codecs._kernels", "unshuffle") or unshuffle
+    kernel = find_function("insitu.codecs._kernels", "unshuffle") or unshuffle
     if size == 1:
-        return Step("shuffle", lambda data, out: data, form.as_bytes(), idle=True)
+        return DecodeStep("shuffle", lambda data, out: data, form.as_bytes(), idle=True)
 
     def run(data: Data, out: Octets | None) -> Data:
-        room = np.empty(octets(data).size, np.uint8) if out is None else out
+        room = np.empty(as_octets(data).size, np.uint8) if out is None else out
         kernel(data, size, room)
         return room
 
-    box = find("insitu.codecs._kernels", "unshuffle_box")
+    box = find_function("insitu.codecs._kernels", "unshuffle_box")
     if box is None or form.dtype is None or form.dtype.itemsize != size:
-        return Step("shuffle", run, form.as_bytes(), fills=form.exact)
+        return DecodeStep("shuffle", run, form.as_bytes(), fills=form.exact)
 
     def run_box(
         data: Data, shape: tuple[int, ...], start: tuple[int, ...], out: NDArray[Any], *place: tuple[int, ...]
     ) -> None:
         box(data, size, shape, start, out, *place)
 
-    return Step("shuffle", run, form.as_bytes(), fills=form.exact, box=run_box)
+    return DecodeStep("shuffle", run, form.as_bytes(), fills=form.exact, box=run_box)
 
 
 def unshuffle(data: Data, size: int, out: Octets) -> None:
@@ -58,7 +58,7 @@ def unshuffle(data: Data, size: int, out: Octets) -> None:
     out
         Output buffer, as long as `data`.
     """
-    source = octets(data)
+    source = as_octets(data)
     if source.size != out.size:
         raise CodecError(f"{source.size} bytes do not unshuffle into {out.size}")
     count = source.size // size

@@ -11,17 +11,17 @@ from typing import Any
 
 import numpy as np
 
-from insitu.codecs.buffer_spec import Configuration, Data, Form, Octets, Step, octets
+from insitu.codecs.buffer_spec import BufferSpec, Configuration, Data, DecodeStep, Octets, as_octets
 from insitu.errors import CodecError
 
 __all__ = ["record_member"]
 
 
-def record_member(configuration: Configuration, form: Form) -> Step:
+def record_member(configuration: Configuration, form: BufferSpec) -> DecodeStep:
     """Return the step, from `dtype` (a list of fields: name, type, shape) and `member` (the wanted
     field).
     """
-    record = np.dtype([tuple(_field(field)) for field in configuration["dtype"]])
+    record = np.dtype([tuple(_to_numpy_field(field)) for field in configuration["dtype"]])
     wanted = configuration["member"]
     if record.fields is None or wanted not in record.fields or record.hasobject:
         raise CodecError(f"{record} has no field {wanted!r}", codec="record_member")
@@ -32,7 +32,7 @@ def record_member(configuration: Configuration, form: Form) -> Step:
     count = form.limit // own
 
     def run(data: Data, out: Octets | None) -> Data:
-        raw = octets(data)
+        raw = as_octets(data)
         if not (count - 1) * stride + skip + own <= raw.size <= count * stride:
             raise CodecError(f"{raw.size} bytes are not {count} records of {stride} bytes")
         parts = np.lib.stride_tricks.as_strided(raw[skip:], (count, own), (stride, 1), writeable=False)
@@ -41,10 +41,10 @@ def record_member(configuration: Configuration, form: Form) -> Step:
         out.reshape(count, own)[...] = parts
         return out
 
-    return Step("record_member", run, Form(count * stride, False), fills=True)
+    return DecodeStep("record_member", run, BufferSpec(count * stride, False), fills=True)
 
 
-def _field(field: Any) -> tuple[Any, ...]:
+def _to_numpy_field(field: Any) -> tuple[Any, ...]:
     """Return one field of a structured type as NumPy needs it: JSON has no tuples."""
     name, kind, *shape = field
     return (name, kind, *(tuple(extent) for extent in shape))

@@ -16,14 +16,14 @@ from insitu.combining.member import in_memory
 from insitu.formats.hdf5.conventions.eos5 import EosStructure
 from insitu.model import ArrayDetails, VirtualArray, VirtualGroup
 
-__all__ = ["located"]
+__all__ = ["add_grid_coordinates"]
 
-LARGEST = 1 << 20
+MAX_LENGTH = 1 << 20
 
 
-def located(group: VirtualGroup) -> VirtualGroup:
+def add_grid_coordinates(group: VirtualGroup) -> VirtualGroup:
     """Return the tree with coordinates for its grids."""
-    groups = {name: located(child) for name, child in group.groups.items()}
+    groups = {name: add_grid_coordinates(child) for name, child in group.groups.items()}
     if any(groups[name] is not child for name, child in group.groups.items()):
         group = dataclasses.replace(group, groups=groups)
     # In HDF4 all grids of a file are in one group, and the names of dimensions end with theirs.
@@ -39,15 +39,15 @@ def located(group: VirtualGroup) -> VirtualGroup:
     made: dict[str, VirtualArray] = {
         dim: _coordinate(grid, dim, vertical)
         for dim, (grid, vertical) in grids.items()
-        if dim in lengths and dim not in group.arrays and _is_told(grid, vertical, lengths[dim])
+        if dim in lengths and dim not in group.arrays and _has_corners(grid, vertical, lengths[dim])
     }
     return dataclasses.replace(group, arrays={**group.arrays, **made}) if made else group
 
 
-def _is_told(grid: dict[str, Any], vertical: bool, length: int) -> bool:
+def _has_corners(grid: dict[str, Any], vertical: bool, length: int) -> bool:
     corners = [grid.get(name) for name in ("upper_left", "lower_right")]
     numbers = all(isinstance(corner, list) and len(corner) == 2 and np.isfinite(corner).all() for corner in corners)
-    return numbers and grid.get("rows" if vertical else "columns") == length and 0 < length <= LARGEST
+    return numbers and grid.get("rows" if vertical else "columns") == length and 0 < length <= MAX_LENGTH
 
 
 def _coordinate(grid: dict[str, Any], dim: str, vertical: bool) -> VirtualArray:
@@ -64,7 +64,7 @@ def _coordinate(grid: dict[str, Any], dim: str, vertical: bool) -> VirtualArray:
         begin, end = end, begin
     corner = str(grid.get("registration", "")).endswith("CORNER")
     values = begin + (np.arange(count) + (0.0 if corner else 0.5)) * ((end - begin) / count)
-    return _inline(dim, values, _attributes(vertical, degrees))
+    return _coordinate_array(dim, values, _attributes(vertical, degrees))
 
 
 def _degrees(packed: float) -> float:
@@ -88,7 +88,7 @@ def _attributes(vertical: bool, degrees: bool) -> dict[str, Any]:
     return {"standard_name": name, "units": units}
 
 
-def _inline(dim: str, values: npt.NDArray[Any], attributes: dict[str, Any]) -> VirtualArray:
+def _coordinate_array(dim: str, values: npt.NDArray[Any], attributes: dict[str, Any]) -> VirtualArray:
     array = in_memory(values)
     assert array is not None
     details = ArrayDetails(notes={"computed": "StructMetadata"})

@@ -20,12 +20,12 @@ from insitu.combining.member import in_memory
 from insitu.formats.hdf5.conventions.eos5 import EosStructure
 from insitu.model import ArrayDetails, VirtualArray, VirtualGroup
 
-__all__ = ["GEOLOCATION", "geolocated", "geolocation_of", "placed"]
+__all__ = ["GEOLOCATION", "add_geolocation", "add_swath_coordinates", "geolocation_of"]
 
 GEOLOCATION = "Geolocation Fields"
 MEASURED = ("Data Fields", "Profile Fields")
 RESERVED = frozenset({"Latitude", "Longitude", "Colatitude", "Time", "Pressure", "Altitude"})
-LARGEST = 1 << 20
+MAX_LENGTH = 1 << 20
 
 Maps = Sequence[Mapping[str, Any]]
 
@@ -44,13 +44,13 @@ def geolocation_of(path: str | None) -> str | None:
     return None
 
 
-def geolocated(group: VirtualGroup) -> VirtualGroup:
+def add_geolocation(group: VirtualGroup) -> VirtualGroup:
     """Return the tree with coordinates for the data of its swaths and zonal averages."""
-    groups = {name: geolocated(child) for name, child in group.groups.items()}
+    groups = {name: add_geolocation(child) for name, child in group.groups.items()}
     structure = group.details.structure
     if isinstance(structure, EosStructure) and structure.swath is not None and GEOLOCATION in groups:
         beside = groups[GEOLOCATION]
-        groups.update({name: placed(groups[name], beside) for name in MEASURED if name in groups})
+        groups.update({name: add_swath_coordinates(groups[name], beside) for name in MEASURED if name in groups})
     if any(groups[name] is not child for name, child in group.groups.items()):
         group = dataclasses.replace(group, groups=groups)
     if isinstance(structure, EosStructure) and structure.is_zonal:
@@ -59,7 +59,7 @@ def geolocated(group: VirtualGroup) -> VirtualGroup:
     return group
 
 
-def placed(group: VirtualGroup, beside: VirtualGroup) -> VirtualGroup:
+def add_swath_coordinates(group: VirtualGroup, beside: VirtualGroup) -> VirtualGroup:
     """Return the fields of a swath with their coordinates.
 
     Parameters
@@ -76,7 +76,7 @@ def placed(group: VirtualGroup, beside: VirtualGroup) -> VirtualGroup:
     lengths = _lengths(group.arrays)
     found: dict[str, VirtualArray] = {}
     for name, array in beside.arrays.items():
-        mapped = _mapped(array, maps, lengths)
+        mapped = _map_dimensions(array, maps, lengths)
         known = {**_lengths(found), **lengths}
         # A file with two lengths of one dimension is damaged; which length is wrong is unknown.
         fits = all(known.get(dim, length) == length for dim, length in zip(mapped.dims, mapped.shape, strict=True))
@@ -87,8 +87,8 @@ def placed(group: VirtualGroup, beside: VirtualGroup) -> VirtualGroup:
     taken = {*group.arrays, *found, *lengths}
     for dim, length in _lengths(found).items():
         steps = [one for one in maps if one["geo"] == dim and one.get("increment", 0) > 0]
-        if dim not in taken and len(steps) == 1 and steps[0]["data"] in lengths and 0 < length <= LARGEST:
-            found[dim] = _places(dim, length, steps[0])
+        if dim not in taken and len(steps) == 1 and steps[0]["data"] in lengths and 0 < length <= MAX_LENGTH:
+            found[dim] = _index_labels(dim, length, steps[0])
     return _with_coordinates(group, {**group.arrays, **found}, list(found))
 
 
@@ -100,7 +100,7 @@ def _with_coordinates(group: VirtualGroup, arrays: Mapping[str, VirtualArray], n
     return dataclasses.replace(group, arrays=arrays, coordinates=tuple(names))
 
 
-def _mapped(array: VirtualArray, maps: Maps, lengths: Mapping[str, int]) -> VirtualArray:
+def _map_dimensions(array: VirtualArray, maps: Maps, lengths: Mapping[str, int]) -> VirtualArray:
     """Return a geolocation field on the dimensions of the data where these are the same.
 
     Else an attribute describes the mapping.
@@ -108,29 +108,29 @@ def _mapped(array: VirtualArray, maps: Maps, lengths: Mapping[str, int]) -> Virt
     dims, told = list(array.dims), []
     for axis, (dim, length) in enumerate(zip(array.dims, array.shape, strict=True)):
         own = [one for one in maps if one["geo"] == dim and one["data"] in lengths]
-        same = [one["data"] for one in own if _is_same(one) and lengths[one["data"]] == length]
+        same = [one["data"] for one in own if _is_one_to_one(one) and lengths[one["data"]] == length]
         if dim in lengths:
             continue
         if same and same[0] not in dims:
             dims[axis] = same[0]
         else:
-            told += [_described(one) for one in own]
+            told += [_describe_map(one) for one in own]
     attributes = {**array.attributes, **({"dimension_map": "; ".join(told)} if told else {})}
     return dataclasses.replace(array, dims=tuple(dims), attributes=attributes)
 
 
-def _is_same(one: Mapping[str, Any]) -> bool:
+def _is_one_to_one(one: Mapping[str, Any]) -> bool:
     return bool(one.get("offset") == 0 and one.get("increment") == 1)
 
 
-def _described(one: Mapping[str, Any]) -> str:
+def _describe_map(one: Mapping[str, Any]) -> str:
     """Return one dimension map in words."""
     if "increment" not in one:
         return f"{one['geo']} on {one['data']}: by a list of indices"
     return f"{one['geo']} on {one['data']}: offset {one.get('offset', 0)}, increment {one['increment']}"
 
 
-def _places(dim: str, length: int, one: Mapping[str, Any]) -> VirtualArray:
+def _index_labels(dim: str, length: int, one: Mapping[str, Any]) -> VirtualArray:
     """Return which elements of the data those of the geolocation lie on."""
     values = int(one.get("offset", 0)) + int(one["increment"]) * np.arange(length, dtype=np.int64)
     array = in_memory(values)

@@ -22,21 +22,23 @@ import numpy.typing as npt
 from insitu.combining.member import Load, in_memory
 from insitu.model import GroupDetails, VirtualArray, VirtualGroup
 
-__all__ = ["is_matlab", "meant"]
+__all__ = ["decode_matlab", "is_matlab"]
 
 CLASS, EMPTY = "MATLAB_class", "MATLAB_empty"
 HIDDEN = ("#refs#", "#subsystem#")
 SPARSE, OBJECT = "MATLAB_sparse", "MATLAB_object_decode"
-OWN = frozenset({CLASS, EMPTY, SPARSE, OBJECT, "MATLAB_int_decode", "MATLAB_fields", "MATLAB_global", "H5PATH"})
-SMALL = 1 << 20
+MATLAB_ATTRIBUTES = frozenset(
+    {CLASS, EMPTY, SPARSE, OBJECT, "MATLAB_int_decode", "MATLAB_fields", "MATLAB_global", "H5PATH"}
+)
+MAX_READ_BYTES = 1 << 20
 """Bytes of a text, or of the references of a cell, that are read when a file is opened."""
 DEPTH_LIMIT = 32
 ELEMENTS_LIMIT = 1 << 14
 ITEMS_LIMIT = 1 << 18
 """Members in all: cells that hold each other crosswise would have no end."""
-LARGEST = 1 << 48
+MAX_SIZE = 1 << 48
 """The lengths of an empty array, multiplied: more no MATLAB has."""
-NUMBERS = {
+DTYPES = {
     **{f"{sign}int{8 * size}": f"{sign[:1] or 'i'}{size}" for sign in ("", "u") for size in (1, 2, 4, 8)},
     "single": "f4",
     "double": "f8",
@@ -52,7 +54,7 @@ def is_matlab(group: VirtualGroup) -> bool:
     return CLASS in group.attributes or any(CLASS in item.attributes for _, item in _members(group))
 
 
-def meant(group: VirtualGroup, load: Load) -> VirtualGroup:
+def decode_matlab(group: VirtualGroup, load: Load) -> VirtualGroup:
     """Return the tree as MATLAB would show it.
 
     Parameters
@@ -76,13 +78,13 @@ class _Reader:
             for _, item in _members(node):
                 if item.details.address is not None:
                     self.by_address.setdefault(item.details.address, item)
-        small = [array for path, array in root.all_arrays() if _is_read(array, path.startswith(f"{HIDDEN[0]}/"))]
+        small = [array for path, array in root.all_arrays() if _needs_values(array, path.startswith(f"{HIDDEN[0]}/"))]
         self.values: dict[int, Any] = dict(zip(map(id, small), load(small) if small else [], strict=True))
 
     def group(self, group: VirtualGroup, depth: int, path: str = "") -> VirtualGroup:
         """Return a group with its members decoded."""
         if _is_sparse(group):
-            return _sparse(group)
+            return _decode_sparse(group)
         items: dict[str, Item] = {}
         for name, item in _members(group):
             if depth == 0 and name in HIDDEN:
@@ -94,7 +96,7 @@ class _Reader:
             group,
             arrays={name: item for name, item in items.items() if isinstance(item, VirtualArray)},
             groups={name: item for name, item in items.items() if isinstance(item, VirtualGroup)},
-            attributes=_shown(group.attributes),
+            attributes=_without_matlab_attributes(group.attributes),
             details=dataclasses.replace(group.details, dims={}),
             unlimited=(),
         )
@@ -112,12 +114,12 @@ class _Reader:
             return self.group(item, depth + 1, f"{path}/")
         values = self.values.get(id(item))
         if item.attributes.get(EMPTY) and values is not None:
-            return _inline(item, _empty(kind, values), name)
+            return _inline_array(item, _empty_array(kind, values), name)
         if item.details.reference == "object" and values is not None:
             return self.cell(item, values, name, depth, path)
         if kind == "char" and values is not None:
-            return _inline(item, _text(values), name)
-        return _turned(item, kind)
+            return _inline_array(item, _decode_text(values), name)
+        return _reorder_axes(item, kind)
 
     def cell(self, item: VirtualArray, references: npt.NDArray[Any], name: str, depth: int, path: str) -> Item:
         """Return a cell, or a field of an array of structs.
@@ -129,19 +131,19 @@ class _Reader:
             return item
         numbers = self._numbers([self.by_address[address] for address in addresses])
         if numbers is not None:
-            return _inline(item, numbers.reshape(references.shape).T, name)
+            return _inline_array(item, numbers.reshape(references.shape).T, name)
         found = [
             self.item(self.by_address[address], name, depth + 1, f"{path}/{number}")
             for number, address in enumerate(addresses)
         ]
         texts = [None if one is None else _scalar_text(one) for one in found]
         if texts and all(text is not None for text in texts):
-            return _inline(item, np.array(texts).reshape(references.shape).T, name)
+            return _inline_array(item, np.array(texts).reshape(references.shape).T, name)
         members = {str(number): one for number, one in enumerate(found) if one is not None}
         return VirtualGroup(
             {name: one for name, one in members.items() if isinstance(one, VirtualArray)},
             {name: one for name, one in members.items() if isinstance(one, VirtualGroup)},
-            {**_shown(item.attributes), "shape": np.array(references.shape[::-1])},
+            {**_without_matlab_attributes(item.attributes), "shape": np.array(references.shape[::-1])},
         )
 
     def _numbers(self, items: list[Item]) -> npt.NDArray[Any] | None:
@@ -168,20 +170,20 @@ def _is_number(item: Item) -> bool:
     )
 
 
-def _is_read(array: VirtualArray, hidden: bool) -> bool:
+def _needs_values(array: VirtualArray, hidden: bool) -> bool:
     """Return whether decoding needs the values of an array (`hidden`: an element of a cell)."""
     if hidden and array.size == 1 and _is_number(array):
         return True
     asked = array.attributes.get(EMPTY) or array.attributes.get(CLASS) == "char"
     cell = array.details.reference == "object" and array.size <= ELEMENTS_LIMIT
-    return bool((asked or cell) and array.nbytes <= SMALL)
+    return bool((asked or cell) and array.nbytes <= MAX_READ_BYTES)
 
 
-def _shown(attributes: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in attributes.items() if name not in OWN}
+def _without_matlab_attributes(attributes: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in attributes.items() if name not in MATLAB_ATTRIBUTES}
 
 
-def _text(codes: npt.NDArray[Any]) -> npt.NDArray[Any]:
+def _decode_text(codes: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """Return rows of characters (UTF-16 code units), stored column by column, as texts."""
     if not codes.size:
         return np.array("")
@@ -206,28 +208,30 @@ def _is_sparse(group: VirtualGroup) -> bool:
     return isinstance(rows, (int, np.integer)) and whole
 
 
-def _sparse(group: VirtualGroup) -> VirtualGroup:
+def _decode_sparse(group: VirtualGroup) -> VirtualGroup:
     """Return a sparse matrix: values, their rows (`ir`), where each column begins (`jc`)."""
     dims = {"data": "element", "ir": "element", "jc": "column_boundary"}
     logical = str(group.attributes.get(CLASS, "")) == "logical"
     arrays: dict[str, VirtualArray] = {}
     for name, array in group.arrays.items():
         if name in dims:
-            array = _turned(array, "logical" if logical and name == "data" else "")
+            array = _reorder_axes(array, "logical" if logical and name == "data" else "")
             arrays[name] = dataclasses.replace(array, dims=(dims[name],))
     jc = arrays["jc"]
     for name in ("data", "ir"):  # of a matrix of zeros, MATLAB writes neither
         if name not in arrays:
             kind = np.dtype("u8") if name == "ir" else np.dtype(bool if logical else "f8")
-            empty = _inline(jc, np.empty(0, kind), name)
+            empty = _inline_array(jc, np.empty(0, kind), name)
             arrays[name] = dataclasses.replace(empty, dims=("element",), attributes={})
     shape = np.array([int(group.attributes[SPARSE]), max(jc.shape[0] - 1, 0)])
     told = {"sparse": "compressed columns", "shape": shape}
     details = GroupDetails(group.details.format)
-    return VirtualGroup(arrays, {}, {**_shown(group.attributes), **told}, details, coordinates=("ir", "jc"))
+    return VirtualGroup(
+        arrays, {}, {**_without_matlab_attributes(group.attributes), **told}, details, coordinates=("ir", "jc")
+    )
 
 
-def _empty(kind: str, shape: npt.NDArray[Any]) -> npt.NDArray[Any]:
+def _empty_array(kind: str, shape: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """Return an array without elements; of no characters, an empty text."""
     lengths = (
         [int(length) for length in shape.reshape(-1)] if shape.dtype.kind in "iuf" and np.isfinite(shape).all() else []
@@ -235,12 +239,12 @@ def _empty(kind: str, shape: npt.NDArray[Any]) -> npt.NDArray[Any]:
     if kind == "char" and (not lengths or lengths[0] in (0, 1)):
         return np.array("")
     whole = math.prod(length for length in lengths if length)
-    if 0 not in lengths or min(lengths) < 0 or len(lengths) > 32 or whole > LARGEST:
+    if 0 not in lengths or min(lengths) < 0 or len(lengths) > 32 or whole > MAX_SIZE:
         lengths = [0]
-    return np.empty(lengths, NUMBERS.get(kind, "f8"))
+    return np.empty(lengths, DTYPES.get(kind, "f8"))
 
 
-def _inline(item: VirtualArray, values: npt.NDArray[Any], name: str) -> VirtualArray:
+def _inline_array(item: VirtualArray, values: npt.NDArray[Any], name: str) -> VirtualArray:
     """Return values as an array that carries them inline."""
     array = in_memory(values)
     assert array is not None
@@ -248,24 +252,24 @@ def _inline(item: VirtualArray, values: npt.NDArray[Any], name: str) -> VirtualA
     return dataclasses.replace(
         array,
         dims=tuple(f"{name}_{axis}" for axis in range(values.ndim)),
-        attributes=_shown(item.attributes),
+        attributes=_without_matlab_attributes(item.attributes),
         details=dataclasses.replace(item.details, text=text),
     )
 
 
-def _turned(item: VirtualArray, kind: str) -> VirtualArray:
+def _reorder_axes(item: VirtualArray, kind: str) -> VirtualArray:
     """Return the array in MATLAB's order of axes, with bool and complex types."""
     dtype = item.dtype
     names = dtype.names or ()
     if kind == "logical" and dtype == np.uint8:
-        item = _seen_as(item, np.dtype(bool), 1)
+        item = _view_as(item, np.dtype(bool), 1)
     elif names == ("real", "imag") and {dtype[0].str, dtype[1].str} in ({"<f4"}, {"<f8"}, {">f4"}, {">f8"}):
-        item = _seen_as(item, np.dtype(f"{dtype[0].byteorder}c{2 * dtype[0].itemsize}"), dtype.itemsize)
+        item = _view_as(item, np.dtype(f"{dtype[0].byteorder}c{2 * dtype[0].itemsize}"), dtype.itemsize)
     item = item.transpose(*reversed(range(item.ndim))) if item.ndim > 1 else item
-    return dataclasses.replace(item, attributes=_shown(item.attributes))
+    return dataclasses.replace(item, attributes=_without_matlab_attributes(item.attributes))
 
 
-def _seen_as(item: VirtualArray, dtype: np.dtype[Any], size: int) -> VirtualArray:
+def _view_as(item: VirtualArray, dtype: np.dtype[Any], size: int) -> VirtualArray:
     """Return the same bytes as elements of another type, if they are that large."""
     if dtype.itemsize != size:
         return item

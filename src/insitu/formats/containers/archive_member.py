@@ -1,7 +1,7 @@
 """A member of an archive, and the source that shows its bytes as a file of its own.
 
-An uncompressed member is a name and a range of bytes. `Part` shows that range as a source. What a
-scan finds in it is moved back to where it lies in the archive (`moved`).
+An uncompressed member is a name and a range of bytes. `MemberSource` shows that range as a source. What a
+scan finds in it is moved back to where it lies in the archive (`shift_offsets`).
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ import numpy as np
 
 from insitu.codecs.registry import OUTSIDE_VALUES
 from insitu.errors import UnsupportedError
-from insitu.model import Codec, Columns, Encoding, Sparse, Tile, VirtualArray, VirtualGroup
+from insitu.model import Codec, Columns, Encoding, SparseTable, Tile, VirtualArray, VirtualGroup
 from insitu.sources.protocol import ByteSource, Range, WrappedSource
 
-__all__ = ["Member", "Part", "WrappedSource", "moved", "path_of"]
+__all__ = ["ArchiveMember", "MemberSource", "WrappedSource", "member_path", "shift_offsets"]
 
 
-class Member(NamedTuple):
+class ArchiveMember(NamedTuple):
     """A file in an archive."""
 
     name: str
@@ -33,7 +33,7 @@ class Member(NamedTuple):
     """Offset of the local header."""
 
 
-def path_of(name: str) -> str:
+def member_path(name: str) -> str:
     """Return a member's name as a path that does not lead out of the archive.
 
     Examples
@@ -44,10 +44,10 @@ def path_of(name: str) -> str:
     return "/".join(part for part in name.replace("\\", "/").split("/") if part not in ("", ".", ".."))
 
 
-class Part(WrappedSource):
+class MemberSource(WrappedSource):
     """A range of a source, seen as a source of its own."""
 
-    def __init__(self, source: ByteSource, member: Member) -> None:
+    def __init__(self, source: ByteSource, member: ArchiveMember) -> None:
         super().__init__(source)
         self.member = member
 
@@ -76,23 +76,23 @@ class Part(WrappedSource):
         """Do nothing: the archive belongs to the caller."""
 
 
-def moved(tree: VirtualGroup, offset: int, own: str) -> VirtualGroup:
+def shift_offsets(tree: VirtualGroup, offset: int, own: str) -> VirtualGroup:
     """Return what was found in a member with offsets that count from the beginning of the archive, whose URL is `own`."""
     return replace(
         tree,
-        arrays={name: _array(array, offset, own) for name, array in tree.arrays.items()},
-        groups={name: moved(group, offset, own) for name, group in tree.groups.items()},
+        arrays={name: _shift_array(array, offset, own) for name, array in tree.arrays.items()},
+        groups={name: shift_offsets(group, offset, own) for name, group in tree.groups.items()},
     )
 
 
-def _array(array: VirtualArray, offset: int, own: str) -> VirtualArray:
-    return replace(array, tiles=tuple(_tile(tile, offset, own) for tile in array.tiles))
+def _shift_array(array: VirtualArray, offset: int, own: str) -> VirtualArray:
+    return replace(array, tiles=tuple(_shift_tile(tile, offset, own) for tile in array.tiles))
 
 
-def _tile(tile: Tile, offset: int, own: str) -> Tile:
-    encodings = tuple(_encoding(encoding, offset) for encoding in tile.encodings)
+def _shift_tile(tile: Tile, offset: int, own: str) -> Tile:
+    encodings = tuple(_shift_encoding(encoding, offset) for encoding in tile.encodings)
     chunks = tile.chunks
-    if not isinstance(chunks, (Columns, Sparse)):
+    if not isinstance(chunks, (Columns, SparseTable)):
         raise UnsupportedError(f"chunk tables of type {type(chunks).__name__} are not supported in an archive")
     elsewhere = [source.url for source in chunks.sources if source.url != own]
     if any("::" in url for url in elsewhere):
@@ -103,7 +103,7 @@ def _tile(tile: Tile, offset: int, own: str) -> Tile:
         return replace(tile, encodings=encodings)
     if elsewhere:
         raise UnsupportedError("the data lies partly in an archive and partly outside, which is not supported")
-    if isinstance(chunks, Sparse):
+    if isinstance(chunks, SparseTable):
         places = chunks.offset.astype(np.int64) + offset
         return replace(tile, encodings=encodings, chunks=replace(chunks, offset=places))
     if (chunks.source < 0).all():
@@ -112,17 +112,17 @@ def _tile(tile: Tile, offset: int, own: str) -> Tile:
     return replace(tile, encodings=encodings, chunks=replace(chunks, offset=places))
 
 
-def _encoding(encoding: Encoding, offset: int) -> Encoding:
+def _shift_encoding(encoding: Encoding, offset: int) -> Encoding:
     """Shift the addresses that chunks hold (HDF5 values of varying length).
 
     They count from the beginning of the member.
     """
     if not any(codec.name in OUTSIDE_VALUES for codec in encoding.codecs):
         return encoding
-    return replace(encoding, codecs=tuple(_codec(codec, offset) for codec in encoding.codecs))
+    return replace(encoding, codecs=tuple(_shift_codec(codec, offset) for codec in encoding.codecs))
 
 
-def _codec(codec: Codec, offset: int) -> Codec:
+def _shift_codec(codec: Codec, offset: int) -> Codec:
     if codec.name not in OUTSIDE_VALUES:
         return codec
     said: dict[str, Any] = dict(codec.configuration)

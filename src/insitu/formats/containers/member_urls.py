@@ -12,15 +12,15 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from insitu.errors import InsituError, NotFoundError
-from insitu.formats.containers.archive_member import path_of
-from insitu.formats.containers.member_list import listed
-from insitu.formats.containers.scan import Inside
-from insitu.formats.containers.zarr_folders import store_roots
-from insitu.sources import ByteSource, expand, open_source
+from insitu.formats.containers.archive_member import member_path
+from insitu.formats.containers.member_list import list_members
+from insitu.formats.containers.scan import ScopedArchive
+from insitu.formats.containers.zarr_folders import find_store_roots
+from insitu.sources import ByteSource, expand_urls, open_source
 from insitu.sources.globs import is_glob
-from insitu.sources.redaction import chain_links, displayed
+from insitu.sources.redaction import chain_links, redact_url
 
-__all__ = ["Place", "expand_members", "names_member", "open_place"]
+__all__ = ["MemberUrl", "expand_members", "open_location", "parse_member_url"]
 
 _CHAINED = re.compile(r"(zip|tar)://(.+?)::(.+)", re.DOTALL)
 _WORD = re.compile(r"[A-Za-z0-9+_-]+")
@@ -29,7 +29,7 @@ _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+-]+)://")
 _OURS = ("s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "adl", "http", "https", "file", "local", "memory")
 
 
-class Place(NamedTuple):
+class MemberUrl(NamedTuple):
     """The URL of a member of an archive, taken apart."""
 
     archive: str
@@ -38,7 +38,7 @@ class Place(NamedTuple):
     """Whether the URL is one of fsspec's chains: fsspec can unpack compressed members as well."""
 
 
-def names_member(url: Any) -> Place | None:
+def parse_member_url(url: Any) -> MemberUrl | None:
     """Return the member that a URL names; None if it names something else.
 
     Examples
@@ -55,7 +55,7 @@ def names_member(url: Any) -> Place | None:
     chain = _CHAINED.fullmatch(url)
     if chain is not None:
         _, member, archive = chain.groups()
-        return Place(archive, path_of(member), True) if "::" not in archive and path_of(member) else None
+        return MemberUrl(archive, member_path(member), True) if "::" not in archive and member_path(member) else None
     archive, *inside = chain_links(url)
     if not inside:
         return None  # the colons of an IPv6 address
@@ -65,63 +65,63 @@ def names_member(url: Any) -> Place | None:
         return None
     if not scheme and os.path.exists(url):
         return None  # a name is a name, whatever characters it has
-    inner = path_of(path.replace("::", "/"))
-    return Place(archive, inner, False) if archive and inner else None
+    inner = member_path(path.replace("::", "/"))
+    return MemberUrl(archive, inner, False) if archive and inner else None
 
 
-def open_place(url: Any, storage_options: Mapping[str, Any] | None = None) -> ByteSource:
+def open_location(url: Any, storage_options: Mapping[str, Any] | None = None) -> ByteSource:
     """Open the source of a URL.
 
     For a member of an archive, this is the archive, scanned for that member only.
     """
-    place = names_member(url)
+    place = parse_member_url(url)
     if place is None:
         return open_source(url, storage_options)
     source = open_source(place.archive, storage_options)
     if place.is_fsspec_chain and _needs_unpacking(source, place.path):
         source.close()
         return open_source(url, storage_options)
-    return Inside(source, place.path)
+    return ScopedArchive(source, place.path)
 
 
 def _needs_unpacking(source: ByteSource, path: str) -> bool:
     try:
-        return any(member.problem and path_of(member.name) == path for member in listed(source))
+        return any(member.problem and member_path(member.name) == path for member in list_members(source))
     except InsituError:
         return True  # no zip or tar archive: fsspec may know more
 
 
 def expand_members(urls: Any, storage_options: Mapping[str, Any] | None = None) -> list[Any]:
-    """Return the URLs that patterns match, as `insitu.sources.expand` does, and members of archives too: `runs_*.zip::2024/*.nc`.
+    """Return the URLs that patterns match, as `insitu.sources.expand_urls` does, and members of archives too: `runs_*.zip::2024/*.nc`.
 
     Parameters
     ----------
     urls
-        What `expand` takes.
+        What `expand_urls` takes.
     storage_options
         See `insitu.sources.open_source`.
     """
     if isinstance(urls, list | tuple):
         return [found for item in urls for found in expand_members(item, storage_options)]
-    place = names_member(urls)
+    place = parse_member_url(urls)
     if place is None:
-        return expand(urls, storage_options)
-    archives = [str(archive) for archive in expand(place.archive, storage_options)]
+        return expand_urls(urls, storage_options)
+    archives = [str(archive) for archive in expand_urls(place.archive, storage_options)]
     if not is_glob(f"x/{place.path}") or place.is_fsspec_chain:
         return [urls] if archives == [place.archive] else [f"{archive}::{place.path}" for archive in archives]
     found = []
     for archive in archives:
         with open_source(archive, storage_options) as source:
-            found += [f"{archive}::{path}" for path in _fitting(source, place.path)]
+            found += [f"{archive}::{path}" for path in _matching_paths(source, place.path)]
     if not found:
-        raise NotFoundError("no member of the archive matches this pattern", url=displayed(urls))
+        raise NotFoundError("no member of the archive matches this pattern", url=redact_url(urls))
     return found
 
 
-def _fitting(source: ByteSource, pattern: str) -> list[str]:
+def _matching_paths(source: ByteSource, pattern: str) -> list[str]:
     """Return the members that match a pattern; a Zarr store counts as one member."""
-    paths = [path_of(member.name) for member in listed(source)]
-    roots = store_roots(paths)
+    paths = [member_path(member.name) for member in list_members(source)]
+    roots = find_store_roots(paths)
     paths = [path for path in paths if not any(path.startswith(f"{root}/") for root in roots)] + roots
     fits = re.compile(_TOKEN.sub(_regex, pattern))
     return sorted({path for path in paths if path and fits.fullmatch(path)})

@@ -12,25 +12,31 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from insitu.errors import FormatError, InsituError, SourceError, UnsupportedError, VariableError
-from insitu.formats.containers.archive_member import Member, Part, WrappedSource, moved, path_of
-from insitu.formats.containers.member_list import is_tar, is_zip, listed, members_of
-from insitu.formats.containers.zarr_folders import Kept, store_roots
-from insitu.formats.containers.zip_members import located
+from insitu.formats.containers.archive_member import (
+    ArchiveMember,
+    MemberSource,
+    WrappedSource,
+    member_path,
+    shift_offsets,
+)
+from insitu.formats.containers.member_list import is_tar, is_zip, list_members, read_members
+from insitu.formats.containers.zarr_folders import ZarrFolder, find_store_roots
+from insitu.formats.containers.zip_members import find_offsets
 from insitu.formats.detect import scan_window
-from insitu.formats.parsing.read_cache import Window
+from insitu.formats.parsing.read_cache import ReadCache
 from insitu.formats.registry import Format
 from insitu.formats.unreadable import Problems
-from insitu.formats.variable_filter import below, picked
+from insitu.formats.variable_filter import select_variables, subtree
 from insitu.model import GroupDetails, VirtualGroup
 from insitu.sources.protocol import ByteSource, Range
 
-__all__ = ["TAR", "ZIP", "Inside", "scan_tar", "scan_zip"]
+__all__ = ["TAR", "ZIP", "ScopedArchive", "scan_tar", "scan_zip"]
 
 DEEPEST = 4
 """Most archives within one another."""
 
 
-class Wanted(NamedTuple):
+class ScanRequest(NamedTuple):
     """What a caller asks for, and how deep in archives the scan is."""
 
     group: str | None
@@ -41,18 +47,18 @@ class Wanted(NamedTuple):
     format: str | None = None
     """Of the member asked for, by name."""
 
-    def for_member(self, path: str) -> Wanted:
+    def for_member(self, path: str) -> ScanRequest:
         """Return the same request, seen from a member at the beginning of the path."""
         rest = (self.group or "").strip("/")[len(path) :].strip("/")
         return self._replace(group=rest or None)
 
-    def for_whole_member(self) -> Wanted:
+    def for_whole_member(self) -> ScanRequest:
         """Return a request for all of a member."""
         return self._replace(group=None, variables=None)
 
 
 def scan_zip(
-    window: Window,
+    window: ReadCache,
     *,
     group: str | None = None,
     variables: Collection[str] | None = None,
@@ -71,23 +77,23 @@ def scan_zip(
     errors
         "raise" or "warn".
     """
-    wanted = Wanted(group, variables, errors, window.storage_options)
-    return _tree(window.source, members_of(window, "zip"), "zip", wanted)
+    wanted = ScanRequest(group, variables, errors, window.storage_options)
+    return _scan_members(window.source, read_members(window, "zip"), "zip", wanted)
 
 
 def scan_tar(
-    window: Window,
+    window: ReadCache,
     *,
     group: str | None = None,
     variables: Collection[str] | None = None,
     errors: str = "raise",
 ) -> VirtualGroup:
     """Scan the members of a tar archive: see `scan_zip`."""
-    wanted = Wanted(group, variables, errors, window.storage_options)
-    return _tree(window.source, members_of(window, "tar"), "tar", wanted)
+    wanted = ScanRequest(group, variables, errors, window.storage_options)
+    return _scan_members(window.source, read_members(window, "tar"), "tar", wanted)
 
 
-class Inside(WrappedSource):
+class ScopedArchive(WrappedSource):
     """An archive that is opened for one of its members.
 
     Its bytes are the archive's, a scan sees only the member.
@@ -129,16 +135,16 @@ class Inside(WrappedSource):
     ) -> VirtualGroup:
         """Scan the member as if it were a file: see `scan_zip`."""
         path = f"{self.path}/{group.strip('/')}" if group and group.strip("/") else self.path
-        wanted = Wanted(path, variables, errors, storage_options, format=format)
-        return _tree(self.source, listed(self.source), "archive", wanted)
+        wanted = ScanRequest(path, variables, errors, storage_options, format=format)
+        return _scan_members(self.source, list_members(self.source), "archive", wanted)
 
 
-def _tree(source: ByteSource, members: list[Member], kind: str, wanted: Wanted) -> VirtualGroup:
+def _scan_members(source: ByteSource, members: list[ArchiveMember], kind: str, wanted: ScanRequest) -> VirtualGroup:
     """Scan the members that were asked for.
 
     `source` is the archive, or a member that is an archive.
     """
-    if isinstance(source, Part):  # an archive in an archive: its members are ranges of the outer one
+    if isinstance(source, MemberSource):  # an archive in an archive: its members are ranges of the outer one
         base = source.member.offset
         members = [
             member._replace(offset=member.offset + base if member.offset >= 0 else -1, header=member.header + base)
@@ -148,26 +154,26 @@ def _tree(source: ByteSource, members: list[Member], kind: str, wanted: Wanted) 
     else:
         url = source.url
     asked = (wanted.group or "").strip("/")
-    files = {path: member for member in members if (path := path_of(member.name))}  # the last of a name counts
-    roots = store_roots([*files])
-    if roots and _alone(roots, files) and not _in(asked, roots[0]):
-        return _store(source, roots[0], files, wanted)
+    files = {path: member for member in members if (path := member_path(member.name))}  # the last of a name counts
+    roots = find_store_roots([*files])
+    if roots and _is_only_store(roots, files) and not _is_within(asked, roots[0]):
+        return _scan_zarr_folder(source, roots[0], files, wanted)
     for root in roots:
-        if _in(asked, root):
-            return _store(source, root, files, wanted.for_member(root))
-    units = {path: member for path, member in files.items() if not any(_in(path, root) for root in roots)}
-    one = next((path for path in units if _in(asked, path)), None)
+        if _is_within(asked, root):
+            return _scan_zarr_folder(source, root, files, wanted.for_member(root))
+    units = {path: member for path, member in files.items() if not any(_is_within(path, root) for root in roots)}
+    one = next((path for path in units if _is_within(asked, path)), None)
     if one is not None:
-        return _asked(source, units[one], one, url, wanted)
+        return _scan_one(source, units[one], one, url, wanted)
     chosen = [path for path in units if not asked or path.startswith(f"{asked}/")]
     stores = [root for root in roots if not asked or root.startswith(f"{asked}/")]
     if asked and not chosen and not stores:
-        raise _missing(asked, [*units, *roots], url)
+        raise _no_member_error(asked, [*units, *roots], url)
     problems = Problems(wanted.errors)
-    found = _all(source, units, chosen, problems, wanted)
+    found = _scan_all(source, units, chosen, problems, wanted)
     for root in stores:
         try:
-            found[root] = _store(source, root, files, wanted.for_whole_member())
+            found[root] = _scan_zarr_folder(source, root, files, wanted.for_whole_member())
         except SourceError:
             raise
         except InsituError as problem:
@@ -184,12 +190,14 @@ def _tree(source: ByteSource, members: list[Member], kind: str, wanted: Wanted) 
             hint=f"Its members: {', '.join([*units][:12]) or 'none'}",
         )
     if asked and not found:
-        raise _missing(asked, [*units, *roots], url)
-    return picked(below(_nested(found, kind, problems), wanted.group, url=url), wanted.variables, url=url)
+        raise _no_member_error(asked, [*units, *roots], url)
+    return select_variables(
+        subtree(_nest_groups(found, kind, problems), wanted.group, url=url), wanted.variables, url=url
+    )
 
 
-def _all(
-    source: ByteSource, units: dict[str, Member], chosen: list[str], problems: Problems, wanted: Wanted
+def _scan_all(
+    source: ByteSource, units: dict[str, ArchiveMember], chosen: list[str], problems: Problems, wanted: ScanRequest
 ) -> dict[str, VirtualGroup]:
     """Scan the members that are files of a known format."""
     found: dict[str, VirtualGroup] = {}
@@ -197,12 +205,12 @@ def _all(
     for path in chosen:
         if units[path].problem:
             problems.note(path, f"{units[path].problem}: unpack the archive to read it")
-    for path, member in zip(plain, located([units[path] for path in plain], source), strict=True):
+    for path, member in zip(plain, find_offsets([units[path] for path in plain], source), strict=True):
         if member.problem:
             problems.note(path, member.problem)
             continue
         try:
-            found[path] = _scan(source, member, wanted.for_whole_member())
+            found[path] = _scan_member(source, member, wanted.for_whole_member())
         except SourceError:
             raise
         except InsituError as problem:
@@ -213,21 +221,21 @@ def _all(
     return found
 
 
-def _asked(source: ByteSource, member: Member, path: str, url: str, wanted: Wanted) -> VirtualGroup:
+def _scan_one(source: ByteSource, member: ArchiveMember, path: str, url: str, wanted: ScanRequest) -> VirtualGroup:
     """Scan one member that was asked for by name."""
-    (there,) = located([member], source)
+    (there,) = find_offsets([member], source)
     if there.problem:
         raise VariableError(
             f"member {path!r} cannot be read by range: {there.problem}",
             url=url,
             hint="Make the archive without compression (zip -0), or unpack it",
         )
-    return _scan(source, there, wanted.for_member(path))
+    return _scan_member(source, there, wanted.for_member(path))
 
 
-def _scan(source: ByteSource, member: Member, wanted: Wanted) -> VirtualGroup:
+def _scan_member(source: ByteSource, member: ArchiveMember, wanted: ScanRequest) -> VirtualGroup:
     """Scan one member as a file of its own, or as an archive in the archive."""
-    window = Window(Part(source, member), storage_options=wanted.storage_options)
+    window = ReadCache(MemberSource(source, member), storage_options=wanted.storage_options)
     kind = wanted.format or ("zip" if is_zip(window) else "tar" if is_tar(window) else None)
     if kind in ("zip", "tar"):
         if wanted.depth >= DEEPEST:
@@ -235,43 +243,45 @@ def _scan(source: ByteSource, member: Member, wanted: Wanted) -> VirtualGroup:
                 f"archives are nested more than {DEEPEST} deep", url=window.url, hint="Unpack the outer archives"
             )
         inner = wanted._replace(depth=wanted.depth + 1, format=None)
-        return _tree(window.source, members_of(window, kind), kind, inner)
+        return _scan_members(window.source, read_members(window, kind), kind, inner)
     tree = scan_window(
         window, group=wanted.group, variables=wanted.variables, errors=wanted.errors, format=wanted.format
     )
-    return moved(tree, member.offset, source.describe().url)
+    return shift_offsets(tree, member.offset, source.describe().url)
 
 
-def _store(source: ByteSource, root: str, files: dict[str, Member], wanted: Wanted) -> VirtualGroup:
+def _scan_zarr_folder(
+    source: ByteSource, root: str, files: dict[str, ArchiveMember], wanted: ScanRequest
+) -> VirtualGroup:
     """Scan a folder that is a Zarr store."""
     from insitu.formats.zarr import scan_store  # not at the top: most archives hold none
 
     prefix = f"{root}/" if root else ""
     inside = {path[len(prefix) :]: member for path, member in files.items() if path.startswith(prefix)}
-    kept = Kept(source, root, inside, wanted.storage_options)
+    kept = ZarrFolder(source, root, inside, wanted.storage_options)
     found = scan_store(kept, group=wanted.group, variables=wanted.variables, errors=wanted.errors)
     if found is None:
         raise FormatError("the folder holds Zarr metadata, but no store", url=kept.url, structure="zarr.json")
     return found
 
 
-def _in(path: str, root: str) -> bool:
+def _is_within(path: str, root: str) -> bool:
     """Return whether a path is that of a member (or store), or lies in it."""
     return bool(path) and (not root or path == root or path.startswith(f"{root}/"))
 
 
-def _alone(roots: list[str], files: dict[str, Member]) -> bool:
-    return len(roots) == 1 and all(_in(path, roots[0]) for path in files)
+def _is_only_store(roots: list[str], files: dict[str, ArchiveMember]) -> bool:
+    return len(roots) == 1 and all(_is_within(path, roots[0]) for path in files)
 
 
-def _missing(path: str, names: list[str], url: str) -> VariableError:
+def _no_member_error(path: str, names: list[str], url: str) -> VariableError:
     shown = ", ".join(names[:12]) + (f" and {len(names) - 12} more" if len(names) > 12 else "")
     return VariableError(
         f"the archive has no readable member {path!r}", url=url, hint=f"Its members: {shown or 'none'}"
     )
 
 
-def _nested(found: dict[str, VirtualGroup], kind: str, problems: Problems) -> VirtualGroup:
+def _nest_groups(found: dict[str, VirtualGroup], kind: str, problems: Problems) -> VirtualGroup:
     """Return groups in groups, as the members lie in folders."""
     tops: dict[str, dict[str, VirtualGroup]] = {}
     whole: dict[str, VirtualGroup] = {}
@@ -281,7 +291,7 @@ def _nested(found: dict[str, VirtualGroup], kind: str, problems: Problems) -> Vi
             tops.setdefault(top, {})[rest] = tree
         else:
             whole[top] = tree
-    groups = {name: _nested(parts, kind, Problems()) for name, parts in tops.items()}
+    groups = {name: _nest_groups(parts, kind, Problems()) for name, parts in tops.items()}
     for name, tree in whole.items():
         groups[name] = tree
     return VirtualGroup({}, groups, {}, GroupDetails(kind), problems.found)

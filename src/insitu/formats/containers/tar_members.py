@@ -8,7 +8,7 @@ header to header.
 from __future__ import annotations
 
 from insitu.errors import FormatError
-from insitu.formats.containers.archive_member import Member
+from insitu.formats.containers.archive_member import ArchiveMember
 from insitu.formats.parsing.scheduler import Walk
 
 __all__ = ["is_header", "tar_members"]
@@ -26,7 +26,7 @@ def is_header(block: bytes) -> bool:
     if len(block) < BLOCK or not any(block[:100]):
         return False
     try:
-        said = _octal(block[148:156])
+        said = _parse_octal(block[148:156])
     except ValueError:
         return False
     if not said:
@@ -37,16 +37,16 @@ def is_header(block: bytes) -> bool:
     return said == total or said == total - 256 * len(rest.translate(None, _ASCII))
 
 
-def _octal(data: bytes) -> int:
+def _parse_octal(data: bytes) -> int:
     if data[:1] == b"\x80":  # GNU: binary
         return int.from_bytes(data[1:], "big")
     text = data.split(b"\0", 1)[0].strip()
     return int(text, 8) if text else 0
 
 
-def tar_members(size: int, url: str) -> Walk[list[Member]]:
+def tar_members(size: int, url: str) -> Walk[list[ArchiveMember]]:
     """Return all members that are plain files."""
-    found: list[Member] = []
+    found: list[ArchiveMember] = []
     names: dict[str, int] = {}
     at = 0
     extended: dict[str, str] = {}
@@ -57,7 +57,7 @@ def tar_members(size: int, url: str) -> Walk[list[Member]]:
         if not is_header(block):
             raise FormatError("the tar header of a member is damaged", url=url, offset=at, structure="tar header")
         kind = block[156:157]
-        own = _number(block[124:136], url, at)
+        own = _parse_size(block[124:136], url, at)
         if kind in (b"L", b"x", b"g", b"K"):
             if own > LARGEST_NOTE or at + BLOCK + own > size:
                 raise FormatError(
@@ -67,8 +67,8 @@ def tar_members(size: int, url: str) -> Walk[list[Member]]:
             if kind == b"L":
                 extended["path"] = note.split(b"\0", 1)[0].decode("utf-8", "replace")
             elif kind == b"x":
-                extended |= _records(note)
-            at += BLOCK + _rounded(own)
+                extended |= _parse_pax_records(note)
+            at += BLOCK + _round_up_to_block(own)
             continue
         nbytes = own if not extended.get("size", "").isdecimal() else int(extended["size"])
         if nbytes < 0 or nbytes > size:
@@ -78,7 +78,7 @@ def tar_members(size: int, url: str) -> Walk[list[Member]]:
         name = extended.get("GNU.sparse.name", extended.get("path")) or _name(block)
         begin = at + BLOCK
         if kind == SPARSE and block[482]:  # more of the map of a sparse file, in blocks that may go on
-            begin = yield from _behind_map(begin, size, url)
+            begin = yield from _skip_sparse_map(begin, size, url)
         member = _member(name, kind, begin, nbytes, size, extended)
         if kind == HARD_LINK:
             target = block[157:257].split(b"\0", 1)[0].decode("utf-8", "replace")
@@ -92,12 +92,14 @@ def tar_members(size: int, url: str) -> Walk[list[Member]]:
             raise FormatError(
                 f"the archive has more than {MEMBERS_LIMIT} members", url=url, offset=at, structure="tar header"
             )
-        at = begin + _rounded(nbytes)
+        at = begin + _round_up_to_block(nbytes)
         extended = {}
     return found
 
 
-def _member(name: str, kind: bytes, begin: int, nbytes: int, size: int, extended: dict[str, str]) -> Member | None:
+def _member(
+    name: str, kind: bytes, begin: int, nbytes: int, size: int, extended: dict[str, str]
+) -> ArchiveMember | None:
     """Return a plain file as a member; None for links, folders and devices."""
     problem = ""
     if kind == SPARSE or any(key.startswith("GNU.sparse.") for key in extended):
@@ -106,10 +108,10 @@ def _member(name: str, kind: bytes, begin: int, nbytes: int, size: int, extended
         return None
     elif begin + nbytes > size:
         problem = "the archive is truncated before its end"
-    return Member(name, begin, nbytes, problem)
+    return ArchiveMember(name, begin, nbytes, problem)
 
 
-def _behind_map(at: int, size: int, url: str) -> Walk[int]:
+def _skip_sparse_map(at: int, size: int, url: str) -> Walk[int]:
     """Return where the bytes of a sparse file begin.
 
     Behind map blocks, each of which says whether one more follows.
@@ -122,13 +124,13 @@ def _behind_map(at: int, size: int, url: str) -> Walk[int]:
     raise FormatError("the archive ends within the map of a sparse file", url=url, offset=at, structure="tar header")
 
 
-def _rounded(nbytes: int) -> int:
+def _round_up_to_block(nbytes: int) -> int:
     return -(-nbytes // BLOCK) * BLOCK
 
 
-def _number(data: bytes, url: str, at: int) -> int:
+def _parse_size(data: bytes, url: str, at: int) -> int:
     try:
-        return _octal(data)
+        return _parse_octal(data)
     except ValueError:
         raise FormatError("the size of a member is not a number", url=url, offset=at, structure="tar header") from None
 
@@ -139,7 +141,7 @@ def _name(block: bytes) -> str:
     return f"{prefix}/{name}" if prefix and block[257:265] == b"ustar\00000" else name
 
 
-def _records(note: bytes) -> dict[str, str]:
+def _parse_pax_records(note: bytes) -> dict[str, str]:
     """Parse pax records: `length key=value` lines."""
     found: dict[str, str] = {}
     while note:

@@ -12,11 +12,11 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from insitu.errors import FormatError
-from insitu.formats.containers.archive_member import Member
-from insitu.formats.parsing.read_cache import Window
+from insitu.formats.containers.archive_member import ArchiveMember
+from insitu.formats.parsing.read_cache import ReadCache
 from insitu.sources.protocol import ByteSource, read_tail
 
-__all__ = ["Entry", "located", "read_directory", "zip_members"]
+__all__ = ["ZipEntry", "find_offsets", "read_directory", "zip_members"]
 
 _END = struct.Struct("<4s4H2IH")
 _END64 = struct.Struct("<4sQ2H2I4Q")
@@ -28,7 +28,7 @@ LARGEST = 1 << 28
 """Bytes of a central directory."""
 
 
-class Entry(NamedTuple):
+class ZipEntry(NamedTuple):
     """What the central directory says of a file."""
 
     name: str
@@ -44,19 +44,19 @@ class Entry(NamedTuple):
     """Where its local header is."""
 
 
-def zip_members(window: Window) -> list[Member]:
-    """Return all members that are files, without the offsets of their bytes (see `located`)."""
-    return [_member(entry) for entry in read_directory(window.source, window.size, window.head)]
+def zip_members(window: ReadCache) -> list[ArchiveMember]:
+    """Return all members that are files, without the offsets of their bytes (see `find_offsets`)."""
+    return [_to_member(entry) for entry in read_directory(window.source, window.size, window.head)]
 
 
-def _member(entry: Entry) -> Member:
+def _to_member(entry: ZipEntry) -> ArchiveMember:
     problem = "it is encrypted" if entry.flags & 1 else ""
     if entry.method or entry.packed != entry.full:
         problem = problem or "it is compressed"
-    return Member(entry.name, -1, entry.packed, problem, entry.header)
+    return ArchiveMember(entry.name, -1, entry.packed, problem, entry.header)
 
 
-def read_directory(source: ByteSource, size: int, head: bytes = b"") -> list[Entry]:
+def read_directory(source: ByteSource, size: int, head: bytes = b"") -> list[ZipEntry]:
     """Return the entries of all files in the central directory.
 
     Parameters
@@ -70,7 +70,7 @@ def read_directory(source: ByteSource, size: int, head: bytes = b"") -> list[Ent
     """
     url, start = source.url, max(size - TAIL - _END.size, 0)
     tail = head[start:] if size and len(head) == size else read_tail(source, size - start)
-    place = _end(tail)
+    place = _find_end_record(tail)
     if place < 0:
         raise FormatError(
             "the zip file has no central directory",
@@ -81,7 +81,7 @@ def read_directory(source: ByteSource, size: int, head: bytes = b"") -> list[Ent
         )
     _, _, _, _, count, length, offset, _ = _END.unpack_from(tail, place)
     if count == 0xFFFF or 0xFFFFFFFF in (length, offset):
-        count, length, offset = _large(source, size, tail, place, start)
+        count, length, offset = _read_zip64_record(source, size, tail, place, start)
     if length > LARGEST or offset + length > size:
         raise FormatError(
             f"a central directory of {length} bytes at {offset} does not fit in the file",
@@ -90,18 +90,20 @@ def read_directory(source: ByteSource, size: int, head: bytes = b"") -> list[Ent
             structure="directory",
         )
     data = tail[offset - start : offset - start + length] if offset >= start else source.read(offset, length)
-    return _entries(data, count, url, offset)
+    return _parse_entries(data, count, url, offset)
 
 
-def located(members: Sequence[Member], source: ByteSource) -> list[Member]:
+def find_offsets(members: Sequence[ArchiveMember], source: ByteSource) -> list[ArchiveMember]:
     """Return the members with the offsets of their bytes."""
     wanted = [member for member in members if member.offset < 0]
     headers = iter(source.read_many([(member.header, _LOCAL) for member in wanted]))
     size = source.size()
-    return [member if member.offset >= 0 else _begun(member, next(headers), size, source.url) for member in members]
+    return [
+        member if member.offset >= 0 else _with_offset(member, next(headers), size, source.url) for member in members
+    ]
 
 
-def _begun(member: Member, header: bytes, size: int, url: str) -> Member:
+def _with_offset(member: ArchiveMember, header: bytes, size: int, url: str) -> ArchiveMember:
     if len(header) != _LOCAL or header[:4] != b"PK\3\4":
         raise FormatError(
             f"member {member.name!r} is not where the central directory says",
@@ -114,7 +116,7 @@ def _begun(member: Member, header: bytes, size: int, url: str) -> Member:
     return member._replace(offset=begin, problem=problem)
 
 
-def _end(tail: bytes) -> int:
+def _find_end_record(tail: bytes) -> int:
     """Return where the end record lies.
 
     The last one whose comment fills the rest (a comment may hold anything); -1: nowhere.
@@ -129,7 +131,7 @@ def _end(tail: bytes) -> int:
     return last if last >= 0 and last + _END.size <= len(tail) else -1
 
 
-def _large(source: ByteSource, size: int, tail: bytes, place: int, start: int) -> tuple[int, int, int]:
+def _read_zip64_record(source: ByteSource, size: int, tail: bytes, place: int, start: int) -> tuple[int, int, int]:
     """Return count, length and offset of a directory that is too large for the old record.
 
     Zip64 (4.3.14).
@@ -149,9 +151,9 @@ def _large(source: ByteSource, size: int, tail: bytes, place: int, start: int) -
     return found[7], found[8], found[9]
 
 
-def _entries(data: bytes, count: int, url: str, offset: int) -> list[Entry]:
+def _parse_entries(data: bytes, count: int, url: str, offset: int) -> list[ZipEntry]:
     """Parse the central directory."""
-    found: list[Entry] = []
+    found: list[ZipEntry] = []
     at = 0
     for _ in range(count):
         if at + _ENTRY.size > len(data) or data[at : at + 4] != b"PK\1\2":
@@ -163,14 +165,14 @@ def _entries(data: bytes, count: int, url: str, offset: int) -> list[Entry]:
         raw = data[begin : begin + names]
         name = raw.decode("ascii") if raw.isascii() else raw.decode("utf-8" if flags & 0x800 else "cp437", "replace")
         if extras:
-            full, packed, place = _widened(data[begin + names : begin + names + extras], full, packed, place)
+            full, packed, place = _apply_zip64_field(data[begin + names : begin + names + extras], full, packed, place)
         at = begin + names + extras + comments
         if not name.endswith("/"):
-            found.append(Entry(name, flags, method, crc, packed, full, place))
+            found.append(ZipEntry(name, flags, method, crc, packed, full, place))
     return found
 
 
-def _widened(extra: bytes, full: int, packed: int, place: int) -> tuple[int, int, int]:
+def _apply_zip64_field(extra: bytes, full: int, packed: int, place: int) -> tuple[int, int, int]:
     """Return sizes and offset with those of the Zip64 extra field (4.5.3).
 
     Only numbers that are all ones in the entry, in this order.

@@ -10,11 +10,11 @@ import numpy as np
 import numpy.typing as npt
 
 from insitu.errors import FormatError, UnsupportedError
-from insitu.formats.dmrpp.chunk_runs import Run
+from insitu.formats.dmrpp.chunk_runs import ChunkRun
 from insitu.formats.dmrpp.text_values import local_name
 from insitu.model import Codec
 
-__all__ = ["Chunks", "alone", "codecs_of", "columns_of", "index_of"]
+__all__ = ["ChunkList", "codecs_of", "grid_positions", "parse_chunks", "parse_single_chunk"]
 
 LINKED = ("LinkedBlockIndex", "LBIndex")
 LARGEST = 1 << 62
@@ -23,7 +23,7 @@ ORDER = ("shuffle", "zlib", "fletcher32")
 
 
 @dataclass(slots=True)
-class Chunks:
+class ChunkList:
     """The chunks of one variable, as columns."""
 
     attributes: dict[str, str]
@@ -37,7 +37,7 @@ class Chunks:
     href: list[str] = field(default_factory=list)
     blocks: bool = False
     """Whether the rows are consecutive pieces of the whole, not chunks."""
-    run: Run | None = None
+    run: ChunkRun | None = None
     """All chunks, if the list is uniform; then the columns are empty."""
 
     @property
@@ -53,9 +53,9 @@ class Chunks:
         return offset, length, mask
 
 
-def columns_of(element: Any) -> Chunks:
+def parse_chunks(element: Any) -> ChunkList:
     """Return the chunks that an element `chunks` lists."""
-    found = Chunks(dict(element.attrib))
+    found = ChunkList(dict(element.attrib))
     linked: list[str] = []
     for child in element:
         kind, said = local_name(child), child.attrib
@@ -69,19 +69,19 @@ def columns_of(element: Any) -> Chunks:
                 linked.append(said.get(LINKED[0], said.get(LINKED[1], "")))
     _check(found)
     if any(linked):
-        _link(found)
+        _join_linked_blocks(found)
     return found
 
 
-def alone(element: Any) -> Chunks:
+def parse_single_chunk(element: Any) -> ChunkList:
     """Return the chunk of an element without a list: data in one piece."""
-    found = Chunks({})
+    found = ChunkList({})
     _add(found, element.attrib)
     _check(found)
     return found
 
 
-def _add(found: Chunks, said: Any) -> None:
+def _add(found: ChunkList, said: Any) -> None:
     found.offset.append(int(said["offset"]))
     found.length.append(int(said["nBytes"]))
     found.mask.append(int(said.get("fm", 0)))
@@ -89,13 +89,13 @@ def _add(found: Chunks, said: Any) -> None:
     found.href.append(said.get("href", ""))
 
 
-def _check(found: Chunks) -> None:
+def _check(found: ChunkList) -> None:
     for column in (found.offset, found.length, found.mask):
         if column and not 0 <= min(column) <= max(column) <= LARGEST:
             raise ValueError(f"numbers from {min(column)} to {max(column)} are out of range")
 
 
-def _link(found: Chunks) -> None:
+def _join_linked_blocks(found: ChunkList) -> None:
     """Join blocks of one chunk into one row, if they are contiguous; a chunk is one range."""
     rows: dict[str, list[int]] = {}
     for row, position in enumerate(found.position):
@@ -112,7 +112,7 @@ def _link(found: Chunks) -> None:
         setattr(found, name, [column[row] for row in kept])
 
 
-def index_of(chunks: Chunks, ndim: int) -> npt.NDArray[np.int64]:
+def grid_positions(chunks: ChunkList, ndim: int) -> npt.NDArray[np.int64]:
     """Return the grid cell of each chunk; a document gives the position of its first element."""
     assert chunks.sizes is not None
     if chunks.run is not None:
@@ -121,7 +121,7 @@ def index_of(chunks: Chunks, ndim: int) -> npt.NDArray[np.int64]:
                 f"the positions of chunks have {chunks.run.first.shape[1]} axes, the variable has {ndim}",
                 structure="chunkPositionInArray",
             )
-        return _in_grid(chunks.run.first, chunks.sizes)
+        return _to_grid(chunks.run.first, chunks.sizes)
     text = ",".join(chunks.position).replace("[", "").replace("]", "")
     try:
         # `[0,50]`, as documents have it, or `0 50`, as the schema does
@@ -131,10 +131,10 @@ def index_of(chunks: Chunks, ndim: int) -> npt.NDArray[np.int64]:
         raise FormatError(
             f"the position of a chunk is not valid: {problem}", structure="chunkPositionInArray"
         ) from problem
-    return _in_grid(first, chunks.sizes)
+    return _to_grid(first, chunks.sizes)
 
 
-def _in_grid(first: npt.NDArray[np.int64], sizes: tuple[int, ...]) -> npt.NDArray[np.int64]:
+def _to_grid(first: npt.NDArray[np.int64], sizes: tuple[int, ...]) -> npt.NDArray[np.int64]:
     index = first // np.array(sizes, np.int64)
     if (index * np.array(sizes) != first).any() or (first < 0).any():
         raise FormatError(
@@ -143,7 +143,7 @@ def _in_grid(first: npt.NDArray[np.int64], sizes: tuple[int, ...]) -> npt.NDArra
     return index
 
 
-def codecs_of(chunks: Chunks | None, dtype: np.dtype[Any], in_order: bool) -> tuple[Codec, ...]:
+def codecs_of(chunks: ChunkList | None, dtype: np.dtype[Any], in_order: bool) -> tuple[Codec, ...]:
     """The filters, in the order in which they were applied.
 
     Parameters

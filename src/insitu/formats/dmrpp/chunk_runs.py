@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["Run", "without_runs"]
+__all__ = ["ChunkRun", "cut_out_runs"]
 
 _LIST = re.compile(rb"""<((?:[\w.-]+:)?)chunks(?:\s+[\w:.-]+\s*=\s*(?:"[^"]*"|'[^']*'))*\s*(/?)>""")
 _DIGITS = b"0123456789"
@@ -21,7 +21,7 @@ _NUMBERS_ONLY = bytes(byte if byte in _DIGITS else 0x20 for byte in range(256))
 LARGEST = 1 << 62
 
 
-class Run(NamedTuple):
+class ChunkRun(NamedTuple):
     """The chunks of one list."""
 
     offset: npt.NDArray[np.int64]
@@ -30,7 +30,7 @@ class Run(NamedTuple):
     """(chunks, axes): position of each chunk in the array."""
 
 
-def without_runs(data: bytes) -> tuple[bytes, list[Run | None]]:
+def cut_out_runs(data: bytes) -> tuple[bytes, list[ChunkRun | None]]:
     """Return the document without its uniform lists of chunks.
 
     Also return, for each list in order, what was cut out (None: nothing).
@@ -44,14 +44,14 @@ def without_runs(data: bytes) -> tuple[bytes, list[Run | None]]:
     if b"<!" in data:
         return data, []
     parts: list[bytes] = []
-    found: list[Run | None] = []
+    found: list[ChunkRun | None] = []
     done = 0
     for match in _LIST.finditer(data):
         end = match.end() if match[2] else data.find(b"</" + match[1] + b"chunks", match.end())
         if end < 0:
             return data, []
         begin = data.find(b"<" + match[1] + b"chunk ", match.end(), end)
-        run = None if begin < 0 else _run(data[begin:end], match[1])
+        run = None if begin < 0 else _parse_run(data[begin:end], match[1])
         found.append(run)
         if run is not None:
             parts.append(data[done:begin])
@@ -59,7 +59,7 @@ def without_runs(data: bytes) -> tuple[bytes, list[Run | None]]:
     return b"".join([*parts, data[done:]]), found
 
 
-def _run(text: bytes, prefix: bytes) -> Run | None:
+def _parse_run(text: bytes, prefix: bytes) -> ChunkRun | None:
     """Return the numbers of a list; None if its elements differ in anything else."""
     close = text.find(b"/>")
     after = text.find(b"<", close)
@@ -78,4 +78,4 @@ def _run(text: bytes, prefix: bytes) -> Run | None:
     if numbers.size != count * columns or numbers.max(initial=0) > LARGEST:
         return None  # an empty number somewhere, or one that 64 bits do not hold
     table = numbers.reshape(count, columns)
-    return Run(table[:, 0], table[:, 1], table[:, 2:])
+    return ChunkRun(table[:, 0], table[:, 1], table[:, 2:])

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from insitu.errors import FormatError, UnsupportedError
-from insitu.formats.dmrpp.chunk_lists import Chunks
+from insitu.formats.dmrpp.chunk_lists import ChunkList
 from insitu.formats.dmrpp.text_values import NUMBERS, child_of, local_name, whole_number
 
 __all__ = ["KINDS", "TEXTS", "dtype_of", "members_of"]
@@ -23,7 +23,7 @@ LARGEST_RECORD = 1 << 24
 MOST_MEMBERS = 1 << 12
 
 
-def dtype_of(element: Any, chunks: Chunks | None, enums: dict[str, str]) -> np.dtype[Any] | None:
+def dtype_of(element: Any, chunks: ChunkList | None, enums: dict[str, str]) -> np.dtype[Any] | None:
     """What one element is; None: texts of varying length.
 
     Parameters
@@ -73,7 +73,7 @@ def members_of(element: Any) -> list[tuple[str, str, tuple[int, ...]]]:
     return found
 
 
-def _record(element: Any, chunks: Chunks | None, order: str) -> np.dtype[Any]:
+def _record(element: Any, chunks: ChunkList | None, order: str) -> np.dtype[Any]:
     members = members_of(element)
     texts = [name for name, kind, _ in members if kind in TEXTS]
     if texts:

@@ -15,25 +15,25 @@ import numpy as np
 
 from insitu.errors import FormatError
 from insitu.formats.dmrpp.dap_types import TEXTS, members_of
-from insitu.formats.dmrpp.text_values import NUMBERS, decoded, inflated, local_name, unarmoured
+from insitu.formats.dmrpp.text_values import NUMBERS, decode_base64, decode_element, inflate, local_name
 
-__all__ = ["embedded", "structures", "texts"]
+__all__ = ["embedded_bytes", "parse_structures", "parse_texts"]
 
 MOST_TEXTS = 1 << 24
 MOST_BYTES = 1 << 26
 
 
-def embedded(element: Any, nbytes: int) -> bytes:
+def embedded_bytes(element: Any, nbytes: int) -> bytes:
     """Return embedded data; `missingdata` is inflated."""
-    data = decoded(element)
+    data = decode_element(element)
     if len(data) != nbytes and local_name(element) == "missingdata":
-        data = inflated(data, nbytes, "missingdata")
+        data = inflate(data, nbytes, "missingdata")
     if len(data) != nbytes:
         raise FormatError(f"{len(data)} bytes of embedded data, {nbytes} are needed", structure=local_name(element))
     return data
 
 
-def texts(element: Any, count: int) -> bytes:
+def parse_texts(element: Any, count: int) -> bytes:
     """Return the texts of a `vlsa` in the form of codec `vlen-utf8`.
 
     Their number, and each behind its length.
@@ -50,7 +50,7 @@ def texts(element: Any, count: int) -> bytes:
         if size is not None:
             if int(size) > MOST_BYTES:
                 raise FormatError(f"a text of {size} bytes is too large", structure="vlsa")
-            data = inflated(unarmoured(data, "vlsa"), int(size), "vlsa")
+            data = inflate(decode_base64(data, "vlsa"), int(size), "vlsa")
             if len(data) != int(size):
                 raise FormatError(f"a text has {len(data)} bytes, not {size} as declared", structure="vlsa")
         total += int(many)
@@ -63,14 +63,14 @@ def texts(element: Any, count: int) -> bytes:
     return b"".join(parts)
 
 
-def structures(variable: Any, element: Any, count: int) -> tuple[np.dtype[Any], bytes]:
+def parse_structures(variable: Any, element: Any, count: int) -> tuple[np.dtype[Any], bytes]:
     """Return the records of `specialstructuredata`.
 
     Numbers as stored, texts as long as the longest.
     """
-    data = decoded(element)
+    data = decode_element(element)
     members = members_of(variable)
-    smallest = sum(_smallest(kind, shape) for _, kind, shape in members)
+    smallest = sum(_least_bytes(kind, shape) for _, kind, shape in members)
     if count * smallest > len(data):
         raise FormatError(f"{len(data)} bytes cannot hold {count} structures", structure="specialstructuredata")
     at = 0
@@ -83,7 +83,7 @@ def structures(variable: Any, element: Any, count: int) -> tuple[np.dtype[Any], 
                     end = data.find(b";", at)
                     if end < 0:
                         raise FormatError("a text has no end", structure="specialstructuredata")
-                    found.append(unarmoured(data[at:end], "specialstructuredata"))
+                    found.append(decode_base64(data[at:end], "specialstructuredata"))
                     at = end + 1
                 column.append(found)
             else:
@@ -94,7 +94,7 @@ def structures(variable: Any, element: Any, count: int) -> tuple[np.dtype[Any], 
         raise FormatError(
             f"the structures take {at} bytes, the document holds {len(data)}", structure="specialstructuredata"
         )
-    kinds = [_kind(kind, column) for (_, kind, _), column in zip(members, columns, strict=True)]
+    kinds = [_member_type(kind, column) for (_, kind, _), column in zip(members, columns, strict=True)]
     dtype = np.dtype([(name, form, shape) for (name, _, shape), form in zip(members, kinds, strict=True)])
     if dtype.itemsize * count > MOST_BYTES:
         raise FormatError(
@@ -110,11 +110,11 @@ def structures(variable: Any, element: Any, count: int) -> tuple[np.dtype[Any], 
     return dtype, records.tobytes()
 
 
-def _smallest(kind: str, shape: tuple[int, ...]) -> int:
+def _least_bytes(kind: str, shape: tuple[int, ...]) -> int:
     return math.prod(shape) * (1 if kind in TEXTS else int(NUMBERS[kind][1:]))
 
 
-def _kind(kind: str, column: list[Any]) -> str:
+def _member_type(kind: str, column: list[Any]) -> str:
     if kind in TEXTS:
         return f"S{max((len(text) for found in column for text in found), default=1) or 1}"
     return f"<{NUMBERS[kind]}"

@@ -19,15 +19,15 @@ import numpy as np
 import numpy.typing as npt
 
 from insitu.errors import FormatError, InsituError, UnsupportedError
-from insitu.formats.dmrpp.chunk_lists import Chunks, alone, codecs_of, columns_of, index_of
-from insitu.formats.dmrpp.chunk_runs import without_runs
+from insitu.formats.dmrpp.chunk_lists import ChunkList, codecs_of, grid_positions, parse_chunks, parse_single_chunk
+from insitu.formats.dmrpp.chunk_runs import cut_out_runs
 from insitu.formats.dmrpp.dap_types import KINDS, dtype_of
-from insitu.formats.dmrpp.embedded import embedded, structures, texts
-from insitu.formats.dmrpp.text_values import attributes_of, child_of, decoded, fill_of, local_name, whole_number
-from insitu.formats.parsing.read_cache import Window
+from insitu.formats.dmrpp.embedded import embedded_bytes, parse_structures, parse_texts
+from insitu.formats.dmrpp.text_values import attributes_of, child_of, decode_element, fill_of, local_name, whole_number
+from insitu.formats.parsing.read_cache import ReadCache
 from insitu.formats.registry import Format
 from insitu.formats.unreadable import Problems
-from insitu.formats.variable_filter import below, picked
+from insitu.formats.variable_filter import select_variables, subtree
 from insitu.model import (
     UNWRITTEN,
     ArrayDetails,
@@ -55,14 +55,14 @@ MOST_CELLS = 1 << 22
 """Most cells of a grid whose chunks lie in several files."""
 
 
-def is_dmrpp(window: Window) -> bool:
+def is_dmrpp(window: ReadCache) -> bool:
     """Return whether a file is a DMR++ document."""
     head = window.head[:8192].lstrip(b"\xef\xbb\xbf \t\r\n")
     return head.startswith(b"<") and any(name in head for name in NAMESPACES) and b"Dataset" in head
 
 
 def scan_dmrpp(
-    window: Window,
+    window: ReadCache,
     *,
     group: str | None = None,
     variables: Collection[str] | None = None,
@@ -88,22 +88,22 @@ def scan_dmrpp(
     prefix = f"{group.strip('/')}/" if group and group.strip("/") else ""
     for path, problem in document.failed.items():
         if path.startswith(prefix) and (asked is None or path.removeprefix(prefix) in asked):
-            problems.leave_out(path, problem.located(url=window.url))
+            problems.leave_out(path, problem.with_context(url=window.url))
     tree = replace(tree, problems=problems.found)
-    return picked(below(tree, group, url=window.url), variables, url=window.url)
+    return select_variables(subtree(tree, group, url=window.url), variables, url=window.url)
 
 
 class _Document:
     """Parser of one document."""
 
-    def __init__(self, window: Window) -> None:
+    def __init__(self, window: ReadCache) -> None:
         self.url = window.url
         data = window.head
         if len(data) < window.size:
             data += window.source.read(len(data), window.size - len(data))
         if declares_doctype(data):
             self.fail("declares XML entities, which are not allowed in DMR++")
-        self.chunks: dict[int, Chunks] = {}
+        self.chunks: dict[int, ChunkList] = {}
         self.failed: dict[str, InsituError] = {}
         self.phony: dict[tuple[int, int], str] = {}
         self.root = self._parse(data)
@@ -119,12 +119,12 @@ class _Document:
 
     def _parse(self, data: bytes, quickly: bool = True) -> Any:
         """Return the tree of elements without the chunks, which become columns as soon as a variable's list is complete."""
-        rest, runs = without_runs(data) if quickly else (data, [])
+        rest, runs = cut_out_runs(data) if quickly else (data, [])
         number = 0
         try:
             for _, element in ElementTree.iterparse(io.BytesIO(rest), events=("end",)):
                 if local_name(element) == "chunks":
-                    found = columns_of(element)
+                    found = parse_chunks(element)
                     if number < len(runs) and runs[number] is not None and not found.offset:
                         found.run = runs[number]
                     number += 1
@@ -154,7 +154,7 @@ class _Document:
         if "://" not in self.url and href.startswith("/"):
             return href
         if href and href != PLACEHOLDER and not href.startswith(("/", "file:")):
-            return beside(self.url, href)
+            return resolve_beside(self.url, href)
         raise FormatError(
             "the document does not name its data file", url=self.url, structure="href",
             hint="Name the document like the data file, with .dmrpp at the end",
@@ -216,13 +216,13 @@ class _Document:
             details=ArrayDetails(None if chunks is None or chunks.sizes is None else tuple(chunks.sizes), True),
         )  # fmt: skip
 
-    def _chunks(self, element: Any) -> Chunks | None:
+    def _chunks(self, element: Any) -> ChunkList | None:
         listed = child_of(element, "chunks")
         if listed is not None:
             return self.chunks[id(listed)]
         single = child_of(element, "chunk")
         try:
-            return None if single is None else alone(single)
+            return None if single is None else parse_single_chunk(single)
         except (ValueError, LookupError) as problem:
             raise FormatError(f"a chunk is not valid: {problem!r}", structure="chunk") from problem
 
@@ -230,19 +230,19 @@ class _Document:
         """Return data that is embedded in the document, and its encoding."""
         kind, count = local_name(inline), math.prod(shape)
         if kind == "vlsa":
-            return Encoding(np.dtype(object), (Codec("vlen-utf8"),)), texts(inline, count)
+            return Encoding(np.dtype(object), (Codec("vlen-utf8"),)), parse_texts(inline, count)
         if kind == "specialstructuredata":
-            record, data = structures(element, inline, count)
+            record, data = parse_structures(element, inline, count)
             return Encoding(record), data
         dtype = dtype_of(element, self._chunks(element), self.enums)
         if dtype is None and not shape:
-            dtype = np.dtype(f"S{max(len(decoded(inline)), 1)}")
+            dtype = np.dtype(f"S{max(len(decode_element(inline)), 1)}")
         if dtype is None:
             raise UnsupportedError("DMR++: texts of varying length in one piece are not supported", structure=kind)
-        return Encoding(dtype), embedded(inline, count * dtype.itemsize)
+        return Encoding(dtype), embedded_bytes(inline, count * dtype.itemsize)
 
     def _stored_chunks(
-        self, chunks: Chunks, shape: tuple[int, ...], encoding: Encoding
+        self, chunks: ChunkList, shape: tuple[int, ...], encoding: Encoding
     ) -> tuple[tuple[Axis, ...], ChunkTable]:
         """Return the axes of a variable, and the table of its chunks."""
         if chunks.blocks and chunks.sizes is None and len(chunks.offset) > 1:
@@ -254,7 +254,7 @@ class _Document:
         return axes, self._table(chunks, tuple(axis.count for axis in axes), shape, encoding.dtype)
 
     def _blocks(
-        self, chunks: Chunks, shape: tuple[int, ...], encoding: Encoding
+        self, chunks: ChunkList, shape: tuple[int, ...], encoding: Encoding
     ) -> tuple[tuple[Axis, ...], ChunkTable]:
         """Return axes and table of data in consecutive pieces.
 
@@ -293,7 +293,9 @@ class _Document:
             shape.append(length)
         return tuple(names), tuple(shape)
 
-    def _table(self, chunks: Chunks, grid: tuple[int, ...], shape: tuple[int, ...], dtype: np.dtype[Any]) -> ChunkTable:
+    def _table(
+        self, chunks: ChunkList, grid: tuple[int, ...], shape: tuple[int, ...], dtype: np.dtype[Any]
+    ) -> ChunkTable:
         if "scattered" in chunks.attributes or (chunks.blocks and chunks.sizes is not None):
             raise UnsupportedError(
                 "DMR++: chunks in linked blocks that lie apart are not supported", structure="LinkedBlockIndex"
@@ -310,7 +312,7 @@ class _Document:
                     self.fail(f"has {length[0]} bytes for data of shape {shape}", "chunk")
                 length[0] = math.prod(shape) * dtype.itemsize
         else:
-            index = index_of(chunks, len(grid))
+            index = grid_positions(chunks, len(grid))
             if (index >= np.array(grid)).any():
                 self.fail("has a chunk outside the shape of its variable", "chunkPositionInArray")
         if set(chunks.href) <= {""} and grid:
@@ -319,7 +321,7 @@ class _Document:
 
     def _scattered_chunks(
         self,
-        chunks: Chunks,
+        chunks: ChunkList,
         grid: tuple[int, ...],
         index: npt.NDArray[np.int64],
         offset: npt.NDArray[np.int64],
@@ -348,10 +350,10 @@ class _Document:
         # The name that the data file had where the document was made.
         if href.rpartition("/")[2] == self.source.url.rpartition("/")[2]:
             return self.source.url
-        return beside(self.url, href)
+        return resolve_beside(self.url, href)
 
 
-def beside(url: str, href: str) -> str:
+def resolve_beside(url: str, href: str) -> str:
     """Return the URL of a file beside the document, or below it.
 
     A document may come from anywhere: it must not lead to other files of this machine.

@@ -18,11 +18,11 @@ __all__ = [
     "NUMBERS",
     "attributes_of",
     "child_of",
-    "decoded",
+    "decode_base64",
+    "decode_element",
     "fill_of",
-    "inflated",
+    "inflate",
     "local_name",
-    "unarmoured",
     "whole_number",
 ]
 
@@ -91,12 +91,12 @@ def number_of(text: str, dtype: np.dtype[Any]) -> Any:
         raise FormatError(f"{text!r} is not a value of type {dtype.name}", structure="value") from problem
 
 
-def decoded(element: Any) -> bytes:
+def decode_element(element: Any) -> bytes:
     """Return the bytes that an element holds as base64."""
-    return unarmoured((element.text or "").encode("ascii", "replace"), local_name(element))
+    return decode_base64((element.text or "").encode("ascii", "replace"), local_name(element))
 
 
-def unarmoured(data: bytes, structure: str) -> bytes:
+def decode_base64(data: bytes, structure: str) -> bytes:
     """Decode base64."""
     try:
         return base64.b64decode(b"".join(data.split()), validate=True)
@@ -104,7 +104,7 @@ def unarmoured(data: bytes, structure: str) -> bytes:
         raise FormatError(f"embedded data is not valid base64: {problem}", structure=structure) from problem
 
 
-def inflated(data: bytes, nbytes: int, structure: str) -> bytes:
+def inflate(data: bytes, nbytes: int, structure: str) -> bytes:
     """Inflate data, of which so many bytes are expected."""
     try:
         return zlib.decompressobj().decompress(data, nbytes + 1)

@@ -15,13 +15,13 @@ import numpy as np
 import numpy.typing as npt
 
 from insitu.errors import FormatError, UnsupportedError
-from insitu.formats.fits.header_units import Unit
-from insitu.formats.fits.image_arrays import TYPES, described
-from insitu.formats.fits.number_formats import numbers_of
-from insitu.formats.parsing.read_cache import Window
+from insitu.formats.fits.header_units import HeaderDataUnit
+from insitu.formats.fits.image_arrays import TYPES, header_attributes
+from insitu.formats.fits.number_formats import number_format
+from insitu.formats.parsing.read_cache import ReadCache
 from insitu.model import Axis, Codec, Columns, Encoding, Source, Tile, VirtualArray
 
-__all__ = ["Packed"]
+__all__ = ["CompressedImage"]
 
 OWN = re.compile(r"Z(IMAGE|CMPTYPE|BITPIX|NAXIS\d*|TILE\d+|NAME\d+|VAL\d+|QUANTIZ|DITHER0|SIMPLE|TENSION|EXTEND|BLOCKED|PCOUNT|GCOUNT|HECKSUM|DATASUM|BLANK)"
     r"|T(TYPE|FORM|UNIT|NULL|SCAL|ZERO)\d+|TFIELDS|THEAP|EXTNAME")  # fmt: skip
@@ -32,10 +32,10 @@ MOST_TILES = 1 << 16
 """Most tiles of an image whose tiles have an encoding each."""
 
 
-class Packed:
+class CompressedImage:
     """A compressed image, and the header of the original image."""
 
-    def __init__(self, unit: Unit, window: Window) -> None:
+    def __init__(self, unit: HeaderDataUnit, window: ReadCache) -> None:
         self.unit, self.window = unit, window
         count = unit.whole("ZNAXIS", least=1, most=999)
         lengths = {f"NAXIS{i}": unit.whole(f"ZNAXIS{i}") for i in range(1, count + 1)}
@@ -47,7 +47,7 @@ class Packed:
         cards = {**kept, "BITPIX": unit.whole("ZBITPIX", least=-64, most=64), "NAXIS": count, **lengths}
         if "ZBLANK" in unit.cards:
             cards.setdefault("BLANK", unit.cards["ZBLANK"])
-        self.image = Unit(unit.number, unit.offset, unit.data, cards, unit.notes, unit.url)
+        self.image = HeaderDataUnit(unit.number, unit.offset, unit.data, cards, unit.notes, unit.url)
         """The header of the image."""
 
     def array(self, source: Source, dims: tuple[str, ...]) -> VirtualArray:
@@ -65,7 +65,7 @@ class Packed:
             Axis.regular(n, min(cut, max(n, 1)), padded=False) for n, cut in zip(shape, tile[::-1], strict=True)
         )
         grid = tuple(axis.count for axis in axes)
-        numbers = numbers_of(stored, *(image.cards.get(word) for word in ("BSCALE", "BZERO", "BLANK")))
+        numbers = number_format(stored, *(image.cards.get(word) for word in ("BSCALE", "BZERO", "BLANK")))
         rounded = stored.kind == "f" and self._column("ZSCALE") is not None
         first = () if rounded else self._codecs(stored)
         encodings: tuple[Encoding, ...] = (
@@ -80,7 +80,7 @@ class Packed:
             if rounded:
                 encodings, chunks = self._quantized_encodings(stored, data, encodings, chunks)
         return VirtualArray.of(
-            Tile(axes, encodings, chunks), dims=dims, attributes={**described(image), **numbers.attributes}
+            Tile(axes, encodings, chunks), dims=dims, attributes={**header_attributes(image), **numbers.attributes}
         )
 
     def _quantized_encodings(

@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from insitu.errors import FormatError
-from insitu.formats.parsing.read_cache import Window
+from insitu.formats.parsing.read_cache import ReadCache
 
-__all__ = ["BLOCK", "Unit", "is_fits", "read_units"]
+__all__ = ["BLOCK", "HeaderDataUnit", "is_fits", "read_units"]
 
 BLOCK, CARD = 2880, 80
 MOST_BLOCKS = 4096
@@ -28,7 +28,7 @@ _PAIR = re.compile(r"\(\s*([^,\s]+)\s*,\s*([^,\s]+)\s*\)")
 
 
 @dataclass(slots=True)
-class Unit:
+class HeaderDataUnit:
     """One header-data unit."""
 
     number: int
@@ -84,14 +84,14 @@ class Unit:
         return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else default
 
 
-def is_fits(window: Window) -> bool:
+def is_fits(window: ReadCache) -> bool:
     """Return whether a file begins as FITS does."""
     return window.head.startswith(b"SIMPLE  =")
 
 
-def read_units(window: Window) -> tuple[list[Unit], str]:
+def read_units(window: ReadCache) -> tuple[list[HeaderDataUnit], str]:
     """Return the units of a file, and why the chain ended early (empty if it did not)."""
-    units: list[Unit] = []
+    units: list[HeaderDataUnit] = []
     offset = 0
     while offset < window.size:
         if offset and not _bytes(window, offset, 9).startswith(b"XTENSION="):
@@ -110,16 +110,16 @@ def read_units(window: Window) -> tuple[list[Unit], str]:
     return units, ""
 
 
-def _bytes(window: Window, offset: int, length: int) -> bytes:
+def _bytes(window: ReadCache, offset: int, length: int) -> bytes:
     """Return a range, less at the end of the file."""
     ranges = [(offset, min(length, window.size - offset))]
-    at_hand = window.at_hand(ranges)
+    at_hand = window.peek_many(ranges)
     return (window.fetch([ranges])[0] if at_hand is None else at_hand)[0]
 
 
-def _unit(window: Window, offset: int, number: int) -> Unit:
+def _unit(window: ReadCache, offset: int, number: int) -> HeaderDataUnit:
     """Read one header."""
-    unit = Unit(number, offset, offset, {}, url=window.url)
+    unit = HeaderDataUnit(number, offset, offset, {}, url=window.url)
     pending: str | None = None
     for block in range(MOST_BLOCKS):
         at = offset + block * BLOCK
@@ -141,7 +141,7 @@ def _unit(window: Window, offset: int, number: int) -> Unit:
     raise FormatError("the header has no END card", url=window.url, offset=offset, structure="FITS header")
 
 
-def _card(unit: Unit, keyword: str, card: str) -> str | None:
+def _card(unit: HeaderDataUnit, keyword: str, card: str) -> str | None:
     """Add one card; return its keyword if its text may continue in the next."""
     if keyword in ("COMMENT", "HISTORY", ""):
         if keyword and card[8:].strip():
@@ -158,7 +158,7 @@ def _card(unit: Unit, keyword: str, card: str) -> str | None:
     return keyword if isinstance(value, str) else None
 
 
-def _continue(unit: Unit, keyword: str, rest: str) -> None:
+def _continue(unit: HeaderDataUnit, keyword: str, rest: str) -> None:
     """Append to a text that is longer than a card: every part but the last ends in an ampersand."""
     found, before = _TEXT.search(rest), unit.cards.get(keyword)
     if found and isinstance(before, str) and before.endswith("&"):

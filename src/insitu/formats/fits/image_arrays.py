@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 
 from insitu.errors import FormatError, UnsupportedError
-from insitu.formats.fits.header_units import Unit
-from insitu.formats.fits.number_formats import Numbers, numbers_of
+from insitu.formats.fits.header_units import HeaderDataUnit
+from insitu.formats.fits.number_formats import NumberFormat, number_format
 from insitu.model import Axis, Columns, Encoding, Source, Tile, VirtualArray
 
-__all__ = ["described", "image_of"]
+__all__ = ["header_attributes", "image_of"]
 
 TYPES = {8: "u1", 16: ">i2", 32: ">i4", 64: ">i8", -32: ">f4", -64: ">f8"}
 CELL_BYTES = 4 << 20
@@ -28,7 +28,7 @@ STRUCTURE = {
 LARGEST = 2**62
 
 
-def described(unit: Unit) -> dict[str, Any]:
+def header_attributes(unit: HeaderDataUnit) -> dict[str, Any]:
     """Return the cards of a header that do not describe its structure as attributes.
 
     Comments and history as one text each.
@@ -41,7 +41,7 @@ def described(unit: Unit) -> dict[str, Any]:
     return {**found, **{name: "\n".join(lines) for name, lines in unit.notes.items()}}
 
 
-def image_of(unit: Unit, source: Source, size: int, dims: tuple[str, ...]) -> VirtualArray:
+def image_of(unit: HeaderDataUnit, source: Source, size: int, dims: tuple[str, ...]) -> VirtualArray:
     """Return the array of an image.
 
     Parameters
@@ -70,14 +70,14 @@ def image_of(unit: Unit, source: Source, size: int, dims: tuple[str, ...]) -> Vi
             offset=size,
             structure="FITS data",
         )
-    numbers = numbers_of(stored, *(unit.cards.get(word) for word in ("BSCALE", "BZERO", "BLANK")))
+    numbers = number_format(stored, *(unit.cards.get(word) for word in ("BSCALE", "BZERO", "BLANK")))
     tile = _tile(numbers, shape, unit.data, source)
-    return VirtualArray.of(tile, dims=dims, attributes={**described(unit), **numbers.attributes})
+    return VirtualArray.of(tile, dims=dims, attributes={**header_attributes(unit), **numbers.attributes})
 
 
-def _tile(numbers: Numbers, shape: tuple[int, ...], offset: int, source: Source) -> Tile:
+def _tile(numbers: NumberFormat, shape: tuple[int, ...], offset: int, source: Source) -> Tile:
     encoding = Encoding(numbers.dtype, numbers.codecs)
-    cuts = _cut(shape, numbers.dtype.itemsize) if numbers.codecs else shape
+    cuts = _cell_shape(shape, numbers.dtype.itemsize) if numbers.codecs else shape
     axes = tuple(Axis.regular(length, max(cut, 1), padded=False) for length, cut in zip(shape, cuts, strict=True))
     grid = tuple(axis.count for axis in axes)
     if 0 in grid:
@@ -94,7 +94,7 @@ def _tile(numbers: Numbers, shape: tuple[int, ...], offset: int, source: Source)
     return Tile(axes, (encoding,), Columns(grid, (source,), np.asarray(0), place, length))
 
 
-def _cut(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
+def _cell_shape(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
     """Return the shape of the largest contiguous cells of at most a few MiB.
 
     Whole along fast axes, 1 along slow ones.

@@ -15,13 +15,13 @@ import numpy as np
 
 from insitu.model import Codec
 
-__all__ = ["Numbers", "numbers_of"]
+__all__ = ["NumberFormat", "number_format"]
 
 ZEROS = {"u1": (-128, "i1"), "i2": (2**15, "u2"), "i4": (2**31, "u4"), "i8": (2**63, "u8")}
 
 
 @dataclass(frozen=True, slots=True)
-class Numbers:
+class NumberFormat:
     """The type of some values, and how they are packed."""
 
     dtype: np.dtype[Any]
@@ -29,7 +29,7 @@ class Numbers:
     attributes: dict[str, Any]
 
 
-def numbers_of(stored: np.dtype[Any], scale: Any, zero: Any, blank: Any) -> Numbers:
+def number_format(stored: np.dtype[Any], scale: Any, zero: Any, blank: Any) -> NumberFormat:
     """Return the format that a scale, a zero and a blank describe, each None where it is not given."""
     scale = 1 if not _is_number(scale) else scale
     zero = 0 if not _is_number(zero) else zero
@@ -52,7 +52,7 @@ def numbers_of(stored: np.dtype[Any], scale: Any, zero: Any, blank: Any) -> Numb
         limits, native = np.iinfo(dtype), dtype.newbyteorder("=")
         if limits.min <= blank + shift <= limits.max:
             attributes["_FillValue"] = native.type(blank + shift)
-    return Numbers(dtype, codecs, attributes)
+    return NumberFormat(dtype, codecs, attributes)
 
 
 def _is_number(value: Any) -> bool:

@@ -14,15 +14,15 @@ from typing import Any
 import numpy as np
 
 from insitu.errors import FormatError, InsituError, UnsupportedError
-from insitu.formats.fits.compressed import Packed
-from insitu.formats.fits.header_units import Unit, is_fits, read_units
-from insitu.formats.fits.image_arrays import described, image_of
+from insitu.formats.fits.compressed import CompressedImage
+from insitu.formats.fits.header_units import HeaderDataUnit, is_fits, read_units
+from insitu.formats.fits.image_arrays import header_attributes, image_of
 from insitu.formats.fits.tables import table_of
-from insitu.formats.fits.wcs import Scale, scale_of
-from insitu.formats.parsing.read_cache import Window
+from insitu.formats.fits.wcs import AxisScale, axis_scale
+from insitu.formats.parsing.read_cache import ReadCache
 from insitu.formats.registry import Format
 from insitu.formats.unreadable import Problems
-from insitu.formats.variable_filter import below, picked
+from insitu.formats.variable_filter import select_variables, subtree
 from insitu.model import Axis, Columns, Encoding, GroupDetails, Source, Tile, VirtualArray, VirtualGroup
 
 __all__ = ["FITS", "scan_fits"]
@@ -32,7 +32,7 @@ LONGEST = 1 << 22
 
 
 def scan_fits(
-    window: Window,
+    window: ReadCache,
     *,
     group: str | None = None,
     variables: Collection[str] | None = None,
@@ -66,22 +66,22 @@ def scan_fits(
         if path.startswith(prefix) and (asked is None or path.removeprefix(prefix) in asked):
             problems.leave_out(path, problem)
     details = GroupDetails("fits", notes={"units": [unit.name for unit in units]})
-    attributes = described(units[0]) if not units[0].axes else {}
+    attributes = header_attributes(units[0]) if not units[0].axes else {}
     tree = VirtualGroup(scanner.arrays, scanner.groups, attributes, details, problems.found)
-    return picked(below(tree, group, url=window.url), variables, url=window.url)
+    return select_variables(subtree(tree, group, url=window.url), variables, url=window.url)
 
 
 class _Scanner:
     """Collects the arrays and groups of a file."""
 
-    def __init__(self, source: Source, window: Window) -> None:
+    def __init__(self, source: Source, window: ReadCache) -> None:
         self.source, self.window = source, window
         self.arrays: dict[str, VirtualArray] = {}
         self.groups: dict[str, VirtualGroup] = {}
         self.failed: dict[str, InsituError] = {}
-        self.dims: dict[str, tuple[int, Scale | None]] = {}
+        self.dims: dict[str, tuple[int, AxisScale | None]] = {}
 
-    def add(self, unit: Unit) -> None:
+    def add(self, unit: HeaderDataUnit) -> None:
         """Add one header-data unit."""
         name = self._free(unit)
         try:
@@ -89,7 +89,7 @@ class _Scanner:
                 if unit.axes:
                     self._image(unit, name, unit)
             elif unit.cards.get("ZIMAGE") is True:
-                packed = Packed(unit, self.window)
+                packed = CompressedImage(unit, self.window)
                 self._image(packed.image, name, packed)
             elif unit.kind in ("BINTABLE", "A3DTABLE", "TABLE"):
                 table = self.groups[name] = table_of(unit, self.source, self.window.size)
@@ -105,7 +105,7 @@ class _Scanner:
         except InsituError as problem:
             self.failed[name] = problem
 
-    def _free(self, unit: Unit) -> str:
+    def _free(self, unit: HeaderDataUnit) -> str:
         """Return a name that is not used yet; a slash would be a path."""
         base = unit.name.replace("/", "_")
         taken = self.arrays.keys() | self.groups.keys() | self.failed.keys() | self.dims.keys()
@@ -114,18 +114,18 @@ class _Scanner:
             name, number = f"{base}_{number}", number + 1
         return name
 
-    def _image(self, unit: Unit, name: str, stored: Unit | Packed) -> None:
+    def _image(self, unit: HeaderDataUnit, name: str, stored: HeaderDataUnit | CompressedImage) -> None:
         dims: list[str] = []
-        scales: dict[str, tuple[int, Scale | None]] = {}
+        scales: dict[str, tuple[int, AxisScale | None]] = {}
         for number, length in enumerate(unit.axes, 1):
-            scale = scale_of(unit, number) if length <= LONGEST else None
+            scale = axis_scale(unit, number) if length <= LONGEST else None
             dim = "xyz"[number - 1] if number <= 3 else f"axis_{number}"
             if self.dims.get(dim, (length, scale)) != (length, scale):
                 dim = f"{dim}_{name}"
             dims.append(dim)
             scales[dim] = (length, scale)
         names = tuple(reversed(dims))
-        if isinstance(stored, Packed):
+        if isinstance(stored, CompressedImage):
             self.arrays[name] = stored.array(self.source, names)
         else:
             self.arrays[name] = image_of(stored, self.source, self.window.size, names)
@@ -135,7 +135,7 @@ class _Scanner:
         self.dims.update(scales)
 
 
-def _coordinate(name: str, scale: Scale, length: int) -> VirtualArray:
+def _coordinate(name: str, scale: AxisScale, length: int) -> VirtualArray:
     values: Any = scale.values(length)
     tile = Tile((Axis.regular(length, max(length, 1)),), (Encoding(np.dtype(np.float64)),), _inline(values, length))
     return VirtualArray.of(tile, dims=(name,), attributes=scale.attributes)

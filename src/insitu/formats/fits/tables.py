@@ -17,9 +17,9 @@ from typing import Any
 import numpy as np
 
 from insitu.errors import FormatError, InsituError
-from insitu.formats.fits.header_units import Unit
-from insitu.formats.fits.image_arrays import described
-from insitu.formats.fits.number_formats import numbers_of
+from insitu.formats.fits.header_units import HeaderDataUnit
+from insitu.formats.fits.image_arrays import header_attributes
+from insitu.formats.fits.number_formats import number_format
 from insitu.model import Axis, Codec, Columns, Encoding, GroupDetails, Source, Tile, VirtualArray, VirtualGroup
 
 __all__ = ["table_of"]
@@ -36,7 +36,7 @@ WIDEST = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class TableColumn:
     """One column: a piece of every row."""
 
     name: str
@@ -52,7 +52,7 @@ class Column:
     problem: str = ""
 
 
-def table_of(unit: Unit, source: Source, size: int) -> VirtualGroup:
+def table_of(unit: HeaderDataUnit, source: Source, size: int) -> VirtualGroup:
     """Return the group of a table's columns."""
     axes = unit.axes
     if len(axes) != 2 or unit.whole("BITPIX", least=-64, most=64) != 8:
@@ -69,12 +69,12 @@ def table_of(unit: Unit, source: Source, size: int) -> VirtualGroup:
             problems[column.name] = column.problem
         else:
             arrays[column.name] = _array(column, width, rows, unit.data, source)
-    attributes = {name: value for name, value in described(unit).items() if not COLUMN.fullmatch(name)}
+    attributes = {name: value for name, value in header_attributes(unit).items() if not COLUMN.fullmatch(name)}
     return VirtualGroup(arrays, {}, attributes, GroupDetails("fits", notes={"unread_columns": problems}), problems)
 
 
-def _columns(unit: Unit, width: int) -> list[Column]:
-    found: list[Column] = []
+def _columns(unit: HeaderDataUnit, width: int) -> list[TableColumn]:
+    found: list[TableColumn] = []
     skip = 0
     taken: set[str] = set()
     for number in range(1, unit.whole("TFIELDS", most=MOST_COLUMNS) + 1):
@@ -83,10 +83,10 @@ def _columns(unit: Unit, width: int) -> list[Column]:
             name = f"{name}_{number}"
         taken.add(name)
         try:
-            column = (spelled if unit.kind == "TABLE" else _column)(unit, number, name, skip)
+            column = (parse_text_column if unit.kind == "TABLE" else _column)(unit, number, name, skip)
         except InsituError as problem:
             # Without a form nobody knows where the next column begins.
-            raise problem.located(variable=name) from None
+            raise problem.with_context(variable=name) from None
         skip = max(skip, column.skip + column.nbytes)
         found.append(column)
     if skip > width:
@@ -96,7 +96,7 @@ def _columns(unit: Unit, width: int) -> list[Column]:
     return found
 
 
-def _column(unit: Unit, number: int, name: str, skip: int) -> Column:
+def _column(unit: HeaderDataUnit, number: int, name: str, skip: int) -> TableColumn:
     form = re.match(r"\s*(\d*)([LXBIJKAEDCMPQ])", str(unit.cards.get(f"TFORM{number}", "")))
     if form is None:
         raise FormatError(
@@ -108,29 +108,29 @@ def _column(unit: Unit, number: int, name: str, skip: int) -> Column:
     text, said = unit.cards.get(f"TUNIT{number}"), unit.cards.get(f"TDIM{number}")
     attributes: dict[str, Any] = {"units": text} if text else {}
     if repeat == 0:
-        return Column(name, skip, 0, None, (), (), {}, "a column without elements")
+        return TableColumn(name, skip, 0, None, (), (), {}, "a column without elements")
     if letter in "PQ":
-        return _varying(
-            unit, number, Column(name, skip, repeat * (8 if letter == "P" else 16), None, (), (), attributes)
+        return _heap_column(
+            unit, number, TableColumn(name, skip, repeat * (8 if letter == "P" else 16), None, (), (), attributes)
         )
     if letter == "X":
         codec = Codec("fits_bits", {"bits": repeat})
-        return Column(name, skip, -(-repeat // 8), np.dtype(bool), (repeat,), (codec,), attributes)
+        return TableColumn(name, skip, -(-repeat // 8), np.dtype(bool), (repeat,), (codec,), attributes)
     if letter == "A":
         shape = _shape(said, repeat) if said else _substrings(unit.cards.get(f"TFORM{number}"), repeat)
         length = shape[-1] if shape else repeat
-        return Column(name, skip, repeat, np.dtype(f"S{length}"), shape[:-1], (Codec("fits_text"),), attributes)
+        return TableColumn(name, skip, repeat, np.dtype(f"S{length}"), shape[:-1], (Codec("fits_text"),), attributes)
     stored = np.dtype(TYPES[letter])
     shape = _shape(said, repeat)
     if letter == "L":
-        return Column(name, skip, repeat, stored, shape, (Codec("fits_logical"),), attributes)
-    packed = numbers_of(stored, *(unit.cards.get(f"{word}{number}") for word in ("TSCAL", "TZERO", "TNULL")))
-    return Column(
+        return TableColumn(name, skip, repeat, stored, shape, (Codec("fits_logical"),), attributes)
+    packed = number_format(stored, *(unit.cards.get(f"{word}{number}") for word in ("TSCAL", "TZERO", "TNULL")))
+    return TableColumn(
         name, skip, repeat * stored.itemsize, packed.dtype, shape, packed.codecs, {**attributes, **packed.attributes}
     )
 
 
-def spelled(unit: Unit, number: int, name: str, skip: int) -> Column:
+def parse_text_column(unit: HeaderDataUnit, number: int, name: str, skip: int) -> TableColumn:
     """Return a column of a text table; `skip` is where the previous one ended."""
     form = re.fullmatch(r"\s*([AIFED])(\d+)(?:\.\d+)?(?:E\d+)?\s*", str(unit.cards.get(f"TFORM{number}", "")).upper())
     width = int(form[2]) if form else 0
@@ -144,7 +144,7 @@ def spelled(unit: Unit, number: int, name: str, skip: int) -> Column:
     text = unit.cards.get(f"TUNIT{number}")
     attributes: dict[str, Any] = {"units": text} if text else {}
     if form[1] == "A":
-        return Column(name, begin, width, np.dtype(f"S{width}"), (), (Codec("fits_text"),), attributes)
+        return TableColumn(name, begin, width, np.dtype(f"S{width}"), (), (Codec("fits_text"),), attributes)
     said: dict[str, Any] = {"width": width}
     null = unit.cards.get(f"TNULL{number}")
     scale, zero = (unit.number_of(f"{word}{number}", default) for word, default in (("TSCAL", 1.0), ("TZERO", 0.0)))
@@ -158,10 +158,10 @@ def spelled(unit: Unit, number: int, name: str, skip: int) -> Column:
         said |= {"null": str(null)} if null is not None else {}
     if (scale, zero) != (1.0, 0.0):
         attributes |= {"scale_factor": scale, "add_offset": zero}
-    return Column(name, begin, width, dtype, (), (Codec("fits_digits", said),), attributes)
+    return TableColumn(name, begin, width, dtype, (), (Codec("fits_digits", said),), attributes)
 
 
-def _varying(unit: Unit, number: int, column: Column) -> Column:
+def _heap_column(unit: HeaderDataUnit, number: int, column: TableColumn) -> TableColumn:
     """Return a column whose rows point into the heap."""
     form = re.match(r"\s*1?([PQ])([LXBIJKAEDCM])", str(unit.cards.get(f"TFORM{number}")))
     if form is None:
@@ -200,7 +200,7 @@ def _shape(said: Any, repeat: int) -> tuple[int, ...]:
     return () if repeat == 1 else (repeat,)
 
 
-def _array(column: Column, width: int, rows: int, offset: int, source: Source) -> VirtualArray:
+def _array(column: TableColumn, width: int, rows: int, offset: int, source: Source) -> VirtualArray:
     assert column.dtype is not None
     rest = width - column.skip - column.nbytes
     own: list[Any] = ["own", f"V{column.nbytes}"]

@@ -15,16 +15,16 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from insitu.formats.fits.header_units import Unit
+from insitu.formats.fits.header_units import HeaderDataUnit
 
-__all__ = ["Scale", "scale_of"]
+__all__ = ["AxisScale", "axis_scale"]
 
 FRAMES = ("LSR", "HEL", "OBS", "GEO", "SOU", "GAL")
 """Reference frames of velocities in older conventions; these suffixes are no algorithms."""
 
 
 @dataclass(frozen=True, slots=True)
-class Scale:
+class AxisScale:
     """The coordinates of one axis."""
 
     kind: str
@@ -49,7 +49,7 @@ class Scale:
         return {name: text for name, text in (("long_name", self.kind), ("units", self.unit)) if text}
 
 
-def scale_of(unit: Unit, axis: int) -> Scale | None:
+def axis_scale(unit: HeaderDataUnit, axis: int) -> AxisScale | None:
     """Return the scale of an axis (counted from 1).
 
     None if it has none, or depends on another axis.
@@ -80,7 +80,7 @@ def scale_of(unit: Unit, axis: int) -> Scale | None:
     value = unit.number_of(f"CRVAL{number}", 0.0)
     if not step or (algorithm == "LOG" and not value):
         return None
-    return Scale(
+    return AxisScale(
         kind=kind,
         unit=str(cards.get(f"CUNIT{number}", "")).strip(),
         value=value,

@@ -12,10 +12,10 @@ import struct
 from collections.abc import Iterator
 
 from insitu.formats.grib.header_numbers import EPOCH
-from insitu.formats.grib.inventory import Said, Span
-from insitu.formats.grib.sections import Field
+from insitu.formats.grib.inventory import ForecastSpan, ParsedLine
+from insitu.formats.grib.sections import GribField
 
-__all__ = ["INSTANT_OF", "composed", "dated"]
+__all__ = ["INSTANT_OF", "compose_headers", "with_date"]
 
 INSTANT_OF = {0: 0, 1: 1, 2: 2, 8: 0, 11: 1, 12: 2}
 """The template of an instant for each template."""
@@ -25,7 +25,7 @@ _ENDS = {0: 34, 1: 37, 2: 36}
 _INTERVAL_END = {8: 58, 11: 61, 12: 60}
 
 
-def composed(said: Said, time: int, model: Field) -> Iterator[Field]:
+def compose_headers(said: ParsedLine, time: int, model: GribField) -> Iterator[GribField]:
     """Yield all headers that the line may stand for.
 
     Parameters
@@ -37,7 +37,7 @@ def composed(said: Said, time: int, model: Field) -> Iterator[Field]:
     model
         A field that is like it in what is not said.
     """
-    identification = dated(model.identification, time)
+    identification = with_date(model.identification, time)
     if said.tables:
         identification = identification[:9] + said.tables + identification[11:]
     for discipline, category, number in said.parameters:
@@ -48,7 +48,7 @@ def composed(said: Said, time: int, model: Field) -> Iterator[Field]:
                 yield model._replace(discipline=discipline, identification=identification, product=product)
 
 
-def _product(said: Said, span: Span, parameter: bytes, surfaces: bytes, time: int, model: bytes) -> bytes:
+def _product(said: ParsedLine, span: ForecastSpan, parameter: bytes, surfaces: bytes, time: int, model: bytes) -> bytes:
     """Return section 4."""
     template = int.from_bytes(model[7:9], "big")
     base = INSTANT_OF[template]
@@ -69,7 +69,7 @@ def _product(said: Said, span: Span, parameter: bytes, surfaces: bytes, time: in
     return struct.pack(">IBHH", 9 + len(body) + len(tail), 4, count, own) + body + tail
 
 
-def dated(identification: bytes, time: int) -> bytes:
+def with_date(identification: bytes, time: int) -> bytes:
     """Return section 1 of GRIB 2 with another date."""
     moment = EPOCH + datetime.timedelta(seconds=time)
     date = struct.pack(">HBBBBB", moment.year, moment.month, moment.day, moment.hour, moment.minute, moment.second)

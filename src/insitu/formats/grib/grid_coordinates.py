@@ -16,12 +16,12 @@ import numpy.typing as npt
 
 from insitu.errors import FormatError, InsituError
 from insitu.forking import fork_safe_lock
-from insitu.formats.grib.header_keys import Asked
-from insitu.formats.grib.sections import Field
+from insitu.formats.grib.header_keys import EccodesMessage
+from insitu.formats.grib.sections import GribField
 from insitu.formats.grib.vocabulary import COORDINATES, ROWS_AND_COLUMNS
 from insitu.model import Axis, Codec, Columns, Encoding, Source, Tile, VirtualArray
 
-__all__ = ["Geography", "geography_of"]
+__all__ = ["GridCoordinates", "find_grid_coordinates"]
 
 KEPT_POINTS = 1 << 16
 """Most points of a grid whose latitudes and longitudes are kept, half a MiB each."""
@@ -33,7 +33,7 @@ MEMORY = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Geography:
+class GridCoordinates:
     """The dimensions of a grid, and its coordinates."""
 
     dims: tuple[str, ...]
@@ -54,7 +54,7 @@ class Geography:
         """The coordinates that there are."""
         return (*self.values, *self.lazy)
 
-    def same(self, other: Geography) -> bool:
+    def same(self, other: GridCoordinates) -> bool:
         """Return whether two grids have the same points, by what is known without computing them."""
         if self is other:
             return True
@@ -66,7 +66,7 @@ class Geography:
             return False
         return all(np.array_equal(values, other.values[name]) for name, values in self.values.items())
 
-    def arrays(self, first: Field, source: Source, check: dict[str, Any]) -> dict[str, VirtualArray]:
+    def arrays(self, first: GribField, source: Source, check: dict[str, Any]) -> dict[str, VirtualArray]:
         """Return the coordinates as arrays.
 
         Lazy ones are computed from the first field, which must match `check`.
@@ -94,11 +94,11 @@ class Geography:
         return found
 
 
-_memory: dict[bytes, Geography] = {}
+_memory: dict[bytes, GridCoordinates] = {}
 _lock = fork_safe_lock()
 
 
-def geography_of(first: Field, geometry: bytes) -> Geography:
+def find_grid_coordinates(first: GribField, geometry: bytes) -> GridCoordinates:
     """Return the grid of a field.
 
     Parameters
@@ -111,7 +111,7 @@ def geography_of(first: Field, geometry: bytes) -> Geography:
     key = bytes((first.edition,)) + geometry
     found = _memory.get(key)
     if found is None:
-        found = _asked(first)
+        found = _ask_eccodes(first)
         with _lock:
             if len(_memory) >= MEMORY:
                 _memory.clear()
@@ -119,8 +119,8 @@ def geography_of(first: Field, geometry: bytes) -> Geography:
     return found
 
 
-def _asked(first: Field) -> Geography:
-    with Asked(first) as asked:
+def _ask_eccodes(first: GribField) -> GridCoordinates:
+    with EccodesMessage(first) as asked:
         kind = asked.get("gridType")
         points = _count(asked, "numberOfPoints")
         apart, crossed = kind in ("regular_ll", "regular_gg"), kind in ROWS_AND_COLUMNS
@@ -128,14 +128,14 @@ def _asked(first: Field) -> Geography:
         problem: InsituError | None
         if math.prod(shape) != points:  # the values are there all the same, in a row
             problem = FormatError(f"the grid of shape {shape} declares {points} points", offset=first.offset)
-            return Geography(("values",), (points,), {}, (), problem)
+            return GridCoordinates(("values",), (points,), {}, (), problem)
         if apart and points > COMPUTED_POINTS:
             problem = FormatError(f"the grid has too many points to compute coordinates: {points}", offset=first.offset)
-            return Geography(("latitude", "longitude"), shape, {}, (), problem)
+            return GridCoordinates(("latitude", "longitude"), shape, {}, (), problem)
         if apart and (
             asked.get_or_undefined("iScansNegatively") == 1 or asked.get_or_undefined("jPointsAreConsecutive") == 1
         ):
-            return _scanned(asked, shape)
+            return _reordered_grid(asked, shape)
         if apart:
             values, problem = _values(asked, ("latitude", "distinctLatitudes"), ("longitude", "distinctLongitudes"))
             if not problem and (values["latitude"].size, values["longitude"].size) != shape:
@@ -143,23 +143,23 @@ def _asked(first: Field) -> Geography:
                     f"ecCodes gives another number of latitudes or longitudes for the grid of shape {shape}",
                     offset=first.offset,
                 )
-            return Geography(("latitude", "longitude"), shape, {} if problem else values, (), problem)
+            return GridCoordinates(("latitude", "longitude"), shape, {} if problem else values, (), problem)
         dims = ("y", "x") if crossed else ("values",)
         if kind == "sh":  # spherical harmonics: coefficients are nowhere
-            return Geography(dims, shape)
+            return GridCoordinates(dims, shape)
         if points > KEPT_POINTS:
-            return Geography(dims, shape, {}, ("latitude", "longitude"))
+            return GridCoordinates(dims, shape, {}, ("latitude", "longitude"))
         values, problem = _values(asked, ("latitude", "latitudes"), ("longitude", "longitudes"))
         if any(array.size != points for array in values.values()):
             problem = FormatError(
                 f"ecCodes gives another number of coordinates for the grid of {points} points", offset=first.offset
             )
         if problem is not None:
-            return Geography(dims, shape, {}, (), problem)
-        return Geography(dims, shape, {name: array.reshape(shape) for name, array in values.items()})
+            return GridCoordinates(dims, shape, {}, (), problem)
+        return GridCoordinates(dims, shape, {name: array.reshape(shape) for name, array in values.items()})
 
 
-def _scanned(asked: Asked, shape: tuple[int, ...]) -> Geography:
+def _reordered_grid(asked: EccodesMessage, shape: tuple[int, ...]) -> GridCoordinates:
     """Return a regular grid whose points run from the east, or column by column.
 
     They stand where ecCodes' lists have them.
@@ -175,12 +175,14 @@ def _scanned(asked: Asked, shape: tuple[int, ...]) -> Geography:
             )
             if (latitude == latitude[:, :1]).all() and (longitude == longitude[:1]).all():
                 kept = {"latitude": latitude[:, 0].copy(), "longitude": longitude[0].copy()}
-                return Geography(dims, shape, kept, columns=columns)
+                return GridCoordinates(dims, shape, kept, columns=columns)
     problem = problem or FormatError(f"the grid of shape {shape} has no rows and columns", offset=asked.field.offset)
-    return Geography(dims, shape, {}, (), problem)
+    return GridCoordinates(dims, shape, {}, (), problem)
 
 
-def _values(asked: Asked, *keys: tuple[str, str]) -> tuple[dict[str, npt.NDArray[np.float64]], InsituError | None]:
+def _values(
+    asked: EccodesMessage, *keys: tuple[str, str]
+) -> tuple[dict[str, npt.NDArray[np.float64]], InsituError | None]:
     try:
         return {name: asked.array(key) for name, key in keys}, None
     except InsituError as problem:
@@ -190,7 +192,7 @@ def _values(asked: Asked, *keys: tuple[str, str]) -> tuple[dict[str, npt.NDArray
 LARGEST = 1 << 31
 
 
-def _count(asked: Asked, key: str) -> int:
+def _count(asked: EccodesMessage, key: str) -> int:
     count = asked.get(key)
     if not isinstance(count, int) or not 1 <= count <= LARGEST:
         raise FormatError(

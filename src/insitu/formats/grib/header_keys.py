@@ -18,14 +18,21 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from insitu.errors import FormatError, InsituError
-from insitu.formats.grib.codecs.eccodes_library import MISSING, eccodes, exclusive, incomputable, plain, rowless
-from insitu.formats.grib.codecs.subprocess_decoder import apart
-from insitu.formats.grib.header_numbers import EPOCH, NOTHING, Plain, taken_apart
-from insitu.formats.grib.sections import Field
-from insitu.formats.grib.short_message import stub_of
+from insitu.formats.grib.codecs.eccodes_library import (
+    MISSING,
+    eccodes,
+    eccodes_lock,
+    has_empty_rows,
+    is_safe_grid,
+    reason_not_to_compute,
+)
+from insitu.formats.grib.codecs.subprocess_decoder import decode_in_subprocess
+from insitu.formats.grib.header_numbers import EPOCH, NO_NUMBERS, HeaderNumbers, split_header
+from insitu.formats.grib.sections import GribField
+from insitu.formats.grib.short_message import short_message
 from insitu.formats.grib.vocabulary import ABOUT_FILE, ABOUT_GRID, ABOUT_VARIABLE, HEADERS, NAMES, UNIT_SECONDS
 
-__all__ = ["UNDEFINED", "Asked", "Told", "describe", "geometry"]
+__all__ = ["UNDEFINED", "EccodesMessage", "FieldDescription", "describe", "geometry"]
 
 UNDEFINED = "undef"
 MANY_VALUES = {"pl"}
@@ -34,7 +41,7 @@ MEMORY = 1 << 16
 """Headers that are remembered."""
 
 
-class Told(NamedTuple):
+class FieldDescription(NamedTuple):
     """What a field is: keys and numbers of its header."""
 
     keys: dict[str, Any]
@@ -45,7 +52,7 @@ class Told(NamedTuple):
     level: Any
 
 
-class _Known(NamedTuple):
+class _KnownHeader(NamedTuple):
     """What ecCodes answered for a header."""
 
     keys: dict[str, Any]
@@ -53,21 +60,26 @@ class _Known(NamedTuple):
     """Whether the plain numbers agreed."""
 
 
-_memory: dict[tuple[Any, ...], _Known] = {}
+_memory: dict[tuple[Any, ...], _KnownHeader] = {}
 _tried: set[tuple[Any, ...]] = set()
 """Shapes of headers, each with the name of a plain number that agreed."""
 
 
-def describe(field: Field) -> Told:
+def describe(field: GribField) -> FieldDescription:
     """Return what a field is."""
-    rest, plain, shape = taken_apart(field)
+    rest, plain, shape = split_header(field)
     known = _memory.get(rest)
-    if known is not None and known.plain and _seen(plain.step, shape, "step") and _seen(plain.number, shape, "number"):
-        return _told(known.keys, plain)
+    if (
+        known is not None
+        and known.plain
+        and _is_proven(plain.step, shape, "step")
+        and _is_proven(plain.number, shape, "number")
+    ):
+        return _combine(known.keys, plain)
     exact = (field.edition, field.discipline, *field[5:])
     if known is not None and not known.plain and exact in _memory:
-        return _told(_memory[exact].keys, NOTHING)
-    keys = _keys_of(field)
+        return _combine(_memory[exact].keys, NO_NUMBERS)
+    keys = _ask_keys(field)
     agree = all(have is None or have == keys[name] for name, have in zip(plain._fields, plain, strict=True))
     if len(_memory) >= MEMORY:
         _memory.clear()
@@ -75,17 +87,17 @@ def describe(field: Field) -> Told:
     if agree:
         _tried.update((shape, name) for name, have in zip(plain._fields, plain, strict=True) if have)
     if known is None or not agree:
-        _memory[rest] = _Known(keys, agree)
+        _memory[rest] = _KnownHeader(keys, agree)
     if not agree:
-        _memory[exact] = _Known(keys, False)
-    return _told(keys if known is None or not agree else known.keys, plain if agree else NOTHING)
+        _memory[exact] = _KnownHeader(keys, False)
+    return _combine(keys if known is None or not agree else known.keys, plain if agree else NO_NUMBERS)
 
 
-def _seen(value: Any, shape: tuple[Any, ...], name: str) -> bool:
+def _is_proven(value: Any, shape: tuple[Any, ...], name: str) -> bool:
     return not value or (shape, name) in _tried
 
 
-def _keys_of(field: Field) -> dict[str, Any]:
+def _ask_keys(field: GribField) -> dict[str, Any]:
     """Ask ecCodes for all keys.
 
     What depends only on the centre, the grid or the parameter is asked once for each.
@@ -93,18 +105,20 @@ def _keys_of(field: Field) -> dict[str, Any]:
     about, grid = field.identification, field.grid
     centre = (2, about[5:9]) if field.edition == 2 else (1, about[4:5], about[25:26])
     place = (field.edition, grid or about[6:7])
-    with Asked(field) as asked:
+    with EccodesMessage(field) as asked:
         keys = {
-            **_part(_centres, centre, ("edition", "centre", "centreDescription", "subCentre"), asked),
-            **_part(_grids, place, ("numberOfPoints", "gridType", "uvRelativeToGrid", "alternativeRowScanning"), asked),
+            **_remembered_keys(_centres, centre, ("edition", "centre", "centreDescription", "subCentre"), asked),
+            **_remembered_keys(
+                _grids, place, ("numberOfPoints", "gridType", "uvRelativeToGrid", "alternativeRowScanning"), asked
+            ),
             **{name: asked.get_or_undefined(name) for name in ("paramId", "dataType", "typeOfLevel", "stepType")},
             **{name: _COMPUTED[name](asked) if name in _COMPUTED else asked.get_or_undefined(name) for name in HEADERS},
         }
         named = (about[5:12] if field.edition == 2 else about[3:5] + about[25:26], keys["paramId"])
         known = keys["paramId"] not in (0, UNDEFINED)
         found = {
-            **_part(_names if known else {}, named, NAMES, asked),
-            **_part(_grid_names, (*place, keys["gridType"]), ABOUT_GRID.get(keys["gridType"], ()), asked),
+            **_remembered_keys(_names if known else {}, named, NAMES, asked),
+            **_remembered_keys(_grid_names, (*place, keys["gridType"]), ABOUT_GRID.get(keys["gridType"], ()), asked),
             **{name: asked.get_or_undefined(name) for name in ABOUT_VARIABLE},
         }
     keys["variable"] = {
@@ -128,8 +142,8 @@ _names: dict[tuple[Any, ...], dict[str, Any]] = {}
 _grid_names: dict[tuple[Any, ...], dict[str, Any]] = {}
 
 
-def _part(
-    memory: dict[tuple[Any, ...], dict[str, Any]], key: tuple[Any, ...], names: tuple[str, ...], asked: Asked
+def _remembered_keys(
+    memory: dict[tuple[Any, ...], dict[str, Any]], key: tuple[Any, ...], names: tuple[str, ...], asked: EccodesMessage
 ) -> dict[str, Any]:
     found = memory.get(key)
     if found is None:
@@ -140,7 +154,7 @@ def _part(
     return found
 
 
-def geometry(field: Field) -> bytes:
+def geometry(field: GribField) -> bytes:
     """Return the part of the headers that describes the grid, without the vertical coefficients of GRIB 1."""
     grid = field.grid
     if field.edition == 2:
@@ -151,9 +165,9 @@ def geometry(field: Field) -> bytes:
     return grid[5:place] + grid[place + 4 * count :] if count and place >= 5 else grid[5:]
 
 
-def _told(keys: dict[str, Any], plain: Plain) -> Told:
+def _combine(keys: dict[str, Any], plain: HeaderNumbers) -> FieldDescription:
     time, step, number, level = plain
-    return Told(
+    return FieldDescription(
         keys,
         keys["time"] if time is None else time,
         keys["step"] if step is None else step,
@@ -162,20 +176,20 @@ def _told(keys: dict[str, Any], plain: Plain) -> Told:
     )
 
 
-class Asked:
+class EccodesMessage:
     """A field that ecCodes has opened, to be used in a `with` block."""
 
-    def __init__(self, field: Field) -> None:
+    def __init__(self, field: GribField) -> None:
         self.field = field
         self.library = eccodes()
-        self._guard = exclusive()
+        self._guard = eccodes_lock()
 
-    def __enter__(self) -> Asked:
+    def __enter__(self) -> EccodesMessage:
         self._guard.__enter__()
         try:
-            self._handle = self.library.codes_new_from_message(stub_of(self.field))
+            self._handle = self.library.codes_new_from_message(short_message(self.field))
             self.library.codes_set(self._handle, "missingValue", MISSING)
-            if rowless(self.library, self._handle):
+            if has_empty_rows(self.library, self._handle):
                 self.library.codes_release(self._handle)
                 raise ValueError("a row of its reduced grid has no points")
         except Exception as problem:  # whatever the library raises: the message is not one that it knows
@@ -213,11 +227,11 @@ class Asked:
     def array(self, key: str) -> np.ndarray[Any, Any]:
         """Return coordinates as an array of doubles, computed in a subprocess if the grid may crash ecCodes."""
         try:
-            if why := incomputable(self.library, self._handle):
+            if why := reason_not_to_compute(self.library, self._handle):
                 raise FormatError(why, offset=self.field.offset, structure="GRIB grid")
-            if not plain(self.library, self._handle):
+            if not is_safe_grid(self.library, self._handle):
                 points = self.library.codes_get(self._handle, "numberOfPoints", int)
-                return apart(stub_of(self.field), key, points)
+                return decode_in_subprocess(short_message(self.field), key, points)
             return np.asarray(self.library.codes_get_array(self._handle, key), np.float64)
         except InsituError:
             raise
@@ -237,7 +251,7 @@ class Asked:
         return tuple(value.tolist()) if isinstance(value, np.ndarray) else value
 
 
-def _time(asked: Asked) -> Any:
+def _time(asked: EccodesMessage) -> Any:
     try:
         date, time = asked.get("dataDate"), asked.get("dataTime")
         return int(
@@ -249,7 +263,7 @@ def _time(asked: Asked) -> Any:
         return UNDEFINED
 
 
-def _step(asked: Asked) -> Any:
+def _step(asked: EccodesMessage) -> Any:
     # ecCodes first tries hours; where these do not do, it falls back to the unit of the header, and
     # answers the second time.
     for _ in range(2):
@@ -261,11 +275,11 @@ def _step(asked: Asked) -> Any:
     return UNDEFINED
 
 
-def _level(asked: Asked) -> Any:
+def _level(asked: EccodesMessage) -> Any:
     try:
         return asked.get("level", float)
     except InsituError:
         return UNDEFINED
 
 
-_COMPUTED: dict[str, Callable[[Asked], Any]] = {"time": _time, "step": _step, "level": _level}
+_COMPUTED: dict[str, Callable[[EccodesMessage], Any]] = {"time": _time, "step": _step, "level": _level}

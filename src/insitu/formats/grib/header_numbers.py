@@ -13,15 +13,15 @@ import struct
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from insitu.formats.grib.sections import Field
+from insitu.formats.grib.sections import GribField
 from insitu.formats.grib.vocabulary import UNIT_SECONDS
 
-__all__ = ["EPOCH", "NOTHING", "Plain", "Taken", "taken_apart"]
+__all__ = ["EPOCH", "NO_NUMBERS", "HeaderNumbers", "SplitHeader", "split_header"]
 
 EPOCH = datetime.datetime(1970, 1, 1)
 
 
-class Plain(NamedTuple):
+class HeaderNumbers(NamedTuple):
     """Plain numbers of a header; None: missing, or not plain."""
 
     time: int | None = None
@@ -32,24 +32,24 @@ class Plain(NamedTuple):
     level: float | None = None
 
 
-NOTHING = Plain()
+NO_NUMBERS = HeaderNumbers()
 
 
-class Taken(NamedTuple):
+class SplitHeader(NamedTuple):
     """A header, split into plain numbers and the rest."""
 
     rest: tuple[Any, ...]
     """The header without the plain numbers, as a key."""
-    plain: Plain
+    plain: HeaderNumbers
     shape: tuple[Any, ...]
     """The layout of the header: plain numbers that are right for one header of a layout are right
     for all.
     """
 
 
-def taken_apart(field: Field) -> Taken:
+def split_header(field: GribField) -> SplitHeader:
     """Split a header into its plain numbers and the rest."""
-    return _second(field) if field.edition == 2 else _first(field)
+    return _split_edition2(field) if field.edition == 2 else _split_edition1(field)
 
 
 # GRIB 2: where the end of the interval lies in section 4, for products over an interval; the number
@@ -64,14 +64,14 @@ _NO_SURFACE = 255
 _PRESSURE, _HYBRID = 100, 105
 
 
-def _second(field: Field) -> Taken:
+def _split_edition2(field: GribField) -> SplitHeader:
     identification, product = field.identification, field.product
     if len(identification) < 21 or len(product) < 34:
-        return Taken((2, field.discipline, *field[5:]), NOTHING, ())
+        return SplitHeader((2, field.discipline, *field[5:]), NO_NUMBERS, ())
     template, unit, forecast, surface, scale, value, second = _PRODUCT.unpack_from(product)
     if template not in _KNOWN:
-        return Taken((2, field.discipline, *field[5:]), NOTHING, ())
-    time, head = _run(identification)
+        return SplitHeader((2, field.discipline, *field[5:]), NO_NUMBERS, ())
+    time, head = _split_run_time(identification)
     rest = bytearray(product)
     step, number, level = None, None, None
     if template in _INSTANTS:
@@ -93,19 +93,21 @@ def _second(field: Field) -> Taken:
         if level is not None:
             rest[24:28] = bytes(4)
     shape = (2, template, unit, identification[5:9], surface)
-    return Taken(
-        (2, field.discipline, head, field.local, field.grid, bytes(rest)), Plain(time, step, number, level), shape
+    return SplitHeader(
+        (2, field.discipline, head, field.local, field.grid, bytes(rest)),
+        HeaderNumbers(time, step, number, level),
+        shape,
     )
 
 
 @lru_cache(maxsize=1024)
-def _run(identification: bytes) -> tuple[int | None, bytes]:
+def _split_run_time(identification: bytes) -> tuple[int | None, bytes]:
     """Return the time of a run, and section 1 without it."""
     time = _seconds(int.from_bytes(identification[12:14], "big"), *identification[14:18])
     return time, identification[:12] + identification[19:] if time is not None else identification
 
 
-def _first(field: Field) -> Taken:
+def _split_edition1(field: GribField) -> SplitHeader:
     product = field.identification
     rest = bytearray(product)
     rest[26:28] = b"\0\0"  # the decimal scale factor
@@ -127,7 +129,7 @@ def _first(field: Field) -> Taken:
         if level is not None:
             rest[10:12] = bytes(2)
     shape = (1, product[20], product[17], product[4], local, product[9])
-    return Taken((1, bytes(rest), field.grid), Plain(time, step, number, level), shape)
+    return SplitHeader((1, bytes(rest), field.grid), HeaderNumbers(time, step, number, level), shape)
 
 
 def _seconds(year: int, month: int, day: int, hour: int, minute: int) -> int | None:

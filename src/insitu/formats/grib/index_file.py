@@ -13,10 +13,10 @@ import re
 from typing import Any, NamedTuple
 
 from insitu.errors import FormatError
-from insitu.formats.parsing.read_cache import Window
+from insitu.formats.parsing.read_cache import ReadCache
 from insitu.sources.address import file_name
 
-__all__ = ["Line", "is_side_file", "read_side_file", "side_names", "target_names"]
+__all__ = ["IndexLine", "data_file_names", "index_file_names", "is_grib_index", "read_index"]
 
 _IDX = re.compile(rb"\d+(\.\d+)?:\d+:d=\d{8}")
 _EPOCH = datetime.datetime(1970, 1, 1)
@@ -24,7 +24,7 @@ LARGEST = 64 << 20
 """Most bytes of an index; that of 100,000 messages has some ten million."""
 
 
-class Line(NamedTuple):
+class IndexLine(NamedTuple):
     """One field of an index."""
 
     offset: int
@@ -40,7 +40,7 @@ class Line(NamedTuple):
     """`.index`: all other keys of the object."""
 
 
-def is_side_file(window: Window) -> bool:
+def is_grib_index(window: ReadCache) -> bool:
     """Return whether a file is an index of GRIB messages."""
     head = window.head[:4096].lstrip()
     if _IDX.match(head):
@@ -49,7 +49,7 @@ def is_side_file(window: Window) -> bool:
     return first.startswith(b"{") and b'"_offset"' in first and b'"_length"' in first
 
 
-def target_names(url: str) -> list[str]:
+def data_file_names(url: str) -> list[str]:
     """Return the names that the GRIB file of an index may have.
 
     Examples
@@ -66,14 +66,14 @@ def target_names(url: str) -> list[str]:
     return [stem] if suffix == "idx" else [f"{stem}.grib2", f"{stem}.grib", f"{stem}.grb2", stem]
 
 
-def side_names(url: str) -> list[str]:
+def index_file_names(url: str) -> list[str]:
     """Return the names that the index of a GRIB file may have."""
     name = file_name(url.replace("\\", "/"))
     stem = name.rpartition(".")[0]
     return [f"{name}.idx", *([f"{stem}.index"] if stem else [])]
 
 
-def read_side_file(window: Window, size: int) -> list[Line]:
+def read_index(window: ReadCache, size: int) -> list[IndexLine]:
     """Return all lines, in their order.
 
     Parameters
@@ -97,7 +97,7 @@ def read_side_file(window: Window, size: int) -> list[Line]:
     try:
         text = data.decode("utf-8")
         lines = [line for line in text.splitlines() if line.strip()]
-        found = _objects(lines) if text.lstrip().startswith("{") else _colons(lines, size)
+        found = _parse_mars_objects(lines) if text.lstrip().startswith("{") else _parse_wgrib2_lines(lines, size)
     except (ValueError, KeyError, TypeError, AttributeError) as problem:
         raise FormatError(
             f"a line of the GRIB index is not valid: {problem}", url=window.url, offset=0, structure="GRIB index"
@@ -114,7 +114,7 @@ def read_side_file(window: Window, size: int) -> list[Line]:
     return found
 
 
-def _colons(lines: list[str], size: int) -> list[Line]:
+def _parse_wgrib2_lines(lines: list[str], size: int) -> list[IndexLine]:
     """Parse lines of wgrib2: `1:0:d=2024010100:HGT:500 mb:6 hour fcst:`."""
     parts = [line.split(":", 5) for line in lines]
     offsets = [int(part[1]) for part in parts]
@@ -126,16 +126,16 @@ def _colons(lines: list[str], size: int) -> list[Line]:
         digits = date.removeprefix("d=").ljust(12, "0")
         forecast, _, rest = rest.partition(":")
         words = (name, level, forecast, rest)
-        found.append(Line(offset, ends[offset] - offset, number, _seconds(digits[:8], digits[8:12]), words, None))
+        found.append(IndexLine(offset, ends[offset] - offset, number, _seconds(digits[:8], digits[8:12]), words, None))
     return found
 
 
-def _objects(lines: list[str]) -> list[Line]:
+def _parse_mars_objects(lines: list[str]) -> list[IndexLine]:
     """Parse lines of ECMWF.
 
     `{"date": "20240101", "time": "0000", "step": "6", "param": "2t", "_offset": 0, "_length": 5}`.
     """
-    found: list[Line] = []
+    found: list[IndexLine] = []
     seen: dict[int, int] = {}
     for line in lines:
         said: dict[str, Any] = json.loads(line)
@@ -144,7 +144,7 @@ def _objects(lines: list[str]) -> list[Line]:
         number = seen[offset] = seen.get(offset, -1) + 1
         moment = _seconds(date, time.zfill(4)) if date else None
         words = tuple(sorted((str(key), str(value)) for key, value in said.items()))
-        found.append(Line(offset, length, number, moment, None, words))
+        found.append(IndexLine(offset, length, number, moment, None, words))
     return found
 
 

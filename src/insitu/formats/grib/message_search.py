@@ -12,10 +12,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from insitu.errors import FormatError, InsituError
-from insitu.formats.grib.sections import MAGIC, Message, read_alike, read_message
-from insitu.formats.parsing.scheduler import DAMAGE, Exact, Side, Walk, damaged
+from insitu.formats.grib.sections import MAGIC, GribMessage, read_message, read_similar_message
+from insitu.formats.parsing.scheduler import PARSE_ERRORS, ExactRanges, Parallel, Walk, to_format_error
 
-__all__ = ["PADDING", "at_places", "find_messages", "first_message", "message_length"]
+__all__ = ["PADDING", "find_messages", "first_message", "message_length", "read_messages_at"]
 
 END = b"7777"
 HOP = 384
@@ -29,7 +29,7 @@ LONGEST_SEARCH = 4 << 20
 MESSAGES_LIMIT = 1 << 24
 PADDING = 4096
 """Bytes that may lie between messages, by an index."""
-Broken = Callable[[int, InsituError], None]
+OnBrokenMessage = Callable[[int, InsituError], None]
 
 
 def first_message(head: bytes) -> int:
@@ -47,7 +47,7 @@ def message_length(head: bytes) -> int:
     return int.from_bytes(head[8:16], "big") if head[7:8] == b"\2" else int.from_bytes(head[4:7], "big")
 
 
-def find_messages(head: bytes, size: int, broken: Broken, *, far: bool = False) -> Walk[list[Message]]:
+def find_messages(head: bytes, size: int, broken: OnBrokenMessage, *, far: bool = False) -> Walk[list[GribMessage]]:
     """Find all messages of a file.
 
     Parameters
@@ -65,21 +65,21 @@ def find_messages(head: bytes, size: int, broken: Broken, *, far: bool = False) 
     length = message_length(head[near : near + 16])
     walks = min(WALKS, (size - near) // max(length, 1) // LEAST_MESSAGES) if far else 1
     if walks > 1:
-        found = yield from _side_by_side(near, length, walks, size)
+        found = yield from _search_in_parallel(near, length, walks, size)
         if found is not None:
             return found
-    found, _ = yield from _chain(near, size, size, broken)
+    found, _ = yield from _follow_messages(near, size, size, broken)
     return found
 
 
-def _side_by_side(near: int, length: int, walks: int, size: int) -> Walk[list[Message] | None]:
+def _search_in_parallel(near: int, length: int, walks: int, size: int) -> Walk[list[GribMessage] | None]:
     """Search from several offsets at once; return None if anything is unusual.
 
     Then one search goes through in order.
     """
     places = [near + number * ((size - near) // walks) for number in range(1, walks)]
     room = min(max(length + length // 2, SEARCH), LONGEST_SEARCH)
-    blocks = yield Exact([(place, min(room, size - place)) for place in places])
+    blocks = yield ExactRanges([(place, min(room, size - place)) for place in places])
     starts = {near}
     for place, block in zip(places, blocks, strict=True):
         # A false one is found out: the walk before does not arrive there.
@@ -87,9 +87,9 @@ def _side_by_side(near: int, length: int, walks: int, size: int) -> Walk[list[Me
             starts.add(place + at)
     ordered = sorted(starts)
     odd: list[int] = []
-    chains = yield Side(
+    chains = yield Parallel(
         [
-            _chain(start, stop, size, lambda offset, problem: odd.append(offset))
+            _follow_messages(start, stop, size, lambda offset, problem: odd.append(offset))
             for start, stop in zip(ordered, [*ordered[1:], size], strict=True)
         ]
     )
@@ -98,15 +98,15 @@ def _side_by_side(near: int, length: int, walks: int, size: int) -> Walk[list[Me
     return [message for messages, _ in chains for message in messages]
 
 
-def _chain(near: int, stop: int, size: int, broken: Broken) -> Walk[tuple[list[Message], int]]:
+def _follow_messages(near: int, stop: int, size: int, broken: OnBrokenMessage) -> Walk[tuple[list[GribMessage], int]]:
     """Return the messages that begin in a part of the file, and where the chain ends."""
-    found: list[Message] = []
+    found: list[GribMessage] = []
     at, hop, ahead, last = near, HOP, 1, 0
     while at < stop:
         # With the four bytes in front, which end the message before.
         count = max(min(ahead, (stop - at) // last if last else 1), 1)
         places = [at + number * last for number in range(count)]
-        blocks = yield Exact(
+        blocks = yield ExactRanges(
             [(place - 4 * (place >= 4), min(hop + 4, size - place + 4 * (place >= 4))) for place in places]
         )
         for place, block in zip(places, blocks, strict=True):
@@ -115,13 +115,13 @@ def _chain(near: int, stop: int, size: int, broken: Broken) -> Walk[tuple[list[M
                 break
             lead = 4 * (place >= 4)
             if found and found[-1].offset + found[-1].length == at and block[:lead] != END:
-                broken(found[-1].offset, _no_end(found[-1]))
+                broken(found[-1].offset, _no_end_error(found[-1]))
                 at = found.pop().offset + 4
                 at = yield from _search(at, size)
                 ahead, last = 1, 0
                 break
             data = block[lead:]
-            if not _begins(data):
+            if not _is_message_start(data):
                 skipped = first_message(data)
                 if 0 <= skipped <= len(data) - 16:  # ECMWF fills up to a multiple of 120 bytes, others to whole words
                     at += skipped
@@ -133,11 +133,11 @@ def _chain(near: int, stop: int, size: int, broken: Broken) -> Walk[tuple[list[M
                     ahead, last = 1, 0
                     break
             try:
-                message = read_alike(found[-1], at, data, size) if found else None
+                message = read_similar_message(found[-1], at, data, size) if found else None
                 if message is None:
                     message = yield from read_message(at, data, size)
-            except (InsituError, *DAMAGE) as problem:
-                broken(at, damaged(problem, offset=at, structure="GRIB message"))
+            except (InsituError, *PARSE_ERRORS) as problem:
+                broken(at, to_format_error(problem, offset=at, structure="GRIB message"))
                 at = yield from _search(at + 4, size)
                 ahead, last = 1, 0
                 break
@@ -152,19 +152,24 @@ def _chain(near: int, stop: int, size: int, broken: Broken) -> Walk[tuple[list[M
             last = stride
             at += message.length
     if found and found[-1].offset + found[-1].length == size:
-        (tail,) = yield Exact([(size - 4, 4)])
+        (tail,) = yield ExactRanges([(size - 4, 4)])
         if tail != END:
-            broken(found[-1].offset, _no_end(found.pop()))
+            broken(found[-1].offset, _no_end_error(found.pop()))
     return found, at
 
 
-def at_places(places: Sequence[tuple[int, int]], size: int, broken: Broken, hop: int = HOP) -> Walk[list[Message]]:
+def read_messages_at(
+    places: Sequence[tuple[int, int]], size: int, broken: OnBrokenMessage, hop: int = HOP
+) -> Walk[list[GribMessage]]:
     """Read the headers of messages at offsets and lengths that an index gives, in one batch."""
     ranges = [(offset, min(hop, length, max(size - offset, 0))) for offset, length in places]
-    blocks = yield Exact(ranges)
-    found: list[Message] = []
-    walks = [_named(offset, length, block, size) for (offset, length), block in zip(places, blocks, strict=True)]
-    for (offset, _), result in zip(places, (yield Side(walks, keep=True)), strict=True):
+    blocks = yield ExactRanges(ranges)
+    found: list[GribMessage] = []
+    walks = [
+        _read_indexed_message(offset, length, block, size)
+        for (offset, length), block in zip(places, blocks, strict=True)
+    ]
+    for (offset, _), result in zip(places, (yield Parallel(walks, keep=True)), strict=True):
         if isinstance(result, InsituError):
             broken(offset, result)
         else:
@@ -172,15 +177,15 @@ def at_places(places: Sequence[tuple[int, int]], size: int, broken: Broken, hop:
     return found
 
 
-def _named(offset: int, length: int, block: bytes, size: int) -> Walk[Message]:
-    if not _begins(block):
+def _read_indexed_message(offset: int, length: int, block: bytes, size: int) -> Walk[GribMessage]:
+    if not _is_message_start(block):
         raise FormatError(
             "no GRIB message begins where the index says",
             offset=offset,
             structure="GRIB section 0",
             hint="The index belongs to another file. Scan the GRIB file itself",
         )
-    message: Message = yield from read_message(offset, block, size)
+    message: GribMessage = yield from read_message(offset, block, size)
     if not length - PADDING < message.length <= length:  # an index of NCEP says where the next one begins
         raise FormatError(
             f"the message has {message.length} bytes, but {length} by the index",
@@ -190,11 +195,11 @@ def _named(offset: int, length: int, block: bytes, size: int) -> Walk[Message]:
     return message
 
 
-def _begins(data: bytes) -> bool:
+def _is_message_start(data: bytes) -> bool:
     return len(data) >= 16 and data[:4] == MAGIC and data[7] <= 3
 
 
-def _no_end(message: Message) -> InsituError:
+def _no_end_error(message: GribMessage) -> InsituError:
     return FormatError(
         "the message does not end with 7777",
         offset=message.offset,
@@ -208,7 +213,7 @@ def _search(at: int, size: int) -> Walk[int]:
     """Return where the next message may begin; the end of the file if there is none."""
     step = SEARCH
     while at + 16 <= size:
-        (block,) = yield Exact([(at, min(step, size - at))])
+        (block,) = yield ExactRanges([(at, min(step, size - at))])
         place = first_message(block + b"\0" if len(block) < 8 else block)
         if place >= 0:
             return at + place

@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from insitu.errors import InsituError
-from insitu.formats.grib.header_keys import Told, describe
-from insitu.formats.grib.message_search import at_places
-from insitu.formats.grib.sections import Field, Message
-from insitu.formats.parsing.read_cache import Window
+from insitu.formats.grib.header_keys import FieldDescription, describe
+from insitu.formats.grib.message_search import read_messages_at
+from insitu.formats.grib.sections import GribField, GribMessage
+from insitu.formats.parsing.read_cache import ReadCache
 from insitu.formats.parsing.scheduler import run
 
-__all__ = ["Looks"]
+__all__ = ["SampledMessages"]
 
 WITHOUT_BITMAP = 255
 MOST_BITS = 32
@@ -24,7 +24,7 @@ AT_HAND = 384
 """Bytes that usually hold the header of a message."""
 
 
-class Looks:
+class SampledMessages:
     """The messages whose headers were read.
 
     Parameters
@@ -37,11 +37,11 @@ class Looks:
         Called with each message that cannot be read.
     """
 
-    def __init__(self, file: Window, lengths: dict[int, int], broken: Callable[[int, InsituError], None]) -> None:
+    def __init__(self, file: ReadCache, lengths: dict[int, int], broken: Callable[[int, InsituError], None]) -> None:
         self.file, self.lengths, self.broken = file, lengths, broken
-        self.messages: dict[int, Message] = {}
+        self.messages: dict[int, GribMessage] = {}
         self.tried: set[int] = set()
-        self.descriptions: dict[tuple[int, int], Told] = {}
+        self.descriptions: dict[tuple[int, int], FieldDescription] = {}
         """By offset of the message and number of the field."""
 
     def read(self, offsets: Iterable[int]) -> None:
@@ -49,7 +49,7 @@ class Looks:
         new = [offset for offset in dict.fromkeys(offsets) if offset not in self.tried]
         self.tried.update(new)
         places = [(offset, self.lengths[offset]) for offset in new]
-        for message in run(at_places(places, self.file.size, self.broken), self.file) if places else ():
+        for message in run(read_messages_at(places, self.file.size, self.broken), self.file) if places else ():
             self.messages[message.offset] = message
             for field in message.fields:
                 try:
@@ -79,11 +79,11 @@ class Looks:
             if offset in self.tried:
                 continue
             length = self.lengths[offset]
-            if not any(_fits(message, length, product) for message in self.messages.values()):
+            if not any(_is_likely_length(message, length, product) for message in self.messages.values()):
                 found.setdefault(length.bit_length() // 2, offset)
         return list(found.values())
 
-    def grid_of(self, offset: int, product: int) -> Field | None:
+    def grid_of(self, offset: int, product: int) -> GribField | None:
         """Return a field on the grid that a message has by its length.
 
         None if the length does not tell.
@@ -92,12 +92,12 @@ class Looks:
         fields = {
             message.fields[0].grid: message.fields[0]
             for message in self.messages.values()
-            if _explains(message, length, product) is not False
+            if _length_explained_by(message, length, product) is not False
         }
         return next(iter(fields.values())) if len(fields) == 1 else None
 
 
-def _explains(message: Message, length: int, product: int) -> bool | None:
+def _length_explained_by(message: GribMessage, length: int, product: int) -> bool | None:
     """Return whether another message of that length can have the grid of this one.
 
     None if lengths tell nothing.
@@ -112,6 +112,6 @@ def _explains(message: Message, length: int, product: int) -> bool | None:
     return rest * 8 // count <= MOST_BITS and -(-count * (rest * 8 // count) // 8) == rest
 
 
-def _fits(message: Message, length: int, product: int) -> bool:
-    explained = _explains(message, length, product)
+def _is_likely_length(message: GribMessage, length: int, product: int) -> bool:
+    explained = _length_explained_by(message, length, product)
     return explained if explained is not None else 2 * length >= message.length and length <= 2 * message.length

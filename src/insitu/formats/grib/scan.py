@@ -15,22 +15,22 @@ import numpy as np
 import numpy.typing as npt
 
 from insitu.errors import FormatError, InsituError, SourceError
-from insitu.formats.grib.datasets import arranged, named
+from insitu.formats.grib.datasets import arrange_datasets, name_datasets
 from insitu.formats.grib.header_keys import UNDEFINED, describe
-from insitu.formats.grib.index_file import is_side_file, read_side_file, side_names
-from insitu.formats.grib.message_search import PADDING, at_places, find_messages, first_message, message_length
-from insitu.formats.grib.sections import Field, Message
-from insitu.formats.grib.variables import Coordinate, Fields, Variable
+from insitu.formats.grib.index_file import index_file_names, is_grib_index, read_index
+from insitu.formats.grib.message_search import PADDING, find_messages, first_message, message_length, read_messages_at
+from insitu.formats.grib.sections import GribField, GribMessage
+from insitu.formats.grib.variables import FieldTable, GribCoordinate, GribVariable
 from insitu.formats.grib.vocabulary import ABOUT_FILE, COORDINATES
-from insitu.formats.parsing.read_cache import Window
+from insitu.formats.parsing.read_cache import ReadCache
 from insitu.formats.parsing.scheduler import run
-from insitu.formats.parsing.sibling_files import Neighbours
+from insitu.formats.parsing.sibling_files import SiblingFiles
 from insitu.formats.registry import Format
 from insitu.formats.unreadable import Problems
-from insitu.formats.variable_filter import below, picked
+from insitu.formats.variable_filter import select_variables, subtree
 from insitu.model import Axis, Columns, Encoding, GroupDetails, Source, Tile, VirtualArray, VirtualGroup
 
-__all__ = ["GRIB", "Broken", "Tree", "is_grib", "scan_grib", "tree_of"]
+__all__ = ["GRIB", "BrokenMessages", "FoundFields", "build_tree", "is_grib", "scan_grib"]
 
 WORTH_A_LOOK = 8 << 20
 """Bytes of a remote file from which on an index beside it is looked for,"""
@@ -45,14 +45,14 @@ LEADING = 4096
 """Bytes in which the first message must begin; the heading of a bulletin has some dozen."""
 
 
-def is_grib(window: Window) -> bool:
+def is_grib(window: ReadCache) -> bool:
     """Return whether a file begins with a GRIB message, or with the heading of a bulletin before one."""
     at = first_message(window.head[:LEADING])
     return at == 0 or (at > 0 and not window.head[:at].strip(HEADING))
 
 
 def scan_grib(
-    window: Window,
+    window: ReadCache,
     *,
     group: str | None = None,
     variables: Collection[str] | None = None,
@@ -72,11 +72,11 @@ def scan_grib(
         "raise", or "warn": messages that are damaged are left out.
     """
     problems = Problems(errors)
-    broken = Broken(problems, window.url)
-    messages = _by_side_file(window)
+    broken = BrokenMessages(problems, window.url)
+    messages = _messages_by_index(window)
     if messages is None:
         messages = run(find_messages(window.head, window.size, broken, far=window.remote), window)
-    table = Fields([], [])
+    table = FieldTable([], [])
     for message in messages:
         for field in message.fields:
             try:
@@ -86,11 +86,11 @@ def scan_grib(
                 continue
             table.fields.append(field)
             table.descriptions.append(told)
-    tree = tree_of(Tree(table, len(messages)), window.source.describe(), problems)
-    return picked(below(tree, group, url=window.url), variables, url=window.url)
+    tree = build_tree(FoundFields(table, len(messages)), window.source.describe(), problems)
+    return select_variables(subtree(tree, group, url=window.url), variables, url=window.url)
 
 
-def _by_side_file(window: Window) -> list[Message] | None:
+def _messages_by_index(window: ReadCache) -> list[GribMessage] | None:
     """Return the messages of a remote file, if an index beside it tells their offsets.
 
     Their headers come in one batch.
@@ -102,20 +102,20 @@ def _by_side_file(window: Window) -> list[Message] | None:
     if window.size < MANY * max(length, 1):
         return None
     try:
-        with Neighbours(window) as neighbours:
-            for name in side_names(window.url):
-                beside = neighbours.open_beside(window, name)
-                if beside is not None and is_side_file(beside):
-                    lines = read_side_file(beside, window.size)
+        with SiblingFiles(window) as neighbours:
+            for name in index_file_names(window.url):
+                beside = neighbours.open_sibling(window, name)
+                if beside is not None and is_grib_index(beside):
+                    lines = read_index(beside, window.size)
                     places = list(dict.fromkeys((line.offset, line.length) for line in lines))
-                    found: list[Message] = run(at_places(places, window.size, _refuse), window)
-                    return found if _whole(found, window.size) else None
+                    found: list[GribMessage] = run(read_messages_at(places, window.size, _refuse), window)
+                    return found if _fills_file(found, window.size) else None
     except (FormatError, SourceError):
         return None  # the index is of no use: read the file itself
     return None
 
 
-def _whole(messages: list[Message], size: int) -> bool:
+def _fills_file(messages: list[GribMessage], size: int) -> bool:
     """Return whether messages fill a file, but for some padding."""
     ends = [message.offset + message.length for message in messages]
     begins = [message.offset for message in messages]
@@ -127,7 +127,7 @@ def _refuse(offset: int, problem: InsituError) -> None:
     raise problem
 
 
-class Broken:
+class BrokenMessages:
     """Leaves out messages that cannot be read, or raises."""
 
     def __init__(self, problems: Problems, url: str) -> None:
@@ -135,19 +135,19 @@ class Broken:
 
     def __call__(self, offset: int, problem: InsituError) -> None:
         """Record a broken message, or raise."""
-        problem.located(url=self.url, offset=offset)
+        problem.with_context(url=self.url, offset=offset)
         self.problems.leave_out(f"message_at_{offset}", problem)
 
 
-class Tree(NamedTuple):
+class FoundFields(NamedTuple):
     """The fields of a file, and the number of its messages."""
 
-    table: Fields
+    table: FieldTable
     messages: int
     """How many there are."""
 
 
-def tree_of(found: Tree, source: Source, problems: Problems) -> VirtualGroup:
+def build_tree(found: FoundFields, source: Source, problems: Problems) -> VirtualGroup:
     """Return the group that fields make."""
     table = found.table
     if not table.fields:
@@ -159,11 +159,11 @@ def tree_of(found: Tree, source: Source, problems: Problems) -> VirtualGroup:
     numbers, layer = list(range(len(table.fields))), 1
     while numbers and layer <= LAYERS:
         prefix = f"repeated_{layer}/" if layer > 1 else ""
-        datasets = arranged(table, numbers)
+        datasets = arrange_datasets(table, numbers)
         if len(datasets) == 1:
             whole = _dataset(datasets[0], table.fields, source, problems, prefix)
         else:
-            parts = named(datasets)
+            parts = name_datasets(datasets)
             whole = VirtualGroup(
                 {},
                 {
@@ -184,7 +184,7 @@ def tree_of(found: Tree, source: Source, problems: Problems) -> VirtualGroup:
 
 
 def _dataset(
-    variables: list[Variable], fields: list[Field], source: Source, problems: Problems, prefix: str
+    variables: list[GribVariable], fields: list[GribField], source: Source, problems: Problems, prefix: str
 ) -> VirtualGroup:
     first = variables[0]
     arrays: dict[str, VirtualArray] = {}
@@ -192,12 +192,12 @@ def _dataset(
         try:
             array = variable.array(fields, source)
         except InsituError as problem:
-            problem.located(url=source.url)
+            problem.with_context(url=source.url)
             problems.leave_out(f"{prefix}{variable.name}", problem)
             continue
         for name, coordinate in variable.coordinates.items():
             if name not in arrays:
-                arrays[name] = _shown(coordinate)
+                arrays[name] = _coordinate_array(coordinate)
         for name, found in variable.geography.arrays(variable.first, source, variable.check).items():
             arrays.setdefault(name, found)
         if variable.has_valid_time and "valid_time" not in arrays:
@@ -215,7 +215,7 @@ def _dataset(
 
 
 @lru_cache(maxsize=1024)
-def _shown(coordinate: Coordinate) -> VirtualArray:
+def _coordinate_array(coordinate: GribCoordinate) -> VirtualArray:
     """Return a coordinate as an array. Cached: files of an archive share it."""
     return _inline(coordinate.values, coordinate.name, coordinate.attributes)
 
@@ -232,7 +232,7 @@ def _inline(
     return VirtualArray.of(tile, dims=dims, attributes=attributes)
 
 
-def _valid_time(variable: Variable) -> VirtualArray:
+def _valid_time(variable: GribVariable) -> VirtualArray:
     time, step = (variable.coordinates[name].values for name in ("time", "step"))
     dims = tuple(name for name, values in (("time", time), ("step", step)) if values.size > 1)
     values = np.asarray(time[:, None] + step[None, :] * 3600)

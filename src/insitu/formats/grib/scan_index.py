@@ -15,33 +15,33 @@ from collections import Counter
 from collections.abc import Collection
 
 from insitu.errors import NotFoundError
-from insitu.formats.grib.composed_header import INSTANT_OF, composed
-from insitu.formats.grib.header_keys import UNDEFINED, Told, describe
-from insitu.formats.grib.index_file import Line, is_side_file, read_side_file, target_names
-from insitu.formats.grib.inventory import Said, understood
-from insitu.formats.grib.mars import kind, learnt, like, understood_words
-from insitu.formats.grib.sampled_messages import Looks
-from insitu.formats.grib.scan import Broken, Tree, tree_of
-from insitu.formats.grib.sections import Field
-from insitu.formats.grib.variables import Fields, alike
-from insitu.formats.parsing.read_cache import Window
-from insitu.formats.parsing.sibling_files import Neighbours
+from insitu.formats.grib.composed_header import INSTANT_OF, compose_headers
+from insitu.formats.grib.header_keys import UNDEFINED, FieldDescription, describe
+from insitu.formats.grib.index_file import IndexLine, data_file_names, is_grib_index, read_index
+from insitu.formats.grib.inventory import ParsedLine, parse_inventory_line
+from insitu.formats.grib.mars import field_kind, model_key, parameter_in_header, parse_mars_words
+from insitu.formats.grib.sampled_messages import SampledMessages
+from insitu.formats.grib.scan import BrokenMessages, FoundFields, build_tree
+from insitu.formats.grib.sections import GribField
+from insitu.formats.grib.variables import FieldTable, has_same_header
+from insitu.formats.parsing.read_cache import ReadCache
+from insitu.formats.parsing.sibling_files import SiblingFiles
 from insitu.formats.registry import Format
 from insitu.formats.unreadable import Problems
-from insitu.formats.variable_filter import below, picked
+from insitu.formats.variable_filter import select_variables, subtree
 from insitu.model import VirtualGroup
 
-__all__ = ["GRIB_INDEX", "scan_by_index"]
+__all__ = ["GRIB_INDEX", "scan_grib_index"]
 
 ROUNDS = 8
 """Most rounds of reading messages of unexplained length."""
 Model = tuple[str, int]
-Guess = tuple[Field, Told, bool]
+Guess = tuple[GribField, FieldDescription, bool]
 """A header, its description, and whether its parameter is the only one that the line can mean."""
 
 
-def scan_by_index(
-    window: Window,
+def scan_grib_index(
+    window: ReadCache,
     *,
     group: str | None = None,
     variables: Collection[str] | None = None,
@@ -57,37 +57,37 @@ def scan_by_index(
         As for a GRIB file.
     """
     problems = Problems(errors)
-    names = target_names(window.url)
-    with Neighbours(window) as neighbours:
-        file = next((found for name in names if (found := neighbours.open_beside(window, name)) is not None), None)
+    names = data_file_names(window.url)
+    with SiblingFiles(window) as neighbours:
+        file = next((found for name in names if (found := neighbours.open_sibling(window, name)) is not None), None)
         if file is None:
             raise NotFoundError(
                 f"the GRIB file of the index is missing: {' or '.join(names) or 'the index has no name to derive it from'}",
                 url=window.url,
             )
-        lines = read_side_file(window, file.size)
-        looks = Looks(file, {line.offset: line.length for line in lines}, Broken(problems, file.url))
+        lines = read_index(window, file.size)
+        looks = SampledMessages(file, {line.offset: line.length for line in lines}, BrokenMessages(problems, file.url))
         table = _table(lines, looks)
-        tree = tree_of(Tree(table, len(looks.lengths)), file.source.describe(), problems)
-    return picked(below(tree, group, url=window.url), variables, url=window.url)
+        tree = build_tree(FoundFields(table, len(looks.lengths)), file.source.describe(), problems)
+    return select_variables(subtree(tree, group, url=window.url), variables, url=window.url)
 
 
-def _table(lines: list[Line], looks: Looks) -> Fields:
+def _table(lines: list[IndexLine], looks: SampledMessages) -> FieldTable:
     """Return all fields: those whose messages were read, and those that the lines describe."""
     looks.read(line.offset for line in lines[:1])
     if not looks.messages:
-        return _all(looks)
+        return _read_all_headers(looks)
     first = next(iter(looks.messages.values())).fields[0]
     centre = int.from_bytes(first.identification[5:7], "big") if first.edition == 2 else -1
-    said: dict[Line, Said | None] = {}
-    models: dict[Model, Line] = {}
+    said: dict[IndexLine, ParsedLine | None] = {}
+    models: dict[Model, IndexLine] = {}
     for line in lines:
         if line.words is not None and line.time is not None:
-            said[line] = found = understood(*line.words, centre)
+            said[line] = found = parse_inventory_line(*line.words, centre)
             if found is not None:
                 models.setdefault(found.model, line)
         elif line.mars_words is not None and line.time is not None:
-            models.setdefault(like(dict(line.mars_words)), line)
+            models.setdefault(model_key(dict(line.mars_words)), line)
     texts = Counter((line.time, line.words or line.mars_words) for line in lines)
     looks.read(
         line.offset
@@ -98,49 +98,54 @@ def _table(lines: list[Line], looks: Looks) -> Fields:
     )
     looks.read([*(line.offset for line in models.values()), *looks.in_first_bytes()])
     headers = {model: _field(looks, line) for model, line in models.items()}
-    said |= _words(lines, headers, looks)
-    guesses = _guesses(lines, said, headers, looks)
+    said |= _parse_words(lines, headers, looks)
+    guesses = _guess_headers(lines, said, headers, looks)
     if guesses is None:
-        return _all(looks)
-    return _joined(lines, guesses, looks)
+        return _read_all_headers(looks)
+    return _merge_fields(lines, guesses, looks)
 
 
-def _words(lines: list[Line], headers: dict[Model, Field | None], looks: Looks) -> dict[Line, Said | None]:
+def _parse_words(
+    lines: list[IndexLine], headers: dict[Model, GribField | None], looks: SampledMessages
+) -> dict[IndexLine, ParsedLine | None]:
     """Parse the MARS words of lines; of each kind that they leave open, one message is read."""
-    found: dict[Line, Said | None] = {}
-    examples: dict[tuple[str, ...], Line] = {}
+    found: dict[IndexLine, ParsedLine | None] = {}
+    examples: dict[tuple[str, ...], IndexLine] = {}
     objects = [(line, dict(line.mars_words)) for line in lines if line.mars_words is not None and line.time is not None]
     for line, words in objects:
-        model = headers[like(words)]
-        found[line] = understood_words(words, model) if model is not None else None
+        model = headers[model_key(words)]
+        found[line] = parse_mars_words(words, model) if model is not None else None
         if found[line] is None:
-            examples.setdefault(kind(words), line)
+            examples.setdefault(field_kind(words), line)
     looks.read(line.offset for line in examples.values())
     for line, words in objects:
-        model, example = headers[like(words)], examples.get(kind(words))
+        model, example = headers[model_key(words)], examples.get(field_kind(words))
         seen = _field(looks, example) if example is not None else None
         if found[line] is None and model is not None and seen is not None:
-            meant = learnt(seen)
-            found[line] = understood_words(words, model, meant) if meant is not None else None
+            meant = parameter_in_header(seen)
+            found[line] = parse_mars_words(words, model, meant) if meant is not None else None
     return found
 
 
-def _guesses(
-    lines: list[Line], said: dict[Line, Said | None], headers: dict[Model, Field | None], looks: Looks
-) -> dict[Line, Guess] | None:
+def _guess_headers(
+    lines: list[IndexLine],
+    said: dict[IndexLine, ParsedLine | None],
+    headers: dict[Model, GribField | None],
+    looks: SampledMessages,
+) -> dict[IndexLine, Guess] | None:
     """Return the header of each line, reading messages where needed.
 
     None if a line contradicts its message.
     """
-    guesses: dict[Line, Guess] = {}
+    guesses: dict[IndexLine, Guess] = {}
     for _ in range(2):
-        _narrow(lines, said, looks)
+        _narrow_parameters(lines, said, looks)
         unclear: dict[str, int] = {}
         for line in lines:
             words = said.get(line)
             if words is None or line in guesses:
                 continue
-            guess = _guess(words, line, headers)
+            guess = _guess_header(words, line, headers)
             if guess is not None:
                 guesses[line] = guess
             elif line.words is not None:
@@ -149,20 +154,22 @@ def _guesses(
             break
         looks.read(unclear.values())
     looks.read(line.offset for line in lines if line not in guesses)
-    return guesses if _right(guesses, looks) else None
+    return guesses if _is_consistent(guesses, looks) else None
 
 
-def _right(guesses: dict[Line, Guess], looks: Looks) -> bool:
+def _is_consistent(guesses: dict[IndexLine, Guess], looks: SampledMessages) -> bool:
     """Return whether all lines whose message was read agree with its header."""
     for line, (_, told, _) in guesses.items():
         if line.offset in looks.messages:
             real = looks.descriptions.get((line.offset, line.number))
-            if real is None or not alike(real, told):
+            if real is None or not has_same_header(real, told):
                 return False
     return True
 
 
-def _narrow(lines: list[Line], said: dict[Line, Said | None], looks: Looks) -> None:
+def _narrow_parameters(
+    lines: list[IndexLine], said: dict[IndexLine, ParsedLine | None], looks: SampledMessages
+) -> None:
     """Reduce names that stand for several parameters to the one that was found in a message."""
     seen: dict[str, tuple[int, int, int]] = {}
     for line in lines:
@@ -174,7 +181,7 @@ def _narrow(lines: list[Line], said: dict[Line, Said | None], looks: Looks) -> N
             said[line] = words._replace(parameters=(seen[line.words[0]],))
 
 
-def _guess(said: Said, line: Line, headers: dict[Model, Field | None]) -> Guess | None:
+def _guess_header(said: ParsedLine, line: IndexLine, headers: dict[Model, GribField | None]) -> Guess | None:
     """Return the header of a line; None if several differing ones are possible."""
     model = headers.get(said.model)
     if model is None or line.time is None or model.edition != 2:
@@ -185,16 +192,16 @@ def _guess(said: Said, line: Line, headers: dict[Model, Field | None]) -> Guess 
     if len(model.product) < 34 or len(model.identification) < 21:
         return None
     model = model._replace(offset=line.offset, length=line.length, number=line.number)
-    fields = list(composed(said, line.time, model))
+    fields = list(compose_headers(said, line.time, model))
     told = [describe(field) for field in fields]
-    if not all(alike(told[0], other) for other in told[1:]):
+    if not all(has_same_header(told[0], other) for other in told[1:]):
         return None
     if line.mars_words is not None and told[0].keys["paramId"] in (0, UNDEFINED):
         return None  # MARS has a name for everything
     return fields[0], told[0], line.words is not None and len(said.parameters) == 1
 
 
-def _joined(lines: list[Line], guesses: dict[Line, Guess], looks: Looks) -> Fields:
+def _merge_fields(lines: list[IndexLine], guesses: dict[IndexLine, Guess], looks: SampledMessages) -> FieldTable:
     """Return the table of all fields, from messages and lines."""
     products = {line.offset: len(guess[0].product) for line, guess in guesses.items() if line.number == 0}
     for _ in range(ROUNDS):
@@ -202,7 +209,7 @@ def _joined(lines: list[Line], guesses: dict[Line, Guess], looks: Looks) -> Fiel
             break
         looks.read(odd)
     several = len(looks.grids()) > 1
-    table = Fields([], [], {})
+    table = FieldTable([], [], {})
     placed: list[Guess] = []
     doubtful: list[int] = []
     for line, guess in guesses.items():
@@ -217,11 +224,11 @@ def _joined(lines: list[Line], guesses: dict[Line, Guess], looks: Looks) -> Fiel
             guess = (field, describe(field), guess[2])
         placed.append(guess)
     looks.read(doubtful)
-    if not _right(guesses, looks):
-        return _all(looks)
+    if not _is_consistent(guesses, looks):
+        return _read_all_headers(looks)
     order = {offset: place for place, offset in enumerate(looks.lengths)}
-    found: list[tuple[Field, Told, bool | None]] = [
-        (field, looks.descriptions[field.offset, field.number], None) for field in _seen(looks)
+    found: list[tuple[GribField, FieldDescription, bool | None]] = [
+        (field, looks.descriptions[field.offset, field.number], None) for field in _sampled_fields(looks)
     ]
     found += placed
     for field, told, precise in sorted(found, key=lambda one: (order[one[0].offset], one[0].number)):
@@ -232,15 +239,15 @@ def _joined(lines: list[Line], guesses: dict[Line, Guess], looks: Looks) -> Fiel
     return table
 
 
-def _all(looks: Looks) -> Fields:
+def _read_all_headers(looks: SampledMessages) -> FieldTable:
     """Return all fields, by reading all headers."""
     looks.read(looks.lengths)
     order = {offset: place for place, offset in enumerate(looks.lengths)}
-    fields = sorted(_seen(looks), key=lambda field: (order[field.offset], field.number))
-    return Fields(fields, [looks.descriptions[field.offset, field.number] for field in fields])
+    fields = sorted(_sampled_fields(looks), key=lambda field: (order[field.offset], field.number))
+    return FieldTable(fields, [looks.descriptions[field.offset, field.number] for field in fields])
 
 
-def _seen(looks: Looks) -> list[Field]:
+def _sampled_fields(looks: SampledMessages) -> list[GribField]:
     return [
         field
         for message in looks.messages.values()
@@ -249,9 +256,9 @@ def _seen(looks: Looks) -> list[Field]:
     ]
 
 
-def _field(looks: Looks, line: Line) -> Field | None:
+def _field(looks: SampledMessages, line: IndexLine) -> GribField | None:
     message = looks.messages.get(line.offset)
     return message.fields[line.number] if message is not None and line.number < len(message.fields) else None
 
 
-GRIB_INDEX = Format(is_side_file, scan_by_index)
+GRIB_INDEX = Format(is_grib_index, scan_grib_index)

@@ -11,9 +11,9 @@ import struct
 from typing import NamedTuple
 
 from insitu.errors import FormatError, UnsupportedError
-from insitu.formats.parsing.scheduler import Exact, Walk
+from insitu.formats.parsing.scheduler import ExactRanges, Walk
 
-__all__ = ["MAGIC", "Field", "Message", "read_alike", "read_message"]
+__all__ = ["MAGIC", "GribField", "GribMessage", "read_message", "read_similar_message"]
 
 MAGIC = b"GRIB"
 FIELDS_LIMIT = 1 << 16
@@ -23,7 +23,7 @@ LARGE = 0x800000
 _HEAD = struct.Struct(">IB")
 
 
-class Field(NamedTuple):
+class GribField(NamedTuple):
     """One field: where its message lies, and its header sections."""
 
     offset: int
@@ -45,12 +45,12 @@ class Field(NamedTuple):
     """GRIB 2: section 4."""
 
 
-class Message(NamedTuple):
+class GribMessage(NamedTuple):
     """The fields of one message, and its layout."""
 
     offset: int
     length: int
-    fields: list[Field]
+    fields: list[GribField]
     header: int
     """Bytes from the start of the message to its data."""
     packing: bytes = b""
@@ -63,7 +63,7 @@ class Message(NamedTuple):
     """
 
 
-class _Reach:
+class _MessageBytes:
     """The bytes of a message read so far."""
 
     def __init__(self, offset: int, data: bytes, end: int) -> None:
@@ -74,7 +74,7 @@ class _Reach:
         if at < self.start or at + length > self.start + len(self.data):
             if at + length > self.end:
                 raise FormatError("a section exceeds its message", offset=self.offset + at, structure="GRIB section")
-            (self.data,) = yield Exact([(self.offset + at, min(length + ahead, self.end - at))])
+            (self.data,) = yield ExactRanges([(self.offset + at, min(length + ahead, self.end - at))])
             self.start = at
             if len(self.data) < length:
                 raise FormatError(
@@ -83,7 +83,7 @@ class _Reach:
         return self.data[at - self.start : at - self.start + length]
 
 
-def read_message(offset: int, data: bytes, size: int) -> Walk[Message]:
+def read_message(offset: int, data: bytes, size: int) -> Walk[GribMessage]:
     """Read the headers of a message.
 
     Parameters
@@ -97,13 +97,13 @@ def read_message(offset: int, data: bytes, size: int) -> Walk[Message]:
     """
     edition = data[7]
     room = size - offset
-    reach = _Reach(offset, data, room)
+    reach = _MessageBytes(offset, data, room)
     if edition == 2:
         length = int.from_bytes(data[8:16], "big")
     elif edition == 1:
         length = int.from_bytes(data[4:7], "big")
         if length & LARGE:
-            length = yield from _large(reach, length)
+            length = yield from _large_message_length(reach, length)
     else:
         raise UnsupportedError(f"GRIB edition {edition} is not supported", offset=offset, structure="GRIB section 0")
     if length > room:
@@ -114,11 +114,11 @@ def read_message(offset: int, data: bytes, size: int) -> Walk[Message]:
             hint='errors="warn" leaves the message out',
         )
     reach.end = length
-    found = yield from (_second(reach, length) if edition == 2 else _first(reach, length))
+    found = yield from (_read_edition2(reach, length) if edition == 2 else _read_edition1(reach, length))
     return found
 
 
-def _large(reach: _Reach, coded: int) -> Walk[int]:
+def _large_message_length(reach: _MessageBytes, coded: int) -> Walk[int]:
     """Return the length of a GRIB 1 message beyond 8 MiB, from that of its last section, which is then less than 120."""
     at = 8
     (flags,) = yield from reach.take(at + 7, 1)
@@ -129,7 +129,7 @@ def _large(reach: _Reach, coded: int) -> Walk[int]:
     return (coded & (LARGE - 1)) * 120 - last + 4 if last < 120 else coded
 
 
-def _first(reach: _Reach, length: int) -> Walk[Message]:
+def _read_edition1(reach: _MessageBytes, length: int) -> Walk[GribMessage]:
     """Read GRIB 1: the product definition, and the grid definition if there is one."""
     size = int.from_bytes((yield from reach.take(8, 3, 512)), "big")
     if size < 28:
@@ -142,15 +142,15 @@ def _first(reach: _Reach, length: int) -> Walk[Message]:
             raise FormatError(f"section 2 has only {size} bytes", offset=reach.offset + at, structure="GRIB section 2")
         grid = yield from reach.take(at, size, 512)
         at += size
-    field = Field(reach.offset, length, 0, 1, 0, product, b"", grid, b"")
-    return Message(reach.offset, length, [field], at)
+    field = GribField(reach.offset, length, 0, 1, 0, product, b"", grid, b"")
+    return GribMessage(reach.offset, length, [field], at)
 
 
-def _second(reach: _Reach, length: int) -> Walk[Message]:
+def _read_edition2(reach: _MessageBytes, length: int) -> Walk[GribMessage]:
     """Read GRIB 2: one section after the other, up to the end of the message."""
     offset, discipline = reach.offset, reach.data[6]
     held = {1: b"", 2: b"", 3: b"", 4: b""}
-    fields: list[Field] = []
+    fields: list[GribField] = []
     at, header = 16, 0
     packing, bitmap = b"", 0
     layout: list[tuple[int, bytes]] = []
@@ -177,7 +177,7 @@ def _second(reach: _Reach, length: int) -> Walk[Message]:
                 raise FormatError(
                     "a data section has no product definition", offset=offset + at, structure="GRIB section 7"
                 )
-            fields.append(Field(offset, length, len(fields), 2, discipline, held[1], held[2], held[3], held[4]))
+            fields.append(GribField(offset, length, len(fields), 2, discipline, held[1], held[2], held[3], held[4]))
             if len(fields) > FIELDS_LIMIT:
                 raise FormatError(
                     f"the message has more than {FIELDS_LIMIT} fields", offset=offset, structure="GRIB message"
@@ -186,10 +186,10 @@ def _second(reach: _Reach, length: int) -> Walk[Message]:
     if at != length - 4 or not fields:
         raise FormatError("the sections do not fill the message", offset=offset + at, structure="GRIB section 8")
     alike = tuple(layout) if len(fields) == 1 else ()
-    return Message(offset, length, fields, header, packing, bitmap, alike)
+    return GribMessage(offset, length, fields, header, packing, bitmap, alike)
 
 
-def read_alike(before: Message, offset: int, data: bytes, size: int) -> Message | None:
+def read_similar_message(before: GribMessage, offset: int, data: bytes, size: int) -> GribMessage | None:
     """Read the headers of a GRIB 2 message with the layout of another.
 
     Return None if it has another layout.
@@ -226,5 +226,5 @@ def read_alike(before: Message, offset: int, data: bytes, size: int) -> Message 
     # The same bytes as the same object: their hash is known.
     identification = old.identification if held[1] == old.identification else held[1]
     grid = old.grid if held[3] == old.grid else held[3]
-    field = Field(offset, length, 0, 2, data[6], identification, held[2], grid, held[4])
-    return Message(offset, length, [field], at, packing, bitmap, before.layout)
+    field = GribField(offset, length, 0, 2, data[6], identification, held[2], grid, held[4])
+    return GribMessage(offset, length, [field], at, packing, bitmap, before.layout)

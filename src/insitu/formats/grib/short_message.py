@@ -7,28 +7,28 @@ from __future__ import annotations
 
 import struct
 
-from insitu.formats.grib.sections import Field
+from insitu.formats.grib.sections import GribField
 
-__all__ = ["stub_of"]
+__all__ = ["short_message"]
 
 SPECTRAL = (50, 60, 70, 80)
 """GRIB 1: spherical harmonics; the flags of the data must agree."""
 _END = b"\0\0\0\6\6\xff" + b"\0\0\0\5\7" + b"7777"
 
 
-def stub_of(field: Field) -> bytes:
+def short_message(field: GribField) -> bytes:
     """Return the short message of a field."""
-    return _second(field) if field.edition == 2 else _first(field)
+    return _edition2(field) if field.edition == 2 else _edition1(field)
 
 
-def _second(field: Field) -> bytes:
+def _edition2(field: GribField) -> bytes:
     # Section 5, template 0: as many values as points, of no bits each.
     packing = struct.pack(">IB4sHfHHBB", 21, 5, field.grid[6:10], 0, 0.0, 0, 0, 0, 0)
     body = b"".join((field.identification, field.local, field.grid, field.product, packing, _END))
     return b"GRIB\xff\xff" + bytes((field.discipline, 2)) + (16 + len(body)).to_bytes(8, "big") + body
 
 
-def _first(field: Field) -> bytes:
+def _edition1(field: GribField) -> bytes:
     product = bytearray(field.identification)
     product[7] &= 0xBF  # no bitmap
     spectral = len(field.grid) > 5 and field.grid[5] in SPECTRAL

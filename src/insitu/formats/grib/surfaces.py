@@ -11,7 +11,7 @@ import re
 from decimal import Decimal, InvalidOperation
 from typing import NamedTuple
 
-__all__ = ["BARE", "HYBRIDS", "LOCAL", "MISSING", "Layer", "Surface", "layers"]
+__all__ = ["BARE", "HYBRIDS", "LOCAL", "MISSING", "Layer", "Surface", "parse_level"]
 
 LOCAL = 192
 """Codes from here on are local to a centre."""
@@ -79,7 +79,7 @@ _TWO = re.compile(f"({_NUMBER})-({_NUMBER}) (.+)")
 _COLUMNS = {"atmos col": (1, 8), "ocean column": (9, 1)}
 
 
-def layers(text: str) -> list[Layer]:
+def parse_level(text: str) -> list[Layer]:
     """Return the pairs of surfaces that a name may stand for; none if it is not understood.
 
     Examples
@@ -96,10 +96,10 @@ def layers(text: str) -> list[Layer]:
         code, factor = _BETWEEN[two[3]]
         return [(pair[0], pair[1]) for pair in _scaled(code, factor, two[1], two[2])]
     first, dash, second = text.partition(" - ")
-    return [(one, other) for one in _single(first) for other in (_single(second) if dash else [NOWHERE])]
+    return [(one, other) for one in _parse_surface(first) for other in (_parse_surface(second) if dash else [NOWHERE])]
 
 
-def _single(text: str) -> list[Surface]:
+def _parse_surface(text: str) -> list[Surface]:
     if text in _BARE:
         return _plain(_BARE[text])
     match = _ONE.fullmatch(text)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from insitu.codecs.buffer_spec import Configuration, Data, Form, Octets, Step, octets
+from insitu.codecs.buffer_spec import BufferSpec, Configuration, Data, DecodeStep, Octets, as_octets
 from insitu.codecs.compressors.szip import PARAMETERS, szip_decoder
 from insitu.errors import CodecError
 
@@ -21,7 +21,7 @@ WITH_PREAMBLE = 1 << 16
 """Of szip's options: five bytes stand before the data (since version 4.2r1)."""
 
 
-def hdf4_rle(configuration: Configuration, form: Form) -> Step:
+def hdf4_rle(configuration: Configuration, form: BufferSpec) -> DecodeStep:
     """Prepare for run lengths.
 
     A byte with the high bit set repeats the next one, another is followed by so many as they are.
@@ -29,7 +29,7 @@ def hdf4_rle(configuration: Configuration, form: Form) -> Step:
     limit = form.limit
 
     def run(data: Data, out: Octets | None) -> Data:
-        raw = octets(data).tobytes()
+        raw = as_octets(data).tobytes()
         parts: list[bytes] = []
         at = made = 0
         while made < limit and at < len(raw):
@@ -46,10 +46,10 @@ def hdf4_rle(configuration: Configuration, form: Form) -> Step:
             raise CodecError(f"the data ends after {made} of {limit} bytes", codec="hdf4_rle")
         return b"".join(parts)[:limit]
 
-    return Step("hdf4_rle", run, form.compressed())
+    return DecodeStep("hdf4_rle", run, form.compressed())
 
 
-def hdf4_nbit(configuration: Configuration, form: Form) -> Step:
+def hdf4_nbit(configuration: Configuration, form: BufferSpec) -> DecodeStep:
     """Prepare for elements of which only some bits are kept.
 
     `size` in bytes, `start` (the highest bit), `length`, `sign`, `ones`.
@@ -61,7 +61,7 @@ def hdf4_nbit(configuration: Configuration, form: Form) -> Step:
     count, top = form.limit // size, 8 * size - 1 - start
 
     def run(data: Data, out: Octets | None) -> Data:
-        raw = octets(data)
+        raw = as_octets(data)
         if raw.size * 8 < count * length:
             raise CodecError(f"{raw.size} bytes cannot hold {count} times {length} bits", codec="hdf4_nbit")
         kept = np.unpackbits(raw, count=count * length).reshape(count, length)
@@ -71,10 +71,10 @@ def hdf4_nbit(configuration: Configuration, form: Form) -> Step:
             bits[:, :top] = kept[:, :1]
         return np.packbits(bits)
 
-    return Step("hdf4_nbit", run, Form(-(-count * length // 8) + 8, False))
+    return DecodeStep("hdf4_nbit", run, BufferSpec(-(-count * length // 8) + 8, False))
 
 
-def hdf4_szip(configuration: Configuration, form: Form) -> Step:
+def hdf4_szip(configuration: Configuration, form: BufferSpec) -> DecodeStep:
     """Prepare for szip, with HDF4's preamble.
 
     `options_mask`, `pixels_per_block`, `bits_per_pixel`, `pixels_per_scanline`.
@@ -86,7 +86,7 @@ def hdf4_szip(configuration: Configuration, form: Form) -> Step:
     limit = form.limit
 
     def run(data: Data, out: Octets | None) -> Data:
-        raw = octets(data)
+        raw = as_octets(data)
         if preamble:
             if raw.size < 5:
                 raise CodecError("the data ends within its preamble", codec="hdf4_szip")
@@ -99,17 +99,17 @@ def hdf4_szip(configuration: Configuration, form: Form) -> Step:
                 return raw
         return decode(raw, limit)
 
-    return Step("hdf4_szip", run, form.compressed())
+    return DecodeStep("hdf4_szip", run, form.compressed())
 
 
-def hdf4_huffman(configuration: Configuration, form: Form) -> Step:
+def hdf4_huffman(configuration: Configuration, form: BufferSpec) -> DecodeStep:
     """Prepare for Huffman's coding with a tree for each byte of an element: `skip` of them."""
     skip, limit = int(configuration["skip"]), form.limit
     if not 0 < skip <= 1024:
         raise CodecError(f"the number of Huffman trees is not valid: {skip}", codec="hdf4_huffman")
 
     def run(data: Data, out: Octets | None) -> Data:
-        bits = np.unpackbits(octets(data)).tobytes()
+        bits = np.unpackbits(as_octets(data)).tobytes()
         trees = [_Tree() for _ in range(skip)]
         found = bytearray(limit)
         at, end = 0, len(bits)
@@ -125,7 +125,7 @@ def hdf4_huffman(configuration: Configuration, form: Form) -> Step:
             tree.splay(node)
         return found
 
-    return Step("hdf4_huffman", run, form.compressed(factor=64))
+    return DecodeStep("hdf4_huffman", run, form.compressed(factor=64))
 
 
 class _Tree:

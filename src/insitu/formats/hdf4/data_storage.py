@@ -14,12 +14,12 @@ import numpy as np
 import numpy.typing as npt
 
 from insitu.errors import FormatError, UnsupportedError
-from insitu.formats.hdf4.descriptors import Descriptors, Place
+from insitu.formats.hdf4.descriptors import ObjectLocation, ObjectTable
 from insitu.formats.hdf4.vsets import TYPES, parse_vdata
-from insitu.formats.parsing.scheduler import Exact, Walk
+from insitu.formats.parsing.scheduler import ExactRanges, Walk
 from insitu.model import Codec
 
-__all__ = ["Chunked", "Pieces", "joined_pieces", "read_bytes", "read_storage"]
+__all__ = ["ChunkedData", "DataRanges", "join_pieces", "read_bytes", "read_storage"]
 
 LINKED, EXTERNAL, COMPRESSED, CHUNKED = 1, 2, 3, 5
 DATA, LINK, COMPRESSED_DATA, CHUNK, VDATA_HEADER, VDATA = 702, 20, 40, 61, 1962, 1963
@@ -35,7 +35,7 @@ HOLE = -1
 """The offset of a linked block that was never written."""
 
 
-class Pieces(NamedTuple):
+class DataRanges(NamedTuple):
     """Data in one or several ranges, one after the other."""
 
     ranges: list[tuple[int, int]]
@@ -59,7 +59,7 @@ class Pieces(NamedTuple):
         return any(offset == HOLE for offset, _ in self.ranges)
 
 
-class Chunked(NamedTuple):
+class ChunkedData(NamedTuple):
     """Data in chunks."""
 
     shape: tuple[int, ...]
@@ -75,25 +75,25 @@ class Chunked(NamedTuple):
     fill: bytes
 
 
-def read_storage(found: Descriptors, place: Place) -> Walk[Pieces | Chunked]:
+def read_storage(found: ObjectTable, place: ObjectLocation) -> Walk[DataRanges | ChunkedData]:
     """Return where the data of an object lies."""
     if not place.special:
-        return Pieces([(place.offset, place.length)], None)
-    (head,) = yield Exact([(place.offset, place.length)])
+        return DataRanges([(place.offset, place.length)], None)
+    (head,) = yield ExactRanges([(place.offset, place.length)])
     (code,) = struct.unpack_from(">H", head)
     if code == LINKED:
-        ranges = yield from _linked(found, head)
-        return Pieces(ranges, None)
+        ranges = yield from _linked_ranges(found, head)
+        return DataRanges(ranges, None)
     if code == COMPRESSED:
         ref, codec = _compression(head, found.url, place.offset)
         data = found.find(COMPRESSED_DATA, ref)
         if data is None:
-            return Pieces([], codec)
-        inner = yield from _plain(found, data)
-        joined = None if codec is None or len(inner) < 2 else (yield from joined_pieces(found, inner))
-        return Pieces(inner, codec, joined)
+            return DataRanges([], codec)
+        inner = yield from _uncompressed_ranges(found, data)
+        joined = None if codec is None or len(inner) < 2 else (yield from join_pieces(found, inner))
+        return DataRanges(inner, codec, joined)
     if code == CHUNKED:
-        chunks = yield from _chunked(found, head, place.offset)
+        chunks = yield from _read_chunk_table(found, head, place.offset)
         return chunks
     if code == EXTERNAL:
         return _external(head, found.url, place.offset)
@@ -105,7 +105,7 @@ def read_storage(found: Descriptors, place: Place) -> Walk[Pieces | Chunked]:
     )
 
 
-def _external(head: bytes, url: str, offset: int) -> Pieces:
+def _external(head: bytes, url: str, offset: int) -> DataRanges:
     """Return data in another file: its length, offset and the file's name."""
     length, begin, size = struct.unpack_from(">iii", head, 2)
     name = head[14 : 14 + max(size, 0)].split(b"\0", 1)[0].decode("utf-8", "replace")
@@ -116,10 +116,10 @@ def _external(head: bytes, url: str, offset: int) -> Pieces:
             offset=offset,
             structure="external element",
         )
-    return Pieces([(begin, length)], None, other_file=name)
+    return DataRanges([(begin, length)], None, other_file=name)
 
 
-def joined_pieces(found: Descriptors, ranges: list[tuple[int, int]]) -> Walk[bytes]:
+def join_pieces(found: ObjectTable, ranges: list[tuple[int, int]]) -> Walk[bytes]:
     """Return data in several pieces as bytes, if it is small: a chunk is one range."""
     total = sum(length for _, length in ranges)
     if total > LARGEST_JOINED:
@@ -128,30 +128,30 @@ def joined_pieces(found: Descriptors, ranges: list[tuple[int, int]]) -> Walk[byt
             url=found.url,
             structure="linked blocks",
         )
-    data: bytes = yield from _joined(ranges)
+    data: bytes = yield from _read_joined(ranges)
     return data
 
 
-def _joined(ranges: list[tuple[int, int]]) -> Walk[bytes]:
+def _read_joined(ranges: list[tuple[int, int]]) -> Walk[bytes]:
     """Read ranges one after the other, zeros where a block was never written."""
-    blocks = yield Exact([(offset, length) for offset, length in ranges if offset != HOLE])
+    blocks = yield ExactRanges([(offset, length) for offset, length in ranges if offset != HOLE])
     written = iter(blocks)
     return b"".join(bytes(length) if offset == HOLE else next(written) for offset, length in ranges)
 
 
-def read_bytes(found: Descriptors, place: Place) -> Walk[bytes]:
+def read_bytes(found: ObjectTable, place: ObjectLocation) -> Walk[bytes]:
     """Return the bytes of a small uncompressed object."""
-    ranges = yield from _plain(found, place)
+    ranges = yield from _uncompressed_ranges(found, place)
     if sum(length for _, length in ranges) > LARGEST_TABLE:
         raise FormatError("the table is too large", url=found.url, offset=place.offset, structure="Vdata")
-    data: bytes = yield from _joined(ranges)
+    data: bytes = yield from _read_joined(ranges)
     return data
 
 
-def _plain(found: Descriptors, place: Place) -> Walk[list[tuple[int, int]]]:
+def _uncompressed_ranges(found: ObjectTable, place: ObjectLocation) -> Walk[list[tuple[int, int]]]:
     """Return the ranges of an uncompressed object."""
-    stored = yield from read_storage(found, place) if place.special else _whole(place)
-    if not isinstance(stored, Pieces) or stored.codec is not None or stored.other_file is not None:
+    stored = yield from read_storage(found, place) if place.special else _single_range(place)
+    if not isinstance(stored, DataRanges) or stored.codec is not None or stored.other_file is not None:
         raise UnsupportedError(
             "tables that are compressed, or in another file, are not supported",
             url=found.url,
@@ -161,8 +161,8 @@ def _plain(found: Descriptors, place: Place) -> Walk[list[tuple[int, int]]]:
     return stored.ranges
 
 
-def _whole(place: Place) -> Walk[Pieces]:
-    return Pieces([(place.offset, place.length)], None)
+def _single_range(place: ObjectLocation) -> Walk[DataRanges]:
+    return DataRanges([(place.offset, place.length)], None)
     yield
 
 
@@ -196,7 +196,7 @@ def _compression(head: bytes, url: str, offset: int) -> tuple[int, Codec | None]
     )
 
 
-def _linked(found: Descriptors, head: bytes) -> Walk[list[tuple[int, int]]]:
+def _linked_ranges(found: ObjectTable, head: bytes) -> Walk[list[tuple[int, int]]]:
     """Return the ranges of linked blocks, listed by chained tables."""
     total, usual, count, ref = struct.unpack_from(">iiiH", head, 2)
     if not 0 < count <= BLOCKS_LIMIT:
@@ -208,7 +208,7 @@ def _linked(found: Descriptors, head: bytes) -> Walk[list[tuple[int, int]]]:
         if table is None or ref in seen or table.special:
             raise FormatError("the chain of block tables is broken", url=found.url, structure="linked blocks")
         seen.add(ref)
-        (data,) = yield Exact([(table.offset, table.length)])
+        (data,) = yield ExactRanges([(table.offset, table.length)])
         refs = struct.unpack_from(f">{min(count, len(data) // 2 - 1)}H", data, 2)
         (ref,) = struct.unpack_from(">H", data)
         for number in refs:
@@ -233,7 +233,7 @@ def _linked(found: Descriptors, head: bytes) -> Walk[list[tuple[int, int]]]:
     return ranges
 
 
-def _chunked(found: Descriptors, head: bytes, offset: int) -> Walk[Chunked]:
+def _read_chunk_table(found: ObjectTable, head: bytes, offset: int) -> Walk[ChunkedData]:
     """Read the table of chunks, and the header of each compressed chunk."""
     at = 2 + 4 + 1 + 4 + 4 + 4 + 4
     tag, ref, _, _, ndim = struct.unpack_from(">HHHHi", head, at)
@@ -257,7 +257,7 @@ def _chunked(found: Descriptors, head: bytes, offset: int) -> Walk[Chunked]:
     header, values = found.find(VDATA_HEADER, ref), found.find(VDATA, ref)
     empty = np.zeros(0, np.int64)
     if header is None or values is None:
-        return Chunked(shape, chunk, empty.reshape(0, ndim), empty, empty, [], {}, fill)
+        return ChunkedData(shape, chunk, empty.reshape(0, ndim), empty, empty, [], {}, fill)
     table = parse_vdata((yield from read_bytes(found, header)))
     data = yield from read_bytes(found, values)
     row = np.dtype([("origin", ">i4", (ndim,)), ("tag", ">u2"), ("ref", ">u2")])
@@ -271,7 +271,7 @@ def _chunked(found: Descriptors, head: bytes, offset: int) -> Walk[Chunked]:
     index, places = index[places.there], places.present()
     packed = np.flatnonzero(places.special)
     spans = zip(places.offset[packed].tolist(), np.minimum(places.length[packed], CODER + 16).tolist(), strict=True)
-    heads = yield Exact(list(spans))
+    heads = yield ExactRanges(list(spans))
     codecs, refs = _compressions(heads, found.url)
     stored = found.find_many(COMPRESSED_DATA, refs)
     begin, length = places.offset.copy(), places.length.copy()
@@ -284,15 +284,17 @@ def _chunked(found: Descriptors, head: bytes, offset: int) -> Walk[Chunked]:
     joined: dict[int, bytes] = {}
     for number in np.flatnonzero(stored.there & stored.special).tolist():
         at = int(packed[number])
-        pieces = yield from _plain(found, Place(int(stored.offset[number]), int(stored.length[number]), True))
+        pieces = yield from _uncompressed_ranges(
+            found, ObjectLocation(int(stored.offset[number]), int(stored.length[number]), True)
+        )
         begin[at], length[at] = pieces[0] if pieces else (0, 0)
         if len(pieces) != 1:
-            joined[at] = yield from joined_pieces(found, pieces)
+            joined[at] = yield from join_pieces(found, pieces)
     if not kept.all():
         moved = np.cumsum(kept) - 1
         joined = {int(moved[at]): data for at, data in joined.items()}
         of_row = [codec for codec, keep in zip(of_row, kept.tolist(), strict=True) if keep]
-    return Chunked(shape, chunk, index[kept], begin[kept], length[kept], of_row, joined, fill)
+    return ChunkedData(shape, chunk, index[kept], begin[kept], length[kept], of_row, joined, fill)
 
 
 def _compressions(heads: list[bytes], url: str) -> tuple[list[Codec | None], npt.NDArray[np.int64]]:

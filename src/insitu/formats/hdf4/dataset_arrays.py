@@ -12,25 +12,25 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from insitu.errors import FormatError, UnsupportedError
-from insitu.formats.hdf4.data_storage import Chunked, Pieces
-from insitu.formats.parsing.sibling_files import places_beside
+from insitu.formats.hdf4.data_storage import ChunkedData, DataRanges
+from insitu.formats.parsing.sibling_files import sibling_urls
 from insitu.model import INLINE, UNWRITTEN, Axis, ChunkTable, Columns, Encoding, Source, Tile, VirtualArray, scatter
 from insitu.sources.listing import local_path
 
-__all__ = ["Dataset", "array_of", "in_odd_pieces"]
+__all__ = ["ScientificDataset", "array_of", "has_partial_rows"]
 
 MOST_CELLS = 1 << 22
 """Most cells of a grid whose chunks are stored in several ways."""
 
 
-class Dataset(NamedTuple):
+class ScientificDataset(NamedTuple):
     """One scientific dataset (SDS)."""
 
     dims: tuple[str, ...]
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
     attributes: dict[str, Any]
-    stored: Pieces | Chunked | None
+    stored: DataRanges | ChunkedData | None
     """None: never written."""
     unlimited: bool
     url: str
@@ -43,7 +43,7 @@ class Dataset(NamedTuple):
         return self.dims == (name,) and self.stored is None
 
 
-def in_odd_pieces(stored: Pieces, shape: tuple[int, ...], dtype: np.dtype[Any]) -> bool:
+def has_partial_rows(stored: DataRanges, shape: tuple[int, ...], dtype: np.dtype[Any]) -> bool:
     """Return whether blocks of an uncompressed dataset hold parts of rows, or some were never written."""
     row = math.prod(shape[1:]) * dtype.itemsize
     if stored.codec is not None or not row or not stored.ranges:
@@ -51,17 +51,17 @@ def in_odd_pieces(stored: Pieces, shape: tuple[int, ...], dtype: np.dtype[Any]) 
     return stored.has_holes or (len(stored.ranges) > 1 and any(length % row for _, length in stored.ranges))
 
 
-def array_of(dataset: Dataset, source: Source) -> VirtualArray:
+def array_of(dataset: ScientificDataset, source: Source) -> VirtualArray:
     """Return the array of a dataset."""
     stored, fill = dataset.stored, _fill(dataset)
-    if isinstance(stored, Chunked):
-        tile = _chunked(dataset, stored, fill, source)
+    if isinstance(stored, ChunkedData):
+        tile = _chunked_tile(dataset, stored, fill, source)
     else:
-        tile = _pieces(dataset, stored, fill, source)
+        tile = _contiguous_tile(dataset, stored, fill, source)
     return VirtualArray.of(tile, dims=dataset.dims, attributes=dataset.attributes)
 
 
-def _chunked(dataset: Dataset, stored: Chunked, fill: bytes, source: Source) -> Tile:
+def _chunked_tile(dataset: ScientificDataset, stored: ChunkedData, fill: bytes, source: Source) -> Tile:
     dtype = dataset.dtype
     axes = tuple(Axis.regular(n, cut) for n, cut in zip(dataset.shape, stored.chunk, strict=True))
     grid = tuple(axis.count for axis in axes)
@@ -91,7 +91,7 @@ def _chunked(dataset: Dataset, stored: Chunked, fill: bytes, source: Source) -> 
     return Tile(axes, encodings, table)
 
 
-def _pieces(dataset: Dataset, stored: Pieces | None, fill: bytes, source: Source) -> Tile:
+def _contiguous_tile(dataset: ScientificDataset, stored: DataRanges | None, fill: bytes, source: Source) -> Tile:
     """Return a tile of one cell, or of one for each block of whole rows."""
     shape, dtype = dataset.shape, dataset.dtype
     axes = tuple(Axis.regular(length, max(length, 1)) for length in shape)
@@ -110,7 +110,7 @@ def _pieces(dataset: Dataset, stored: Pieces | None, fill: bytes, source: Source
         chunks = Columns.inlined(grid, stored.joined if codecs else stored.joined[:nbytes])
         return Tile(axes, encodings, chunks)
     if stored.other_file is not None:
-        source = Source(_beside(dataset.url, stored.other_file))
+        source = Source(_resolve_beside(dataset.url, stored.other_file))
     if len(stored.ranges) == 1:
         offset, length = stored.ranges[0]
         if not codecs and length < nbytes:
@@ -129,13 +129,13 @@ def _pieces(dataset: Dataset, stored: Pieces | None, fill: bytes, source: Source
     return Tile(axes, encodings, Columns(grid, (source,), np.asarray(0), offsets, lengths.reshape(along)))
 
 
-def _beside(url: str, name: str) -> str:
+def _resolve_beside(url: str, name: str) -> str:
     """Return the URL of a file beside this one.
 
     A name must not lead to other places of this machine.
     """
     leaf = name if local_path(url) is None else name.replace("\\", "/").rpartition("/")[2]
-    places = places_beside(url, leaf)
+    places = sibling_urls(url, leaf)
     if not places:
         raise UnsupportedError(
             f"the data lies in a file of another folder, which is not allowed: {name!r}", structure="external element"
@@ -143,7 +143,7 @@ def _beside(url: str, name: str) -> str:
     return places[0]
 
 
-def _fill(dataset: Dataset) -> bytes:
+def _fill(dataset: ScientificDataset) -> bytes:
     said, dtype = dataset.attributes.get("_FillValue"), dataset.dtype
     if isinstance(said, str) and dtype.kind == "S":
         said = said.encode("utf-8", "replace")

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from insitu.errors import FormatError
 from insitu.formats.parsing.scheduler import Walk
 
-__all__ = ["MAGIC", "SPECIAL", "Descriptors", "Place", "Places", "read_descriptors"]
+__all__ = ["MAGIC", "SPECIAL", "ObjectLocation", "ObjectLocations", "ObjectTable", "read_object_table"]
 
 MAGIC = b"\x0e\x03\x13\x01"
 SPECIAL = 0x4000
@@ -25,7 +25,7 @@ OBJECTS_LIMIT = 1 << 24
 _ROW = np.dtype([("tag", ">u2"), ("ref", ">u2"), ("offset", ">i4"), ("length", ">i4")])
 
 
-class Place(NamedTuple):
+class ObjectLocation(NamedTuple):
     """Where an object lies."""
 
     offset: int
@@ -34,7 +34,7 @@ class Place(NamedTuple):
     """Whether a special header lies there instead of the data."""
 
 
-class Places(NamedTuple):
+class ObjectLocations(NamedTuple):
     """Where many objects lie, as columns."""
 
     there: npt.NDArray[np.bool_]
@@ -42,13 +42,13 @@ class Places(NamedTuple):
     length: npt.NDArray[np.int64]
     special: npt.NDArray[np.bool_]
 
-    def present(self) -> Places:
+    def present(self) -> ObjectLocations:
         """Return those that exist."""
         keep = self.there
-        return Places(keep[keep], self.offset[keep], self.length[keep], self.special[keep])
+        return ObjectLocations(keep[keep], self.offset[keep], self.length[keep], self.special[keep])
 
 
-class Descriptors:
+class ObjectTable:
     """All objects of a file, by tag and reference number."""
 
     def __init__(self, rows: np.ndarray[Any, Any], size: int, url: str) -> None:
@@ -70,19 +70,23 @@ class Descriptors:
         self._row = dict(zip(key.tolist(), range(len(key)), strict=True))
         self._key, self._offset, self._length, self._special = key, offset, length, special
 
-    def find(self, tag: int, ref: int) -> Place | None:
+    def find(self, tag: int, ref: int) -> ObjectLocation | None:
         """Return an object; None if it was not written."""
         row = self._row.get(tag << 16 | ref)
-        return None if row is None else Place(int(self._offset[row]), int(self._length[row]), bool(self._special[row]))
+        return (
+            None
+            if row is None
+            else ObjectLocation(int(self._offset[row]), int(self._length[row]), bool(self._special[row]))
+        )
 
-    def find_many(self, tag: int, refs: npt.NDArray[Any]) -> Places:
+    def find_many(self, tag: int, refs: npt.NDArray[Any]) -> ObjectLocations:
         """Return many objects of a kind at once."""
         get = self._row.get
         rows = np.array([get(key, -1) for key in (tag << 16 | refs.astype(np.int64)).tolist()], np.int64)
         safe = np.maximum(rows, 0)
         if not len(self._key):
-            return Places(rows >= 0, safe, safe, rows >= 0)
-        return Places(rows >= 0, self._offset[safe], self._length[safe], self._special[safe])
+            return ObjectLocations(rows >= 0, safe, safe, rows >= 0)
+        return ObjectLocations(rows >= 0, self._offset[safe], self._length[safe], self._special[safe])
 
     def refs(self, tag: int) -> list[int]:
         """Return the reference numbers of all objects of a kind."""
@@ -94,7 +98,7 @@ class Descriptors:
         raise FormatError(what, url=self.url, offset=offset, structure="HDF4 data descriptors")
 
 
-def read_descriptors(size: int, url: str) -> Walk[Descriptors]:
+def read_object_table(size: int, url: str) -> Walk[ObjectTable]:
     """Follow the chain of blocks."""
     parts: list[np.ndarray[Any, Any]] = []
     seen: set[int] = set()
@@ -115,4 +119,4 @@ def read_descriptors(size: int, url: str) -> Walk[Descriptors]:
         (block,) = yield [(at + 6, 12 * count)]
         parts.append(np.frombuffer(block, _ROW))
         at = following
-    return Descriptors(np.concatenate(parts), size, url)
+    return ObjectTable(np.concatenate(parts), size, url)

@@ -19,21 +19,21 @@ from insitu.formats.hdf4.data_storage import (
     DATA,
     VDATA,
     VDATA_HEADER,
-    Chunked,
-    Pieces,
-    joined_pieces,
+    ChunkedData,
+    DataRanges,
+    join_pieces,
     read_bytes,
     read_storage,
 )
-from insitu.formats.hdf4.dataset_arrays import Dataset, array_of, in_odd_pieces
-from insitu.formats.hdf4.descriptors import MAGIC, Descriptors, read_descriptors
+from insitu.formats.hdf4.dataset_arrays import ScientificDataset, array_of, has_partial_rows
+from insitu.formats.hdf4.descriptors import MAGIC, ObjectTable, read_object_table
 from insitu.formats.hdf4.vsets import TYPES, Vdata, Vgroup, parse_vdata, parse_vgroup, value_of
 from insitu.formats.hdf5.conventions.eos5 import EosStructure, parse_grids
-from insitu.formats.parsing.read_cache import Window
-from insitu.formats.parsing.scheduler import DAMAGE, Exact, Side, Walk, damaged, run
+from insitu.formats.parsing.read_cache import ReadCache
+from insitu.formats.parsing.scheduler import PARSE_ERRORS, ExactRanges, Parallel, Walk, run, to_format_error
 from insitu.formats.registry import Format
 from insitu.formats.unreadable import Problems
-from insitu.formats.variable_filter import no_groups, picked
+from insitu.formats.variable_filter import refuse_group, select_variables
 from insitu.model import GroupDetails, VirtualArray, VirtualGroup
 
 __all__ = ["HDF4", "is_hdf4", "scan_hdf4"]
@@ -53,13 +53,13 @@ PARTS_LIMIT = 64
 _GEOLOCATION = re.compile(r'GeoFieldName\s*=\s*"([^"]*)"')
 
 
-def is_hdf4(window: Window) -> bool:
+def is_hdf4(window: ReadCache) -> bool:
     """Return whether a file begins as HDF4 does."""
     return window.head[:4] == MAGIC
 
 
 def scan_hdf4(
-    window: Window,
+    window: ReadCache,
     *,
     group: str | None = None,
     variables: Collection[str] | None = None,
@@ -78,10 +78,10 @@ def scan_hdf4(
     errors
         "raise" or "warn".
     """
-    no_groups(group, url=window.url)
+    refuse_group(group, url=window.url)
     problems = Problems(errors)
     asked = None if variables is None else {name.strip("/") for name in variables}
-    attributes, datasets = run(_file(window.size, window.url), window)
+    attributes, datasets = run(_read_file(window.size, window.url), window)
     source = window.source.describe()
     arrays: dict[str, VirtualArray] = {}
     for name, dataset in datasets.items():
@@ -90,47 +90,52 @@ def scan_hdf4(
                 raise dataset
             if not dataset.is_bare_scale(name):
                 arrays[name] = array_of(dataset, source)
-        except (InsituError, *DAMAGE) as problem:
+        except (InsituError, *PARSE_ERRORS) as problem:
             if asked is None or name in asked:
                 problems.leave_out(
-                    name, damaged(problem, url=window.url, structure="HDF4 dataset").located(url=window.url)
+                    name,
+                    to_format_error(problem, url=window.url, structure="HDF4 dataset").with_context(url=window.url),
                 )
             else:
                 problems.note(name, str(problem))
-    unlimited = {dataset.dims[0] for dataset in datasets.values() if isinstance(dataset, Dataset) and dataset.unlimited}
-    grids, coordinates = structures(attributes, arrays)
+    unlimited = {
+        dataset.dims[0] for dataset in datasets.values() if isinstance(dataset, ScientificDataset) and dataset.unlimited
+    }
+    grids, coordinates = eos2_structures(attributes, arrays)
     details = GroupDetails("hdf4", structure=EosStructure(grids=grids) if grids else None)
     tree = VirtualGroup(
         arrays, {}, attributes, details, problems.found, coordinates, unlimited=tuple(sorted(unlimited))
     )
-    return picked(tree, variables, url=window.url)
+    return select_variables(tree, variables, url=window.url)
 
 
-def _file(size: int, url: str) -> Walk[tuple[dict[str, Any], dict[str, Dataset | InsituError]]]:
+def _read_file(size: int, url: str) -> Walk[tuple[dict[str, Any], dict[str, ScientificDataset | InsituError]]]:
     """Read the attributes of the file, and its datasets."""
-    found: Descriptors = yield from read_descriptors(size, url)
-    groups = yield from _all(found, VGROUP, parse_vgroup)
-    tables = yield from _all(found, VDATA_HEADER, parse_vdata)
+    found: ObjectTable = yield from read_object_table(size, url)
+    groups = yield from _read_all(found, VGROUP, parse_vgroup)
+    tables = yield from _read_all(found, VDATA_HEADER, parse_vdata)
     roots = [group for group in groups.values() if group.kind == "CDF0.0"]
     wanted = {member for root in roots for member in root.members}
     own = [group for ref, group in groups.items() if group.kind == "Var0.0" and (not roots or (VGROUP, ref) in wanted)]
     attributes: dict[str, Any] = {}
     for root in roots:
         attributes |= yield from _attributes(found, root, tables)
-    results = yield Side([_dataset(found, group, groups, tables) for group in own], keep=True)
-    datasets: dict[str, Dataset | InsituError] = {}
+    results = yield Parallel([_dataset(found, group, groups, tables) for group in own], keep=True)
+    datasets: dict[str, ScientificDataset | InsituError] = {}
     for group, result in zip(own, results, strict=True):
-        _put(datasets, group.name, result)
+        _add_unique(datasets, group.name, result)
     named = {ref for group in own for tag, ref in group.members if tag == NUMERIC_GROUP}
     # Written by the interface before SD: without names.
     old = [ref for ref in found.refs(NUMERIC_GROUP) if ref not in named]
-    results = yield Side([_numeric(found, ref, [], {}) for ref in old], keep=True)
+    results = yield Parallel([_numeric(found, ref, [], {}) for ref in old], keep=True)
     for ref, result in zip(old, results, strict=True):
-        _put(datasets, f"Data-Set-{ref}", result)
+        _add_unique(datasets, f"Data-Set-{ref}", result)
     return attributes, datasets
 
 
-def _put(datasets: dict[str, Dataset | InsituError], name: str, result: Dataset | InsituError) -> None:
+def _add_unique(
+    datasets: dict[str, ScientificDataset | InsituError], name: str, result: ScientificDataset | InsituError
+) -> None:
     base = name.replace("/", "_") or "unnamed"
     free, number = base, 2
     while free in datasets:
@@ -138,24 +143,26 @@ def _put(datasets: dict[str, Dataset | InsituError], name: str, result: Dataset 
     datasets[free] = result
 
 
-def _all(found: Descriptors, tag: int, parse: Any) -> Walk[dict[int, Any]]:
+def _read_all(found: ObjectTable, tag: int, parse: Any) -> Walk[dict[int, Any]]:
     """Read all objects of a kind, in one batch."""
     refs = found.refs(tag)
-    blocks = yield Side([read_bytes(found, place) for ref in refs if (place := found.find(tag, ref)) is not None])
+    blocks = yield Parallel([read_bytes(found, place) for ref in refs if (place := found.find(tag, ref)) is not None])
     return {ref: parse(block) for ref, block in zip(refs, blocks, strict=True)}
 
 
-def _attributes(found: Descriptors, group: Vgroup, tables: dict[int, Vdata]) -> Walk[dict[str, Any]]:
+def _attributes(found: ObjectTable, group: Vgroup, tables: dict[int, Vdata]) -> Walk[dict[str, Any]]:
     """Return the attributes of the file, of a dataset or of a dimension."""
     refs = [
         ref for tag, ref in group.members if tag == VDATA_HEADER and ref in tables and tables[ref].kind == "Attr0.0"
     ]
     places = [(ref, place) for ref in refs if (place := found.find(VDATA, ref)) is not None]
-    blocks = yield Side([read_bytes(found, place) for _, place in places])
+    blocks = yield Parallel([read_bytes(found, place) for _, place in places])
     return {tables[ref].name: value_of(tables[ref], block) for (ref, _), block in zip(places, blocks, strict=True)}
 
 
-def _dataset(found: Descriptors, group: Vgroup, groups: dict[int, Vgroup], tables: dict[int, Vdata]) -> Walk[Dataset]:
+def _dataset(
+    found: ObjectTable, group: Vgroup, groups: dict[int, Vgroup], tables: dict[int, Vdata]
+) -> Walk[ScientificDataset]:
     refs = [ref for tag, ref in group.members if tag == NUMERIC_GROUP]
     if not refs:
         raise UnsupportedError("the dataset holds no numbers", url=found.url, structure="Var0.0")
@@ -166,13 +173,13 @@ def _dataset(found: Descriptors, group: Vgroup, groups: dict[int, Vgroup], table
         if tag == VGROUP and ref in groups and groups[ref].kind in ("Dim0.0", "UDim0.0")
     ]
     unlimited = bool(dims and dims[0].kind == "UDim0.0")
-    dataset: Dataset = yield from _numeric(found, refs[0], [dim.name for dim in dims], attributes, unlimited)
+    dataset: ScientificDataset = yield from _numeric(found, refs[0], [dim.name for dim in dims], attributes, unlimited)
     return dataset
 
 
 def _numeric(
-    found: Descriptors, ref: int, dims: list[str], attributes: dict[str, Any], unlimited: bool = False
-) -> Walk[Dataset]:
+    found: ObjectTable, ref: int, dims: list[str], attributes: dict[str, Any], unlimited: bool = False
+) -> Walk[ScientificDataset]:
     """Read a numeric data group: dimensions, type, data."""
     place = found.find(NUMERIC_GROUP, ref)
     if place is None:
@@ -186,7 +193,7 @@ def _numeric(
         raise FormatError(
             "the dataset has no dimensions", url=found.url, offset=place.offset, structure="numeric data group"
         )
-    (said,) = yield Exact([(record.offset, record.length)])
+    (said,) = yield ExactRanges([(record.offset, record.length)])
     (rank,) = struct.unpack_from(">H", said)
     if rank > 32:
         raise FormatError(
@@ -202,32 +209,39 @@ def _numeric(
         raise FormatError(
             "the dataset has no number type", url=found.url, offset=record.offset, structure="number type"
         )
-    (told,) = yield Exact([(kind.offset, 4)])
+    (told,) = yield ExactRanges([(kind.offset, 4)])
     dtype = _dtype(told, found, kind.offset)
     values = found.find(DATA, members.get(DATA, 0))
     stored = None if values is None else (yield from read_storage(found, values))
     unlimited = bool(rank) and (unlimited or not shape[0])
-    if unlimited and not isinstance(stored, Chunked):
+    if unlimited and not isinstance(stored, ChunkedData):
         # As many as were written. The record of dimensions is not renewed by rows that are appended
         # later; the library counts by the length of the data, too (mfhdf, hdf_read_vars).
         row = math.prod(shape[1:]) * dtype.itemsize
         rows = stored.size // row if row and stored is not None and stored.codec is None else shape[0] if stored else 0
         shape = (rows, *shape[1:])
-    if isinstance(stored, Pieces) and in_odd_pieces(stored, tuple(shape), dtype):
-        stored = stored._replace(joined=(yield from joined_pieces(found, stored.ranges)))
-    if isinstance(stored, Chunked):
+    if isinstance(stored, DataRanges) and has_partial_rows(stored, tuple(shape), dtype):
+        stored = stored._replace(joined=(yield from join_pieces(found, stored.ranges)))
+    if isinstance(stored, ChunkedData):
         shape = stored.shape
     if any(length < 0 for length in shape) or math.prod(shape) * dtype.itemsize > LARGEST:
         raise FormatError(
             f"the dataset has an invalid shape, {shape}", url=found.url, offset=record.offset, structure="dimensions"
         )
     names = [*dims, *(f"fakeDim{number}" for number in range(len(dims), rank))][:rank]
-    return Dataset(
-        _unique(names), tuple(shape), dtype, attributes, stored, unlimited, found.url, _default_fill(told[1], dtype)
+    return ScientificDataset(
+        _unique_names(names),
+        tuple(shape),
+        dtype,
+        attributes,
+        stored,
+        unlimited,
+        found.url,
+        _default_fill(told[1], dtype),
     )
 
 
-def _unique(names: list[str]) -> tuple[str, ...]:
+def _unique_names(names: list[str]) -> tuple[str, ...]:
     """Return names that differ.
 
     A dataset may have one dimension twice, which xarray does not allow.
@@ -252,7 +266,7 @@ def _default_fill(number_type: int, dtype: np.dtype[Any]) -> bytes:
     return signed.astype(signed.dtype.newbyteorder(dtype.byteorder)).tobytes()
 
 
-def _dtype(told: bytes, found: Descriptors, offset: int) -> np.dtype[Any]:
+def _dtype(told: bytes, found: ObjectTable, offset: int) -> np.dtype[Any]:
     """Return the type by an entry of version, type, bits, and a class (for numbers the byte order)."""
     name = TYPES.get(told[1])
     if name is None:
@@ -262,7 +276,7 @@ def _dtype(told: bytes, found: Descriptors, offset: int) -> np.dtype[Any]:
     return np.dtype(name).newbyteorder("<" if told[3] == LITTLE_ENDIAN else ">")
 
 
-def structures(attributes: Mapping[str, Any], names: Collection[str]) -> tuple[dict[str, Any], tuple[str, ...]]:
+def eos2_structures(attributes: Mapping[str, Any], names: Collection[str]) -> tuple[dict[str, Any], tuple[str, ...]]:
     """Return the grids that HDF-EOS2 describes, by name, and which of these fields are coordinates.
 
     MODIS and others describe grids and swaths in a text, the attributes `StructMetadata.0` and

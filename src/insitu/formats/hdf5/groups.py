@@ -12,46 +12,46 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from insitu.errors import FormatError, InsituError
-from insitu.formats.hdf5.conventions.netcdf4 import Node, Variable, shown_attributes, variable_name
-from insitu.formats.hdf5.datasets.object_at_path import Outside, open_at
+from insitu.formats.hdf5.conventions.netcdf4 import GroupNode, NetcdfVariable, variable_name, visible_attributes
+from insitu.formats.hdf5.datasets.object_at_path import ExternalTarget, open_object
 from insitu.formats.hdf5.datasets.object_tree import Branch
 from insitu.formats.hdf5.datasets.objects import Dataset
-from insitu.formats.hdf5.datasets.virtual_dataset import array_of
+from insitu.formats.hdf5.datasets.virtual_dataset import dataset_array
 from insitu.formats.hdf5.structures.datatype import Datatype, parse_datatype
-from insitu.formats.hdf5.structures.file import File
-from insitu.formats.hdf5.structures.message_cache import remembered
-from insitu.formats.parsing.read_cache import Window
-from insitu.formats.parsing.sibling_files import Neighbours
+from insitu.formats.hdf5.structures.file import FileContext
+from insitu.formats.hdf5.structures.message_cache import parse_once
+from insitu.formats.parsing.read_cache import ReadCache
+from insitu.formats.parsing.sibling_files import SiblingFiles
 from insitu.formats.unreadable import InsituWarning, Problems
 from insitu.model import GroupDetails, VirtualArray, VirtualGroup
 
-__all__ = ["Builder", "Place", "below"]
+__all__ = ["GroupBuilder", "ScanTarget", "is_at_or_below"]
 
 GRAFTS_LIMIT = 10_000
 
 
-class Place(NamedTuple):
+class ScanTarget(NamedTuple):
     """A part of a file that is to be scanned."""
 
-    window: Window
+    window: ReadCache
     group: str
     names: set[str] | None
     """Of variables; None: all."""
 
 
-Above = tuple[tuple[str, int], ...]
+GroupChain = tuple[tuple[str, int], ...]
 """Files and addresses of groups."""
-Scan = Callable[[Place, Problems, Above], VirtualGroup]
+ScanFunction = Callable[[ScanTarget, Problems, GroupChain], VirtualGroup]
 
 
-class Builder:
+class GroupBuilder:
     """Makes the virtual groups."""
 
     def __init__(
         self,
-        neighbours: Neighbours,
-        window: Window,
-        file: File,
+        neighbours: SiblingFiles,
+        window: ReadCache,
+        file: FileContext,
         problems: Problems,
         wanted: set[int] | None,
         named: Callable[[int], str],
@@ -59,7 +59,7 @@ class Builder:
         self.neighbours, self.window, self.file = neighbours, window, file
         self.problems, self.wanted, self.named = problems, wanted, named
 
-    def build(self, top: Branch, nodes: dict[int, Node], above: Above, scan: Scan) -> VirtualGroup:
+    def build(self, top: Branch, nodes: dict[int, GroupNode], above: GroupChain, scan: ScanFunction) -> VirtualGroup:
         """Return the virtual group of the whole tree.
 
         Deepest groups come first, without recursion, except into other files.
@@ -94,19 +94,19 @@ class Builder:
             made[id(branch)] = VirtualGroup(
                 arrays[id(branch)],
                 groups,
-                shown_attributes(branch.group.attributes, self.named),
+                visible_attributes(branch.group.attributes, self.named),
                 details,
                 self.problems.found if branch is top else {},
                 unlimited=tuple(d.name for d in node.dimensions if d.unlimited),
             )
         return made[id(top)]
 
-    def _arrays(self, branch: Branch, node: Node) -> dict[str, VirtualArray]:
+    def _arrays(self, branch: Branch, node: GroupNode) -> dict[str, VirtualArray]:
         arrays: dict[str, VirtualArray] = {}
         for name, problem in branch.failed:
-            problem.located(url=self.file.url, offset=branch.group.address + self.file.base)
+            problem.with_context(url=self.file.url, offset=branch.group.address + self.file.base)
             self.problems.leave_out(branch.join(name), problem)
-        for name, reason in branch.loose:
+        for name, reason in branch.dead_links:
             self.problems.note(branch.join(name), reason)
         for variable in node.variables:
             if self.wanted is not None and id(variable) not in self.wanted:
@@ -118,13 +118,13 @@ class Builder:
                 if variable.dataset.problems:
                     self.problems.leave_out_attributes(branch.join(variable.name), variable.dataset.problems)
             except InsituError as problem:
-                problem.located(
+                problem.with_context(
                     url=self.file.url, offset=variable.dataset.address + self.file.base, structure="dataset"
                 )
                 self.problems.leave_out(branch.join(variable.name), problem)
         return arrays
 
-    def _array(self, variable: Variable) -> VirtualArray:
+    def _array(self, variable: NetcdfVariable) -> VirtualArray:
         dataset = variable.dataset
         shape = list(dataset.space.shape)
         dims: list[str] = []
@@ -136,8 +136,8 @@ class Builder:
         if dataset.space.null:
             dims = [f"{variable.name}_null"]
         dims += [f"{variable.name}_element_{axis}" for axis in range(len(dataset.datatype.shape))]
-        attributes = shown_attributes(dataset.attributes, self.named)
-        made = array_of(self.neighbours, self.window, self.file, dataset, tuple(shape), tuple(dims), attributes)
+        attributes = visible_attributes(dataset.attributes, self.named)
+        made = dataset_array(self.neighbours, self.window, self.file, dataset, tuple(shape), tuple(dims), attributes)
         if made.details.enumeration is not None and (name := self._type_name(dataset.datatype)) is not None:
             made = dataclasses.replace(made, details=dataclasses.replace(made.details, enumeration_name=name))
         return made if dataset.space.null else self._fit_to_dimensions(made, variable)
@@ -147,13 +147,13 @@ class Builder:
         one.
         """
         for address, body in self.file.named_types.items():
-            named = remembered(parse_datatype, body)
+            named = parse_once(parse_datatype, body)
             if (named.kind, named.dtype, named.names) == (datatype.kind, datatype.dtype, datatype.names):
                 path = self.named(address)
                 return path.rpartition("/")[2] if path.startswith("/") else None
         return None
 
-    def _fit_to_dimensions(self, array: VirtualArray, variable: Variable) -> VirtualArray:
+    def _fit_to_dimensions(self, array: VirtualArray, variable: NetcdfVariable) -> VirtualArray:
         """Return the array in the lengths of its dimensions.
 
         A scale may be attached to a dataset of another length.
@@ -179,17 +179,17 @@ class Builder:
         self,
         branch: Branch,
         name: str,
-        place: Outside,
+        place: ExternalTarget,
         arrays: dict[str, VirtualArray],
         groups: dict[str, VirtualGroup],
-        above: Above,
-        scan: Scan,
+        above: GroupChain,
+        scan: ScanFunction,
     ) -> None:
         """Put what a link to another file leads to into a group."""
         path = branch.join(name)
         try:
-            there = self.neighbours.open_beside(self.window, place.file)
-            found = None if there is None else open_at(self.neighbours, there, place.path)
+            there = self.neighbours.open_sibling(self.window, place.file)
+            found = None if there is None else open_object(self.neighbours, there, place.path)
             if found is None:
                 self.problems.note(path, f"the target of the link does not exist ({place.file}:{place.path})")
                 return
@@ -200,15 +200,17 @@ class Builder:
                 self.problems.note(path, f"the link leads back to a parent group ({place.file}:{place.path})")
                 return
             self._count_graft(opened.window.url)
-            asked = None if branch.asked is None else {n[len(path) + 1 :] for n in branch.asked if below(n, path)}
+            asked = (
+                None if branch.asked is None else {n[len(path) + 1 :] for n in branch.asked if is_at_or_below(n, path)}
+            )
             problems = Problems(self.problems.errors)
             if isinstance(target, Dataset):
                 folder, _, leaf = inner.rpartition("/")
-                group = scan(Place(opened.window, folder, {leaf}), problems, above)
+                group = scan(ScanTarget(opened.window, folder, {leaf}), problems, above)
                 if variable_name(leaf) in group.arrays:
-                    arrays[name] = _apart(group.arrays[variable_name(leaf)], name, arrays)
+                    arrays[name] = _with_distinct_dims(group.arrays[variable_name(leaf)], name, arrays)
             else:
-                group = scan(Place(opened.window, inner, None if asked == {""} else asked), problems, above)
+                group = scan(ScanTarget(opened.window, inner, None if asked == {""} else asked), problems, above)
                 groups[name] = group
             for inside, reason in problems.found.items():
                 self.problems.note(path if isinstance(target, Dataset) else f"{path}/{inside}", reason)
@@ -224,12 +226,12 @@ class Builder:
             )
 
 
-def below(path: str, link: str) -> bool:
+def is_at_or_below(path: str, link: str) -> bool:
     """Whether a path is that of a link, or leads through it."""
     return path == link or path.startswith(f"{link}/")
 
 
-def _apart(array: VirtualArray, name: str, arrays: dict[str, VirtualArray]) -> VirtualArray:
+def _with_distinct_dims(array: VirtualArray, name: str, arrays: dict[str, VirtualArray]) -> VirtualArray:
     """Return an array of another file with dimensions that cannot be confused with local ones."""
     lengths = {dim: length for other in arrays.values() for dim, length in zip(other.dims, other.shape, strict=True)}
     dims = tuple(

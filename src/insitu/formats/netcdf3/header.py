@@ -20,7 +20,7 @@ import numpy as np
 
 from insitu.errors import FormatError
 
-__all__ = ["Dimension", "Header", "Variable", "read_header"]
+__all__ = ["HeaderDimension", "HeaderVariable", "NetCDF3Header", "read_header"]
 
 VERSIONS = (1, 2, 5)
 NC_DIMENSION, NC_VARIABLE, NC_ATTRIBUTE = 0x0A, 0x0B, 0x0C
@@ -43,7 +43,7 @@ LARGEST = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
-class Dimension:
+class HeaderDimension:
     """A dimension of the file."""
 
     name: str
@@ -52,11 +52,11 @@ class Dimension:
 
 
 @dataclass(frozen=True, slots=True)
-class Variable:
+class HeaderVariable:
     """A variable as the header has it."""
 
     name: str
-    dims: tuple[Dimension, ...]
+    dims: tuple[HeaderDimension, ...]
     attributes: dict[str, Any]
     dtype: np.dtype[Any]
     begin: int
@@ -82,15 +82,15 @@ class Variable:
 
 
 @dataclass(frozen=True, slots=True)
-class Header:
+class NetCDF3Header:
     """The whole header."""
 
     version: int
     records: int | None
     """`numrecs`; None: STREAMING, the writer did not know it."""
-    dims: list[Dimension]
+    dims: list[HeaderDimension]
     attributes: dict[str, Any]
-    variables: list[Variable]
+    variables: list[HeaderVariable]
     size: int
     """Bytes of the header itself."""
     record_size: int = field(init=False)
@@ -111,12 +111,12 @@ class _ShortError(Exception):
     """The bytes at hand end within the header."""
 
 
-_recent: tuple[tuple[bytes, Header], ...] = ()
+_recent: tuple[tuple[bytes, NetCDF3Header], ...] = ()
 """Headers parsed last, with their bytes: files of one archive often have the same header."""
 LARGEST_KEPT = 1 << 20
 
 
-def read_header(head: bytes, size: int, read: Callable[[int, int], bytes], url: str) -> Header:
+def read_header(head: bytes, size: int, read: Callable[[int, int], bytes], url: str) -> NetCDF3Header:
     """Parse the header; read more of the file, in growing pieces, until it is complete.
 
     Parameters
@@ -209,7 +209,7 @@ class _Parser:
             self.fail(f"has the tag {found} in place of {tag}", structure, at)
         return number
 
-    def header(self) -> Header:
+    def header(self) -> NetCDF3Header:
         at, records = self.at, self.take(self.count)
         streaming = -1 if self.version == 5 else 0xFFFFFFFF
         if records < 0 and records != streaming:
@@ -217,16 +217,18 @@ class _Parser:
         dims = self.dimensions()
         attributes = self.attributes()
         variables = self.variables(dims)
-        return Header(self.version, None if records == streaming else records, dims, attributes, variables, self.at)
+        return NetCDF3Header(
+            self.version, None if records == streaming else records, dims, attributes, variables, self.at
+        )
 
-    def dimensions(self) -> list[Dimension]:
+    def dimensions(self) -> list[HeaderDimension]:
         dims = []
         for _ in range(self.list_length(NC_DIMENSION, "dim_list", 8)):
             name, at = self.name(), self.at
             length = self.take(self.count)
             if length < 0:
                 self.fail(f"gives dimension {name!r} the length {length}", "dim", at)
-            dims.append(Dimension(name, length))
+            dims.append(HeaderDimension(name, length))
         self.unique([dimension.name for dimension in dims], "dim_list")
         return dims
 
@@ -246,7 +248,7 @@ class _Parser:
             self.fail(f"has the type {code}, which CDF-{self.version} does not define", "nc_type", at)
         return TYPES[code]
 
-    def variables(self, dims: list[Dimension]) -> list[Variable]:
+    def variables(self, dims: list[HeaderDimension]) -> list[HeaderVariable]:
         found = []
         for _ in range(self.list_length(NC_VARIABLE, "var_list", 28)):
             place = self.at
@@ -263,7 +265,7 @@ class _Parser:
             attributes = self.attributes()
             dtype = self.type_of(self.take(_TAG), self.at - 4)
             self.take(self.count)  # vsize: redundant, and wrong above 4 GiB
-            variable = Variable(name, own, attributes, dtype, self.take(self.offset), place)
+            variable = HeaderVariable(name, own, attributes, dtype, self.take(self.offset), place)
             if variable.nbytes > LARGEST:
                 self.fail(f"gives variable {name!r} more than 2**63 bytes", "var", at)
             found.append(variable)

@@ -16,11 +16,11 @@ from typing import Any
 import numpy as np
 
 from insitu.errors import FormatError
-from insitu.formats.netcdf3.header import VERSIONS, Header, Variable, read_header
-from insitu.formats.parsing.read_cache import Window
+from insitu.formats.netcdf3.header import VERSIONS, HeaderVariable, NetCDF3Header, read_header
+from insitu.formats.parsing.read_cache import ReadCache
 from insitu.formats.registry import Format
 from insitu.formats.unreadable import Problems
-from insitu.formats.variable_filter import chosen, no_groups
+from insitu.formats.variable_filter import refuse_group, select_names
 from insitu.model import Axis, Codec, Columns, Encoding, GroupDetails, Source, Tile, VirtualArray, VirtualGroup
 
 __all__ = ["NETCDF3", "is_netcdf3", "scan_netcdf3"]
@@ -43,13 +43,13 @@ faster when all is read.
 """
 
 
-def is_netcdf3(window: Window) -> bool:
+def is_netcdf3(window: ReadCache) -> bool:
     """Return whether a file begins as NetCDF-3 does."""
     return window.head[:3] == b"CDF" and window.head[3:4] in [bytes([version]) for version in VERSIONS]
 
 
 def scan_netcdf3(
-    window: Window,
+    window: ReadCache,
     *,
     group: str | None = None,
     variables: Collection[str] | None = None,
@@ -69,12 +69,12 @@ def scan_netcdf3(
         "raise" or "warn".
     """
     problems = Problems(errors)
-    no_groups(group, url=window.url)
+    refuse_group(group, url=window.url)
     header = read_header(window.head, window.size, window.source.read, window.url)
     records = _records(header, window)
     _check_order(header, window.url)
     dims = {variable.name: [d.name for d in variable.dims] for variable in header.variables}
-    wanted = chosen(dims, variables, url=window.url)
+    wanted = select_names(dims, variables, url=window.url)
     source = window.source.describe()
     arrays: dict[str, VirtualArray] = {}
     for variable in header.variables:
@@ -90,14 +90,14 @@ def scan_netcdf3(
     return VirtualGroup(arrays, {}, dict(header.attributes), details, problems.found, unlimited=unlimited)
 
 
-def _records(header: Header, window: Window) -> int:
+def _records(header: NetCDF3Header, window: ReadCache) -> int:
     """Return how many records there are; of a stream, as many as fit in the file."""
     if header.records is not None:
         return header.records
     return max(window.size - header.first_record, 0) // header.record_size if header.record_size else 0
 
 
-def _check_order(header: Header, url: str) -> None:
+def _check_order(header: NetCDF3Header, url: str) -> None:
     """Refuse variables that overlap the header or one another, as the netCDF library does."""
     fixed = [variable for variable in header.variables if not variable.is_record]
     record = [variable for variable in header.variables if variable.is_record]
@@ -112,11 +112,11 @@ def _check_order(header: Header, url: str) -> None:
         raise FormatError("the variables of a record overlap", url=url, offset=record[0].place, structure="begin")
 
 
-def _begin(variable: Variable) -> int:
+def _begin(variable: HeaderVariable) -> int:
     return variable.begin
 
 
-def _check_end(header: Header, variable: Variable, records: int, window: Window) -> None:
+def _check_end(header: NetCDF3Header, variable: HeaderVariable, records: int, window: ReadCache) -> None:
     end = variable.begin + variable.nbytes
     if variable.is_record:
         end = variable.begin + max(records - 1, 0) * header.record_size + variable.nbytes if records else 0
@@ -131,7 +131,7 @@ def _check_end(header: Header, variable: Variable, records: int, window: Window)
         )
 
 
-def _array(header: Header, variable: Variable, records: int, source: Source, size: int) -> VirtualArray:
+def _array(header: NetCDF3Header, variable: HeaderVariable, records: int, source: Source, size: int) -> VirtualArray:
     fill = _fill(variable)
     codecs: tuple[Codec, ...] = ()
     shape = variable.inner
@@ -146,7 +146,7 @@ def _array(header: Header, variable: Variable, records: int, source: Source, siz
         elif records >= MANY_RECORDS and stride <= SMALL_RECORD:
             block = BLOCK_BYTES // stride
             skip = variable.begin - header.first_record
-            lead, codecs = (Axis.regular(records, block, padded=False),), (_member(header, variable, skip),)
+            lead, codecs = (Axis.regular(records, block, padded=False),), (_record_member(header, variable, skip),)
             first = np.arange(0, records, block, dtype=np.int64)
             offset = (header.first_record + first * stride).reshape(along)
             length = (np.minimum(records - first, block) * stride).reshape(along)
@@ -155,7 +155,7 @@ def _array(header: Header, variable: Variable, records: int, source: Source, siz
         else:
             lead = (Axis.regular(records, 1),)
             offset = (variable.begin + np.arange(records, dtype=np.int64) * stride).reshape(along)
-    axes = lead + tuple(_whole(extent) for extent in shape)
+    axes = lead + tuple(_whole_axis(extent) for extent in shape)
     grid = tuple(axis.count for axis in axes)
     if 0 in grid:
         chunks = Columns.unwritten(grid)
@@ -177,11 +177,11 @@ def _encoding(dtype: np.dtype[Any], codecs: tuple[Codec, ...], fill: bytes) -> E
 
 
 @lru_cache(maxsize=1024)
-def _whole(extent: int) -> Axis:
+def _whole_axis(extent: int) -> Axis:
     return Axis.regular(extent, max(extent, 1))
 
 
-def _member(header: Header, variable: Variable, skip: int) -> Codec:
+def _record_member(header: NetCDF3Header, variable: HeaderVariable, skip: int) -> Codec:
     """Return the codec that takes a variable's part of whole records.
 
     Kerchunk has one of that name.
@@ -192,7 +192,7 @@ def _member(header: Header, variable: Variable, skip: int) -> Codec:
     return Codec("record_member", {"member": "own", "dtype": fields})
 
 
-def _fill(variable: Variable) -> Any:
+def _fill(variable: HeaderVariable) -> Any:
     """Return the fill value: `_FillValue`, or the default of netCDF."""
     said = variable.attributes.get("_FillValue")
     dtype = variable.dtype

@@ -2,7 +2,7 @@
 
 The first request reads the head of the file, where metadata usually lies. Later requests for
 headers and heaps are rounded out, and more so the more often they miss, because metadata is written
-in runs. Nodes of chunk indexes lie scattered among the data, so `Exact` requests fetch exactly what
+in runs. Nodes of chunk indexes lie scattered among the data, so `ExactRanges` requests fetch exactly what
 they name and are not cached.
 """
 
@@ -13,10 +13,10 @@ from collections.abc import Mapping
 
 from insitu.cancellation import check_deadline
 from insitu.errors import FormatError, TruncatedError
-from insitu.formats.parsing.scheduler import Exact, Ranges
+from insitu.formats.parsing.scheduler import ExactRanges, Ranges
 from insitu.sources.protocol import ByteSource
 
-__all__ = ["Window"]
+__all__ = ["ReadCache"]
 
 # First read and first rounding in bytes. A local read costs microseconds, so little is read ahead; a
 # remote one costs as much as some hundred KiB.
@@ -26,7 +26,7 @@ ROUND_LIMIT = 1 << 20
 ROUND_TOTAL = 8 << 20  # bytes that may be read ahead in all
 
 
-class Window:
+class ReadCache:
     """Cache of the byte ranges of one file that were fetched.
 
     Parameters
@@ -111,7 +111,7 @@ class Window:
         start = self._starts[at]
         return self._spans[at][offset - start : end - start]
 
-    def at_hand(self, ranges: Ranges) -> list[bytes] | None:
+    def peek_many(self, ranges: Ranges) -> list[bytes] | None:
         """Return the bytes of the ranges if all of them are in memory, else None."""
         head, known = self._head, len(self._head)
         out = []
@@ -130,9 +130,9 @@ class Window:
     def fetch(self, requests: list[Ranges]) -> list[list[bytes]]:
         """Return the bytes of all ranges of all requests, read in one batch."""
         check_deadline()
-        near = sorted({r for request in requests if not isinstance(request, Exact) for r in request})
-        spans = self._round_out([r for r in near if self.at_hand([r]) is None])
-        exact = [r for request in requests if isinstance(request, Exact) for r in request]
+        near = sorted({r for request in requests if not isinstance(request, ExactRanges) for r in request})
+        spans = self._round_out([r for r in near if self.peek_many([r]) is None])
+        exact = [r for request in requests if isinstance(request, ExactRanges) for r in request]
         wanted = [(start, end - start) for start, end in spans] + exact
         blocks = self.source.read_many(wanted)
         self.batches += 1
@@ -148,10 +148,10 @@ class Window:
         rest = iter(blocks[len(spans) :])
         out = []
         for request in requests:
-            if isinstance(request, Exact):
+            if isinstance(request, ExactRanges):
                 out.append([next(rest) for _ in request])
             else:
-                served = self.at_hand(request)
+                served = self.peek_many(request)
                 if served is None:  # cannot be: all missing ranges were fetched
                     raise FormatError("bytes that were fetched are missing from the cache", url=self.url)
                 out.append(served)

@@ -9,10 +9,10 @@ A walk yields one of
 
 - `[(offset, length), ...]`: absolute ranges whose neighbours are likely to be needed next (headers,
   heaps);
-- `Exact([(offset, length), ...])`: ranges to be fetched as they are (nodes of chunk indexes, which
+- `ExactRanges([(offset, length), ...])`: ranges to be fetched as they are (nodes of chunk indexes, which
   are scattered in the data);
-- `Side([walk, ...])`: other walks, to run concurrently; it is sent the list of their results;
-- `Once(key, make)`: a walk whose result several others need (a heap, a committed type); it runs
+- `Parallel([walk, ...])`: other walks, to run concurrently; it is sent the list of their results;
+- `Shared(key, make)`: a walk whose result several others need (a heap, a committed type); it runs
 once
   per file;
 - `Overlay([(offset, data), ...])`: bytes that replace those of the file.
@@ -29,22 +29,33 @@ from typing import Any, Protocol, TypeVar, cast
 from insitu.cancellation import check_deadline
 from insitu.errors import FormatError, InsituError, SourceError
 
-__all__ = ["DAMAGE", "Exact", "Once", "Overlay", "Ranges", "Reads", "Side", "Walk", "damaged", "run"]
+__all__ = [
+    "PARSE_ERRORS",
+    "ExactRanges",
+    "Overlay",
+    "Parallel",
+    "RangeReader",
+    "Ranges",
+    "Shared",
+    "Walk",
+    "run",
+    "to_format_error",
+]
 
 T = TypeVar("T")
 Ranges = list[tuple[int, int]]
 Walk = Generator[Any, Any, T]
 
 
-DAMAGE = (struct.error, IndexError, OverflowError, ValueError, TypeError, UnicodeDecodeError)
+PARSE_ERRORS = (struct.error, IndexError, OverflowError, ValueError, TypeError, UnicodeDecodeError)
 """What parsing raises when a field points past its structure, or holds a number that nothing can
 be."""
 
 
-def damaged(problem: Exception, **place: Any) -> InsituError:
+def to_format_error(problem: Exception, **place: Any) -> InsituError:
     """Return the `FormatError` for a structure that could not be parsed, with its context."""
     if isinstance(problem, FormatError):
-        return problem.located(**place)
+        return problem.with_context(**place)
     if isinstance(problem, InsituError):
         return problem
     told = FormatError(f"the file is damaged: a structure cannot be parsed ({problem})", **place)
@@ -56,11 +67,11 @@ BATCH_LIMIT = 64 << 20
 """Bytes fetched at once; the nodes of all indexes of a file can be far more than that."""
 
 
-class Exact(list[tuple[int, int]]):
+class ExactRanges(list[tuple[int, int]]):
     """Ranges that are fetched as they are, without their neighbourhood, and not kept."""
 
 
-class Side:
+class Parallel:
     """Walks to run concurrently.
 
     With `keep`, the result of a walk that fails is its error.
@@ -68,12 +79,12 @@ class Side:
 
     __slots__ = ("keep", "walks")
 
-    def __init__(self, walks: Iterable[Walk[Any] | Once], keep: bool = False) -> None:
+    def __init__(self, walks: Iterable[Walk[Any] | Shared], keep: bool = False) -> None:
         self.walks = list(walks)
         self.keep = keep
 
 
-class Once:
+class Shared:
     """A walk shared by all that name the same key."""
 
     __slots__ = ("key", "make")
@@ -92,14 +103,14 @@ class Overlay:
         self.patches = patches
 
 
-class Reads(Protocol):
+class RangeReader(Protocol):
     """What `run` needs of the bytes: serve what is at hand, fetch the rest in one batch."""
 
     @property
     def url(self) -> str:
         """The file, for messages."""
 
-    def at_hand(self, ranges: Ranges) -> list[bytes] | None:
+    def peek_many(self, ranges: Ranges) -> list[bytes] | None:
         """Return the bytes of the ranges if all of them are in memory, else None."""
 
     def fetch(self, requests: list[Ranges]) -> list[list[bytes]]:
@@ -129,7 +140,7 @@ class _Task:
         """What it waits for, if that was not started yet."""
 
 
-def run(walk: Walk[T], reads: Reads, damage: tuple[type[Exception], ...] = DAMAGE) -> T:
+def run(walk: Walk[T], reads: RangeReader, damage: tuple[type[Exception], ...] = PARSE_ERRORS) -> T:
     """Run a walk, and all that it starts, and return its result.
 
     Parameters
@@ -149,7 +160,7 @@ def run(walk: Walk[T], reads: Reads, damage: tuple[type[Exception], ...] = DAMAG
         driver.drain()
         if not driver.waiting_for_bytes:
             break
-        wanted, driver.waiting_for_bytes = _affordable(driver.waiting_for_bytes)
+        wanted, driver.waiting_for_bytes = _split_by_size(driver.waiting_for_bytes)
         fetched = reads.fetch([ranges for _, ranges in wanted])
         driver.ready.extend((task, blocks, None) for (task, _), blocks in zip(wanted, fetched, strict=True))
     if not root.done:
@@ -159,12 +170,12 @@ def run(walk: Walk[T], reads: Reads, damage: tuple[type[Exception], ...] = DAMAG
             structure="object graph",
         )
     if root.error is not None:
-        raise damaged(root.error, offset=root.asked, structure="file")
+        raise to_format_error(root.error, offset=root.asked, structure="file")
     result: T = root.result
     return result
 
 
-def _affordable(
+def _split_by_size(
     waiting_for_bytes: list[tuple[_Task, Ranges]],
 ) -> tuple[list[tuple[_Task, Ranges]], list[tuple[_Task, Ranges]]]:
     """Split requests into those that fit into one batch (at least one), and the rest."""
@@ -181,7 +192,7 @@ class _Driver:
 
     __slots__ = ("damage", "reads", "ready", "shared", "waiting_for_bytes")
 
-    def __init__(self, reads: Reads, damage: tuple[type[Exception], ...]) -> None:
+    def __init__(self, reads: RangeReader, damage: tuple[type[Exception], ...]) -> None:
         self.reads, self.damage = reads, damage
         self.ready: deque[tuple[_Task, Any, InsituError | None]] = deque()
         self.waiting_for_bytes: list[tuple[_Task, Ranges]] = []
@@ -211,18 +222,20 @@ class _Driver:
                 raise
             except InsituError as problem:
                 if isinstance(problem, FormatError) and task.asked:
-                    problem.located(offset=task.asked)  # what was read last, where the parser does not know its place
-                return self._finish(task, None, problem.located(url=reads.url))
+                    problem.with_context(
+                        offset=task.asked
+                    )  # what was read last, where the parser does not know its place
+                return self._finish(task, None, problem.with_context(url=reads.url))
             except self.damage as problem:
                 name = cast("GeneratorType[Any, Any, Any]", walk).gi_code.co_name.strip("_").replace("_", " ")
-                told = damaged(problem, url=reads.url, offset=task.asked, structure=name)
+                told = to_format_error(problem, url=reads.url, offset=task.asked, structure=name)
                 return self._finish(task, None, told)
             error = None
             if not isinstance(request, list):
                 return request
             if request:
                 task.asked = request[0][0]
-            value = reads.at_hand(request)
+            value = reads.peek_many(request)
             if value is None:
                 return request
 
@@ -238,7 +251,7 @@ class _Driver:
             self.reads.overlay(request.patches)
             self.ready.append((task, None, None))
             return
-        alone = isinstance(request, Once)
+        alone = isinstance(request, Shared)
         items = [request] if alone else request.walks
         task.keep = False if alone else request.keep
         results = task.results = [None] * len(items)
@@ -253,9 +266,9 @@ class _Driver:
         if not task.pending:
             self._resume(task, alone)
 
-    def _start(self, item: Walk[Any] | Once) -> _Task:
+    def _start(self, item: Walk[Any] | Shared) -> _Task:
         """The task of a walk, which has gone as far as it can; it ended, or waits for its turn."""
-        if isinstance(item, Once):
+        if isinstance(item, Shared):
             child = self.shared.get(item.key)
             if child is not None:
                 return child

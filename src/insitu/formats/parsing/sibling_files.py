@@ -19,43 +19,43 @@ from typing import Any, Protocol, runtime_checkable
 from urllib.parse import quote, urlsplit, urlunsplit
 
 from insitu.errors import AccessError, FormatError, NotFoundError
-from insitu.formats.parsing.read_cache import Window
+from insitu.formats.parsing.read_cache import ReadCache
 from insitu.sources import open_source
 from insitu.sources.listing import local_path
 from insitu.sources.protocol import ByteSource
 from insitu.sources.threads import gather
 
-__all__ = ["FILES_LIMIT", "Neighbours", "OpensBeside", "places_beside"]
+__all__ = ["FILES_LIMIT", "OpensSiblings", "SiblingFiles", "sibling_urls"]
 
 FILES_LIMIT = 1 << 16
 
 
 @runtime_checkable
-class OpensBeside(Protocol):
+class OpensSiblings(Protocol):
     """A source that opens others with its own credentials."""
 
     def beside(self, url: str) -> ByteSource:
         """Return the source at another URL of the same store."""
 
 
-class Neighbours:
+class SiblingFiles:
     """The files of one scan; closed together."""
 
     __slots__ = ("_opened", "_stack", "memory")
 
-    def __init__(self, window: Window) -> None:
-        self._opened: dict[str, Window | AccessError | None] = {window.url: window}
+    def __init__(self, window: ReadCache) -> None:
+        self._opened: dict[str, ReadCache | AccessError | None] = {window.url: window}
         self._stack = ExitStack()
         self.memory: dict[Any, Any] = {}
         """What was found in them, by whoever looked."""
 
-    def __enter__(self) -> Neighbours:
+    def __enter__(self) -> SiblingFiles:
         return self
 
     def __exit__(self, *problem: object) -> None:
         self._stack.close()
 
-    def open_beside(self, window: Window, name: str) -> Window | None:
+    def open_sibling(self, window: ReadCache, name: str) -> ReadCache | None:
         """Return the file that another one names, or None if it does not exist.
 
         Parameters
@@ -66,34 +66,34 @@ class Neighbours:
             Absolute, or relative to its folder.
         """
         denied: AccessError | None = None
-        for url in places_beside(window.url, name):
+        for url in sibling_urls(window.url, name):
             found = self._opened[url] if url in self._opened else self._open(window, url)
-            if isinstance(found, Window):
+            if isinstance(found, ReadCache):
                 return found
             denied = denied or found
         if denied is not None:
             raise denied
         return None
 
-    def prepare(self, window: Window, names: Iterable[str]) -> None:
+    def prepare(self, window: ReadCache, names: Iterable[str]) -> None:
         """Open many remote files at once: one after the other costs a round trip each."""
         if window.local:
             return
-        places = [places_beside(window.url, name) for name in dict.fromkeys(names)]
+        places = [sibling_urls(window.url, name) for name in dict.fromkeys(names)]
         wanted = [found[0] for found in places if found and found[0] not in self._opened][:FILES_LIMIT]
         if len(wanted) > 1:
             gather(lambda url, _: self._open(window, url), wanted)
 
-    def replace(self, window: Window) -> None:
+    def replace(self, window: ReadCache) -> None:
         """Use another view of a file: the set that it is a part of."""
         self._opened[window.url] = window
 
-    def _open(self, window: Window, url: str) -> Window | AccessError | None:
+    def _open(self, window: ReadCache, url: str) -> ReadCache | AccessError | None:
         if len(self._opened) >= FILES_LIMIT:
             raise FormatError(
                 f"the file names more than {FILES_LIMIT} other files", url=window.url, structure="file names"
             )
-        found: Window | AccessError | None
+        found: ReadCache | AccessError | None
         try:
             found = self._read(window, url)
         except (NotFoundError, IsADirectoryError):
@@ -102,14 +102,14 @@ class Neighbours:
             found = denied  # on the disk of somebody else an absolute path may well be: the library then looks on, too
         return self._opened.setdefault(url, found)
 
-    def _read(self, window: Window, url: str) -> Window:
+    def _read(self, window: ReadCache, url: str) -> ReadCache:
         options = window.storage_options
-        source = window.source.beside(url) if isinstance(window.source, OpensBeside) else open_source(url, options)
+        source = window.source.beside(url) if isinstance(window.source, OpensSiblings) else open_source(url, options)
         self._stack.callback(source.close)
-        return Window(source, storage_options=options)
+        return ReadCache(source, storage_options=options)
 
 
-def places_beside(url: str, name: str) -> list[str]:
+def sibling_urls(url: str, name: str) -> list[str]:
     """Return the URLs at which a named file may be, in the order in which HDF5 looks.
 
     Examples

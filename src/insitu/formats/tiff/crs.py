@@ -16,15 +16,15 @@ from typing import Any
 
 from insitu.forking import import_before_fork
 from insitu.formats.tiff.georeferencing import REVISION
-from insitu.formats.tiff.units import METRE, UNKNOWN_LENGTH, Unit, linear_unit
+from insitu.formats.tiff.units import METRE, UNKNOWN_LENGTH, UnitOfMeasure, linear_unit
 from insitu.formats.tiff.wkt import (
     GEOGRAPHIC,
     PRIME_MERIDIAN,
     SEMI_MAJOR,
     USER_DEFINED,
     ellipsoid_of,
+    epsg_code,
     geographic_text,
-    known,
     local_text,
     vertical_text,
     with_geographic,
@@ -78,7 +78,7 @@ def crs_attributes(keys: dict[int, Any]) -> dict[str, Any]:
 def _attributes(items: tuple[tuple[int, Any], ...]) -> tuple[tuple[str, Any], ...]:
     """Compute `crs_attributes`. Cached: the files of an archive share one."""
     keys = dict(items)
-    code = _code(keys)
+    code = _epsg_text(keys)
     try:
         proj: Any = import_before_fork("pyproj")
     except ImportError:
@@ -128,7 +128,7 @@ def _described_text(proj: Any, keys: dict[int, Any]) -> str:
         return _wkt(proj, proj.CRS.from_wkt(named.removeprefix(PE_STRING)))
     name = named if isinstance(named, str) and named else keys.get(CITATION)
     name = name.strip("|") if isinstance(name, str) else None
-    crs = _projected(proj, keys) if model == 1 else None
+    crs = _projected_system(proj, keys) if model == 1 else None
     if crs is None:
         # GDAL takes projected coordinates of which nothing is known for metres, whatever their
         # unit.
@@ -145,7 +145,7 @@ def _with_heights(proj: Any, keys: dict[int, Any], wkt: str) -> str:
     found = re.match(r'(GEOGCS|PROJCS|LOCAL_CS)\["([^"]*)"', wkt)
     if not keys.get(REVISION) or found is None:
         return wkt
-    number, system = keys.get(VERTICAL_UNIT), known(keys, VERTICAL)
+    number, system = keys.get(VERTICAL_UNIT), epsg_code(keys, VERTICAL)
     if system is not None and found[1] == "PROJCS":
         numbered = proj.CRS.from_epsg(system)
         return f'COMPD_CS["{found[2]} + {numbered.name}",{wkt},{_wkt(proj, numbered)}]'
@@ -154,7 +154,7 @@ def _with_heights(proj: Any, keys: dict[int, Any], wkt: str) -> str:
         return wkt
     cited = keys.get(VERTICAL_CITATION)
     name = cited if isinstance(cited, str) else None
-    heights = vertical_text(proj, name, known(keys, VERTICAL_DATUM), unit)
+    heights = vertical_text(proj, name, epsg_code(keys, VERTICAL_DATUM), unit)
     called = f"{found[2]} + {name if found[1] == 'LOCAL_CS' and name else 'unknown'}"
     return f'COMPD_CS["{called}",{wkt},{heights}]'
 
@@ -170,7 +170,7 @@ def _wkt(proj: Any, crs: Any) -> str:
         return str(crs.to_wkt())
 
 
-def _code(keys: dict[int, Any]) -> str:
+def _epsg_text(keys: dict[int, Any]) -> str:
     """Return `EPSG:number`, of a compound system with two numbers; empty if there is none."""
     model = keys.get(MODEL_TYPE)
     number = keys.get(GEOGRAPHIC) if model in (2, 3) else keys.get(PROJECTED) if model == 1 else None
@@ -193,23 +193,23 @@ def _by_number(proj: Any, keys: dict[int, Any], code: str) -> Any:
         crs = proj.CRS.from_user_input(code)
         if crs.is_compound and (number := crs.to_epsg(min_confidence=100)) is not None:
             crs = proj.CRS.from_epsg(number)
-        return _in_unit(proj, crs, linear_unit(proj, keys) if LINEAR_UNIT in keys else None)
+        return _with_unit(proj, crs, linear_unit(proj, keys) if LINEAR_UNIT in keys else None)
     except proj.exceptions.CRSError:
         if "+" not in code:
             raise
         return proj.CRS.from_user_input(code.split("+")[0])
 
 
-def _projected(proj: Any, keys: dict[int, Any]) -> Any:
+def _projected_system(proj: Any, keys: dict[int, Any]) -> Any:
     """Return a projected system by its parts, on any geographic system (exchanged later).
 
     None if it is not known.
     """
     major, inverse = ellipsoid_of(proj, keys)
     body: dict[str, Any] = {"a": major, "rf": inverse} if inverse else {"R": major}
-    if _first(keys, (PRIME_MERIDIAN,)):
+    if _first_number(keys, (PRIME_MERIDIAN,)):
         body["pm"] = keys[PRIME_MERIDIAN]
-    number = known(keys, PROJECTION)
+    number = epsg_code(keys, PROJECTION)
     if number is None:
         definition = _projection(proj, keys)
         return None if definition is None else proj.CRS.from_dict({**definition, **body})
@@ -217,10 +217,10 @@ def _projected(proj: Any, keys: dict[int, Any]) -> Any:
     crs = proj.CRS.from_dict({"proj": "tmerc", **body}).to_json_dict()
     crs["conversion"] = proj.crs.CoordinateOperation.from_epsg(number).to_json_dict()
     crs["conversion"].pop("$schema", None)
-    return None if unit is None else _in_unit(proj, proj.CRS.from_json_dict(crs), unit)
+    return None if unit is None else _with_unit(proj, proj.CRS.from_json_dict(crs), unit)
 
 
-def _in_unit(proj: Any, crs: Any, unit: Unit | None) -> Any:
+def _with_unit(proj: Any, crs: Any, unit: UnitOfMeasure | None) -> Any:
     """Return the EPSG system with the linear unit of the file."""
     axes = crs.axis_info
     if not crs.is_projected or unit is None or crs.is_compound:
@@ -241,14 +241,16 @@ def _projection(proj: Any, keys: dict[int, Any]) -> dict[str, Any] | None:
     number = keys.get(METHOD)
     definition: dict[str, Any]
     if number == POLAR:
-        latitude, longitude = _first(keys, (3081, 3078)), _first(keys, (3095, 3080))
+        latitude, longitude = _first_number(keys, (3081, 3078)), _first_number(keys, (3095, 3080))
         pole = 90.0 if latitude >= 0 else -90.0
         definition = {"proj": "stere", "lat_0": pole, "lat_ts": latitude, "lon_0": longitude}
-        if _first(keys, (3092,), 1.0) != 1.0:
-            definition = {"proj": "stere", "lat_0": pole, "k_0": _first(keys, (3092,)), "lon_0": longitude}
+        if _first_number(keys, (3092,), 1.0) != 1.0:
+            definition = {"proj": "stere", "lat_0": pole, "k_0": _first_number(keys, (3092,)), "lon_0": longitude}
     elif isinstance(number, int) and number in METHODS:
         name, parameters = METHODS[number]
-        found = {parameter: _first(keys, places) for parameter, places in parameters.items() if _has(keys, places)}
+        found = {
+            parameter: _first_number(keys, places) for parameter, places in parameters.items() if _has(keys, places)
+        }
         definition = {"proj": name, **found}
     else:
         return None
@@ -256,8 +258,8 @@ def _projection(proj: Any, keys: dict[int, Any]) -> dict[str, Any] | None:
     if unit is None:
         return None
     # False origins are in the unit of the coordinates, PROJ's are in metres.
-    definition["x_0"] = _first(keys, FALSE_EASTING) * unit.factor
-    definition["y_0"] = _first(keys, FALSE_NORTHING) * unit.factor
+    definition["x_0"] = _first_number(keys, FALSE_EASTING) * unit.factor
+    definition["y_0"] = _first_number(keys, FALSE_NORTHING) * unit.factor
     definition["to_meter"] = unit.factor
     return definition
 
@@ -266,5 +268,5 @@ def _has(keys: dict[int, Any], places: tuple[int, ...]) -> bool:
     return any(isinstance(keys.get(place), (int, float)) for place in places)
 
 
-def _first(keys: dict[int, Any], places: tuple[int, ...], default: float = 0.0) -> float:
+def _first_number(keys: dict[int, Any], places: tuple[int, ...], default: float = 0.0) -> float:
     return next((float(keys[place]) for place in places if isinstance(keys.get(place), (int, float))), default)

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from insitu.errors import FormatError
-from insitu.formats.parsing.read_cache import Window
+from insitu.formats.parsing.read_cache import ReadCache
 
 __all__ = ["Directory", "is_tiff", "read_directories"]
 
@@ -42,7 +42,7 @@ DIRECTORY_GUESS = 4096
 """Bytes fetched at a directory whose length is not known yet: some three hundred tags."""
 
 
-def is_tiff(window: Window) -> bool:
+def is_tiff(window: ReadCache) -> bool:
     """Return whether a file begins as TIFF or BigTIFF does."""
     head = window.head[:4]
     return head in (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+")
@@ -143,7 +143,7 @@ class _Layout:
         return cls(order, *(struct.Struct(order + part) for part in parts))
 
 
-def read_directories(window: Window, wanted: Iterable[int]) -> list[Directory]:
+def read_directories(window: ReadCache, wanted: Iterable[int]) -> list[Directory]:
     """Return all directories in the order of the chain, each followed by its SubIFDs, with the values of the wanted tags."""
     head, url = window.head, window.url
     order = ORDERS.get(head[:2])
@@ -180,7 +180,7 @@ def _children(directory: Directory) -> list[int]:
 
 
 def _chain(
-    window: Window, layout: _Layout, offset: int, parent: Directory | None, found: list[Directory], seen: set[int]
+    window: ReadCache, layout: _Layout, offset: int, parent: Directory | None, found: list[Directory], seen: set[int]
 ) -> None:
     """Follow a chain of directories."""
     begun = len(found)
@@ -206,7 +206,7 @@ def _chain(
             return
 
 
-def _directory(window: Window, layout: _Layout, offset: int) -> tuple[Directory, int]:
+def _directory(window: ReadCache, layout: _Layout, offset: int) -> tuple[Directory, int]:
     """Return one directory, and the offset of the next one."""
     url, size = window.url, window.size
     if offset + layout.head.size > size:
@@ -237,13 +237,13 @@ def _directory(window: Window, layout: _Layout, offset: int) -> tuple[Directory,
     return Directory(offset, layout.order, entries, url=url), next_offset
 
 
-def _bytes(window: Window, ranges: list[tuple[int, int]]) -> list[bytes]:
+def _bytes(window: ReadCache, ranges: list[tuple[int, int]]) -> list[bytes]:
     """Return ranges that lie in the file."""
-    at_hand = window.at_hand(ranges)
+    at_hand = window.peek_many(ranges)
     return window.fetch([ranges])[0] if at_hand is None else at_hand
 
 
-def _read_values(window: Window, directories: list[Directory], wanted: set[int]) -> None:
+def _read_values(window: ReadCache, directories: list[Directory], wanted: set[int]) -> None:
     """Read the values of the wanted tags of all directories, in one batch."""
     missing: list[tuple[Directory, int]] = []
     ranges: list[tuple[int, int]] = []

@@ -19,7 +19,7 @@ from insitu.formats.tiff.colour_spaces import YCBCR, colours_of
 from insitu.formats.tiff.directory import Directory
 from insitu.model import Codec
 
-__all__ = ["TAGS", "Image", "image_of"]
+__all__ = ["TAGS", "TiffImage", "image_of"]
 
 SUBFILE, OLD_SUBFILE, WIDTH, HEIGHT, BITS, COMPRESSION, PHOTOMETRIC = 254, 255, 256, 257, 258, 259, 262
 FILL_ORDER, STRIP_OFFSETS, SAMPLES, ROWS_PER_STRIP, STRIP_COUNTS = 266, 273, 277, 278, 279
@@ -34,17 +34,17 @@ TAGS = (
 RGB, OLD_JPEG, JPEG = 2, 6, 7
 UNSIGNED, SIGNED, FLOAT, VOID, COMPLEX_INTEGER, COMPLEX = 1, 2, 3, 4, 5, 6
 
-PLAIN = {1: "none", 2: "ccitt rle", 3: "ccitt fax 3", 4: "ccitt fax 4", 5: "lzw", 7: "jpeg", 8: "deflate", 32773: "packbits", 32946: "deflate", 50013: "deflate",
+COMPRESSIONS = {1: "none", 2: "ccitt rle", 3: "ccitt fax 3", 4: "ccitt fax 4", 5: "lzw", 7: "jpeg", 8: "deflate", 32773: "packbits", 32946: "deflate", 50013: "deflate",
     33007: "jpeg", 34892: "jpeg", 32909: "pixarlog", 33004: "jpeg 2000",
     34887: "lerc", 34712: "jpeg 2000", 33003: "jpeg 2000", 33005: "jpeg 2000", 34925: "lzma", 34933: "png", 34934: "jpeg xr", 22610: "jpeg xr",
     50000: "zstd", 34926: "zstd", 50001: "webp", 34927: "webp", 50002: "jpeg xl", 52546: "jpeg xl"}  # fmt: skip
-UNREAD = {6: "old-style JPEG", 9: "JBIG", 10: "JBIG", 32771: "CCITT RLE with word alignment",
+UNSUPPORTED_COMPRESSIONS = {6: "old-style JPEG", 9: "JBIG", 10: "JBIG", 32771: "CCITT RLE with word alignment",
     34661: "JBIG", 34676: "SGI LogLuv", 34677: "SGI LogLuv 24", 32766: "NeXT 2-bit RLE", 32809: "ThunderScan", 32908: "PixarFilm", 32947: "Kodak DCS",
     65000: "EER", 65001: "EER", 65002: "EER"}  # fmt: skip
-IMAGES = {"ccitt rle": "imagecodecs_ccittrle", "ccitt fax 4": "imagecodecs_ccittfax4", "webp": "imagecodecs_webp",
+IMAGE_CODECS = {"ccitt rle": "imagecodecs_ccittrle", "ccitt fax 4": "imagecodecs_ccittfax4", "webp": "imagecodecs_webp",
     "jpeg 2000": "imagecodecs_jpeg2k", "jpeg xl": "imagecodecs_jpegxl", "png": "imagecodecs_png", "jpeg xr": "imagecodecs_jpegxr",
     "pixarlog": "imagecodecs_pixarlog"}  # fmt: skip
-BYTES = {
+BYTE_CODECS = {
     "lzw": "imagecodecs_lzw",
     "deflate": "zlib",
     "packbits": "imagecodecs_packbits",
@@ -58,7 +58,7 @@ LARGEST = 1 << 31
 
 
 @dataclass(frozen=True, slots=True)
-class Image:
+class TiffImage:
     """One image, and how it is stored."""
 
     directory: Directory
@@ -86,9 +86,9 @@ class Image:
     memory: dict[Any, Any] = field(default_factory=dict, compare=False, repr=False)
     """Layouts computed from it, for the next image that is stored in the same way."""
 
-    def of(self, directory: Directory) -> Image:
+    def of(self, directory: Directory) -> TiffImage:
         """Return another image that is stored in the same way."""
-        other = object.__new__(Image)
+        other = object.__new__(TiffImage)
         for name in _FIELDS:
             object.__setattr__(other, name, getattr(self, name))
         object.__setattr__(other, "directory", directory)
@@ -130,15 +130,15 @@ class Image:
         return bool(self.subfile & 4)
 
 
-_FIELDS = tuple(part.name for part in fields(Image))
-_KNOWN: dict[tuple[Any, ...], Image] = {}
+_FIELDS = tuple(part.name for part in fields(TiffImage))
+_KNOWN: dict[tuple[Any, ...], TiffImage] = {}
 _MOST_KNOWN = 512
 _LONGEST_KNOWN = 1 << 16
 _PLACES = {STRIP_OFFSETS, STRIP_COUNTS, TILE_OFFSETS, TILE_COUNTS}
 _KINDS = tuple(tag for tag in TAGS if tag not in _PLACES)
 
 
-def image_of(directory: Directory) -> Image:
+def image_of(directory: Directory) -> TiffImage:
     """Return how the image of a directory is stored.
 
     Most images of an archive are stored alike: what was found for the same tags is used again.
@@ -169,7 +169,7 @@ _NOBODY = Directory(0, "<", {})
 """Takes the place of the directory in what is remembered, because a directory belongs to one file."""
 
 
-def _image_of(directory: Directory) -> Image:
+def _image_of(directory: Directory) -> TiffImage:
     tags = directory
     width, height = tags.number(WIDTH, 0), tags.number(HEIGHT, 0)
     bands = tags.number(SAMPLES, 1)
@@ -181,8 +181,12 @@ def _image_of(directory: Directory) -> Image:
     code = tags.number(COMPRESSION, 1)
     if code == OLD_JPEG and _is_whole_jpeg(tags):
         code = JPEG
-    if code not in PLAIN:
-        name = f"{UNREAD[code]} (number {code})" if code in UNREAD else f"number {code}"
+    if code not in COMPRESSIONS:
+        name = (
+            f"{UNSUPPORTED_COMPRESSIONS[code]} (number {code})"
+            if code in UNSUPPORTED_COMPRESSIONS
+            else f"number {code}"
+        )
         raise UnsupportedError(
             f"TIFF compression {name} is not supported",
             url=tags.url,
@@ -190,7 +194,7 @@ def _image_of(directory: Directory) -> Image:
             structure="Compression",
             hint="Convert the file to another compression, e.g. with libtiff: tiffcp -c lzw old.tif new.tif",
         )
-    compression = PLAIN[code]
+    compression = COMPRESSIONS[code]
     tiled = TILE_WIDTH in tags.entries or TILE_OFFSETS in tags.entries
     if tiled:
         block = tags.number(TILE_HEIGHT, 0), tags.number(TILE_WIDTH, 0)
@@ -200,7 +204,7 @@ def _image_of(directory: Directory) -> Image:
         rows = tags.number(ROWS_PER_STRIP, height)
         block = min(rows, height) if rows > 0 else height, width
     samples = 1 if planar else bands
-    bits, photometric = _same(tags, BITS, 1), tags.number(PHOTOMETRIC, 1)
+    bits, photometric = _shared_number(tags, BITS, 1), tags.number(PHOTOMETRIC, 1)
     shown = colours_of(tags, photometric, compression, bits, bands, planar)
     dtype, codecs = _chain(tags, compression, block, samples, bits, photometric, shown.subsampling != (1, 1))
     if shown.codec is not None:
@@ -208,7 +212,7 @@ def _image_of(directory: Directory) -> Image:
     if codecs and block[0] * block[1] * max(samples, 1 if planar else shown.bands) * dtype.itemsize > LARGEST:
         tags.fail(f"strips or tiles of {block[0]} × {block[1]} pixels are too large")
     subfile = tags.number(SUBFILE, 0) or (1 if tags.number(OLD_SUBFILE, 1) == 2 else 0)
-    return Image(
+    return TiffImage(
         tags, width, height, shown.bands, dtype, codecs, compression, tiled, block, planar, subfile, bits, samples, shown.subsampling
     )  # fmt: skip
 
@@ -229,8 +233,8 @@ def _chain(
 
     `shared`: chroma is stored once for several pixels.
     """
-    kind = _same(tags, SAMPLE_FORMAT, UNSIGNED)
-    if compression in IMAGES or compression in ("jpeg", "lerc", "ccitt fax 3"):
+    kind = _shared_number(tags, SAMPLE_FORMAT, UNSIGNED)
+    if compression in IMAGE_CODECS or compression in ("jpeg", "lerc", "ccitt fax 3"):
         if shared:
             raise _unsupported(tags, f"compression {compression} of subsampled chroma", "YCbCrSubSampling")
         return _image_chain(tags, compression, bits, kind, samples, photometric)
@@ -252,13 +256,13 @@ def _chain(
         shape = [block[0], block[1], samples]
         codecs.append(Codec(name, {"axis": -2, "dist": 1, "shape": shape, "dtype": dtype.str}))
     if compression != "none":
-        codecs.append(Codec(BYTES[compression]))
+        codecs.append(Codec(BYTE_CODECS[compression]))
     if tags.number(FILL_ORDER, 1) == 2:
         codecs.append(Codec("imagecodecs_bitorder"))
     return dtype, tuple(codecs)
 
 
-def _same(tags: Directory, tag: int, default: int) -> int:
+def _shared_number(tags: Directory, tag: int, default: int) -> int:
     """Return a number that every band must share."""
     values = tags.numbers(tag)
     if values is None or not values.size:
@@ -304,7 +308,7 @@ def _image_chain(
         if bits != 1 or samples != 1:
             tags.fail(f"compression {compression} cannot hold {samples} bands of {bits} bits", "Compression")
         options = {"t4options": tags.number(T4_OPTIONS, 0)} if compression == "ccitt fax 3" else {}
-        codecs = [Codec(IMAGES.get(compression, "imagecodecs_ccittfax3"), options)]
+        codecs = [Codec(IMAGE_CODECS.get(compression, "imagecodecs_ccittfax3"), options)]
         if tags.number(FILL_ORDER, 1) == 2:
             codecs.append(Codec("imagecodecs_bitorder"))
         return np.dtype("u1"), tuple(codecs)
@@ -318,7 +322,7 @@ def _image_chain(
         # libtiff swaps the bytes of a big-endian file before it hands them to LERC, which takes
         # them for numbers of this machine.
         return dtype.newbyteorder(">" if tags.order == ">" else "<"), _lerc(tags)
-    return dtype, (Codec(IMAGES[compression]),)
+    return dtype, (Codec(IMAGE_CODECS[compression]),)
 
 
 def _jpeg(tags: Directory, samples: int, photometric: int) -> Codec:

@@ -62,9 +62,9 @@ def attributes_of(tags: Directory, bands: int, dtype: np.dtype[Any], keys: Mappi
     unit = tags.value(RESOLUTION_UNIT)
     if unit is not None and unit.size and unit.dtype.kind in "iu" and int(unit[0]) in UNITS:
         found[RESOLUTION_NAME] = UNITS[int(unit[0])]
-    items = _items(tags)
-    found.update({name: _parsed(text) for name, text in items.get((None, ""), {}).items()})
-    found.update({name: _parsed(text) for name, text in items.get((0, ""), {}).items()})
+    items = _parse_gdal_items(tags)
+    found.update({name: _parse_text(text) for name, text in items.get((None, ""), {}).items()})
+    found.update({name: _parse_text(text) for name, text in items.get((0, ""), {}).items()})
     for name in UNWANTED:
         found.pop(name, None)
     nodata = nodata_of(tags, dtype)
@@ -83,7 +83,7 @@ def attributes_of(tags: Directory, bands: int, dtype: np.dtype[Any], keys: Mappi
 RESOLUTION_NAME = "TIFFTAG_RESOLUTIONUNIT"
 
 
-def _items(tags: Directory) -> dict[tuple[int | None, str], dict[str, str]]:
+def _parse_gdal_items(tags: Directory) -> dict[tuple[int | None, str], dict[str, str]]:
     """Return GDAL's metadata: by band (None: of the image) and role, name → text."""
     text = tags.text(GDAL_METADATA)
     if not text:
@@ -141,7 +141,7 @@ def _float(text: str | None, default: float) -> float:
         return default
 
 
-def _parsed(text: str) -> Any:
+def _parse_text(text: str) -> Any:
     """Return a text as rioxarray shows it: a number, an array of those in braces, or the text."""
     if text.startswith("{") and text.endswith("}"):
         try:

@@ -17,17 +17,17 @@ from typing import Any
 import numpy as np
 
 from insitu.errors import FormatError, InsituError
-from insitu.formats.parsing.read_cache import Window
+from insitu.formats.parsing.read_cache import ReadCache
 from insitu.formats.registry import Format
 from insitu.formats.tiff import georeferencing, image, metadata
 from insitu.formats.tiff.crs import crs_attributes
 from insitu.formats.tiff.directory import Directory, is_tiff, read_directories
 from insitu.formats.tiff.georeferencing import Affine, affine_of, control_points, geo_keys
-from insitu.formats.tiff.image import Image, image_of
+from insitu.formats.tiff.image import TiffImage, image_of
 from insitu.formats.tiff.metadata import attributes_of, colours_of_indices, frames_of, nodata_of
 from insitu.formats.tiff.strips_and_tiles import tile_of
 from insitu.formats.unreadable import Problems
-from insitu.formats.variable_filter import below, picked
+from insitu.formats.variable_filter import select_variables, subtree
 from insitu.model import (
     ArrayDetails,
     Axis,
@@ -57,7 +57,7 @@ TAGS = (*image.TAGS, *georeferencing.TAGS, *metadata.TAGS)
 
 
 def scan_tiff(
-    window: Window,
+    window: ReadCache,
     *,
     group: str | None = None,
     variables: Collection[str] | None = None,
@@ -89,29 +89,29 @@ def scan_tiff(
         if path.startswith(prefix) and (asked is None or path.removeprefix(prefix) in asked):
             problems.leave_out(path, problem)
     tree = replace(tree, problems=problems.found)
-    return picked(below(tree, group, url=window.url), variables, url=window.url)
+    return select_variables(subtree(tree, group, url=window.url), variables, url=window.url)
 
 
 @dataclass(slots=True)
-class _Page:
+class _TiffPage:
     """A full image with its mask and overviews."""
 
     name: str
-    image: Image | None = None
-    mask: Image | None = None
-    overviews: list[_Page] = field(default_factory=list)
+    image: TiffImage | None = None
+    mask: TiffImage | None = None
+    overviews: list[_TiffPage] = field(default_factory=list)
 
 
-def _pages(directories: list[Directory]) -> tuple[list[_Page], dict[str, InsituError]]:
+def _pages(directories: list[Directory]) -> tuple[list[_TiffPage], dict[str, InsituError]]:
     """Sort images into pages, with the overviews and the mask of each."""
-    pages: list[_Page] = []
+    pages: list[_TiffPage] = []
     failed: dict[str, InsituError] = {}
     for directory in directories:
         try:
             found = image_of(directory)
         except InsituError as problem:
             reduced = directory.parent is not None or _flags(directory) & 5
-            page = pages[-1] if reduced and pages else _Page(f"page_{len(pages)}")
+            page = pages[-1] if reduced and pages else _TiffPage(f"page_{len(pages)}")
             if page not in pages:
                 pages.append(page)
                 failed[_path(page.name, DATA)] = problem
@@ -120,9 +120,9 @@ def _pages(directories: list[Directory]) -> tuple[list[_Page], dict[str, InsituE
             continue
         owner = pages[-1] if pages else None
         if owner is None or not (found.mask or found.reduced):
-            pages.append(_Page(f"page_{len(pages)}", found))
+            pages.append(_TiffPage(f"page_{len(pages)}", found))
         elif not found.mask:
-            owner.overviews.append(_Page(f"overview_{len(owner.overviews)}", found))
+            owner.overviews.append(_TiffPage(f"overview_{len(owner.overviews)}", found))
         else:
             size = (found.width, found.height)
             for candidate in (owner, *owner.overviews):
@@ -148,7 +148,7 @@ class _Scanner:
     def __init__(self, source: Source, size: int, failed: dict[str, InsituError]) -> None:
         self.source, self.size, self.failed = source, size, failed
 
-    def tree(self, pages: list[_Page]) -> VirtualGroup:
+    def tree(self, pages: list[_TiffPage]) -> VirtualGroup:
         """Return the group of the whole file."""
         stacked = self._stack(pages) if len(pages) > 1 else self._frames(pages[0])
         if stacked is not None:
@@ -157,14 +157,14 @@ class _Scanner:
         groups = {page.name: group for page, group in zip(pages[1:], others, strict=True)}
         return replace(root, groups={**root.groups, **groups})
 
-    def _group(self, page: _Page, path: str, full: _Described | None = None) -> VirtualGroup:
+    def _group(self, page: _TiffPage, path: str, full: _ImageDescription | None = None) -> VirtualGroup:
         """Return one image with its coordinates, mask and overviews.
 
         An overview has the description of its full image.
         """
         if page.image is None:
             return VirtualGroup({}, {}, {}, GroupDetails("tiff"))
-        about = _described(page.image) if full is None else full.for_overview(page.image)
+        about = _describe_image(page.image) if full is None else full.for_overview(page.image)
         arrays: dict[str, VirtualArray] = {}
         try:
             arrays[DATA] = self._array(page.image, about.attributes)
@@ -181,7 +181,7 @@ class _Scanner:
         }
         return VirtualGroup(arrays, groups, {}, _details(page.image.directory))
 
-    def _array(self, found: Image, attributes: dict[str, Any], shift: int = 0) -> VirtualArray:
+    def _array(self, found: TiffImage, attributes: dict[str, Any], shift: int = 0) -> VirtualArray:
         nodata = nodata_of(found.directory, found.dtype)
         fill = None if nodata is None else np.array(nodata, found.dtype).tobytes()
         tile = tile_of(found, self.source, self.size, fill, shift)
@@ -193,11 +193,11 @@ class _Scanner:
         shape = found.bands, found.height, found.width
         return VirtualArray(shape, found.dtype, DIMS, (tile,), _ORIGIN, dict(attributes), nodata, details)
 
-    def _mask(self, found: Image) -> VirtualArray:
+    def _mask(self, found: TiffImage) -> VirtualArray:
         """Return a mask as an array; of several bands, the first."""
         return self._array(found, {"long_name": "1 or 255: the pixel is valid"})[0]
 
-    def _frames(self, page: _Page) -> VirtualGroup | None:
+    def _frames(self, page: _TiffPage) -> VirtualGroup | None:
         """Return a stack of which only the first image has a directory.
 
         None if the page is not one.
@@ -208,7 +208,7 @@ class _Scanner:
         count = frames_of(found.directory)
         if not 1 < count <= MOST_FRAMES:
             return None
-        about = _described(found)
+        about = _describe_image(found)
         try:
             first = self._array(found, about.attributes)
             (tile,) = first.tiles
@@ -222,7 +222,7 @@ class _Scanner:
         arrays = {DATA: stack(parts, "page"), **_coordinates(found, about)}
         return VirtualGroup(arrays, {}, {}, _details(found.directory))
 
-    def _stack(self, pages: list[_Page], full: _Described | None = None) -> VirtualGroup | None:
+    def _stack(self, pages: list[_TiffPage], full: _ImageDescription | None = None) -> VirtualGroup | None:
         """Stack pages along a dimension, and their overviews likewise.
 
         Return None if they differ.
@@ -231,9 +231,9 @@ class _Scanner:
         first, levels = images[0], len(pages[0].overviews)
         if first is None or any(len(page.overviews) != levels or page.mask is not None for page in pages):
             return None
-        about, own = _described(first) if full is None else full.for_overview(first), _kind(first)
+        about, own = _describe_image(first) if full is None else full.for_overview(first), _stacking_key(first)
         for other in images[1:]:
-            if other is None or _kind(other) != own:
+            if other is None or _stacking_key(other) != own:
                 return None
             keys = geo_keys(other.directory)
             if full is None and (affine_of(other.directory, keys) != about.place or keys != about.keys):
@@ -252,7 +252,7 @@ class _Scanner:
         return VirtualGroup(arrays, groups, {}, _details(first.directory))
 
 
-def _kind(found: Image) -> tuple[Any, ...]:
+def _stacking_key(found: TiffImage) -> tuple[Any, ...]:
     """Return what images must share to be stacked."""
     tags = found.directory
     metadata_text = tags.text(metadata.GDAL_METADATA), tags.text(metadata.GDAL_NODATA)
@@ -264,46 +264,46 @@ def _details(tags: Directory) -> GroupDetails:
 
 
 @dataclass(frozen=True, slots=True)
-class _Described:
+class _ImageDescription:
     """Attributes of an image, and its place on the Earth."""
 
-    image: Image
+    image: TiffImage
     keys: dict[int, Any]
     place: Affine | None
     attributes: dict[str, Any]
     reference: dict[str, Any]
     """Attributes of the coordinate reference system."""
 
-    def for_overview(self, image: Image) -> _Described:
+    def for_overview(self, image: TiffImage) -> _ImageDescription:
         """Return the description of an overview: its pixels are larger."""
         across, down = self.image.width / image.width, self.image.height / image.height
         place = None if self.place is None else self.place.scaled(across, down)
-        return _Described(image, self.keys, place, self.attributes, self.reference)
+        return _ImageDescription(image, self.keys, place, self.attributes, self.reference)
 
 
-_ABOUT: dict[tuple[Any, ...], tuple[dict[str, Any], dict[str, Any]]] = {}
+_DESCRIPTIONS: dict[tuple[Any, ...], tuple[dict[str, Any], dict[str, Any]]] = {}
 _MOST_ABOUT = 256
 _LONGEST_ABOUT = 1 << 16
-_SAID = (*metadata.TAGS, *georeferencing.KEY_TAGS)
+_DESCRIBING_TAGS = (*metadata.TAGS, *georeferencing.KEY_TAGS)
 
 
-def _described(found: Image) -> _Described:
+def _describe_image(found: TiffImage) -> _ImageDescription:
     tags = found.directory
     keys = geo_keys(tags)
     data, entries = tags.data, tags.entries
-    told = tuple([(tag, entries[tag].kind, data[tag]) for tag in _SAID if tag in data])
+    told = tuple([(tag, entries[tag].kind, data[tag]) for tag in _DESCRIBING_TAGS if tag in data])
     key = (tags.order, found.bands, found.dtype, told)
-    known = _ABOUT.get(key)
+    known = _DESCRIPTIONS.get(key)
     if known is None:
-        known = _said(found, keys)
+        known = _describe_tags(found, keys)
         if sum([len(part[2]) for part in told]) <= _LONGEST_ABOUT:
-            if len(_ABOUT) >= _MOST_ABOUT:
-                _ABOUT.clear()
-            _ABOUT[key] = known
-    return _Described(found, keys, affine_of(tags, keys), *known)
+            if len(_DESCRIPTIONS) >= _MOST_ABOUT:
+                _DESCRIPTIONS.clear()
+            _DESCRIPTIONS[key] = known
+    return _ImageDescription(found, keys, affine_of(tags, keys), *known)
 
 
-def _said(found: Image, keys: dict[int, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+def _describe_tags(found: TiffImage, keys: dict[int, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the attributes of an image, and of its coordinate reference system."""
     attributes = attributes_of(found.directory, found.bands, found.dtype, keys)
     # CF's names for it: a coordinate of the variable, so that it goes where the variable goes, and
@@ -317,7 +317,7 @@ def _said(found: Image, keys: dict[int, Any]) -> tuple[dict[str, Any], dict[str,
     return attributes, reference
 
 
-def _coordinates(found: Image, about: _Described) -> dict[str, VirtualArray]:
+def _coordinates(found: TiffImage, about: _ImageDescription) -> dict[str, VirtualArray]:
     """Return band, x, y and spatial_ref.
 
     An image that is rotated, or has only control points, has no x and y.

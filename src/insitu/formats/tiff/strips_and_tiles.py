@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from insitu.formats.tiff.image import STRIP_COUNTS, STRIP_OFFSETS, TILE_COUNTS, TILE_OFFSETS, Image
+from insitu.formats.tiff.image import STRIP_COUNTS, STRIP_OFFSETS, TILE_COUNTS, TILE_OFFSETS, TiffImage
 from insitu.model import UNWRITTEN, Axis, Columns, Encoding, Source, Tile
 
 __all__ = ["tile_of"]
@@ -25,7 +25,7 @@ FAR = 1 << 62
 """Offsets behind it are behind the end of any file; sums of two do not overflow."""
 
 
-def tile_of(image: Image, source: Source, size: int, fill: bytes | None, shift: int = 0) -> Tile:
+def tile_of(image: TiffImage, source: Source, size: int, fill: bytes | None, shift: int = 0) -> Tile:
     """Return the grid of an image's strips or tiles.
 
     Parameters
@@ -41,9 +41,9 @@ def tile_of(image: Image, source: Source, size: int, fill: bytes | None, shift: 
     """
     known = image.memory.get(fill)
     if known is None:
-        known = image.memory[fill] = _frame(image, fill)
+        known = image.memory[fill] = _grid_and_encodings(image, fill)
     axes, encodings, grid = known
-    found = _whereabouts(image, grid)
+    found = _offsets_and_lengths(image, grid)
     if found is None:
         return Tile(axes, encodings[:1], Columns.unwritten(grid), layout=LAYOUT)
     offset, length = found if not shift else (found[0] + shift, found[1])
@@ -55,7 +55,7 @@ def tile_of(image: Image, source: Source, size: int, fill: bytes | None, shift: 
         behind = offset + length > size
         what = f"{int(behind.sum())} of {behind.size} strips or tiles lie behind the end of the file"
         image.directory.fail(what, "StripOffsets")
-    if not image.tiled and not image.codecs and written is None and _in_one_run(offset, length):
+    if not image.tiled and not image.codecs and written is None and _is_contiguous(offset, length):
         axes = (Axis.regular(image.height, image.height), *axes[1:])
         offset, length = offset[:1], length.sum(axis=0, keepdims=True)
         grid = tuple(axis.count for axis in axes)
@@ -70,7 +70,9 @@ def tile_of(image: Image, source: Source, size: int, fill: bytes | None, shift: 
     return Tile(axes, encodings, chunks, layout=LAYOUT)
 
 
-def _frame(image: Image, fill: bytes | None) -> tuple[tuple[Axis, ...], tuple[Encoding, ...], tuple[int, ...]]:
+def _grid_and_encodings(
+    image: TiffImage, fill: bytes | None
+) -> tuple[tuple[Axis, ...], tuple[Encoding, ...], tuple[int, ...]]:
     """Return the axes, the encodings of strips or tiles (the last row may have its own), and the shape of the grid."""
     rows, columns = image.block
     axes = (
@@ -84,7 +86,9 @@ def _frame(image: Image, fill: bytes | None) -> tuple[tuple[Axis, ...], tuple[En
     return axes, encodings, tuple(axis.count for axis in axes)
 
 
-def _whereabouts(image: Image, grid: tuple[int, ...]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]] | None:
+def _offsets_and_lengths(
+    image: TiffImage, grid: tuple[int, ...]
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]] | None:
     """Return offset and length of each strip or tile, by row, column and band.
 
     None if the file has no such table.
@@ -102,7 +106,7 @@ def _whereabouts(image: Image, grid: tuple[int, ...]) -> tuple[npt.NDArray[np.in
     if offsets.dtype.kind == "i" and offsets[:total].size and int(offsets[:total].min()) < 0:
         tags.fail("a strip or tile has a negative offset", "StripOffsets")
     # Only now: a hostile header may declare more strips than memory has room for.
-    expected = _expected(image, grid) if image.compression == "none" else None
+    expected = _uncompressed_sizes(image, grid) if image.compression == "none" else None
     if (
         expected is not None
         and (counts is None or counts.size < total)
@@ -116,7 +120,7 @@ def _whereabouts(image: Image, grid: tuple[int, ...]) -> tuple[npt.NDArray[np.in
             f"{0 if counts is None else counts.size} byte counts of strips or tiles, {total} are needed",
             "StripByteCounts",
         )
-    offset, length = (_by_place(column[:total], grid) for column in (offsets, counts))
+    offset, length = (_to_grid(column[:total], grid) for column in (offsets, counts))
     if expected is not None:
         # Byte counts of uncompressed strips are often wrong: left at zero, or not clipped at the
         # bottom.
@@ -124,7 +128,7 @@ def _whereabouts(image: Image, grid: tuple[int, ...]) -> tuple[npt.NDArray[np.in
     return offset, length
 
 
-def _by_place(column: npt.NDArray[Any], grid: tuple[int, ...]) -> npt.NDArray[np.int64]:
+def _to_grid(column: npt.NDArray[Any], grid: tuple[int, ...]) -> npt.NDArray[np.int64]:
     """Return a column of the file (band after band) as an array over rows, columns and bands, limited to `FAR`."""
     if column.dtype.itemsize == 8 and int(column.max()) > FAR:
         column = np.minimum(column, FAR)
@@ -132,7 +136,7 @@ def _by_place(column: npt.NDArray[Any], grid: tuple[int, ...]) -> npt.NDArray[np
     return wide.reshape(grid) if grid[2] == 1 else wide.reshape(grid[2], grid[0], grid[1]).transpose(1, 2, 0)
 
 
-def _expected(image: Image, grid: tuple[int, ...]) -> npt.NDArray[np.int64]:
+def _uncompressed_sizes(image: TiffImage, grid: tuple[int, ...]) -> npt.NDArray[np.int64]:
     """Return the bytes of each uncompressed strip or tile, by row of the grid."""
     rows = image.block[0]
     heights = np.full(grid[0], rows, np.int64)
@@ -141,6 +145,6 @@ def _expected(image: Image, grid: tuple[int, ...]) -> npt.NDArray[np.int64]:
     return np.asarray(image.stored_bytes(heights), np.int64).reshape(-1, 1, 1)
 
 
-def _in_one_run(offset: npt.NDArray[np.int64], length: npt.NDArray[np.int64]) -> bool:
+def _is_contiguous(offset: npt.NDArray[np.int64], length: npt.NDArray[np.int64]) -> bool:
     """Return whether the strips of each band follow each other without a gap."""
     return bool((offset[1:] == offset[:-1] + length[:-1]).all())

@@ -11,7 +11,7 @@ import math
 import re
 from typing import Any
 
-from insitu.formats.tiff.units import DEGREE, UNKNOWN_LENGTH, Unit, angular_unit
+from insitu.formats.tiff.units import DEGREE, UNKNOWN_LENGTH, UnitOfMeasure, angular_unit
 
 __all__ = [
     "GEOGRAPHIC",
@@ -19,8 +19,8 @@ __all__ = [
     "SEMI_MAJOR",
     "USER_DEFINED",
     "ellipsoid_of",
+    "epsg_code",
     "geographic_text",
-    "known",
     "local_text",
     "vertical_text",
     "with_geographic",
@@ -40,7 +40,7 @@ ROUND = 0.1
 """Metres by which the axes of a sphere may differ."""
 
 
-def known(keys: dict[int, Any], key: int) -> int | None:
+def epsg_code(keys: dict[int, Any], key: int) -> int | None:
     """Return the EPSG number that a key holds; None if it holds another value."""
     value = keys.get(key)
     return value if isinstance(value, int) and 0 < value < USER_DEFINED else None
@@ -50,7 +50,7 @@ def ellipsoid_of(proj: Any, keys: dict[int, Any]) -> tuple[float, float]:
     """Return the semi-major axis in metres, and the inverse flattening (0: a sphere)."""
     major = keys.get(SEMI_MAJOR)
     if not isinstance(major, float) or major <= 0:
-        code, number, datum = known(keys, GEOGRAPHIC), known(keys, ELLIPSOID), known(keys, DATUM)
+        code, number, datum = epsg_code(keys, GEOGRAPHIC), epsg_code(keys, ELLIPSOID), epsg_code(keys, DATUM)
         if code is not None:
             body = proj.CRS.from_epsg(code).ellipsoid
             return float(body.semi_major_metre), float(body.inverse_flattening)
@@ -83,12 +83,12 @@ def _inverse_flattening(body: Any) -> float:
 
 def geographic_text(proj: Any, keys: dict[int, Any], *, alone: bool = True) -> str:
     """Return `GEOGCS[…]` of a geographic system that the keys describe, alone or as part of a projected one."""
-    code = known(keys, GEOGRAPHIC)
+    code = epsg_code(keys, GEOGRAPHIC)
     said = _citation(keys)
     datum, datum_mark = said.get("datum", "unnamed"), ""
     body, body_mark = said.get("ellipsoid", "unnamed") if SEMI_MAJOR in keys else NO_ELLIPSOID, ""
     name, mark = said.get("gcs name", said.get("", "")), ""
-    number = known(keys, DATUM)
+    number = epsg_code(keys, DATUM)
     if code is not None or number is not None:
         numbered = proj.CRS.from_epsg(code if code is not None else _system_of(number or 0))
         text = str(numbered.to_wkt("WKT1_GDAL", output_axis_rule=True))
@@ -104,7 +104,7 @@ def geographic_text(proj: Any, keys: dict[int, Any], *, alone: bool = True) -> s
             name, mark = re.findall(r'^GEOGCS\["([^"]*)"', text)[0], f',AUTHORITY["EPSG","{code}"]'
         elif number is not None and not name:
             name = proj.crs.Datum.from_epsg(number).name.removesuffix(" ensemble")
-    elif (shape := known(keys, ELLIPSOID)) is not None:
+    elif (shape := epsg_code(keys, ELLIPSOID)) is not None:
         body, body_mark = proj.crs.Ellipsoid.from_epsg(shape).name, f',AUTHORITY["EPSG","{shape}"]'
     major, inverse = ellipsoid_of(proj, keys)
     spheroid = f'SPHEROID["{body}",{major:.15g},{inverse:.15g}{body_mark}]'
@@ -116,7 +116,7 @@ def geographic_text(proj: Any, keys: dict[int, Any], *, alone: bool = True) -> s
 
 def _prime_meridian(proj: Any, keys: dict[int, Any], name: str | None) -> str:
     """Return `PRIMEM[…]`, its longitude in degrees."""
-    number, longitude = known(keys, MERIDIAN_NUMBER), keys.get(PRIME_MERIDIAN)
+    number, longitude = epsg_code(keys, MERIDIAN_NUMBER), keys.get(PRIME_MERIDIAN)
     if number is not None and not isinstance(longitude, float):
         meridian = proj.crs.PrimeMeridian.from_epsg(number)
         degrees = math.degrees(meridian.longitude * meridian.unit_conversion_factor)
@@ -126,20 +126,22 @@ def _prime_meridian(proj: Any, keys: dict[int, Any], name: str | None) -> str:
     return f'PRIMEM["{name or "Greenwich"}",0]'
 
 
-def local_text(name: str | None, unit: Unit = UNKNOWN_LENGTH) -> str:
+def local_text(name: str | None, unit: UnitOfMeasure = UNKNOWN_LENGTH) -> str:
     """Return `LOCAL_CS[…]` of coordinates of which only the unit and perhaps a name are known."""
-    return f'LOCAL_CS["{_quotable(name) or "unnamed"}",{unit.wkt},AXIS["Easting",EAST],AXIS["Northing",NORTH]]'
+    return (
+        f'LOCAL_CS["{_name_without_quotes(name) or "unnamed"}",{unit.wkt},AXIS["Easting",EAST],AXIS["Northing",NORTH]]'
+    )
 
 
-def vertical_text(proj: Any, name: str | None, datum: int | None, unit: Unit) -> str:
+def vertical_text(proj: Any, name: str | None, datum: int | None, unit: UnitOfMeasure) -> str:
     """Return `VERT_CS[…]` of heights that the keys describe by a citation, a datum and a unit."""
     said = '"unknown",2005'
     if datum is not None:
         said = f'"{proj.crs.Datum.from_epsg(datum).name}",2005,AUTHORITY["EPSG","{datum}"]'
-    return f'VERT_CS["{_quotable(name)}",VERT_DATUM[{said}],{unit.wkt},AXIS["Up",UP]]'
+    return f'VERT_CS["{_name_without_quotes(name)}",VERT_DATUM[{said}],{unit.wkt},AXIS["Up",UP]]'
 
 
-def _quotable(name: str | None) -> str:
+def _name_without_quotes(name: str | None) -> str:
     return name if name and '"' not in name else ""
 
 

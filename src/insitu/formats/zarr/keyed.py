@@ -17,19 +17,19 @@ from urllib.parse import quote, urlsplit
 import numpy as np
 
 from insitu.errors import FormatError, NotFoundError
-from insitu.model import UNWRITTEN, WHOLE, ChunkState, Columns, Located, Source
+from insitu.model import UNWRITTEN, WHOLE, ChunkLocations, ChunkState, Columns, Source
 from insitu.model.axis import Indices
-from insitu.model.chunks import state_of
-from insitu.model.derived import Expanded, Selected
+from insitu.model.chunks import get_chunk_state
+from insitu.model.derived import ExpandedTable, SelectedTable
 from insitu.sources import open_source
-from insitu.sources.listing import objects
+from insitu.sources.listing import list_all_objects
 from insitu.sources.threads import gather
 from insitu.zarr_metadata import ChunkKeys
 
-__all__ = ["Keyed", "KeyedSources", "beneath"]
+__all__ = ["KeyedChunks", "KeyedSources", "join_url"]
 
 
-def beneath(url: str, key: str) -> str:
+def join_url(url: str, key: str) -> str:
     """The URL of what lies under another URL.
 
     Examples
@@ -73,14 +73,14 @@ class KeyedSources(Sequence[Source]):
         for length in reversed(self.shape):
             number, at = divmod(int(number), length)
             cell.append(at)
-        return Source(beneath(self.base, self.keys.key(cell[::-1])), optional=self.optional)
+        return Source(join_url(self.base, self.keys.key(cell[::-1])), optional=self.optional)
 
     def __iter__(self) -> Iterator[Source]:
         return (self[number] for number in range(len(self)))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Keyed:
+class KeyedChunks:
     """The table of a grid whose chunks are objects."""
 
     base: str
@@ -98,12 +98,12 @@ class Keyed:
         """The objects, by the number of their cell."""
         return KeyedSources(self.base, self.keys, self.shape, self.optional)
 
-    def locate(self, cells: Sequence[Indices]) -> Located:
+    def locate(self, cells: Sequence[Indices]) -> ChunkLocations:
         """Return where cells lie."""
-        number = numbers(cells, self.shape)
+        number = cell_numbers(cells, self.shape)
         zero = np.broadcast_to(np.int64(0), number.shape)
         whole = np.broadcast_to(np.int64(WHOLE), number.shape)
-        return Located(number, zero, whole, zero, zero, zero, b"")
+        return ChunkLocations(number, zero, whole, zero, zero, zero, b"")
 
     def explicit(self, storage_options: Mapping[str, Any] | None = None) -> Columns:
         """Return the table with offset and length of every cell.
@@ -113,7 +113,7 @@ class Keyed:
         total = _cells(self.shape)
         source: Indices = np.full(total, UNWRITTEN, np.int64)
         length: Indices = np.zeros(total, np.int64)
-        listed = objects(self.base, storage_options)
+        listed = list_all_objects(self.base, storage_options)
         if listed is None:
             sizes = gather(partial(_size, self.sources, storage_options), range(total))
         else:
@@ -129,16 +129,16 @@ class Keyed:
         grid = source.reshape(self.shape), np.asarray(0), length.reshape(self.shape)
         return Columns(self.shape, sources, *grid)
 
-    def take(self, axis: int, cells: Indices | slice) -> Selected:
+    def take(self, axis: int, cells: Indices | slice) -> SelectedTable:
         """Return the table of these cells along one axis."""
-        return Selected.of(self, axis, cells)
+        return SelectedTable.of(self, axis, cells)
 
-    def expanded(self) -> Expanded:
+    def with_new_axis(self) -> ExpandedTable:
         """Return the table with one more axis, of one cell, at the end."""
-        return Expanded(self)
+        return ExpandedTable(self)
 
     def __getitem__(self, cell: int | tuple[int, ...]) -> ChunkState:
-        return state_of(self, cell)
+        return get_chunk_state(self, cell)
 
 
 def _size(
@@ -152,7 +152,7 @@ def _size(
         return None
 
 
-def numbers(cells: Sequence[Indices], shape: tuple[int, ...]) -> Indices:
+def cell_numbers(cells: Sequence[Indices], shape: tuple[int, ...]) -> Indices:
     """Return the numbers of cells in C order of the grid."""
     if not cells:
         return np.zeros(1, np.int64)

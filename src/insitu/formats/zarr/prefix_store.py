@@ -15,19 +15,19 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from insitu.errors import AccessError, NotFoundError, SourceError
-from insitu.formats.zarr.keyed import Keyed, beneath
+from insitu.formats.zarr.keyed import KeyedChunks, join_url
 from insitu.model import Encoding
 from insitu.sources import open_source, read_all
-from insitu.sources.access_policy import ask_path
-from insitu.sources.listing import children, local_path
+from insitu.sources.access_policy import check_path
+from insitu.sources.listing import list_subfolders, local_path
 from insitu.sources.threads import gather
 from insitu.zarr_metadata import ArrayMetadata
 
-__all__ = ["Store"]
+__all__ = ["PrefixStore"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Store:
+class PrefixStore:
     """A prefix under which the objects of a store lie."""
 
     url: str
@@ -42,26 +42,26 @@ class Store:
 
     def _fetch(self, key: str, stop: threading.Event) -> bytes | None:
         try:
-            with open_source(beneath(self.url, key), self.storage_options) as source:
+            with open_source(join_url(self.url, key), self.storage_options) as source:
                 return read_all(source)
         except NotFoundError:
             return None
 
     def children(self, path: str) -> list[str] | None:
         """Return the names right under a path; None if they cannot be listed."""
-        return children(beneath(self.url, path), self.storage_options)
+        return list_subfolders(join_url(self.url, path), self.storage_options)
 
-    def table(self, path: str, array: ArrayMetadata) -> tuple[Keyed, tuple[Encoding, ...]]:
+    def table(self, path: str, array: ArrayMetadata) -> tuple[KeyedChunks, tuple[Encoding, ...]]:
         """Return the chunk table of an array, and the encoding of its chunks."""
         base = local_path(self.url) or self.url
         grid = tuple(axis.count for axis in array.objects)
-        return Keyed(beneath(base, path), array.keys, grid, optional=not array.levels), (array.encoding,)
+        return KeyedChunks(join_url(base, path), array.keys, grid, optional=not array.levels), (array.encoding,)
 
 
 def _read(path: str) -> bytes | None:
     try:
         with open(path, "rb") as file:
-            ask_path(path, file.fileno())
+            check_path(path, file.fileno())
             return file.read()
     except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
         return None

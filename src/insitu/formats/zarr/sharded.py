@@ -19,17 +19,17 @@ import numpy.typing as npt
 from insitu.codecs import decode
 from insitu.errors import FormatError, InsituError, NotFoundError, TruncatedError, UnsupportedError
 from insitu.forking import fork_safe_lock
-from insitu.formats.zarr.keyed import numbers
-from insitu.model import UNWRITTEN, Axis, ChunkState, ChunkTable, Located, Source
+from insitu.formats.zarr.keyed import cell_numbers
+from insitu.model import UNWRITTEN, Axis, ChunkLocations, ChunkState, ChunkTable, Source
 from insitu.model.axis import Indices
-from insitu.model.chunks import state_of
-from insitu.model.derived import Expanded, Selected
+from insitu.model.chunks import get_chunk_state
+from insitu.model.derived import ExpandedTable, SelectedTable
 from insitu.sources import ByteSource, open_source, read_tail
 from insitu.sources.listing import local_path
 from insitu.sources.threads import gather
-from insitu.zarr_metadata.chain import Level
+from insitu.zarr_metadata.chain import ShardLevel
 
-__all__ = ["Sharded"]
+__all__ = ["ShardedChunks"]
 
 REMEMBERED = 64 << 20
 """Bytes of indexes kept."""
@@ -37,7 +37,7 @@ _NOTHING = np.uint64(2**64 - 1)
 Index = npt.NDArray[np.uint64]
 
 
-class Indexes:
+class ShardIndexCache:
     """LRU cache of shard indexes, bounded by bytes. None: the shard was never written."""
 
     def __init__(self, limit: int = REMEMBERED) -> None:
@@ -67,7 +67,7 @@ class Indexes:
                 self._size -= _weight(self._found.popitem(last=False)[1])
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Indexes, (self._limit,)  # a copy elsewhere reads for itself
+        return ShardIndexCache, (self._limit,)  # a copy elsewhere reads for itself
 
 
 def _weight(index: Index | None) -> int:
@@ -75,7 +75,7 @@ def _weight(index: Index | None) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
+class _ShardLocation:
     """Location of one shard, and its chunks along each axis."""
 
     key: tuple[int, ...]
@@ -86,25 +86,25 @@ class _Place:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Sharded:
+class ShardedChunks:
     """The table of the innermost chunks of a sharded array."""
 
     outer: ChunkTable
     """Where the shards lie."""
     objects: tuple[Axis, ...]
     """How the array is cut into shards."""
-    levels: tuple[Level, ...]
+    levels: tuple[ShardLevel, ...]
     shape: tuple[int, ...]
     """Innermost chunks along each axis of the array."""
     storage_options: Mapping[str, Any] | None = field(default=None, repr=False)
-    indexes: Indexes = field(default_factory=Indexes, repr=False)
+    indexes: ShardIndexCache = field(default_factory=ShardIndexCache, repr=False)
 
     @property
     def sources(self) -> Sequence[Source]:
         """The shards."""
         return self.outer.sources
 
-    def locate(self, cells: Sequence[Indices]) -> Located:
+    def locate(self, cells: Sequence[Indices]) -> ChunkLocations:
         """Return where cells lie."""
         full = [c.reshape(-1) for c in np.broadcast_arrays(*cells)]
         if not full:
@@ -120,7 +120,7 @@ class Sharded:
             raise UnsupportedError("a shard in a compressed member of an archive cannot be read in parts")
         source = np.array(at.source, np.int64)
         offset, length = np.array(at.offset, np.int64), np.array(at.length, np.int64)
-        number = numbers(outer, self.outer.shape)
+        number = cell_numbers(outer, self.outer.shape)
         keys = [number]
         for level in self.levels:
             index = [r // size for r, size in zip(rest, level.inner, strict=True)]
@@ -130,11 +130,11 @@ class Sharded:
             stored = [np.full(rows, size) for size in level.inner]
             keys.append(_flat(index, counts))
         zero = np.broadcast_to(np.int64(0), (rows,))
-        return Located(source, offset, length, zero, zero, zero, b"")
+        return ChunkLocations(source, offset, length, zero, zero, zero, b"")
 
     def _descend(
         self,
-        level: Level,
+        level: ShardLevel,
         keys: Sequence[Indices],
         counts: Sequence[Indices],
         index: Sequence[Indices],
@@ -153,7 +153,7 @@ class Sharded:
             if source[row] >= 0:
                 about = self.sources[int(source[row])]
                 size = tuple(int(count[row]) for count in counts)
-                places.append(_Place(tuple(key), about, int(offset[row]), int(length[row]), size))
+                places.append(_ShardLocation(tuple(key), about, int(offset[row]), int(length[row]), size))
         found = self._read(level, places)
         begin = 0
         for key, end in zip(unique.tolist(), ends.tolist(), strict=True):
@@ -170,14 +170,14 @@ class Sharded:
             offset[rows] = np.where(written, offset[rows] + start, 0)
             length[rows] = np.where(written, entry[:, 1].astype(np.int64), 0)
 
-    def _read(self, level: Level, places: Sequence[_Place]) -> dict[tuple[int, ...], Index | None]:
+    def _read(self, level: ShardLevel, places: Sequence[_ShardLocation]) -> dict[tuple[int, ...], Index | None]:
         """Return the indexes of these shards."""
         found = self.indexes.find([place.key for place in places])
         missing = [place for place in places if place.key not in found]
         if not missing:
             return found
 
-        def read(place: _Place, stop: threading.Event) -> Index | None:
+        def read(place: _ShardLocation, stop: threading.Event) -> Index | None:
             return _read_index(level, place, self.storage_options)
 
         local = local_path(missing[0].source.url) is not None
@@ -185,16 +185,16 @@ class Sharded:
         self.indexes.keep(new)
         return found | new
 
-    def take(self, axis: int, cells: Indices | slice) -> Selected:
+    def take(self, axis: int, cells: Indices | slice) -> SelectedTable:
         """Return the table of these cells along one axis."""
-        return Selected.of(self, axis, cells)
+        return SelectedTable.of(self, axis, cells)
 
-    def expanded(self) -> Expanded:
+    def with_new_axis(self) -> ExpandedTable:
         """Return the table with one more axis, of one cell, at the end."""
-        return Expanded(self)
+        return ExpandedTable(self)
 
     def __getitem__(self, cell: int | tuple[int, ...]) -> ChunkState:
-        return state_of(self, cell)
+        return get_chunk_state(self, cell)
 
 
 def _flat(index: Sequence[Indices], counts: Sequence[Indices]) -> Indices:
@@ -204,7 +204,7 @@ def _flat(index: Sequence[Indices], counts: Sequence[Indices]) -> Indices:
     return number
 
 
-def _read_index(level: Level, place: _Place, options: Mapping[str, Any] | None) -> Index | None:
+def _read_index(level: ShardLevel, place: _ShardLocation, options: Mapping[str, Any] | None) -> Index | None:
     """Read the index of one shard; return None if there is no such object."""
     counts = tuple(place.counts[axis] for axis in level.order)
     nbytes = 16
@@ -228,9 +228,9 @@ def _read_index(level: Level, place: _Place, options: Mapping[str, Any] | None) 
         if len(data) != nbytes:
             raise TruncatedError(f"the index of a shard has {nbytes} bytes, but only {len(data)} could be read")
         index: Index = np.ascontiguousarray(decode(data, level.index, (*counts, 2)).astype(np.uint64))
-        _checked(index, end)
+        _check_index(index, end)
     except InsituError as problem:
-        raise problem.located(url=place.source.url, structure="shard index") from None
+        raise problem.with_context(url=place.source.url, structure="shard index") from None
     return index
 
 
@@ -240,7 +240,7 @@ def _tail(source: ByteSource, nbytes: int) -> tuple[bytes, int]:
     return data, source.size()
 
 
-def _checked(index: Index, end: int) -> None:
+def _check_index(index: Index, end: int) -> None:
     """Raise if an index leads out of its shard."""
     start, length = index[..., 0], index[..., 1]
     written = (start != _NOTHING) | (length != _NOTHING)

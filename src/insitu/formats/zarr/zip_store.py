@@ -19,16 +19,16 @@ from typing import Any
 import numpy as np
 
 from insitu.errors import FormatError, InsituError, UnsupportedError
-from insitu.formats.containers.zip_members import Entry, read_directory
-from insitu.formats.zarr.keyed import numbers
-from insitu.model import UNWRITTEN, ChunkState, Codec, Encoding, Located, Source
+from insitu.formats.containers.zip_members import ZipEntry, read_directory
+from insitu.formats.zarr.keyed import cell_numbers
+from insitu.model import UNWRITTEN, ChunkLocations, ChunkState, Codec, Encoding, Source
 from insitu.model.axis import Indices
-from insitu.model.chunks import state_of
-from insitu.model.derived import Expanded, Selected
+from insitu.model.chunks import get_chunk_state
+from insitu.model.derived import ExpandedTable, SelectedTable
 from insitu.sources import ByteSource, open_source
 from insitu.zarr_metadata import ArrayMetadata
 
-__all__ = ["Archive", "Zipped"]
+__all__ = ["ZipStore", "ZippedChunks"]
 
 _METHODS = {zipfile.ZIP_DEFLATED: Codec("deflate"), zipfile.ZIP_BZIP2: Codec("bz2"), 93: Codec("zstd")}
 _HEADER = 30  # APPNOTE 4.3.7: local file header without name and extra field
@@ -37,11 +37,11 @@ _DOCUMENTS = frozenset({"zarr.json", ".zarray", ".zattrs", ".zgroup", ".zmetadat
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Archive:
+class ZipStore:
     """A zip file with a store in it."""
 
     source: Source
-    members: Mapping[str, Entry] = field(repr=False)
+    members: Mapping[str, ZipEntry] = field(repr=False)
     """By name, in the order of names."""
     storage_options: Mapping[str, Any] | None = field(default=None, repr=False)
     names: list[str] = field(init=False, repr=False)
@@ -50,10 +50,10 @@ class Archive:
         object.__setattr__(self, "names", list(self.members))
 
     @classmethod
-    def open(cls, opened: ByteSource, storage_options: Mapping[str, Any] | None = None) -> Archive:
+    def open(cls, opened: ByteSource, storage_options: Mapping[str, Any] | None = None) -> ZipStore:
         """Read the list of members."""
         entries = {entry.name: entry for entry in read_directory(opened, opened.size())}
-        members = dict(sorted(_rooted(entries).items()))
+        members = dict(sorted(_strip_root_folder(entries).items()))
         return cls(opened.describe(), members, storage_options)
 
     @property
@@ -65,12 +65,12 @@ class Archive:
         """Return documents by key; None for those that are missing."""
         infos = [self.members[key] for key in keys if key in self.members]
         with open_source(self.url, self.storage_options) as opened:
-            begins = _begins(opened, [info.header for info in infos])
+            begins = _read_member_offsets(opened, [info.header for info in infos])
             stored = opened.read_many([(at, info.packed) for at, info in zip(begins, infos, strict=True)])
         texts = {info.name: self._document(info, data) for info, data in zip(infos, stored, strict=True)}
         return [texts[self.members[key].name] if key in self.members else None for key in keys]
 
-    def _document(self, info: Entry, data: bytes) -> bytes:
+    def _document(self, info: ZipEntry, data: bytes) -> bytes:
         try:
             if info.flags & 1 or info.method not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
                 raise UnsupportedError("a metadata document in the zip file is neither stored nor deflated")
@@ -84,7 +84,7 @@ class Archive:
             if len(data) != info.full or zlib.crc32(data) != info.crc:
                 raise FormatError("a metadata document in the zip file does not match its checksum")
         except InsituError as problem:
-            raise problem.located(url=self.url, structure=info.name) from None
+            raise problem.with_context(url=self.url, structure=info.name) from None
         return data
 
     def _below(self, path: str) -> tuple[str, list[str]]:
@@ -102,7 +102,7 @@ class Archive:
         inside = {name[len(prefix) :] for name in below}
         return sorted({name.partition("/")[0] for name in inside if "/" in name})
 
-    def table(self, path: str, array: ArrayMetadata) -> tuple[Zipped, tuple[Encoding, ...]]:
+    def table(self, path: str, array: ArrayMetadata) -> tuple[ZippedChunks, tuple[Encoding, ...]]:
         """Return the chunk table of an array, and the encodings of its chunks."""
         prefix, below = self._below(path)
         grid = tuple(axis.count for axis in array.objects)
@@ -138,11 +138,13 @@ class Archive:
             chain = (*array.encoding.codecs, _METHODS[method])
             encodings.append(Encoding(array.encoding.dtype, chain, array.encoding.order, array.encoding.fill))
         encoding = np.searchsorted(np.array(methods), columns[:, 3])
-        table = Zipped(self.source, grid, columns[:, 0], columns[:, 1], columns[:, 2], encoding, self.storage_options)
+        table = ZippedChunks(
+            self.source, grid, columns[:, 0], columns[:, 1], columns[:, 2], encoding, self.storage_options
+        )
         return table, tuple(encodings)
 
 
-def _rooted(members: dict[str, Entry]) -> dict[str, Entry]:
+def _strip_root_folder(members: dict[str, ZipEntry]) -> dict[str, ZipEntry]:
     """Return the members relative to the store's root: people also zip the folder itself."""
     tops = {name.partition("/")[0] for name in members}
     if len(tops) == 1 and all("/" in name for name in members):
@@ -154,7 +156,7 @@ def _rooted(members: dict[str, Entry]) -> dict[str, Entry]:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Zipped:
+class ZippedChunks:
     """The table of a grid whose chunks are members of a zip file."""
 
     source: Source
@@ -177,19 +179,19 @@ class Zipped:
         """The zip file."""
         return (self.source,)
 
-    def locate(self, cells: Sequence[Indices]) -> Located:
+    def locate(self, cells: Sequence[Indices]) -> ChunkLocations:
         """Return where cells lie."""
-        wanted = numbers(cells, self.shape)
+        wanted = cell_numbers(cells, self.shape)
         zero = np.zeros(len(wanted), np.int64)
         if not len(self.number):
-            return Located(np.full(len(wanted), UNWRITTEN), zero, zero, zero, zero, zero, b"")
+            return ChunkLocations(np.full(len(wanted), UNWRITTEN), zero, zero, zero, zero, zero, b"")
         at = np.minimum(np.searchsorted(self.number, wanted), len(self.number) - 1)
         found = self.number[at] == wanted
         self._look_up(np.unique(at[found]))
         offset, length, encoding = (
             np.where(found, column[at], 0) for column in (self.begin, self.length, self.encoding)
         )
-        return Located(np.where(found, 0, UNWRITTEN), offset, length, zero, encoding, zero, b"")
+        return ChunkLocations(np.where(found, 0, UNWRITTEN), offset, length, zero, encoding, zero, b"")
 
     def _look_up(self, rows: Indices) -> None:
         """Read the local headers of members whose bytes have not been found yet."""
@@ -197,21 +199,21 @@ class Zipped:
         if not len(unknown):
             return
         with open_source(self.source.url, self.storage_options) as opened:
-            self.begin[unknown] = _begins(opened, self.header[unknown].tolist())
+            self.begin[unknown] = _read_member_offsets(opened, self.header[unknown].tolist())
 
-    def take(self, axis: int, cells: Indices | slice) -> Selected:
+    def take(self, axis: int, cells: Indices | slice) -> SelectedTable:
         """Return the table of these cells along one axis."""
-        return Selected.of(self, axis, cells)
+        return SelectedTable.of(self, axis, cells)
 
-    def expanded(self) -> Expanded:
+    def with_new_axis(self) -> ExpandedTable:
         """Return the table with one more axis, of one cell, at the end."""
-        return Expanded(self)
+        return ExpandedTable(self)
 
     def __getitem__(self, cell: int | tuple[int, ...]) -> ChunkState:
-        return state_of(self, cell)
+        return get_chunk_state(self, cell)
 
 
-def _begins(opened: ByteSource, places: Sequence[int]) -> list[int]:
+def _read_member_offsets(opened: ByteSource, places: Sequence[int]) -> list[int]:
     """Return where the bytes of members begin, by their local headers."""
     begins = []
     for place, header in zip(places, opened.read_many([(place, _HEADER) for place in places]), strict=True):

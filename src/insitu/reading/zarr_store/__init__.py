@@ -9,6 +9,6 @@
 | `store` | the store class of zarr-python |
 """
 
-from insitu.reading.zarr_store.tree import Span, ZarrTree
+from insitu.reading.zarr_store.tree import ByteSpan, ZarrTree
 
-__all__ = ["Span", "ZarrTree"]
+__all__ = ["ByteSpan", "ZarrTree"]

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-__all__ = ["ALL", "Span"]
+__all__ = ["ALL_BYTES", "ByteSpan"]
 
 
-class Span(NamedTuple):
+class ByteSpan(NamedTuple):
     """A range of bytes of an object.
 
     A negative start counts from its end; without a stop it goes to the end.
@@ -34,4 +34,4 @@ class Span(NamedTuple):
         return data if length == len(data) else data[start : start + length]
 
 
-ALL = Span()
+ALL_BYTES = ByteSpan()

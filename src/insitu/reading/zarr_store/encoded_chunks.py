@@ -17,21 +17,21 @@ import numpy as np
 
 from insitu.errors import UnsupportedError
 from insitu.model import Axis, Codec, Columns, Encoding, Selection, Tile, VirtualArray
-from insitu.model.array import RELATIONS
+from insitu.model.array import RELATION_ATTRIBUTES
 from insitu.reading.cache import ChunkCache
 from insitu.reading.execute import execute
-from insitu.reading.plan import plan
-from insitu.reading.source_pool import Opened
-from insitu.reading.zarr_store.byte_span import ALL, Span
-from insitu.reading.zarr_store.value_forms import Form, form_of
+from insitu.reading.plan import plan_read
+from insitu.reading.source_pool import SourcePool
+from insitu.reading.zarr_store.byte_span import ALL_BYTES, ByteSpan
+from insitu.reading.zarr_store.value_forms import ValueForm, choose_value_form
 from insitu.zarr_metadata import to_documents
-from insitu.zarr_metadata.to_zarr import said
+from insitu.zarr_metadata.to_zarr import to_zarr_spec
 
-__all__ = ["Recut", "recut", "regular_chunks"]
+__all__ = ["EncodedChunks", "encode_chunks", "regular_chunks"]
 
-LARGEST = 16 << 20
+MAX_CHUNK_BYTES = 16 << 20
 """Maximal bytes of a chunk: it is held in memory while it is encoded."""
-SMALLEST = 256 << 10
+MIN_CHUNK_BYTES = 256 << 10
 COMPRESSIONS: Mapping[str, Codec] = {
     "gzip": Codec("gzip", {"level": 1}),
     "zlib": Codec("zlib", {"level": 1}),
@@ -40,12 +40,12 @@ COMPRESSIONS: Mapping[str, Codec] = {
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Recut:
+class EncodedChunks:
     """An array whose chunks are read and encoded again."""
 
     array: VirtualArray
     name: str
-    form: Form
+    form: ValueForm
     chunks: tuple[int, ...]
     encoding: Encoding
     documents: dict[str, Any]
@@ -56,7 +56,7 @@ class Recut:
         return tuple(-(-length // size) for length, size in zip(self.array.shape, self.chunks, strict=True))
 
     def chunk(
-        self, cell: tuple[int, ...], opened: Opened, span: Span = ALL, cache: ChunkCache | None = None
+        self, cell: tuple[int, ...], opened: SourcePool, span: ByteSpan = ALL_BYTES, cache: ChunkCache | None = None
     ) -> bytes | None:
         """Return the bytes of a chunk.
 
@@ -66,7 +66,7 @@ class Recut:
         shape = [min(n - at, size) for n, at, size in zip(self.array.shape, corner, self.chunks, strict=True)]
         box = Selection.box(corner, shape, self.array.shape)
         values = np.empty(shape, self.array.dtype)
-        execute(plan(self.array, box), values, opened, self.name, None, cache)
+        execute(plan_read(self.array, box), values, opened, self.name, None, cache)
         return span.of(self._encode_values(self.form.convert(values)))
 
     def _encode_values(self, values: np.ndarray[Any, np.dtype[Any]]) -> bytes:
@@ -76,7 +76,7 @@ class Recut:
             values = full
         data: Any = values
         for codec in self.encoding.codecs:
-            data = _encode(codec, data)
+            data = _apply_codec(codec, data)
         return bytes(data) if not isinstance(data, np.ndarray) else np.ascontiguousarray(data).tobytes()
 
     def cells(self) -> Iterator[tuple[int, ...]]:
@@ -84,7 +84,7 @@ class Recut:
         return product(*(range(count) for count in self.grid))
 
 
-def _encode(codec: Codec, data: Any) -> Any:
+def _apply_codec(codec: Codec, data: Any) -> Any:
     from numcodecs.registry import get_codec
 
     if isinstance(data, np.ndarray) and codec.name != "vlen-utf8":
@@ -94,7 +94,7 @@ def _encode(codec: Codec, data: Any) -> Any:
     return get_codec({"id": codec.name, **codec.configuration}).encode(data)
 
 
-def recut(array: VirtualArray, name: str, zarr_format: int, compression: str | None = None) -> Recut:
+def encode_chunks(array: VirtualArray, name: str, zarr_format: int, compression: str | None = None) -> EncodedChunks:
     """Return a view of any array on a regular grid.
 
     Parameters
@@ -113,29 +113,29 @@ def recut(array: VirtualArray, name: str, zarr_format: int, compression: str | N
     UnsupportedError
         If Zarr has no type for its values.
     """
-    form = form_of(array)
+    form = choose_value_form(array)
     codecs = (Codec("vlen-utf8"),) if form.text else ()
     if compression is not None:
         if compression not in COMPRESSIONS:
             raise UnsupportedError(f"unknown compression {compression!r}; use one of: {', '.join(COMPRESSIONS)}")
         codecs = (*codecs, COMPRESSIONS[compression])
-    related = {key: array.encoding[key] for key in RELATIONS if key in array.encoding}
+    related = {key: array.encoding[key] for key in RELATION_ATTRIBUTES if key in array.encoding}
     attributes = {**related, **array.attributes, **form.attributes}
     fill = form.fill
     if fill is None:
         fill = attributes.get("_FillValue")
         if fill is None and array.dtype.kind == "f":
             fill = np.nan
-    encoding = Encoding(form.dtype, codecs, None, _raw(fill, form.dtype))
+    encoding = Encoding(form.dtype, codecs, None, _fill_bytes(fill, form.dtype))
     chunks = regular_chunks(array, form.dtype.itemsize)
     axes = tuple(Axis.regular(length, size) for length, size in zip(array.shape, chunks, strict=True))
     tile = Tile(axes, (encoding,), Columns.unwritten([axis.count for axis in axes]))
-    known = said(VirtualArray.of(tile, dims=array.dims, attributes=attributes, details=array.details))
+    known = to_zarr_spec(VirtualArray.of(tile, dims=array.dims, attributes=attributes, details=array.details))
     documents = {"zarr.json": to_documents.array_v3(known)} if zarr_format == 3 else to_documents.array_v2(known)
-    return Recut(array, name, form, chunks, encoding, documents)
+    return EncodedChunks(array, name, form, chunks, encoding, documents)
 
 
-def _raw(fill: Any, dtype: np.dtype[Any]) -> bytes | None:
+def _fill_bytes(fill: Any, dtype: np.dtype[Any]) -> bytes | None:
     if dtype.hasobject or fill is None:
         return None
     try:
@@ -161,11 +161,11 @@ def regular_chunks(array: VirtualArray, itemsize: int) -> tuple[int, ...]:
         chunks.append(max(min(size, length), 1))
     itemsize = max(itemsize, 1)
     for dimension in range(len(chunks)):
-        over = math.prod(chunks) * itemsize / LARGEST
+        over = math.prod(chunks) * itemsize / MAX_CHUNK_BYTES
         if over > 1:
             chunks[dimension] = max(int(chunks[dimension] / over), 1)
     for dimension in reversed(range(len(chunks))):
-        under = SMALLEST // max(math.prod(chunks) * itemsize, 1)
+        under = MIN_CHUNK_BYTES // max(math.prod(chunks) * itemsize, 1)
         if under > 1:
             chunks[dimension] = max(min(chunks[dimension] * under, array.shape[dimension]), 1)
     return tuple(chunks)

@@ -15,7 +15,7 @@ from zarr.abc.store import (
 )
 from zarr.core.buffer import Buffer, BufferPrototype, default_buffer_prototype
 
-from insitu.reading.zarr_store.byte_span import ALL, Span
+from insitu.reading.zarr_store.byte_span import ALL_BYTES, ByteSpan
 from insitu.reading.zarr_store.tree import ZarrTree
 
 __all__ = ["InsituStore"]
@@ -66,7 +66,7 @@ class InsituStore(Store):
     ) -> Buffer | None:
         """Return the content of a key, without an event loop."""
         self._is_open = True
-        data = self.tree.get(key, _span(byte_range))
+        data = self.tree.get(key, _to_byte_span(byte_range))
         return None if data is None else (prototype or default_buffer_prototype()).buffer.from_bytes(data)
 
     def set_sync(self, key: str, value: Buffer) -> None:
@@ -127,13 +127,13 @@ class InsituStore(Store):
         super().close()
 
 
-def _span(wanted: ByteRequest | None) -> Span:
+def _to_byte_span(wanted: ByteRequest | None) -> ByteSpan:
     if wanted is None:
-        return ALL
+        return ALL_BYTES
     if isinstance(wanted, RangeByteRequest):
-        return Span(wanted.start, wanted.end)
+        return ByteSpan(wanted.start, wanted.end)
     if isinstance(wanted, OffsetByteRequest):
-        return Span(wanted.offset)
+        return ByteSpan(wanted.offset)
     if isinstance(wanted, SuffixByteRequest):
-        return Span(-wanted.suffix) if wanted.suffix else Span(0, 0)
+        return ByteSpan(-wanted.suffix) if wanted.suffix else ByteSpan(0, 0)
     raise TypeError(f"Unexpected byte_range, got {wanted!r}")

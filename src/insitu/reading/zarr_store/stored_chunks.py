@@ -15,24 +15,24 @@ import numpy as np
 from insitu.errors import NotFoundError, TruncatedError, UnsupportedError
 from insitu.model import INLINE, VirtualArray
 from insitu.reading.cache import ChunkCache
-from insitu.reading.source_pool import Opened
-from insitu.reading.zarr_store.byte_span import ALL, Span
+from insitu.reading.source_pool import SourcePool
+from insitu.reading.zarr_store.byte_span import ALL_BYTES, ByteSpan
 from insitu.zarr_metadata import to_documents
-from insitu.zarr_metadata.to_zarr import BLOCK, Said, said
+from insitu.zarr_metadata.to_zarr import CELLS_PER_BLOCK, ZarrArraySpec, to_zarr_spec
 
-__all__ = ["PORTABLE", "Passed", "passed"]
+__all__ = ["PORTABLE_CODECS", "StoredChunks", "find_stored_chunks"]
 
-_MOST_CELLS = 1 << 22
+_MAX_CELLS = 1 << 22
 """Limit of the cells that are compared.
 
 Arrays with more are encoded again, which is always right.
 """
-_LARGEST_RAW = 64 << 20
+_MAX_RAW_BYTES = 64 << 20
 """Maximal bytes of an uncompressed chunk.
 
 A larger one (a contiguous variable) is better read in pieces.
 """
-PORTABLE: Mapping[int, frozenset[str]] = {
+PORTABLE_CODECS: Mapping[int, frozenset[str]] = {
     2: frozenset({"zlib", "gzip", "blosc", "zstd", "lz4"}),
     3: frozenset({"gzip", "zstd", "blosc", "crc32c"}),
 }
@@ -43,10 +43,10 @@ GDAL 3.6 supports no filters.
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Passed:
+class StoredChunks:
     """An array whose stored chunks are passed on."""
 
-    array: Said
+    array: ZarrArraySpec
     documents: dict[str, Any]
     """By name: `zarr.json`, or `.zarray` and `.zattrs`."""
 
@@ -56,7 +56,7 @@ class Passed:
         return self.array.grid
 
     def chunk(
-        self, cell: tuple[int, ...], opened: Opened, span: Span = ALL, cache: ChunkCache | None = None
+        self, cell: tuple[int, ...], opened: SourcePool, span: ByteSpan = ALL_BYTES, cache: ChunkCache | None = None
     ) -> bytes | None:
         """Return the bytes of a chunk.
 
@@ -74,7 +74,7 @@ class Passed:
             return None
         about = tile.chunks.sources[number]
         try:
-            with opened.lease(about) as source:
+            with opened.acquire(about) as source:
                 if length < 0:
                     length = source.size() - offset
                 start, many = span.within(length)
@@ -99,7 +99,7 @@ class Passed:
             if (np.asarray(next(self.array.blocks())[1].source) >= 0).any() or self._has_inline():
                 yield ()
             return
-        for begin, rows in self.array.blocks(BLOCK):
+        for begin, rows in self.array.blocks(CELLS_PER_BLOCK):
             source = np.asarray(rows.source)
             kept = np.flatnonzero((source >= 0) | (source == INLINE)) + begin
             yield from zip(*(axis.tolist() for axis in np.unravel_index(kept, self.array.grid)), strict=True)
@@ -108,7 +108,7 @@ class Passed:
         return bool((np.asarray(next(self.array.blocks())[1].source) == INLINE).any())
 
 
-def passed(array: VirtualArray, zarr_format: int, *, portable: bool = False) -> Passed | None:
+def find_stored_chunks(array: VirtualArray, zarr_format: int, *, portable: bool = False) -> StoredChunks | None:
     """Return a view of an array with its stored chunks; None if Zarr cannot describe them.
 
     Parameters
@@ -120,10 +120,10 @@ def passed(array: VirtualArray, zarr_format: int, *, portable: bool = False) -> 
     portable
         Whether to accept only codecs that readers other than zarr-python support.
     """
-    if sum(int(np.prod(tile.chunks.shape, dtype=object)) for tile in array.tiles) > _MOST_CELLS:
+    if sum(int(np.prod(tile.chunks.shape, dtype=object)) for tile in array.tiles) > _MAX_CELLS:
         return None
     try:
-        known = said(array)
+        known = to_zarr_spec(array)
         for _ in known.blocks():
             pass
         documents = {"zarr.json": to_documents.array_v3(known)} if zarr_format == 3 else to_documents.array_v2(known)
@@ -131,10 +131,10 @@ def passed(array: VirtualArray, zarr_format: int, *, portable: bool = False) -> 
         return None
     if known.encoding.dtype.hasobject and known.encoding.codecs[0].name not in ("vlen-utf8", "vlen-bytes"):
         return None
-    if known.encoding.raw and math.prod(known.chunks) * known.encoding.dtype.itemsize > _LARGEST_RAW:
+    if known.encoding.raw and math.prod(known.chunks) * known.encoding.dtype.itemsize > _MAX_RAW_BYTES:
         return None
     names = {codec.name.removeprefix("numcodecs.") for codec in known.encoding.codecs}
     plain = known.encoding.dtype.kind in "iufb" and known.encoding.dtype.itemsize <= 8
-    if portable and (names - PORTABLE[zarr_format] or not plain):
+    if portable and (names - PORTABLE_CODECS[zarr_format] or not plain):
         return None
-    return Passed(known, documents)
+    return StoredChunks(known, documents)

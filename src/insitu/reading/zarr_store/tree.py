@@ -15,15 +15,15 @@ from typing import Any
 from insitu.errors import InsituError, UnsupportedError
 from insitu.model import VirtualArray, VirtualGroup
 from insitu.reading.cache import ChunkCache
-from insitu.reading.source_pool import Opened
-from insitu.reading.zarr_store.byte_span import ALL, Span
-from insitu.reading.zarr_store.encoded_chunks import Recut, recut
-from insitu.reading.zarr_store.stored_chunks import Passed, passed
+from insitu.reading.source_pool import SourcePool
+from insitu.reading.zarr_store.byte_span import ALL_BYTES, ByteSpan
+from insitu.reading.zarr_store.encoded_chunks import EncodedChunks, encode_chunks
+from insitu.reading.zarr_store.stored_chunks import StoredChunks, find_stored_chunks
 from insitu.zarr_metadata import ChunkKeys, to_documents
 
-__all__ = ["Span", "ZarrTree"]
+__all__ = ["ByteSpan", "ZarrTree"]
 
-_KEYS = {2: ChunkKeys("."), 3: ChunkKeys("/", "c")}
+_CHUNK_KEYS = {2: ChunkKeys("."), 3: ChunkKeys("/", "c")}
 
 
 @dataclass(slots=True, eq=False)
@@ -46,13 +46,13 @@ class ZarrTree:
     """Cache of decoded chunks that several chunks of the view need."""
     problems: dict[str, str] = field(default_factory=dict, repr=False)
     """Arrays that are left out, with the reasons."""
-    _views: dict[str, Passed | Recut] | None = field(default=None, repr=False)
+    _views: dict[str, StoredChunks | EncodedChunks] | None = field(default=None, repr=False)
     _documents: dict[str, bytes] | None = field(default=None, repr=False)
-    _opened: Opened | None = field(default=None, repr=False)
+    _opened: SourcePool | None = field(default=None, repr=False)
     _lock: threading.RLock = field(default_factory=threading.RLock, repr=False)
 
     def __post_init__(self) -> None:
-        if self.zarr_format not in _KEYS:
+        if self.zarr_format not in _CHUNK_KEYS:
             raise UnsupportedError(f"zarr_format must be 2 or 3, not {self.zarr_format!r}")
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -67,7 +67,7 @@ class ZarrTree:
         )
 
     @property
-    def views(self) -> dict[str, Passed | Recut]:
+    def views(self) -> dict[str, StoredChunks | EncodedChunks]:
         """The arrays by path."""
         with self._lock:
             if self._views is None:
@@ -80,16 +80,16 @@ class ZarrTree:
                 self._views = views
             return self._views
 
-    def _view(self, path: str, array: VirtualArray) -> Passed | Recut:
-        view = passed(array, self.zarr_format, portable=self.portable)
-        return view if view is not None else recut(array, path, self.zarr_format, self.compression)
+    def _view(self, path: str, array: VirtualArray) -> StoredChunks | EncodedChunks:
+        view = find_stored_chunks(array, self.zarr_format, portable=self.portable)
+        return view if view is not None else encode_chunks(array, path, self.zarr_format, self.compression)
 
     @property
     def documents(self) -> dict[str, bytes]:
         """The metadata documents by key."""
         with self._lock:
             if self._documents is None:
-                self._documents = {key: _json(value) for key, value in self._build_documents().items()}
+                self._documents = {key: _to_json(value) for key, value in self._build_documents().items()}
             return self._documents
 
     def _build_documents(self) -> dict[str, Any]:
@@ -110,7 +110,7 @@ class ZarrTree:
         listed = {"kind": "inline", "must_understand": False, "metadata": inner}
         return {**documents, "zarr.json": {**documents["zarr.json"], "consolidated_metadata": listed}}
 
-    def get(self, key: str, span: Span = ALL) -> bytes | None:
+    def get(self, key: str, span: ByteSpan = ALL_BYTES) -> bytes | None:
         """Return the content of a key, or some bytes of it; None if there is no such key."""
         found = self.documents.get(key)
         if found is not None:
@@ -122,7 +122,7 @@ class ZarrTree:
         try:
             return self.views[path].chunk(cell, self._source_pool(), span, self.cache)
         except InsituError as problem:
-            raise problem.located(variable=path, chunk=cell) from problem.__cause__
+            raise problem.with_context(variable=path, chunk=cell) from problem.__cause__
 
     def place(self, key: str) -> tuple[str, tuple[int, ...]] | None:
         """Return the array's path and the chunk that a key names; None if it names none."""
@@ -130,7 +130,7 @@ class ZarrTree:
         while (end := key.rfind("/", 0, end)) > 0:
             view = views.get(key[:end])
             if view is not None:
-                cell = _KEYS[self.zarr_format].cell(key[end + 1 :], len(view.grid))
+                cell = _CHUNK_KEYS[self.zarr_format].cell(key[end + 1 :], len(view.grid))
                 inside = cell is not None and all(at < count for at, count in zip(cell, view.grid, strict=True))
                 return (key[:end], cell) if cell is not None and inside else None
         return None
@@ -140,7 +140,7 @@ class ZarrTree:
         yield from (key for key in self.documents if key.startswith(prefix))
         for path, view in self.views.items():
             if path.startswith(prefix) or prefix.startswith(f"{path}/"):
-                name = _KEYS[self.zarr_format].key
+                name = _CHUNK_KEYS[self.zarr_format].key
                 yield from (key for cell in view.cells() if (key := f"{path}/{name(cell)}").startswith(prefix))
 
     def children(self, path: str) -> Iterator[str]:
@@ -155,10 +155,10 @@ class ZarrTree:
                 names[key[len(prefix) :].partition("/")[0]] = None
         return iter(names)
 
-    def _source_pool(self) -> Opened:
+    def _source_pool(self) -> SourcePool:
         with self._lock:
             if self._opened is None:
-                self._opened = Opened(self.storage_options)
+                self._opened = SourcePool(self.storage_options)
             return self._opened
 
     def close(self) -> None:
@@ -169,16 +169,16 @@ class ZarrTree:
                 self._opened = None
 
 
-def _json(document: Any) -> bytes:
+def _to_json(document: Any) -> bytes:
     # Python writes NaN, which is not valid JSON; attributes may contain it.
-    return json.dumps(_strict(document)).encode()
+    return json.dumps(_to_strict_json(document)).encode()
 
 
-def _strict(value: Any) -> Any:
+def _to_strict_json(value: Any) -> Any:
     if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):
         return "NaN" if value != value else "Infinity" if value > 0 else "-Infinity"
     if isinstance(value, Mapping):
-        return {name: _strict(item) for name, item in value.items()}
+        return {name: _to_strict_json(item) for name, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_strict(item) for item in value]
+        return [_to_strict_json(item) for item in value]
     return value

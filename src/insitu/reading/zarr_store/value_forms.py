@@ -15,9 +15,9 @@ import numpy as np
 import numpy.typing as npt
 
 from insitu.errors import UnsupportedError
-from insitu.model import Kind, VirtualArray
+from insitu.model import PackingKind, VirtualArray
 
-__all__ = ["Form", "form_of"]
+__all__ = ["ValueForm", "choose_value_form"]
 
 Values = npt.NDArray[Any]
 _UNITS = {
@@ -30,11 +30,11 @@ _UNITS = {
     "D": "days",
 }
 _CF = ("_FillValue", "missing_value", "scale_factor", "add_offset", "_Unsigned", "units", "calendar", "dtype")
-_NEVER = np.iinfo(np.int64).min
+_MISSING_TIME = np.iinfo(np.int64).min
 
 
 @dataclass(frozen=True, slots=True)
-class Form:
+class ValueForm:
     """How the values of an array are written."""
 
     dtype: np.dtype[Any]
@@ -46,7 +46,7 @@ class Form:
     text: bool = False
 
 
-def form_of(array: VirtualArray) -> Form:
+def choose_value_form(array: VirtualArray) -> ValueForm:
     """Return the form of an array's values.
 
     Raises
@@ -56,13 +56,13 @@ def form_of(array: VirtualArray) -> Form:
     """
     dtype = array.dtype
     if dtype.kind == "M":
-        unit = _unit(dtype)
+        unit = _time_unit(dtype)
         said = {"units": f"{_UNITS[unit]} since 1970-01-01", "calendar": "proleptic_gregorian"}
-        return Form(np.dtype("<i8"), lambda values: values.astype(f"<M8[{unit}]").view("<i8"), said, _NEVER)
+        return ValueForm(np.dtype("<i8"), lambda values: values.astype(f"<M8[{unit}]").view("<i8"), said, _MISSING_TIME)
     if dtype.kind == "m":
-        unit = _unit(dtype)
+        unit = _time_unit(dtype)
         said = {"units": _UNITS[unit]}
-        return Form(np.dtype("<i8"), lambda values: values.astype(f"<m8[{unit}]").view("<i8"), said, _NEVER)
+        return ValueForm(np.dtype("<i8"), lambda values: values.astype(f"<m8[{unit}]").view("<i8"), said, _MISSING_TIME)
     if dtype.kind == "O":
         kinds = [kind for tile in array.tiles for kind in tile.packings.kinds]
         calendars = {kind.calendar for kind in kinds if kind.calendar is not None}
@@ -71,48 +71,48 @@ def form_of(array: VirtualArray) -> Form:
         if len(calendars) > 1:
             raise UnsupportedError(f"its times have several calendars: {', '.join(sorted(calendars))}")
         if calendars:
-            return _cftime(calendars.pop())
+            return _cftime_form(calendars.pop())
         if array.details.varying == "sequence":
             raise UnsupportedError("its values are sequences of varying length, which Zarr's readers do not support")
         return _text_form(array)
     if dtype.kind in "iufcb":
         if dtype.itemsize > (16 if dtype.kind == "c" else 8):
             wide = np.dtype("<c16" if dtype.kind == "c" else "<f8")
-            return Form(wide, lambda values: values.astype(wide), {})
+            return ValueForm(wide, lambda values: values.astype(wide), {})
         little = dtype.newbyteorder("<")
-        return Form(little, lambda values: values.astype(little, copy=False), {})
+        return ValueForm(little, lambda values: values.astype(little, copy=False), {})
     if dtype.kind in "SU" or (dtype.kind == "V" and dtype.subdtype is None):
         little = dtype.newbyteorder("<")
-        return Form(little, lambda values: values.astype(little, copy=False), {})
+        return ValueForm(little, lambda values: values.astype(little, copy=False), {})
     raise UnsupportedError(f"Zarr has no type for values of {dtype}")
 
 
-def _is_datetime64(kind: Kind) -> bool:
+def _is_datetime64(kind: PackingKind) -> bool:
     """Return whether a packing decodes to datetime64 rather than to dates of cftime."""
     return kind.dtype is not None and np.dtype(kind.dtype).kind == "M"
 
 
-def _unit(dtype: np.dtype[Any]) -> str:
+def _time_unit(dtype: np.dtype[Any]) -> str:
     unit, step = np.datetime_data(dtype)
     return unit if unit in _UNITS and step == 1 else "s" if unit in ("Y", "M", "W") else "ns"
 
 
-def _cftime(calendar: str) -> Form:
+def _cftime_form(calendar: str) -> ValueForm:
     units = "microseconds since 1850-01-01"
 
     def convert(values: Values) -> Values:
         from cftime import date2num
 
-        out = np.full(values.shape, _NEVER, "<i8")
+        out = np.full(values.shape, _MISSING_TIME, "<i8")
         known = np.array([hasattr(value, "calendar") for value in values.reshape(-1)], bool).reshape(values.shape)
         if known.any():
             out[known] = np.asarray(date2num(values[known], units, calendar)).astype(np.int64)
         return out
 
-    return Form(np.dtype("<i8"), convert, {"units": units, "calendar": calendar}, _NEVER)
+    return ValueForm(np.dtype("<i8"), convert, {"units": units, "calendar": calendar}, _MISSING_TIME)
 
 
-def _text_form(array: VirtualArray) -> Form:
+def _text_form(array: VirtualArray) -> ValueForm:
     """Return the form of texts; missing texts are written as the value of the attribute
     `missing_value`.
 
@@ -127,13 +127,13 @@ def _text_form(array: VirtualArray) -> Form:
 
     def convert(values: Values) -> Values:
         out = np.empty(values.shape, object)
-        out.reshape(-1)[:] = [_text(value, mark) for value in values.reshape(-1)]
+        out.reshape(-1)[:] = [_to_text(value, mark) for value in values.reshape(-1)]
         return out
 
-    return Form(np.dtype(object), convert, {"missing_value": mark} if marks else {}, mark, text=True)
+    return ValueForm(np.dtype(object), convert, {"missing_value": mark} if marks else {}, mark, text=True)
 
 
-def _text(value: Any, missing: str) -> str:
+def _to_text(value: Any, missing: str) -> str:
     if isinstance(value, str):
         return str(value)  # attributes are NumPy's texts, which numcodecs refuses
     if isinstance(value, bytes):

@@ -2,7 +2,7 @@
 
 from insitu.references.icechunk.append import append_icechunk
 from insitu.references.icechunk.read import open_icechunk
-from insitu.references.icechunk.repository import exists, is_repository
+from insitu.references.icechunk.repository import is_repository, repository_exists
 from insitu.references.icechunk.write import write_icechunk
 
-__all__ = ["append_icechunk", "exists", "is_repository", "open_icechunk", "write_icechunk"]
+__all__ = ["append_icechunk", "is_repository", "open_icechunk", "repository_exists", "write_icechunk"]

@@ -20,23 +20,31 @@ import numpy.typing as npt
 from insitu.codecs import decode
 from insitu.errors import FormatError, InsituError, ModelError, NotFoundError, StaleSourceError, UnsupportedError
 from insitu.model import ABSENT, INLINE, UNWRITTEN, Axis, Columns, Encoding, Source, Tile, VirtualGroup
-from insitu.references.appending import MEANING, AppendReport, Reader, plan_append
-from insitu.references.icechunk.read import open_icechunk, waited
-from insitu.references.icechunk.repository import Version, exists, wanted
-from insitu.references.icechunk.write import ConflictError, committed, one_writer, put, refer, repository, writing_of
-from insitu.references.urls import absolute
-from insitu.references.zarr_blocks import Writing
+from insitu.references.appending import CF_ATTRIBUTES, AppendReport, Reader, plan_append
+from insitu.references.icechunk.read import open_icechunk, run_async
+from insitu.references.icechunk.repository import RepositoryVersion, parse_version, repository_exists
+from insitu.references.icechunk.write import (
+    IcechunkConflictError,
+    commit,
+    icechunk_export,
+    lock_repository,
+    open_repository,
+    put_objects,
+    write_references,
+)
+from insitu.references.urls import absolute_url
+from insitu.references.zarr_blocks import ZarrExport
 from insitu.sources import open_source
-from insitu.zarr_metadata.to_zarr import Said
+from insitu.zarr_metadata.to_zarr import ZarrArraySpec
 
 __all__ = ["append_icechunk"]
 
-REWRITE = 64 << 20
+MOST_COPIED_BYTES = 64 << 20
 """Most bytes of an array that an append writes as native chunks."""
-_ALIKE = ("data_type", "codecs", "fill_value", "dimension_names", "chunk_key_encoding")
-_COPIED = "insitu:copied_sources"
+_MATCHING_FIELDS = ("data_type", "codecs", "fill_value", "dimension_names", "chunk_key_encoding")
+_COPIED_SOURCES_KEY = "insitu:copied_sources"
 """Key of a commit's metadata: sources whose values were copied, which no reference names."""
-_TRIES = 20
+_ATTEMPTS = 20
 """How often an append starts again from the new tip after another writer was faster."""
 
 
@@ -46,7 +54,7 @@ def append_icechunk(
     dim: str,
     *,
     message: str | None = None,
-    rewrite: int = REWRITE,
+    rewrite: int = MOST_COPIED_BYTES,
     read: Reader | None = None,
     storage_options: Mapping[str, Any] | None = None,
 ) -> AppendReport:
@@ -69,51 +77,51 @@ def append_icechunk(
     storage_options
         See `insitu.sources.open_source`.
     """
-    version = wanted(url)
+    version = parse_version(url)
     if version.kind != "branch":
         raise UnsupportedError(
             f"a {version.kind} cannot be written to", url=url, hint="Write to a branch: ?branch=NAME"
         )
-    if not exists(version.url, storage_options):
+    if not repository_exists(version.url, storage_options):
         raise NotFoundError("there is no Icechunk repository here", url=version.url)
     if not any(dim in array.dims for _, array in group.all_arrays()):
         raise ModelError(f"no array has a dimension {dim!r}", hint="Give the name of a dimension of the files")
-    for last in [False] * _TRIES + [True]:
+    for last in [False] * _ATTEMPTS + [True]:
         try:
-            with one_writer(version):
-                return _append(group, url, version, dim, message, rewrite, read, storage_options)
-        except ConflictError:
+            with lock_repository(version):
+                return _append_once(group, url, version, dim, message, rewrite, read, storage_options)
+        except IcechunkConflictError:
             # Without labels the order of these steps and those of the other writer is unknown.
             if last or read is None or not any(name == dim for name in group.arrays):
                 raise
     raise AssertionError("unreachable")
 
 
-def _append(
+def _append_once(
     group: VirtualGroup,
     url: str,
-    version: Version,
+    version: RepositoryVersion,
     dim: str,
     message: str | None,
     rewrite: int,
     read: Reader | None,
     storage_options: Mapping[str, Any] | None,
 ) -> AppendReport:
-    opened = repository(version, writing_of(group, 0, storage_options), storage_options)
+    opened = open_repository(version, icechunk_export(group, 0, storage_options), storage_options)
     session = opened.writable_session(version.name)
-    old = _reachable(f"{version.url}?snapshot={session.snapshot_id}", url, storage_options)
-    if (report := _held_as_copy(opened, session.snapshot_id, group, dim, url)) is not None:
+    old = _open_snapshot(f"{version.url}?snapshot={session.snapshot_id}", url, storage_options)
+    if (report := _report_if_copied(opened, session.snapshot_id, group, dim, url)) is not None:
         return report
     plan = plan_append(old, group, dim, target=url, read=read)
     if plan.group is not None:
-        rest = plan.group if read is None else _whole_labels(plan.group, dim, read)
-        copied = _write(session, writing_of(rest, 0, storage_options), dim, rewrite)
-        metadata = {_COPIED: [_record(source) for source in copied]} if copied else None
-        committed(session, message or f"Appended along {dim} by insitu", version, metadata)
+        rest = plan.group if read is None else _with_labels_in_one_chunk(plan.group, dim, read)
+        copied = _write_steps(session, icechunk_export(rest, 0, storage_options), dim, rewrite)
+        metadata = {_COPIED_SOURCES_KEY: [_source_record(source) for source in copied]} if copied else None
+        commit(session, message or f"Appended along {dim} by insitu", version, metadata)
     return plan.report(url, dim)
 
 
-def _whole_labels(group: VirtualGroup, dim: str, read: Reader) -> VirtualGroup:
+def _with_labels_in_one_chunk(group: VirtualGroup, dim: str, read: Reader) -> VirtualGroup:
     """Return the tree with inline labels in one chunk each: skipped steps may have cut through theirs."""
     arrays = dict(group.arrays)
     for name, array in group.arrays.items():
@@ -125,7 +133,7 @@ def _whole_labels(group: VirtualGroup, dim: str, read: Reader) -> VirtualGroup:
     return replace(group, arrays=arrays)
 
 
-def _reachable(tip: str, url: str, storage_options: Mapping[str, Any] | None) -> VirtualGroup:
+def _open_snapshot(tip: str, url: str, storage_options: Mapping[str, Any] | None) -> VirtualGroup:
     """Return the tree of a snapshot with its references loaded; raise if one of its files changed."""
     old = open_icechunk(tip, storage_options=storage_options)
     try:
@@ -141,18 +149,18 @@ def _reachable(tip: str, url: str, storage_options: Mapping[str, Any] | None) ->
     return old
 
 
-def _record(source: Source) -> dict[str, Any]:
-    return {"url": absolute(source.url), "size": source.size, "etag": source.etag, "modified": source.modified}
+def _source_record(source: Source) -> dict[str, Any]:
+    return {"url": absolute_url(source.url), "size": source.size, "etag": source.etag, "modified": source.modified}
 
 
-def _held_as_copy(opened: Any, snapshot: str, group: VirtualGroup, dim: str, url: str) -> AppendReport | None:
+def _report_if_copied(opened: Any, snapshot: str, group: VirtualGroup, dim: str, url: str) -> AppendReport | None:
     """Return the report of an append whose files were all copied before; None: some were not."""
-    sources = {absolute(s.url): s for _, array in group.all_arrays() if dim in array.dims for s in array.sources}
+    sources = {absolute_url(s.url): s for _, array in group.all_arrays() if dim in array.dims for s in array.sources}
     if not sources:
         return None
     held: dict[str, Source] = {}
     for version in opened.ancestry(snapshot_id=snapshot):
-        for row in (version.metadata or {}).get(_COPIED, ()):
+        for row in (version.metadata or {}).get(_COPIED_SOURCES_KEY, ()):
             held.setdefault(row["url"], Source(row["url"], row["size"], row["etag"], row["modified"]))
     for name in sources.keys() & held.keys():
         if (reason := held[name].difference(sources[name])) is not None:
@@ -166,21 +174,21 @@ def _held_as_copy(opened: Any, snapshot: str, group: VirtualGroup, dim: str, url
     return None
 
 
-def _write(session: Any, writing: Writing, dim: str, rewrite: int) -> list[Source]:
+def _write_steps(session: Any, writing: ZarrExport, dim: str, rewrite: int) -> list[Source]:
     """Write the new steps into a session; return the sources that were copied and not referenced."""
     store = session.store
     new = {path: writing.array_documents[f"{path}/zarr.json"] for path in writing.arrays}
-    old = waited(_fetched(store, list(new)))
+    old = run_async(_fetch_documents(store, list(new)))
     # Everything is checked before anything is written.
     plans = {
-        path: _plan(path, old.get(path), new[path], dim, rewrite, writing)
+        path: _plan_array(path, old.get(path), new[path], dim, rewrite, writing)
         for path, array in writing.arrays.items()
         if dim in array.array.dims
     }
     referred: set[str] = set()
     copied: dict[str, Source] = {}
     for path, plan in plans.items():
-        _grow(store, writing, path, old[path], plan)
+        _grow_array(store, writing, path, old[path], plan)
         for source in writing.arrays[path].array.sources:
             if plan[2]:
                 referred.add(source.url)
@@ -189,15 +197,15 @@ def _write(session: Any, writing: Writing, dim: str, rewrite: int) -> list[Sourc
     return [source for name, source in copied.items() if name not in referred]
 
 
-async def _fetched(store: Any, paths: list[str]) -> dict[str, dict[str, Any]]:
+async def _fetch_documents(store: Any, paths: list[str]) -> dict[str, dict[str, Any]]:
     from zarr.core.buffer import default_buffer_prototype
 
     found = {path: await store.get(f"{path}/zarr.json", default_buffer_prototype()) for path in paths}
     return {path: json.loads(data.to_bytes()) for path, data in found.items() if data is not None}
 
 
-def _plan(
-    path: str, old: Mapping[str, Any] | None, new: Mapping[str, Any], dim: str, rewrite: int, writing: Writing
+def _plan_array(
+    path: str, old: Mapping[str, Any] | None, new: Mapping[str, Any], dim: str, rewrite: int, writing: ZarrExport
 ) -> tuple[int, int, bool]:
     """Return the axis that grows, its old length, and whether references can follow."""
     if old is None:
@@ -206,16 +214,16 @@ def _plan(
             variable=path,
             hint="Append only arrays that it has, or save it anew",
         )
-    for name in _ALIKE:
-        if not _equal(old.get(name), new.get(name)):
-            raise _differs(path, name, old.get(name), new.get(name))
-    for name in MEANING:
+    for name in _MATCHING_FIELDS:
+        if not _is_equal(old.get(name), new.get(name)):
+            raise _difference_error(path, name, old.get(name), new.get(name))
+    for name in CF_ATTRIBUTES:
         one, other = (document.get("attributes", {}).get(name) for document in (old, new))
         if one != other:
-            raise _differs(path, f"attribute {name}", one, other)
+            raise _difference_error(path, f"attribute {name}", one, other)
     axis = new["dimension_names"].index(dim)
     if [n for i, n in enumerate(old["shape"]) if i != axis] != [n for i, n in enumerate(new["shape"]) if i != axis]:
-        raise _differs(path, "shape", old["shape"], new["shape"])
+        raise _difference_error(path, "shape", old["shape"], new["shape"])
     length = int(old["shape"][axis])
     same_grid = old["chunk_grid"] == new["chunk_grid"] and old["chunk_grid"]["name"] == "regular"
     if same_grid and length % int(old["chunk_grid"]["configuration"]["chunk_shape"][axis]) == 0:
@@ -237,11 +245,11 @@ def _plan(
     return axis, length, False
 
 
-def _equal(one: Any, other: Any) -> bool:
+def _is_equal(one: Any, other: Any) -> bool:
     return bool(one == other or (one != one and other != other))
 
 
-def _differs(path: str, what: str, old: Any, new: Any) -> InsituError:
+def _difference_error(path: str, what: str, old: Any, new: Any) -> InsituError:
     return UnsupportedError(
         f"{what} is {old!r} in the repository and {new!r} in the new files: one Zarr array has one",
         variable=path,
@@ -249,16 +257,18 @@ def _differs(path: str, what: str, old: Any, new: Any) -> InsituError:
     )
 
 
-def _grow(store: Any, writing: Writing, path: str, old: Mapping[str, Any], plan: tuple[int, int, bool]) -> None:
+def _grow_array(
+    store: Any, writing: ZarrExport, path: str, old: Mapping[str, Any], plan: tuple[int, int, bool]
+) -> None:
     axis, length, follows = plan
     array = writing.arrays[path]
     shape = list(old["shape"])
     shape[axis] += array.array.shape[axis]
     if follows:
-        waited(put(store, {f"{path}/zarr.json": json.dumps({**old, "shape": shape}).encode()}))
+        run_async(put_objects(store, {f"{path}/zarr.json": json.dumps({**old, "shape": shape}).encode()}))
         size = int(old["chunk_grid"]["configuration"]["chunk_shape"][axis])
         shift = tuple(length // size if number == axis else 0 for number in range(len(shape)))
-        refer(store, writing, path, shift)
+        write_references(store, writing, path, shift)
         return
     import zarr
 
@@ -267,10 +277,10 @@ def _grow(store: Any, writing: Writing, path: str, old: Mapping[str, Any], plan:
         warnings.simplefilter("ignore")  # zarr warns that numcodecs' codecs are not in the V3 specification
         target = zarr.open_array(store, path=path, mode="r+")
         target.resize(tuple(shape))
-        target[place] = _values(writing, path, array)
+        target[place] = _read_values(writing, path, array)
 
 
-def _values(writing: Writing, path: str, array: Said) -> npt.NDArray[Any]:
+def _read_values(writing: ZarrExport, path: str, array: ZarrArraySpec) -> npt.NDArray[Any]:
     """Return the stored values of an array, read chunk by chunk."""
     encoding = array.encoding
     values = np.full(array.array.shape, encoding.fill_value(), encoding.dtype)
@@ -286,7 +296,7 @@ def _values(writing: Writing, path: str, array: Said) -> npt.NDArray[Any]:
                 with open_source(about.url, writing.storage_options, expected=about) as source:
                     data = source.read(offset, length if length >= 0 else source.size() - offset)
             cell = np.unravel_index(begin + row, array.grid) if array.grid else ()
-            chunk = _decoded(data, array, path)
+            chunk = _decode_chunk(data, array, path)
             corner = [int(i) * size for i, size in zip(cell, array.chunks, strict=True)]
             place = tuple(slice(at, at + size) for at, size in zip(corner, array.chunks, strict=True))
             room = values[place].shape
@@ -294,12 +304,12 @@ def _values(writing: Writing, path: str, array: Said) -> npt.NDArray[Any]:
     return values
 
 
-def _decoded(data: bytes, array: Said, path: str) -> npt.NDArray[Any]:
+def _decode_chunk(data: bytes, array: ZarrArraySpec, path: str) -> npt.NDArray[Any]:
     if array.cuts:
         raise UnsupportedError("chunks of different lengths cannot be rewritten", variable=path)
     try:
         return decode(data, array.encoding, array.chunks)
     except InsituError as problem:
-        raise problem.located(variable=path) from None
+        raise problem.with_context(variable=path) from None
     except ValueError as problem:
         raise FormatError(f"a chunk cannot be decoded: {problem}", variable=path) from None

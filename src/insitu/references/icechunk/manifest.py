@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from insitu.errors import FormatError
 
-__all__ = ["Rows", "decode_manifest", "object_id"]
+__all__ = ["ManifestRows", "decode_manifest", "object_id"]
 
 _MAGIC = "ICE🧊CHUNK".encode()
 _HEADER = 39  # magic 12, name of the writer 24, then a byte each: version of the format, kind of file, compression
@@ -35,7 +35,7 @@ Positions = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Rows:
+class ManifestRows:
     """Chunk references as columns."""
 
     index: npt.NDArray[np.int64]
@@ -62,7 +62,7 @@ def object_id(raw: bytes) -> str:
     return base64.b32encode(raw).rstrip(b"=").translate(_CROCKFORD).decode()
 
 
-def decode_manifest(data: bytes, node: str) -> Rows | None:
+def decode_manifest(data: bytes, node: str) -> ManifestRows | None:
     """Return the references of one array in a manifest; None if it has none.
 
     Parameters
@@ -92,10 +92,10 @@ def decode_manifest(data: bytes, node: str) -> Rows | None:
                 body = stream.read(_LARGEST)
         except (OSError, pa.ArrowException) as problem:
             raise FormatError(f"the manifest cannot be decompressed: {problem}", structure="manifest") from None
-    return _Buffer(body).rows(node)
+    return _FlatBuffer(body).rows(node)
 
 
-class _Buffer:
+class _FlatBuffer:
     """A FlatBuffer that is read at many positions at once."""
 
     def __init__(self, data: bytes) -> None:
@@ -145,7 +145,7 @@ class _Buffer:
             )
         return self.follow(at + 4 + 4 * np.arange(count, dtype=np.int64))
 
-    def rows(self, node: str) -> Rows | None:
+    def rows(self, node: str) -> ManifestRows | None:
         """Return the references of one array; None if it is not in the manifest."""
         root = self.follow(np.zeros(1, np.int64))
         arrays = self.vector(int(self.follow(self.field(root, _ARRAYS))[0]))
@@ -155,7 +155,7 @@ class _Buffer:
                 return self._refs(self.vector(int(refs[0])))
         return None
 
-    def _refs(self, tables: Positions) -> Rows:
+    def _refs(self, tables: Positions) -> ManifestRows:
         index = self.follow(self.field(tables, _INDEX))
         axes = self.numbers(index, "<u4")
         if len(axes) and (axes != axes[0]).any():
@@ -174,7 +174,7 @@ class _Buffer:
                 raise FormatError(f"a URL is not valid UTF-8: {problem}", structure="manifest") from None
         for row, raw in zip(np.flatnonzero(chunk >= 0).tolist(), self.slices(chunk[chunk >= 0], 12), strict=True):
             path[row] = object_id(raw)
-        return Rows(
+        return ManifestRows(
             cells,
             path,
             virtual,

@@ -18,26 +18,33 @@ from typing import Any, TypeVar
 import numpy as np
 
 from insitu.errors import FormatError, InsituError, NotFoundError, SourceError, StaleSourceError, VariableError
-from insitu.model import INLINE, ChunkState, ChunkTable, GroupDetails, Located, Source, Tile, VirtualGroup
+from insitu.model import INLINE, ChunkLocations, ChunkState, ChunkTable, GroupDetails, Source, Tile, VirtualGroup
 from insitu.model.axis import Indices
-from insitu.model.chunks import state_of
-from insitu.model.derived import Expanded, Selected
-from insitu.references.icechunk.manifest import Rows, decode_manifest
-from insitu.references.icechunk.repository import Version, credentials_for, library, resolved, storage, wanted
-from insitu.references.sparse_table import listed
-from insitu.references.urls import Base
+from insitu.model.chunks import get_chunk_state
+from insitu.model.derived import ExpandedTable, SelectedTable
+from insitu.references.icechunk.manifest import ManifestRows, decode_manifest
+from insitu.references.icechunk.repository import (
+    RepositoryVersion,
+    credentials_for,
+    icechunk_storage,
+    import_icechunk,
+    parse_version,
+    source_url,
+)
+from insitu.references.sparse_table import table_of_cells
+from insitu.references.urls import UrlResolver
 from insitu.sources import open_source
-from insitu.sources.access_policy import ask_path
+from insitu.sources.access_policy import check_path
 from insitu.sources.listing import local_path
 from insitu.zarr_metadata import ArrayMetadata
-from insitu.zarr_metadata.hierarchy import nodes_of, tree
+from insitu.zarr_metadata.hierarchy import build_tree, parse_nodes
 
-__all__ = ["Manifested", "Snapshot", "open_icechunk"]
+__all__ = ["ManifestTable", "Snapshot", "open_icechunk"]
 
 T = TypeVar("T")
-_AT_ONCE = 64
+_CONCURRENT_REQUESTS = 64
 """Requests for metadata that run at once."""
-_VIRTUAL = 2  # icechunk.ChunkType.virtual
+_VIRTUAL_CHUNK = 2  # icechunk.ChunkType.virtual
 
 
 def open_icechunk(
@@ -56,33 +63,33 @@ def open_icechunk(
     storage_options
         See `insitu.sources.open_source`.
     """
-    version = wanted(url)
-    session = opened(version, storage_options)
+    version = parse_version(url)
+    session = open_session(version, storage_options)
     snapshot = Snapshot(version.url, session.snapshot_id, allow_local, storage_options)
     snapshot.sessions.append(session)
-    documents = waited(_documents(session.store))
+    documents = run_async(_read_documents(session.store))
     problems: dict[str, str] = {}
 
     def leave_out(path: str, problem: InsituError) -> None:
-        problem.located(variable=path, url=version.url)
+        problem.with_context(variable=path, url=version.url)
         if errors == "raise":
             raise problem
         problems[path] = str(problem)
 
     def tile_of(path: str, array: ArrayMetadata) -> Tile:
         grid = tuple(axis.count for axis in array.axes)
-        return Tile(array.axes, (array.encoding,), Manifested(grid, snapshot, path))
+        return Tile(array.axes, (array.encoding,), ManifestTable(grid, snapshot, path))
 
-    nodes = nodes_of(documents, leave_out, open_shards=False)
+    nodes = parse_nodes(documents, leave_out, open_shards=False)
     details = GroupDetails("icechunk", notes={"snapshot": snapshot.id, version.kind: version.name})
-    made = tree(nodes, tile_of, leave_out, details=details)
+    made = build_tree(nodes, tile_of, leave_out, details=details)
     return replace(made, problems=problems)
 
 
-def opened(version: Version, storage_options: Mapping[str, Any] | None = None) -> Any:
+def open_session(version: RepositoryVersion, storage_options: Mapping[str, Any] | None = None) -> Any:
     """Return a read-only session of one version."""
-    icechunk = library()
-    place = storage(version.url, storage_options)
+    icechunk = import_icechunk()
+    place = icechunk_storage(version.url, storage_options)
     try:
         config = icechunk.Repository.fetch_config(place)
         prefixes = [*(config.virtual_chunk_containers or {})] if config is not None else []
@@ -91,10 +98,10 @@ def opened(version: Version, storage_options: Mapping[str, Any] | None = None) -
             place, authorize_virtual_chunk_access=icechunk.containers_credentials(access)
         ).readonly_session(**version.arguments)
     except (icechunk.IcechunkError, ValueError) as problem:
-        raise ours(problem, version) from None
+        raise to_insitu_error(problem, version) from None
 
 
-def ours(problem: Exception, version: Version) -> InsituError:
+def to_insitu_error(problem: Exception, version: RepositoryVersion) -> InsituError:
     """Return an error of icechunk as one of ours: its first line, without the trace."""
     lines = [line.strip(" |│├╰─▶×x") for line in str(problem).splitlines()]
     message = next((line for line in lines if line), type(problem).__name__)
@@ -105,17 +112,17 @@ def ours(problem: Exception, version: Version) -> InsituError:
     return SourceError(f"icechunk failed: {message}", url=version.url)
 
 
-def waited(work: Coroutine[Any, Any, T]) -> T:
+def run_async(work: Coroutine[Any, Any, T]) -> T:
     """Run a coroutine in a thread of its own: an event loop may be running in this one."""
     with ThreadPoolExecutor(1) as pool:
         return pool.submit(asyncio.run, work).result()
 
 
-async def _documents(store: Any) -> dict[str, bytes]:
+async def _read_documents(store: Any) -> dict[str, bytes]:
     """Return the metadata documents of a store by key, level by level; chunks are never listed."""
     from zarr.core.buffer import default_buffer_prototype
 
-    prototype, gate = default_buffer_prototype(), asyncio.Semaphore(_AT_ONCE)
+    prototype, gate = default_buffer_prototype(), asyncio.Semaphore(_CONCURRENT_REQUESTS)
     documents: dict[str, bytes] = {}
 
     async def fetch(path: str) -> list[str]:
@@ -162,28 +169,28 @@ class Snapshot:
         with self.lock:
             if path not in self.tables:
                 try:
-                    self.tables[path] = self._loaded(path, shape)
+                    self.tables[path] = self._load_table(path, shape)
                 except InsituError as problem:
-                    raise problem.located(url=self.url, variable=path) from None
+                    raise problem.with_context(url=self.url, variable=path) from None
             return self.tables[path]
 
     def session(self) -> Any:
         """Return the session of the icechunk library."""
         if not self.sessions:
-            self.sessions.append(opened(Version(self.url, "snapshot", self.id), self.storage_options))
+            self.sessions.append(open_session(RepositoryVersion(self.url, "snapshot", self.id), self.storage_options))
         return self.sessions[0]
 
-    def _loaded(self, path: str, shape: tuple[int, ...]) -> ChunkTable:
+    def _load_table(self, path: str, shape: tuple[int, ...]) -> ChunkTable:
         store = self.session().store
         if hasattr(store, "array_chunk_iterator"):
-            batches = waited(_batches(store, path))
-            self._probed(store, path, batches)
+            batches = run_async(_read_batches(store, path))
+            self._probe_local_files(store, path, batches)
         else:
             batches = self._manifests(path)
-            _unchanged(batches)
+            _check_unchanged(batches)
         return self._table(shape, batches)
 
-    def _table(self, shape: tuple[int, ...], batches: Sequence[Rows]) -> ChunkTable:
+    def _table(self, shape: tuple[int, ...], batches: Sequence[ManifestRows]) -> ChunkTable:
         """Return references as a chunk table: sources by number, inline data joined."""
         index = np.concatenate([np.zeros((0, len(shape)), np.int64), *(rows.index for rows in batches)])
         source, offset, length = (np.zeros(len(index), np.int64) for _ in range(3))
@@ -202,15 +209,15 @@ class Snapshot:
         # Manifests may still list chunks beyond the end of an array that was shrunk.
         keep = (index < np.array(shape, np.int64)).all(axis=1)
         number = np.ravel_multi_index(tuple(index[keep].T), shape) if shape else np.zeros(np.count_nonzero(keep))
-        base = Base(self.url, self.allow_local, directory=True)
-        urls = [resolved(base.resolve(name)) if virtual else f"{self.url}/chunks/{name}" for name, virtual in objects]
+        base = UrlResolver(self.url, self.allow_local, directory=True)
+        urls = [source_url(base.resolve(name)) if virtual else f"{self.url}/chunks/{name}" for name, virtual in objects]
         columns = (source[keep], offset[keep], length[keep])
-        return listed(shape, tuple(map(Source, urls)), number.astype(np.int64), *columns, bytes(inline))
+        return table_of_cells(shape, tuple(map(Source, urls)), number.astype(np.int64), *columns, bytes(inline))
 
-    def _manifests(self, path: str) -> list[Rows]:
+    def _manifests(self, path: str) -> list[ManifestRows]:
         """Return the references of an array from its manifests, for a library that does not list them."""
-        icechunk = library()
-        repository = icechunk.Repository.open(storage(self.url, self.storage_options))
+        icechunk = import_icechunk()
+        repository = icechunk.Repository.open(icechunk_storage(self.url, self.storage_options))
         found = repository.inspect_snapshot(self.id)
         about = json.loads(found) if isinstance(found, str) else found
         node = next((node for node in about["nodes"] if node["path"].strip("/") == path), None)
@@ -223,12 +230,12 @@ class Snapshot:
                 try:
                     rows = decode_manifest(source.read(0, source.size()), node["id"])
                 except InsituError as problem:
-                    raise problem.located(url=place) from None
+                    raise problem.with_context(url=place) from None
             if rows is not None:
                 batches.append(rows)
         return batches
 
-    def _probed(self, store: Any, path: str, batches: Sequence[Rows]) -> None:
+    def _probe_local_files(self, store: Any, path: str, batches: Sequence[ManifestRows]) -> None:
         """Read one byte of each local file through the library, which checks that the file did not change."""
         firsts: dict[str, Any] = {}
         for rows in batches:
@@ -236,34 +243,38 @@ class Snapshot:
                 if rows.path[row] not in firsts and local_path(rows.path[row]) is not None:
                     firsts[rows.path[row]] = rows.index[row]
         for name in firsts:
-            ask_path(local_path(name) or name)
+            check_path(local_path(name) or name)
         keys = {name: "/".join(filter(None, [path, "c", *map(str, cell.tolist())])) for name, cell in firsts.items()}
-        for name, problem in waited(_looked(store, keys)).items():
+        for name, problem in run_async(_probe_objects(store, keys)).items():
             message = str(problem)
             if "checksum" in message or "modified" in message:
                 raise StaleSourceError(
                     "the file changed since it was referred to",
-                    url=resolved(name),
+                    url=source_url(name),
                     hint="Scan the files and save again",
                 )
 
 
-async def _batches(store: Any, path: str) -> list[Rows]:
+async def _read_batches(store: Any, path: str) -> list[ManifestRows]:
     batches = []
     async for index, kinds, paths, offsets, lengths, inline in store.array_chunk_iterator(f"/{path}"):
         offset, length = np.asarray(offsets, np.int64), np.asarray(lengths, np.int64)
-        batches.append(Rows(np.asarray(index, np.int64), paths, np.asarray(kinds) == _VIRTUAL, offset, length, inline))
+        batches.append(
+            ManifestRows(
+                np.asarray(index, np.int64), paths, np.asarray(kinds) == _VIRTUAL_CHUNK, offset, length, inline
+            )
+        )
     return batches
 
 
-async def _looked(store: Any, keys: Mapping[str, str]) -> dict[str, Exception]:
+async def _probe_objects(store: Any, keys: Mapping[str, str]) -> dict[str, Exception]:
     """Return the errors of reading one byte of each object, by name."""
     from zarr.abc.store import RangeByteRequest
     from zarr.core.buffer import default_buffer_prototype
 
-    prototype, gate = default_buffer_prototype(), asyncio.Semaphore(_AT_ONCE)
+    prototype, gate = default_buffer_prototype(), asyncio.Semaphore(_CONCURRENT_REQUESTS)
     wrong: dict[str, Exception] = {}
-    icechunk = library()
+    icechunk = import_icechunk()
 
     async def look(name: str, key: str) -> None:
         async with gate:
@@ -276,7 +287,7 @@ async def _looked(store: Any, keys: Mapping[str, str]) -> dict[str, Exception]:
     return wrong
 
 
-def _unchanged(batches: Sequence[Rows]) -> None:
+def _check_unchanged(batches: Sequence[ManifestRows]) -> None:
     """Raise `StaleSourceError` if a local file changed after the time that its references record."""
     latest: dict[str, int] = {}
     for rows in batches:
@@ -300,7 +311,7 @@ def _unchanged(batches: Sequence[Rows]) -> None:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Manifested:
+class ManifestTable:
     """Chunk table of an array in a repository, loaded when it is first used."""
 
     shape: tuple[int, ...]
@@ -312,7 +323,7 @@ class Manifested:
         """The sources that the references name."""
         return self.snapshot.table(self.path, self.shape).sources
 
-    def locate(self, cells: Sequence[Indices]) -> Located:
+    def locate(self, cells: Sequence[Indices]) -> ChunkLocations:
         """Return where cells lie."""
         return self.snapshot.table(self.path, self.shape).locate(cells)
 
@@ -320,13 +331,13 @@ class Manifested:
         """Return the same table, loaded."""
         return self.snapshot.table(self.path, self.shape)
 
-    def take(self, axis: int, cells: Indices | slice) -> Selected:
+    def take(self, axis: int, cells: Indices | slice) -> SelectedTable:
         """Return the table of these cells along one axis."""
-        return Selected.of(self, axis, cells)
+        return SelectedTable.of(self, axis, cells)
 
-    def expanded(self) -> Expanded:
+    def with_new_axis(self) -> ExpandedTable:
         """Return the table with one more axis, of one cell, at the end."""
-        return Expanded(self)
+        return ExpandedTable(self)
 
     def __getitem__(self, cell: int | tuple[int, ...]) -> ChunkState:
-        return state_of(self, cell)
+        return get_chunk_state(self, cell)

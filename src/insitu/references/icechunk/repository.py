@@ -15,31 +15,31 @@ from urllib.parse import parse_qsl, quote, unquote
 
 from insitu.errors import InsituError, NotFoundError, SourceError, UnsupportedError
 from insitu.sources import open_source
-from insitu.sources.access_policy import ask_other, ask_path, is_guarded, may_use_environment
+from insitu.sources.access_policy import can_use_environment, check_path, has_access_policy, refuse_third_party
 from insitu.sources.address import bucket_address, scheme_of
 from insitu.sources.listing import local_path
 from insitu.sources.storage_options import options_for
 
 __all__ = [
-    "Version",
-    "container",
+    "RepositoryVersion",
+    "container_prefix",
     "credentials_for",
-    "exists",
+    "icechunk_storage",
+    "import_icechunk",
     "is_repository",
-    "library",
-    "location",
-    "prefix_of",
-    "resolved",
-    "storage",
-    "wanted",
+    "parse_version",
+    "repository_exists",
+    "source_url",
+    "virtual_container",
+    "virtual_location",
 ]
 
-_MARKS = ("repo", "refs/branch.main/ref.json")
+_MARKER_OBJECTS = ("repo", "refs/branch.main/ref.json")
 """Objects that only a repository has: of format version 2, and of version 1."""
 
 
 @dataclass(frozen=True, slots=True)
-class Version:
+class RepositoryVersion:
     """A repository and one of its versions."""
 
     url: str
@@ -57,7 +57,7 @@ class Version:
         return f"{self.url}?{self.kind}={self.name}"
 
 
-def library() -> Any:
+def import_icechunk() -> Any:
     """Import and return the icechunk library.
 
     Raises
@@ -74,7 +74,7 @@ def library() -> Any:
     return icechunk
 
 
-def wanted(url: str) -> Version:
+def parse_version(url: str) -> RepositoryVersion:
     """Return the version that a URL names.
 
     Examples
@@ -85,7 +85,7 @@ def wanted(url: str) -> Version:
     base, mark, query = url.partition("?")
     base = local_path(base) or base.rstrip("/")
     if not mark:
-        return Version(base)
+        return RepositoryVersion(base)
     rows = parse_qsl(query, keep_blank_values=True)
     if len(rows) != 1 or rows[0][0] not in ("branch", "tag", "snapshot") or not rows[0][1]:
         raise SourceError(
@@ -93,21 +93,21 @@ def wanted(url: str) -> Version:
             url=base,
             hint="Use ?branch=NAME, ?tag=NAME or ?snapshot=ID",
         )
-    return Version(base, *rows[0])
+    return RepositoryVersion(base, *rows[0])
 
 
 def is_repository(path: str) -> bool:
     """Return whether a local directory is a repository."""
-    return any(os.path.isfile(os.path.join(path, *mark.split("/"))) for mark in _MARKS)
+    return any(os.path.isfile(os.path.join(path, *mark.split("/"))) for mark in _MARKER_OBJECTS)
 
 
-def exists(url: str, storage_options: Mapping[str, Any] | None = None) -> bool:
+def repository_exists(url: str, storage_options: Mapping[str, Any] | None = None) -> bool:
     """Return whether a repository lies at a URL. A remote one takes one or two small requests."""
-    base = wanted(url).url
+    base = parse_version(url).url
     path = local_path(base)
     if path is not None:
         return is_repository(path)
-    for mark in _MARKS:
+    for mark in _MARKER_OBJECTS:
         try:
             with open_source(f"{base}/{mark}", storage_options) as source:
                 source.size()
@@ -117,18 +117,18 @@ def exists(url: str, storage_options: Mapping[str, Any] | None = None) -> bool:
     return False
 
 
-def storage(url: str, storage_options: Mapping[str, Any] | None = None) -> Any:
+def icechunk_storage(url: str, storage_options: Mapping[str, Any] | None = None) -> Any:
     """Return the storage object with which icechunk opens a repository."""
-    icechunk = library()
+    icechunk = import_icechunk()
     path = local_path(url)
     if path is not None:
-        _ask_tree(path)
+        _check_tree_access(path)
         return icechunk.local_filesystem_storage(path)
     options = options_for(url, storage_options)
     address = bucket_address(url)
     if address is None or address.kind != "s3":
-        ask_other(url)  # icechunk follows redirects there, but not on S3
-    elif is_guarded():
+        refuse_third_party(url)  # icechunk follows redirects there, but not on S3
+    elif has_access_policy():
         from insitu.sources.object_store.bucket import open_bucket  # it loads obstore along
 
         open_bucket(f"{url.rstrip('/')}/", storage_options)  # which asks the access policy
@@ -140,7 +140,7 @@ def storage(url: str, storage_options: Mapping[str, Any] | None = None) -> Any:
         )
     prefix = address.key.rstrip("/") or None
     if address.kind == "s3":
-        return icechunk.s3_storage(bucket=address.bucket, prefix=prefix, **_s3(options), **_s3_keys(options))
+        return icechunk.s3_storage(bucket=address.bucket, prefix=prefix, **_s3_options(options), **_s3_keys(options))
     if address.kind == "gcs":
         keys = {"bearer_token": options["token"]} if isinstance(options.get("token"), str) else {}
         anonymous = {"anonymous": True} if options.get("anon") else {} if keys else {"from_env": True}
@@ -151,17 +151,17 @@ def storage(url: str, storage_options: Mapping[str, Any] | None = None) -> Any:
     return icechunk.azure_storage(account=account, container=address.bucket, prefix=prefix or "", **keys)
 
 
-def _ask_tree(path: str) -> None:
+def _check_tree_access(path: str) -> None:
     """Check access to a repository and all its symbolic links: the library opens files by itself."""
-    ask_path(path)
-    if is_guarded():
+    check_path(path)
+    if has_access_policy():
         for folder, folders, files in os.walk(path):
             for name in (*folders, *files):
                 if os.path.islink(there := os.path.join(folder, name)):
-                    ask_path(there)
+                    check_path(there)
 
 
-def _s3(options: Mapping[str, Any]) -> dict[str, Any]:
+def _s3_options(options: Mapping[str, Any]) -> dict[str, Any]:
     """Return region and endpoint of a bucket."""
     nested = options.get("client_kwargs") or {}
     endpoint = options.get("endpoint_url") or nested.get("endpoint_url") or os.environ.get("AWS_ENDPOINT_URL")
@@ -178,14 +178,14 @@ def _s3_keys(options: Mapping[str, Any]) -> dict[str, Any]:
     if options.get("key"):
         names = {"key": "access_key_id", "secret": "secret_access_key", "token": "session_token"}
         return {theirs: options[ours] for ours, theirs in names.items() if options.get(ours)}
-    return {"from_env": True} if may_use_environment(options) else {"anonymous": True}
+    return {"from_env": True} if can_use_environment(options) else {"anonymous": True}
 
 
-_BUCKET = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://[^/]+/")
-_RESERVED = {"%": "%25", "?": "%3F", "#": "%23"}
+_BUCKET_PREFIX = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://[^/]+/")
+_ESCAPES = {"%": "%25", "?": "%3F", "#": "%23"}
 
 
-def location(url: str) -> str:
+def virtual_location(url: str) -> str:
     """Return the URL of a file as a virtual reference writes it.
 
     Examples
@@ -198,53 +198,53 @@ def location(url: str) -> str:
         return "file://" + quote(os.path.abspath(path).replace(os.sep, "/"))
     if bucket_address(url) is None:
         return url  # a web address is written as it is
-    return re.sub("[%?#]", lambda found: _RESERVED[found[0]], url)
+    return re.sub("[%?#]", lambda found: _ESCAPES[found[0]], url)
 
 
-def resolved(url: str) -> str:
-    """Return the URL for our sources of what `location` wrote."""
+def source_url(url: str) -> str:
+    """Return the URL for our sources of what `virtual_location` wrote."""
     path = local_path(url)
     if path is not None:
         return path
     return unquote(url) if bucket_address(url) is not None else url
 
 
-def prefix_of(url: str) -> str:
+def container_prefix(url: str) -> str:
     """Return the prefix of the container of a location: its bucket or host; of a file, its directory."""
     if url.startswith("file://"):
         return url[: url.rindex("/") + 1]
-    found = _BUCKET.match(url)
+    found = _BUCKET_PREFIX.match(url)
     if found is None:
         raise UnsupportedError("Icechunk has no container for this kind of URL", url=url)
     return found[0]
 
 
-def _no_key(name: str) -> Any:
+def _anonymous_access(name: str) -> Any:
     """Return the marker for access without credentials: icechunk 2 has names, icechunk 1 takes None."""
-    return getattr(library().credentials, name, None)
+    return getattr(import_icechunk().credentials, name, None)
 
 
 def credentials_for(prefix: str, storage_options: Mapping[str, Any] | None = None) -> Any:
     """Return the credentials for reading from a container; None for an unknown kind of container."""
     try:
-        return container(prefix, storage_options)[1]
+        return virtual_container(prefix, storage_options)[1]
     except InsituError:
         return None
 
 
-def container(prefix: str, storage_options: Mapping[str, Any] | None = None) -> tuple[Any, Any]:
+def virtual_container(prefix: str, storage_options: Mapping[str, Any] | None = None) -> tuple[Any, Any]:
     """Return the container of a prefix, and its credentials (None: none, or those of the environment)."""
-    icechunk = library()
+    icechunk = import_icechunk()
     options = options_for(prefix, storage_options)
     if prefix.startswith("file://"):
         store = icechunk.local_filesystem_store(unquote(prefix.removeprefix("file://")))
-        return icechunk.VirtualChunkContainer(prefix, store), _no_key("LocalFileSystemAccess")
+        return icechunk.VirtualChunkContainer(prefix, store), _anonymous_access("LocalFileSystemAccess")
     address = bucket_address(f"{prefix}x")
     if address is None:
-        return icechunk.VirtualChunkContainer(prefix, icechunk.http_store()), _no_key("HttpAccess")
+        return icechunk.VirtualChunkContainer(prefix, icechunk.http_store()), _anonymous_access("HttpAccess")
     if address.kind == "s3":
         keys = _s3_keys(options)
-        store = icechunk.s3_store(**_s3(options), anonymous=bool(keys.get("anonymous")))
+        store = icechunk.s3_store(**_s3_options(options), anonymous=bool(keys.get("anonymous")))
         if keys.get("anonymous"):
             credentials = icechunk.s3_anonymous_credentials()
         elif keys.get("from_env"):

@@ -23,34 +23,34 @@ import numpy as np
 from insitu.errors import InsituError, SourceError, UnsupportedError
 from insitu.model import VirtualGroup
 from insitu.references.atomic_write import lock_directory
-from insitu.references.icechunk.read import ours, waited
+from insitu.references.icechunk.read import run_async, to_insitu_error
 from insitu.references.icechunk.repository import (
-    Version,
-    container,
+    RepositoryVersion,
+    container_prefix,
     credentials_for,
-    exists,
-    library,
-    location,
-    prefix_of,
-    resolved,
-    storage,
-    wanted,
+    icechunk_storage,
+    import_icechunk,
+    parse_version,
+    repository_exists,
+    source_url,
+    virtual_container,
+    virtual_location,
 )
-from insitu.references.zarr_blocks import Block, Writing
+from insitu.references.zarr_blocks import ReferenceBlock, ZarrExport
 from insitu.sources import open_source
 from insitu.sources.listing import local_path
-from insitu.zarr_metadata.to_zarr import Said
+from insitu.zarr_metadata.to_zarr import ZarrArraySpec
 
 __all__ = [
-    "ConflictError",
-    "committed",
-    "documents_of",
-    "one_writer",
-    "put",
-    "refer",
-    "repository",
+    "IcechunkConflictError",
+    "commit",
+    "encode_documents",
+    "icechunk_export",
+    "lock_repository",
+    "open_repository",
+    "put_objects",
     "write_icechunk",
-    "writing_of",
+    "write_references",
 ]
 
 REFERENCES_PER_MANIFEST = 250_000
@@ -96,26 +96,26 @@ def write_icechunk(
     UnsupportedError
         If Zarr cannot hold an array. The message names the array, the reason and a way out.
     """
-    version = wanted(url)
+    version = parse_version(url)
     if version.kind != "branch":
         raise UnsupportedError(
             f"a {version.kind} cannot be written to", url=url, hint="Write to a branch: ?branch=NAME"
         )
-    if mode == "x" and exists(version.url, storage_options):
+    if mode == "x" and repository_exists(version.url, storage_options):
         raise UnsupportedError("there is a repository already", url=version.url, hint='Use mode="w" to add a version')
-    writing = writing_of(group, inline_threshold, storage_options)
-    with one_writer(version):
-        session = repository(version, writing, storage_options).writable_session(version.name)
+    writing = icechunk_export(group, inline_threshold, storage_options)
+    with lock_repository(version):
+        session = open_repository(version, writing, storage_options).writable_session(version.name)
         store = session.store
-        waited(_cleared(store))
-        waited(put(store, documents_of(writing)))
+        run_async(_clear(store))
+        run_async(put_objects(store, encode_documents(writing)))
         for path in writing.arrays:
-            refer(store, writing, path)
-        return committed(session, message or "Saved by insitu", version)
+            write_references(store, writing, path)
+        return commit(session, message or "Saved by insitu", version)
 
 
 @contextmanager
-def one_writer(version: Version) -> Iterator[None]:
+def lock_repository(version: RepositoryVersion) -> Iterator[None]:
     """Lock a local repository against other insitu writers: local commits do not exclude each other."""
     path = local_path(version.url)
     if path is None or not os.path.isdir(path):
@@ -125,48 +125,48 @@ def one_writer(version: Version) -> Iterator[None]:
         yield
 
 
-def writing_of(
+def icechunk_export(
     group: VirtualGroup, inline_threshold: int = 0, storage_options: Mapping[str, Any] | None = None
-) -> Writing:
+) -> ZarrExport:
     """Return a tree prepared for Icechunk."""
-    return Writing.of(
+    return ZarrExport.of(
         group,
         what="Icechunk",
         formats=(3,),
         inline_threshold=inline_threshold,
-        named=location,
-        rectilinear=rectilinear_known(),
+        named=virtual_location,
+        rectilinear=can_write_rectilinear(),
         storage_options=storage_options,
     )
 
 
-def rectilinear_known() -> bool:
+def can_write_rectilinear() -> bool:
     """Return whether the installed zarr and icechunk support chunks of different lengths."""
     import zarr
 
     newer = tuple(int(part) for part in re.findall(r"\d+", zarr.__version__)[:2]) >= (3, 2)
-    return newer and int(library().__version__.split(".")[0]) >= 2
+    return newer and int(import_icechunk().__version__.split(".")[0]) >= 2
 
 
-def repository(version: Version, writing: Writing, storage_options: Mapping[str, Any] | None) -> Any:
+def open_repository(version: RepositoryVersion, writing: ZarrExport, storage_options: Mapping[str, Any] | None) -> Any:
     """Return the repository, created if necessary, configured for the containers of a tree."""
-    icechunk = library()
+    icechunk = import_icechunk()
     path = local_path(version.url)
-    there = exists(version.url, storage_options)
+    there = repository_exists(version.url, storage_options)
     if path is not None and not there and os.path.exists(path) and (not os.path.isdir(path) or os.listdir(path)):
         raise UnsupportedError("something else lies here already", url=path, hint="Choose another target, or remove it")
-    place = storage(version.url, storage_options)
+    place = icechunk_storage(version.url, storage_options)
     try:
         found = icechunk.Repository.open(place) if there else icechunk.Repository.create(place)
         config = found.config
         access: dict[str, Any] = {}
         for prefix in [*(config.virtual_chunk_containers or {})]:
             access[prefix] = credentials_for(prefix, storage_options)
-        for prefix in _prefixes(writing):
+        for prefix in _container_prefixes(writing):
             if not any(prefix.startswith(known) for known in access):
-                made, access[prefix] = container(prefix, storage_options)
+                made, access[prefix] = virtual_container(prefix, storage_options)
                 config.set_virtual_chunk_container(made)
-        split = _splitting(icechunk, writing.arrays)
+        split = _manifest_splitting(icechunk, writing.arrays)
         if split:
             config.manifest = icechunk.ManifestConfig(splitting=icechunk.ManifestSplittingConfig.from_dict(split))
         found = found.reopen(config, authorize_virtual_chunk_access=icechunk.containers_credentials(access))
@@ -177,13 +177,13 @@ def repository(version: Version, writing: Writing, storage_options: Mapping[str,
     except (icechunk.IcechunkError, ValueError) as problem:
         if isinstance(problem, InsituError):
             raise
-        raise ours(problem, version) from None
+        raise to_insitu_error(problem, version) from None
 
 
-def _prefixes(writing: Writing) -> list[str]:
+def _container_prefixes(writing: ZarrExport) -> list[str]:
     """Return the prefixes of the containers that the references need."""
     urls = {source.url for array in writing.arrays.values() for source in array.tile.chunks.sources}
-    found = {prefix_of(location(url)) for url in urls}
+    found = {container_prefix(virtual_location(url)) for url in urls}
     folders = sorted(prefix for prefix in found if prefix.startswith("file://"))
     if len(folders) > _MOST_FOLDERS:
         shared = os.path.commonpath([folder.removeprefix("file://") for folder in folders])
@@ -192,7 +192,7 @@ def _prefixes(writing: Writing) -> list[str]:
     return kept + sorted(prefix for prefix in found if not prefix.startswith("file://"))
 
 
-def _splitting(icechunk: Any, arrays: Mapping[str, Said]) -> dict[Any, Any]:
+def _manifest_splitting(icechunk: Any, arrays: Mapping[str, ZarrArraySpec]) -> dict[Any, Any]:
     """Return the rules for splitting the manifests of large arrays."""
     rules = {}
     for path, array in arrays.items():
@@ -219,16 +219,16 @@ def split_sizes(grid: tuple[int, ...], limit: int) -> list[int]:
     return sizes[::-1]
 
 
-def documents_of(writing: Writing) -> dict[str, bytes]:
+def encode_documents(writing: ZarrExport) -> dict[str, bytes]:
     """Return the metadata documents by key, as JSON."""
     return {key: json.dumps(document).encode() for key, document in writing.documents().items()}
 
 
-async def _cleared(store: Any) -> None:
+async def _clear(store: Any) -> None:
     await store.clear()
 
 
-async def put(store: Any, objects: Mapping[str, bytes]) -> None:
+async def put_objects(store: Any, objects: Mapping[str, bytes]) -> None:
     """Write documents or chunks to the session."""
     from zarr.core.buffer import default_buffer_prototype
 
@@ -240,7 +240,7 @@ async def put(store: Any, objects: Mapping[str, bytes]) -> None:
             await asyncio.gather(*(store.set(key, make(data)) for key, data in some[begin : begin + 256]))
 
 
-def refer(store: Any, writing: Writing, path: str, shift: tuple[int, ...] | None = None) -> None:
+def write_references(store: Any, writing: ZarrExport, path: str, shift: tuple[int, ...] | None = None) -> None:
     """Write the references of an array.
 
     Parameters
@@ -257,11 +257,11 @@ def refer(store: Any, writing: Writing, path: str, shift: tuple[int, ...] | None
     array = writing.arrays[path]
     rest = math.prod(array.grid[1:])
     slab = max(_REFERENCES_PER_CALL // max(rest, 1), 1) * rest
-    checksum = _checksum(array)
+    checksum = _latest_change(array)
     at = shift or (0,) * len(array.grid)
     sizes: dict[str, int] = {}
     for block in writing.blocks(path, max(slab, 1)):
-        length = _lengths(block, sizes, writing.storage_options)
+        length = _chunk_lengths(block, sizes, writing.storage_options)
         if block.data:
             cells = (
                 np.unravel_index(block.begin + np.array(list(block.data), np.int64), array.grid) if array.grid else ()
@@ -270,13 +270,19 @@ def refer(store: Any, writing: Writing, path: str, shift: tuple[int, ...] | None
                 "/".join([path, "c", *(str(i + first) for i, first in zip(cell, at, strict=True))])
                 for cell in (zip(*(axis.tolist() for axis in cells), strict=True) if array.grid else [()])
             ]
-            waited(put(store, dict(zip(keys, block.data.values(), strict=True))))
+            run_async(put_objects(store, dict(zip(keys, block.data.values(), strict=True))))
         if block.stored.any():
-            _bulk(store, path, array, block, length, at, checksum)
+            _write_slab(store, path, array, block, length, at, checksum)
 
 
-def _bulk(
-    store: Any, path: str, array: Said, block: Block, length: Any, at: tuple[int, ...], checksum: datetime | None
+def _write_slab(
+    store: Any,
+    path: str,
+    array: ZarrArraySpec,
+    block: ReferenceBlock,
+    length: Any,
+    at: tuple[int, ...],
+    checksum: datetime | None,
 ) -> None:
     """Write one slab of references."""
     if hasattr(store, "set_virtual_refs_arr") and array.grid:
@@ -293,7 +299,7 @@ def _bulk(
             checksum=checksum,
         )
     else:
-        make = library().VirtualChunkSpec
+        make = import_icechunk().VirtualChunkSpec
         kept = np.flatnonzero(block.stored)
         index: Any = np.stack(np.unravel_index(block.begin + kept, array.grid), axis=1) + at if array.grid else [[]]
         failed = store.set_virtual_refs(
@@ -315,7 +321,7 @@ def _bulk(
         )
 
 
-def _checksum(array: Said) -> datetime | None:
+def _latest_change(array: ZarrArraySpec) -> datetime | None:
     """Return the latest time of change of the array's files; None if it is unknown for some."""
     times = [source.modified for source in array.tile.chunks.sources]
     known = [time for time in times if time is not None]
@@ -324,7 +330,7 @@ def _checksum(array: Said) -> datetime | None:
     return datetime.fromtimestamp(math.ceil(max(known)), UTC)
 
 
-def _lengths(block: Block, sizes: dict[str, int], storage_options: Mapping[str, Any] | None) -> Any:
+def _chunk_lengths(block: ReferenceBlock, sizes: dict[str, int], storage_options: Mapping[str, Any] | None) -> Any:
     """Return the chunk lengths; a chunk that reaches to the end of its file gets a length."""
     open_ended = np.flatnonzero(block.stored & (block.length < 0))
     if not len(open_ended):
@@ -333,26 +339,26 @@ def _lengths(block: Block, sizes: dict[str, int], storage_options: Mapping[str, 
     for row in open_ended.tolist():
         url = block.urls[int(block.url[row])]
         if url not in sizes:
-            with open_source(resolved(url), storage_options) as source:
+            with open_source(source_url(url), storage_options) as source:
                 sizes[url] = source.size()
         length[row] = sizes[url] - block.offset[row]
     return length
 
 
-class ConflictError(SourceError):
+class IcechunkConflictError(SourceError):
     """Another writer committed to the branch at the same time."""
 
 
-def committed(session: Any, message: str, version: Version, metadata: Mapping[str, Any] | None = None) -> str:
+def commit(session: Any, message: str, version: RepositoryVersion, metadata: Mapping[str, Any] | None = None) -> str:
     """Commit a session to its branch; return the snapshot id."""
-    icechunk = library()
+    icechunk = import_icechunk()
     try:
         return str(session.commit(message, metadata=None if metadata is None else dict(metadata)))
     except icechunk.ConflictError:
-        raise ConflictError(
+        raise IcechunkConflictError(
             "another writer committed to this branch at the same time; nothing was written",
             url=version.url,
             hint="Try again",
         ) from None
     except (icechunk.IcechunkError, ValueError) as problem:
-        raise ours(problem, version) from None
+        raise to_insitu_error(problem, version) from None

@@ -16,10 +16,10 @@ import pyarrow.parquet as pq
 
 from insitu.errors import FormatError
 from insitu.model import VirtualGroup
-from insitu.references.kerchunk.json import from_references
+from insitu.references.kerchunk.json import tree_from_references
 from insitu.references.kerchunk.templates import Templates
-from insitu.references.urls import Base
-from insitu.references.zarr_blocks import Writing
+from insitu.references.urls import UrlResolver
+from insitu.references.zarr_blocks import ZarrExport
 
 __all__ = ["read_flat", "write_flat"]
 
@@ -33,7 +33,7 @@ _SCHEMA = pa.schema([
 ])  # fmt: skip
 
 
-def read_flat(data: bytes, base: Base, *, errors: str = "raise") -> VirtualGroup:
+def read_flat(data: bytes, base: UrlResolver, *, errors: str = "raise") -> VirtualGroup:
     """Return the tree of a flat table of references."""
     try:
         table = pq.ParquetFile(pa.BufferReader(data)).read()
@@ -60,10 +60,10 @@ def read_flat(data: bytes, base: Base, *, errors: str = "raise") -> VirtualGroup
         raise FormatError(f"the file holds invalid text: {problem}", url=base.url, structure="references") from None
     empty: list[Any] = [None] * table.num_rows
     rows = zip(*(lists.get(role, empty) for role in ("key", "url", "offset", "length", "raw")), strict=True)
-    return from_references(dict(_references(rows, base)), Templates(), base, errors=errors)
+    return tree_from_references(dict(_iter_references(rows, base)), Templates(), base, errors=errors)
 
 
-def _references(rows: Any, base: Base) -> Iterator[tuple[str, Any]]:
+def _iter_references(rows: Any, base: UrlResolver) -> Iterator[tuple[str, Any]]:
     for key, url, offset, length, raw in rows:
         if not isinstance(key, str):
             raise FormatError(f"a key must be text, not {key!r}", url=base.url, structure="references")
@@ -79,13 +79,13 @@ def _references(rows: Any, base: Base) -> Iterator[tuple[str, Any]]:
             )
 
 
-def write_flat(writing: Writing, file: IO[bytes]) -> None:
+def write_flat(writing: ZarrExport, file: IO[bytes]) -> None:
     """Write a tree as one flat table."""
     with pq.ParquetWriter(file, _SCHEMA, compression="zstd", use_dictionary=["url"]) as writer:
         _write(writing, writer)
 
 
-def _write(writing: Writing, writer: Any) -> None:
+def _write(writing: ZarrExport, writer: Any) -> None:
     documents = writing.documents()
     texts = [json.dumps(value).encode() for value in documents.values()]
     none = pa.nulls(len(texts), pa.int64())

@@ -21,16 +21,16 @@ import pyarrow as pa
 from insitu.errors import FormatError, InsituError, UnsupportedError
 from insitu.model import INLINE, WHOLE, ChunkTable, GroupDetails, Source, Tile, VirtualGroup
 from insitu.model.axis import Indices
-from insitu.references.kerchunk.templates import Templates, generated
-from insitu.references.sparse_table import listed
-from insitu.references.url_pool import Pool
-from insitu.references.urls import Base
-from insitu.references.zarr_blocks import Block, Writing
+from insitu.references.kerchunk.templates import Templates, generate_references
+from insitu.references.sparse_table import table_of_cells
+from insitu.references.url_pool import UrlPool
+from insitu.references.urls import UrlResolver
+from insitu.references.zarr_blocks import ReferenceBlock, ZarrExport
 from insitu.zarr_metadata import ArrayMetadata
-from insitu.zarr_metadata.hierarchy import DOCUMENTS, Node, consolidated, nodes_of, tree
-from insitu.zarr_metadata.to_zarr import Said
+from insitu.zarr_metadata.hierarchy import DOCUMENTS, ZarrNode, build_tree, consolidated_documents, parse_nodes
+from insitu.zarr_metadata.to_zarr import ZarrArraySpec
 
-__all__ = ["from_references", "looks_like_references", "parse_json", "read_json", "write_json"]
+__all__ = ["looks_like_references", "parse_json", "read_json", "tree_from_references", "write_json"]
 
 _MAGIC = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}
 _DOCUMENTS = frozenset(DOCUMENTS)
@@ -62,7 +62,7 @@ def looks_like_references(document: Mapping[str, Any]) -> bool:
 
 
 def read_json(
-    document: Mapping[str, Any], base: Base, *, target: str | None = None, errors: str = "raise"
+    document: Mapping[str, Any], base: UrlResolver, *, target: str | None = None, errors: str = "raise"
 ) -> VirtualGroup:
     """Return the tree of a document of references.
 
@@ -78,13 +78,13 @@ def read_json(
         "raise", or "warn": arrays that cannot be read are left out, with the reasons in `problems`.
     """
     try:
-        refs, templates = _unwrapped(document)
-        return from_references(refs, templates, base, target=target, errors=errors)
+        refs, templates = _unwrap(document)
+        return tree_from_references(refs, templates, base, target=target, errors=errors)
     except InsituError as problem:
-        raise problem.located(url=base.url) from None
+        raise problem.with_context(url=base.url) from None
 
 
-def _unwrapped(document: Mapping[str, Any]) -> tuple[dict[str, Any], Templates]:
+def _unwrap(document: Mapping[str, Any]) -> tuple[dict[str, Any], Templates]:
     """Return the references and templates of a document of version 0 or 1."""
     version = document.get("version", 0 if "refs" not in document else 1)
     if "refs" not in document and "gen" not in document:
@@ -96,11 +96,16 @@ def _unwrapped(document: Mapping[str, Any]) -> tuple[dict[str, Any], Templates]:
     if not isinstance(refs, Mapping) or not isinstance(templates, Mapping):
         raise FormatError("'refs' and 'templates' must be objects", structure="refs")
     made = Templates(templates)
-    return {**refs, **dict(generated(document.get("gen") or [], made))}, made
+    return {**refs, **dict(generate_references(document.get("gen") or [], made))}, made
 
 
-def from_references(
-    refs: Mapping[str, Any], templates: Templates, base: Base, *, target: str | None = None, errors: str = "raise"
+def tree_from_references(
+    refs: Mapping[str, Any],
+    templates: Templates,
+    base: UrlResolver,
+    *,
+    target: str | None = None,
+    errors: str = "raise",
 ) -> VirtualGroup:
     """Return the tree of a mapping of keys to references."""
     documents: dict[str, Any] = {}
@@ -108,7 +113,7 @@ def from_references(
     for key, value in refs.items():
         folder, _, name = key.rpartition("/")
         if name in _DOCUMENTS:
-            documents[key] = _document(key, value)
+            documents[key] = _document_text(key, value)
         elif value is not None:
             if folder not in folders:
                 folders[folder] = ([], [])
@@ -122,37 +127,37 @@ def from_references(
             structure="references",
         )
     if ".zmetadata" in documents and ".zgroup" not in documents and "zarr.json" not in documents:
-        documents |= consolidated(_parsed(documents[".zmetadata"])) or {}
+        documents |= consolidated_documents(_parse_document(documents[".zmetadata"])) or {}
     problems: dict[str, str] = {}
 
     def leave_out(path: str, problem: InsituError) -> None:
-        problem.located(variable=path, url=base.url)
+        problem.with_context(variable=path, url=base.url)
         if errors == "raise":
             raise problem
         problems[path] = str(problem)
 
     # A shard in references is fetched and decoded as one chunk.
-    nodes = nodes_of(documents, leave_out, open_shards=False)
-    tables = _Tables(nodes, folders, Pool(base), templates, target)
-    made = tree(nodes, tables.tile, leave_out, details=GroupDetails("kerchunk"))
+    nodes = parse_nodes(documents, leave_out, open_shards=False)
+    tables = _TableBuilder(nodes, folders, UrlPool(base), templates, target)
+    made = build_tree(nodes, tables.tile, leave_out, details=GroupDetails("kerchunk"))
     return replace(made, problems=problems)
 
 
-def _parsed(document: Any) -> dict[str, Any]:
+def _parse_document(document: Any) -> dict[str, Any]:
     if isinstance(document, Mapping):
         return dict(document)
     return parse_json(document if isinstance(document, bytes) else document.encode())
 
 
-def _document(key: str, value: Any) -> Any:
+def _document_text(key: str, value: Any) -> Any:
     if isinstance(value, Mapping):
         return value
     if isinstance(value, str | bytes):
-        return _bytes(key, value)
+        return _inline_bytes(key, value)
     raise FormatError("Zarr metadata must be inline text or an object, not a reference to a file", structure=key)
 
 
-def _bytes(key: str, value: str | bytes) -> bytes:
+def _inline_bytes(key: str, value: str | bytes) -> bytes:
     """Return the inline data of a reference as bytes."""
     if isinstance(value, bytes):
         return value
@@ -164,14 +169,14 @@ def _bytes(key: str, value: str | bytes) -> bytes:
         raise FormatError("the inline data is not valid base64", structure=key) from None
 
 
-class _Tables:
+class _TableBuilder:
     """Sorts references by array and builds their chunk tables."""
 
     def __init__(
         self,
-        nodes: Mapping[str, Node],
+        nodes: Mapping[str, ZarrNode],
         folders: Mapping[str, tuple[list[str], list[Any]]],
-        pool: Pool,
+        pool: UrlPool,
         templates: Templates,
         target: str | None,
     ) -> None:
@@ -204,7 +209,7 @@ class _Tables:
     def _table(
         self, path: str, array: ArrayMetadata, grid: tuple[int, ...], names: list[str], values: list[Any]
     ) -> ChunkTable:
-        numbers = _numbers(path, array, grid, names)
+        numbers = _cell_numbers(path, array, grid, names)
         count = len(values)
         if count and set(map(type, values)) == {list} and set(map(len, values)) == {3}:  # the usual array, as columns
             urls, begins, sizes = zip(*values, strict=True)
@@ -212,9 +217,9 @@ class _Tables:
             if first is not None:
                 known = {url: self._number(url, path, names[at]) for url, at in first.items()}
                 every = range(count)
-                return _compact(
+                return _compact_table(
                     grid, self.pool, numbers, np.fromiter(map(known.__getitem__, urls), np.int64, count),
-                    _integers(begins, "offset", path, names, every), _integers(sizes, "length", path, names, every), b"",
+                    _integer_column(begins, "offset", path, names, every), _integer_column(sizes, "length", path, names, every), b"",
                 )  # fmt: skip
         return self._mixed(path, grid, names, values, numbers)
 
@@ -244,16 +249,20 @@ class _Tables:
             if not isinstance(value, str | bytes | Mapping):
                 raise FormatError(
                     f"{str(value)[:60]} is not a reference: expected text, [url] or [url, offset, length]",
-                    structure=_key(path, names[at]),
+                    structure=_full_key(path, names[at]),
                 )
-            data = json.dumps(value).encode() if isinstance(value, Mapping) else _bytes(_key(path, names[at]), value)
+            data = (
+                json.dumps(value).encode()
+                if isinstance(value, Mapping)
+                else _inline_bytes(_full_key(path, names[at]), value)
+            )
             source[at], offset[at], length[at] = INLINE, len(inline), len(data)
             inline += data
         if ranged:
             source[ranged] = urls
-            offset[ranged] = _integers(begins, "offset", path, names, ranged)
-            length[ranged] = _integers(sizes, "length", path, names, ranged)
-        return _compact(grid, self.pool, numbers, source, offset, length, bytes(inline))
+            offset[ranged] = _integer_column(begins, "offset", path, names, ranged)
+            length[ranged] = _integer_column(sizes, "length", path, names, ranged)
+        return _compact_table(grid, self.pool, numbers, source, offset, length, bytes(inline))
 
     def _number(self, url: Any, path: str, name: str) -> int:
         try:
@@ -267,12 +276,12 @@ class _Tables:
                 raise FormatError(f"a URL must be text, not {url!r}")
             return self.pool.number(self.templates.render(url) if "{{" in url else url)
         except InsituError as problem:
-            raise problem.located(structure=_key(path, name)) from None
+            raise problem.with_context(structure=_full_key(path, name)) from None
 
 
-def _compact(
+def _compact_table(
     grid: tuple[int, ...],
-    pool: Pool,
+    pool: UrlPool,
     numbers: Indices,
     source: npt.NDArray[np.int64],
     offset: npt.NDArray[np.int64],
@@ -284,14 +293,14 @@ def _compact(
     sources: tuple[Source, ...] = tuple(pool.sources[int(number)] for number in used)
     if len(used):
         source = np.where(source >= 0, np.searchsorted(used, source), source)
-    return listed(grid, sources, numbers, source, offset, length, inline)
+    return table_of_cells(grid, sources, numbers, source, offset, length, inline)
 
 
-def _key(path: str, name: str) -> str:
+def _full_key(path: str, name: str) -> str:
     return f"{path}/{name}" if path else name
 
 
-def _integers(
+def _integer_column(
     values: Sequence[Any], what: str, path: str, names: list[str], at: Sequence[int]
 ) -> npt.NDArray[np.int64]:
     if set(map(type, values)) <= {int}:
@@ -304,12 +313,13 @@ def _integers(
     for position, value in zip(at, values, strict=True):
         if type(value) is not int or not 0 <= value < 2**63:
             raise FormatError(
-                f"{what} must be an integer from 0 to 2**63 - 1, not {value!r}", structure=_key(path, names[position])
+                f"{what} must be an integer from 0 to 2**63 - 1, not {value!r}",
+                structure=_full_key(path, names[position]),
             )
     raise AssertionError("unreachable")
 
 
-def _numbers(path: str, array: ArrayMetadata, grid: tuple[int, ...], names: list[str]) -> Indices:
+def _cell_numbers(path: str, array: ArrayMetadata, grid: tuple[int, ...], names: list[str]) -> Indices:
     """Return the cell numbers of chunk keys."""
     found = array.keys.cells(names, len(grid))
     if found is not None and (found < np.array(grid, np.int64)).all():
@@ -319,17 +329,17 @@ def _numbers(path: str, array: ArrayMetadata, grid: tuple[int, ...], names: list
     for at, name in enumerate(names):
         cell = array.keys.cell(name, len(grid))
         if cell is None:
-            raise FormatError("this key is not a chunk key of the array", structure=_key(path, name))
+            raise FormatError("this key is not a chunk key of the array", structure=_full_key(path, name))
         number = 0
         for index, count in zip(cell, grid, strict=True):
             if index >= count:
-                raise FormatError(f"this chunk key lies outside the chunk grid {grid}", structure=_key(path, name))
+                raise FormatError(f"this chunk key lies outside the chunk grid {grid}", structure=_full_key(path, name))
             number = number * count + index
         numbers[at] = number
     return numbers
 
 
-def write_json(writing: Writing, file: IO[bytes]) -> None:
+def write_json(writing: ZarrExport, file: IO[bytes]) -> None:
     """Write a tree as references of version 1, block by block."""
     file.write(b'{"version":1,"refs":{')
     separator = ""
@@ -337,12 +347,12 @@ def write_json(writing: Writing, file: IO[bytes]) -> None:
         file.write(f"{separator}{json.dumps(key)}:{json.dumps(json.dumps(value))}".encode())
         separator = ","
     for path, array in writing.arrays.items():
-        for text in _chunk_texts(path, array, writing):
+        for text in _iter_chunk_json(path, array, writing):
             file.write(f",{text}".encode())
     file.write(b"}}")
 
 
-def _chunk_texts(path: str, array: Said, writing: Writing) -> Iterator[str]:
+def _iter_chunk_json(path: str, array: ZarrArraySpec, writing: ZarrExport) -> Iterator[str]:
     """Yield the references of an array as fragments of JSON."""
     before = json.dumps(f"{path}/" if path else "")[:-1]
     third = writing.zarr_format == 3
@@ -352,19 +362,19 @@ def _chunk_texts(path: str, array: Said, writing: Writing) -> Iterator[str]:
             continue
         if array.grid:
             index = np.unravel_index(block.begin + kept, array.grid)
-            names = _keys([axis.tolist() for axis in index], "/" if third else ".", "c/" if third else "")
+            names = _chunk_keys([axis.tolist() for axis in index], "/" if third else ".", "c/" if third else "")
         else:
             names = ["c" if third else "0"]
-        values = _values(block, kept)
+        values = _reference_json(block, kept)
         yield ",".join([f'{before}{name}":{value}' for name, value in zip(names, values, strict=True)])
 
 
-def _keys(columns: list[list[int]], separator: str, mark: str) -> list[str]:
+def _chunk_keys(columns: list[list[int]], separator: str, mark: str) -> list[str]:
     pattern = mark + separator.join(["%d"] * len(columns))
     return [pattern % cell for cell in zip(*columns, strict=True)]
 
 
-def _values(block: Block, kept: Indices) -> list[str]:
+def _reference_json(block: ReferenceBlock, kept: Indices) -> list[str]:
     """Return references as JSON: text for inline data, a list for a range."""
     quoted = [json.dumps(url) for url in block.urls]
     columns = (kept.tolist(), block.url[kept].tolist(), block.offset[kept].tolist(), block.length[kept].tolist())

@@ -20,33 +20,33 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from insitu.errors import FormatError, InsituError, NotFoundError
-from insitu.model import INLINE, UNWRITTEN, WHOLE, ChunkState, GroupDetails, Located, Source, Tile, VirtualGroup
+from insitu.model import INLINE, UNWRITTEN, WHOLE, ChunkLocations, ChunkState, GroupDetails, Source, Tile, VirtualGroup
 from insitu.model.axis import Indices
-from insitu.model.chunks import state_of
-from insitu.model.derived import Expanded, Selected
+from insitu.model.chunks import get_chunk_state
+from insitu.model.derived import ExpandedTable, SelectedTable
 from insitu.references import arrow
-from insitu.references.atomic_write import Folder, folder, new_directory
-from insitu.references.page_cache import Recent
-from insitu.references.sparse_table import flat
-from insitu.references.url_pool import Pool
-from insitu.references.urls import Base
-from insitu.references.zarr_blocks import Block, Writing
+from insitu.references.atomic_write import Folder, new_directory, open_folder
+from insitu.references.page_cache import PageCache
+from insitu.references.sparse_table import flat_cell_numbers
+from insitu.references.url_pool import UrlPool
+from insitu.references.urls import UrlResolver
+from insitu.references.zarr_blocks import ReferenceBlock, ZarrExport
 from insitu.sources import open_source, read_all
 from insitu.sources.listing import local_path
 from insitu.sources.threads import gather
 from insitu.zarr_metadata import ArrayMetadata
-from insitu.zarr_metadata.hierarchy import nodes_of, tree
-from insitu.zarr_metadata.json_fields import mapping, whole
+from insitu.zarr_metadata.hierarchy import build_tree, parse_nodes
+from insitu.zarr_metadata.json_fields import integer_field, object_field
 
-__all__ = ["Paged", "read_parquet", "write_parquet"]
+__all__ = ["ParquetTable", "read_parquet", "write_parquet"]
 
 RECORD_SIZE = 100_000
-_CATEGORICAL = 10
+_ROWS_PER_URL = 10
 """Rows per URL above which URLs are dictionary-encoded, as kerchunk does."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Record:
+class RecordRows:
     """The rows of one file."""
 
     source: npt.NDArray[np.int32]
@@ -61,32 +61,32 @@ class Record:
         return 20 * len(self.source) + len(self.inline)
 
 
-def _weight(record: Record | None) -> int:
+def _record_bytes(record: RecordRows | None) -> int:
     return 128 if record is None else record.nbytes
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Paged:
+class ParquetTable:
     """Chunk table whose rows lie in Parquet files that are read when needed."""
 
     url: str
     """Of the array's directory."""
     shape: tuple[int, ...]
     record_size: int
-    pool: Pool = field(repr=False)
+    pool: UrlPool = field(repr=False)
     missing: str = "raise"
     """If a file of rows is missing: "raise" an error, or treat its chunks as "unwritten"."""
     storage_options: Mapping[str, Any] | None = field(default=None, repr=False)
-    records: Recent[Record | None] = field(default_factory=lambda: Recent(_weight), repr=False)
+    records: PageCache[RecordRows | None] = field(default_factory=lambda: PageCache(_record_bytes), repr=False)
 
     @property
     def sources(self) -> Sequence[Source]:
         """The sources of the files that were read so far."""
         return self.pool.sources
 
-    def locate(self, cells: Sequence[Indices]) -> Located:
+    def locate(self, cells: Sequence[Indices]) -> ChunkLocations:
         """Return where cells lie."""
-        number = flat(cells, self.shape)
+        number = flat_cell_numbers(cells, self.shape)
         record, row = np.divmod(number, self.record_size)
         source = np.empty(len(number), np.int64)
         offset, length = np.zeros(len(number), np.int64), np.zeros(len(number), np.int64)
@@ -112,7 +112,7 @@ class Paged:
                 inline += rows.inline
             offset[here], length[here] = begin, rows.length[index]
         zero = np.broadcast_to(np.int64(0), number.shape)
-        return Located(source, offset, length, zero, zero, zero, bytes(inline))
+        return ChunkLocations(source, offset, length, zero, zero, zero, bytes(inline))
 
     def _name(self, record: int) -> str:
         return f"{self.url}/refs.{record}.parq"
@@ -122,7 +122,7 @@ class Paged:
         if len(records) > 1 and local_path(self.url) is None:
             gather(lambda k, stop: self.records.find(k, partial(self._read, k)), records)
 
-    def _read(self, record: int) -> Record | None:
+    def _read(self, record: int) -> RecordRows | None:
         name = self._name(record)
         try:
             with open_source(name, self.storage_options) as source:
@@ -136,23 +136,23 @@ class Paged:
                 hint='If the writer left out files without chunks, open with missing="unwritten"',
             ) from None
         try:
-            return _record(data, self.pool)
+            return _parse_record(data, self.pool)
         except InsituError as problem:
-            raise problem.located(structure=name) from None
+            raise problem.with_context(structure=name) from None
 
-    def take(self, axis: int, cells: Indices | slice) -> Selected:
+    def take(self, axis: int, cells: Indices | slice) -> SelectedTable:
         """Return the table of these cells along one axis."""
-        return Selected.of(self, axis, cells)
+        return SelectedTable.of(self, axis, cells)
 
-    def expanded(self) -> Expanded:
+    def with_new_axis(self) -> ExpandedTable:
         """Return the table with one more axis, of one cell, at the end."""
-        return Expanded(self)
+        return ExpandedTable(self)
 
     def __getitem__(self, cell: int | tuple[int, ...]) -> ChunkState:
-        return state_of(self, cell)
+        return get_chunk_state(self, cell)
 
 
-def _record(data: bytes, pool: Pool) -> Record:
+def _parse_record(data: bytes, pool: UrlPool) -> RecordRows:
     """Return the rows of one file."""
     try:
         meta = pq.read_metadata(pa.BufferReader(data))
@@ -162,9 +162,9 @@ def _record(data: bytes, pool: Pool) -> Record:
         raise FormatError(f"this is not a readable Parquet file: {problem}") from None
     count = table.num_rows
     source: npt.NDArray[np.int32] = np.full(count, UNWRITTEN, np.int32)
-    offset, length = (_integers(table, name, count) for name in ("offset", "size"))
+    offset, length = (_integer_column(table, name, count) for name in ("offset", "size"))
     if "path" in table.column_names:
-        numbers = _paths(_column(table, "path"), pool)
+        numbers = _source_numbers(_single_chunk(table, "path"), pool)
         source = np.where(numbers >= 0, numbers, source).astype(np.int32)
     stored = source >= 0
     bad = stored & ((offset < 0) | (length < 0))
@@ -174,7 +174,7 @@ def _record(data: bytes, pool: Pool) -> Record:
     length[stored & (offset == 0) & (length == 0)] = WHOLE
     inline = b""
     if "raw" in table.column_names:
-        valid, begins, sizes, inline = _raw(_column(table, "raw"))
+        valid, begins, sizes, inline = _inline_column(_single_chunk(table, "raw"))
         source[valid], offset[valid], length[valid] = INLINE, begins[valid], sizes[valid]
     if "path" not in table.column_names and not (source == INLINE).any():
         raise FormatError(f"there is no column 'path'; the columns are {', '.join(table.column_names)}")
@@ -182,21 +182,21 @@ def _record(data: bytes, pool: Pool) -> Record:
     if len(lost):
         row = int(lost[0])
         raise FormatError(f"row {row} has offset {offset[row]} and size {length[row]}, but no path")
-    return Record(source, offset, length, inline)
+    return RecordRows(source, offset, length, inline)
 
 
-def _column(table: Any, name: str) -> Any:
+def _single_chunk(table: Any, name: str) -> Any:
     column = table.column(name)
     return (
         column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(column.chunks) if column.num_chunks else column
     )
 
 
-def _integers(table: Any, name: str, count: int) -> npt.NDArray[np.int64]:
+def _integer_column(table: Any, name: str, count: int) -> npt.NDArray[np.int64]:
     if name not in table.column_names:
         return np.zeros(count, np.int64)
     try:
-        return arrow.to_integers(_column(table, name)).copy()
+        return arrow.to_integers(_single_chunk(table, name)).copy()
     except TypeError as problem:
         raise FormatError(f"column {name!r} does not hold integers: {problem}") from None
 
@@ -208,12 +208,12 @@ def _is_empty(column: Any, name: str) -> bool:
     if not pa.types.is_floating(column.type):
         return False
     values = np.frombuffer(column.buffers()[1], column.type.to_pandas_dtype())[column.offset :][: len(column)]
-    if (arrow.valid(column) & ~np.isnan(values)).any():
+    if (arrow.valid_mask(column) & ~np.isnan(values)).any():
         raise FormatError(f"column {name!r} holds numbers, not text")
     return True
 
 
-def _paths(column: Any, pool: Pool) -> npt.NDArray[np.int64]:
+def _source_numbers(column: Any, pool: UrlPool) -> npt.NDArray[np.int64]:
     """Return the source number of each row; -1 for null."""
     count = len(column)
     if _is_empty(column, "path"):
@@ -228,7 +228,7 @@ def _paths(column: Any, pool: Pool) -> npt.NDArray[np.int64]:
         urls = column.dictionary.to_pylist()
     except UnicodeDecodeError as problem:
         raise FormatError(f"column 'path' holds invalid text: {problem}") from None
-    indices = np.where(arrow.valid(column.indices), arrow.to_integers(column.indices), -1)
+    indices = np.where(arrow.valid_mask(column.indices), arrow.to_integers(column.indices), -1)
     if len(indices) and int(indices.max()) >= len(urls):
         raise FormatError("column 'path' is damaged: an index lies outside its dictionary")
     known = np.full(len(urls) + 1, -1, np.int64)
@@ -244,7 +244,7 @@ def _paths(column: Any, pool: Pool) -> npt.NDArray[np.int64]:
     return numbers
 
 
-def _raw(column: Any) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.int64], npt.NDArray[np.int64], bytes]:
+def _inline_column(column: Any) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.int64], npt.NDArray[np.int64], bytes]:
     """Return which rows have inline data, its offsets and lengths, and all of it joined."""
     count = len(column)
     if isinstance(column, pa.DictionaryArray):
@@ -253,15 +253,15 @@ def _raw(column: Any) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.int64], npt
         none = np.zeros(count, np.int64)
         return np.zeros(count, bool), none, none, b""
     try:
-        ends, inline = arrow.varying(column)
+        ends, inline = arrow.offsets_and_bytes(column)
     except TypeError as problem:
         raise FormatError(f"column 'raw' does not hold bytes: {problem}") from None
-    return arrow.valid(column), ends[:-1], np.diff(ends), inline
+    return arrow.valid_mask(column), ends[:-1], np.diff(ends), inline
 
 
 def read_parquet(
     document: Mapping[str, Any],
-    base: Base,
+    base: UrlResolver,
     *,
     errors: str = "raise",
     missing: str = "raise",
@@ -287,33 +287,33 @@ def read_parquet(
     assert base.url is not None
     root = local_path(base.url) or base.url.rstrip("/")
     try:
-        documents = mapping(document.get("metadata"), "metadata")
-        record_size = whole(document.get("record_size"), "record_size", least=1)
+        documents = object_field(document.get("metadata"), "metadata")
+        record_size = integer_field(document.get("record_size"), "record_size", least=1)
     except InsituError as problem:
-        raise problem.located(url=root, structure=".zmetadata") from None
-    pool = Pool(Base(base.url, base.allow_local, directory=False))
+        raise problem.with_context(url=root, structure=".zmetadata") from None
+    pool = UrlPool(UrlResolver(base.url, base.allow_local, directory=False))
     problems: dict[str, str] = {}
 
     def leave_out(path: str, problem: InsituError) -> None:
-        problem.located(variable=path, url=root)
+        problem.with_context(variable=path, url=root)
         if errors == "raise":
             raise problem
         problems[path] = str(problem)
 
     def tile(path: str, array: ArrayMetadata) -> Tile:
         grid = tuple(axis.count for axis in array.axes)
-        table = Paged(f"{root}/{path}", grid, record_size, pool, missing, storage_options)
+        table = ParquetTable(f"{root}/{path}", grid, record_size, pool, missing, storage_options)
         return Tile(array.axes, (array.encoding,), table)
 
     if not documents:
         raise FormatError("the directory holds no references: 'metadata' is empty", url=root, structure=".zmetadata")
-    nodes = nodes_of(documents, leave_out, open_shards=False)
-    made = tree(nodes, tile, leave_out, details=GroupDetails("kerchunk"))
+    nodes = parse_nodes(documents, leave_out, open_shards=False)
+    made = build_tree(nodes, tile, leave_out, details=GroupDetails("kerchunk"))
     return replace(made, problems=problems)
 
 
 def write_parquet(
-    writing: Writing, url: str, *, record_size: int = RECORD_SIZE, storage_options: Mapping[str, Any] | None = None
+    writing: ZarrExport, url: str, *, record_size: int = RECORD_SIZE, storage_options: Mapping[str, Any] | None = None
 ) -> None:
     """Write a tree as a directory of references. An old one is replaced when the new one is complete."""
     if record_size < 1:
@@ -321,20 +321,20 @@ def write_parquet(
     path = local_path(url)
     if path is not None:
         with new_directory(path) as to:
-            _write(writing, to, record_size)
+            _write_directory(writing, to, record_size)
         return
-    to = folder(url, storage_options)
+    to = open_folder(url, storage_options)
     # Objects are replaced one by one. Without metadata, readers cannot mix old and new rows.
     to.remove([".zmetadata"])
-    _write(writing, to, record_size)
+    _write_directory(writing, to, record_size)
 
 
-def _write(writing: Writing, to: Folder, record_size: int) -> None:
+def _write_directory(writing: ZarrExport, to: Folder, record_size: int) -> None:
     for name in writing.arrays:
         for block in writing.blocks(name, record_size):
             with to.create(f"{name}/refs.{block.begin // record_size}.parq") as file:
                 pq.write_table(
-                    _table(block, record_size),
+                    _to_arrow_table(block, record_size),
                     file,
                     compression="zstd",
                     write_statistics=["offset", "size"],
@@ -344,7 +344,7 @@ def _write(writing: Writing, to: Folder, record_size: int) -> None:
         file.write(json.dumps({"metadata": writing.documents(), "record_size": record_size}).encode())
 
 
-def _table(block: Block, record_size: int) -> Any:
+def _to_arrow_table(block: ReferenceBlock, record_size: int) -> Any:
     """Return the rows of one file as an Arrow table, padded to `record_size`."""
     count = len(block.url)
     padding = record_size - count
@@ -354,10 +354,10 @@ def _table(block: Block, record_size: int) -> Any:
     indices[url >= 0] = at.reshape(-1)
     missing = np.append(indices < 0, np.ones(padding, bool))
     paths: Any = pa.DictionaryArray.from_arrays(
-        arrow.numbers(np.append(np.maximum(indices, 0), np.zeros(padding, np.int64)), np.int32, missing),
-        arrow.texts([block.urls[int(n)] for n in used]),
+        arrow.number_array(np.append(np.maximum(indices, 0), np.zeros(padding, np.int64)), np.int32, missing),
+        arrow.text_array([block.urls[int(n)] for n in used]),
     )
-    if int((indices >= 0).sum()) <= _CATEGORICAL * max(len(used), 1):
+    if int((indices >= 0).sum()) <= _ROWS_PER_URL * max(len(used), 1):
         paths = paths.dictionary_decode()
     # 0 and 0: the whole file.
     known = block.stored & (block.length >= 0)
@@ -365,8 +365,8 @@ def _table(block: Block, record_size: int) -> Any:
     size = np.append(np.where(known, block.length, 0), np.zeros(padding, np.int64))
     raw: Any = pa.nulls(record_size, pa.binary())
     if block.data:
-        raw = arrow.binaries([block.data.get(row) for row in range(record_size)], pa.binary())
-    columns = [paths, arrow.numbers(offset), arrow.numbers(size), raw]
+        raw = arrow.binary_array([block.data.get(row) for row in range(record_size)], pa.binary())
+    columns = [paths, arrow.number_array(offset), arrow.number_array(size), raw]
     # fastparquet reads nullable numbers, and those without null statistics, as floats, which fsspec
     # does not take for offsets.
     numbers = [pa.field(name, pa.int64(), nullable=False) for name in ("offset", "size")]

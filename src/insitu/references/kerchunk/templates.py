@@ -15,13 +15,13 @@ from typing import Any
 
 from insitu.errors import FormatError
 
-__all__ = ["Templates", "generated"]
+__all__ = ["Templates", "generate_references"]
 
 _BRACES = re.compile(r"\{\{(.*?)\}\}", re.DOTALL)
-_LONGEST = 500
-_LARGEST = 2**63
-_MOST = 10_000_000
-_DEEPEST = 8
+_LONGEST_TEMPLATE = 500
+_LARGEST_NUMBER = 2**63
+_MOST_REFERENCES = 10_000_000
+_DEEPEST_NESTING = 8
 Value = int | float | str
 
 
@@ -54,9 +54,9 @@ class Templates:
         return made
 
     def _filled(self, text: str, values: Mapping[str, Value], depth: int) -> str:
-        if depth > _DEEPEST:
+        if depth > _DEEPEST_NESTING:
             raise FormatError(
-                f"templates are nested more than {_DEEPEST} levels deep, or refer to each other in a circle"
+                f"templates are nested more than {_DEEPEST_NESTING} levels deep, or refer to each other in a circle"
             )
         filled = _BRACES.sub(lambda found: str(self._value(found[1].strip(), values, depth)), text)
         if len(filled) > 1 << 16:
@@ -64,8 +64,8 @@ class Templates:
         return filled
 
     def _value(self, text: str, values: Mapping[str, Value], depth: int) -> Value:
-        if len(text) > _LONGEST:
-            raise FormatError(f"the template {text[:40]!r}... has more than {_LONGEST} characters")
+        if len(text) > _LONGEST_TEMPLATE:
+            raise FormatError(f"the template {text[:40]!r}... has more than {_LONGEST_TEMPLATE} characters")
         try:
             parsed = ast.parse(text, mode="eval").body
         except (SyntaxError, ValueError, RecursionError, MemoryError):
@@ -86,13 +86,11 @@ class Templates:
                 given = {k.arg: self._node(k.value, values, depth, text) for k in keywords if k.arg is not None}
                 return self._filled(self._texts[name], given, depth + 1)
             case ast.UnaryOp(op=ast.USub(), operand=inner):
-                return _number(-_plain(self._node(inner, values, depth, text), text), text)
+                return _require_range(-_require_number(self._node(inner, values, depth, text), text), text)
             case ast.BinOp(left=left, op=ast.BitOr(), right=right):
                 return self._filter(self._node(left, values, depth, text), right, values, depth, text)
             case ast.BinOp(left=left, op=op, right=right):
-                return _computed(
-                    self._node(left, values, depth, text), op, self._node(right, values, depth, text), text
-                )
+                return _compute(self._node(left, values, depth, text), op, self._node(right, values, depth, text), text)
         raise FormatError(f"the template {{{{{text}}}}} is not supported")
 
     def _filter(self, value: Value, node: ast.expr, values: Mapping[str, Value], depth: int, text: str) -> Value:
@@ -107,23 +105,23 @@ class Templates:
                 return str(value)
             case ast.Call(func=ast.Name(id="format"), args=arguments) if isinstance(value, str):
                 given = tuple(self._node(argument, values, depth, text) for argument in arguments)
-                return _formatted(value, given, text)
+                return _format(value, given, text)
         raise FormatError(f"the template {{{{{text}}}}} is not supported")
 
 
-def _plain(value: Value, text: str) -> int | float:
+def _require_number(value: Value, text: str) -> int | float:
     if isinstance(value, str):
         raise FormatError(f"the template {{{{{text}}}}} calculates with text")
     return value
 
 
-def _number(value: int | float, text: str) -> int | float:
-    if abs(value) >= _LARGEST:
+def _require_range(value: int | float, text: str) -> int | float:
+    if abs(value) >= _LARGEST_NUMBER:
         raise FormatError(f"the template {{{{{text}}}}} gives a number beyond 2**63")
     return value
 
 
-def _formatted(pattern: str, values: tuple[Value, ...], text: str) -> str:
+def _format(pattern: str, values: tuple[Value, ...], text: str) -> str:
     if re.search(r"%[^%]*(\*|\d{4,})", pattern):  # a width from the data could ask for gigabytes
         raise FormatError(f"the template {{{{{text}}}}} is not supported")
     try:
@@ -132,33 +130,33 @@ def _formatted(pattern: str, values: tuple[Value, ...], text: str) -> str:
         raise FormatError(f"the template {{{{{text}}}}} has a format that does not match its values") from None
 
 
-def _computed(left: Value, op: ast.operator, right: Value, text: str) -> Value:
+def _compute(left: Value, op: ast.operator, right: Value, text: str) -> Value:
     if isinstance(left, str):
         if isinstance(op, ast.Mod):
-            return _formatted(left, (right,), text)
+            return _format(left, (right,), text)
         if isinstance(op, ast.Add) and isinstance(right, str):
             return left + right
-    one, other = _plain(left, text), _plain(right, text)
+    one, other = _require_number(left, text), _require_number(right, text)
     try:
         match op:
             case ast.Add():
-                return _number(one + other, text)
+                return _require_range(one + other, text)
             case ast.Sub():
-                return _number(one - other, text)
+                return _require_range(one - other, text)
             case ast.Mult():
-                return _number(one * other, text)
+                return _require_range(one * other, text)
             case ast.FloorDiv():
-                return _number(one // other, text)
+                return _require_range(one // other, text)
             case ast.Mod():
-                return _number(one % other, text)
+                return _require_range(one % other, text)
             case ast.Div():
-                return _number(one / other, text)
+                return _require_range(one / other, text)
     except (ZeroDivisionError, OverflowError):
         raise FormatError(f"the template {{{{{text}}}}} divides by zero or overflows") from None
     raise FormatError(f"the template {{{{{text}}}}} is not supported")
 
 
-def generated(items: Any, templates: Templates) -> Iterator[tuple[str, list[Any]]]:
+def generate_references(items: Any, templates: Templates) -> Iterator[tuple[str, list[Any]]]:
     """Yield the references that the items of `gen` generate."""
     if not isinstance(items, list):
         raise FormatError("'gen' must be a list", structure="gen")
@@ -172,32 +170,32 @@ def generated(items: Any, templates: Templates) -> Iterator[tuple[str, list[Any]
         dimensions = item.get("dimensions")
         if not isinstance(dimensions, Mapping):
             raise FormatError("an item of 'gen' needs dimensions", structure=f"gen[{number}]")
-        ranges = {str(name): _range(value, f"gen[{number}]") for name, value in dimensions.items()}
+        ranges = {str(name): _parse_range(value, f"gen[{number}]") for name, value in dimensions.items()}
         total = 1
         for choices in ranges.values():
             total *= len(choices)
-        if total > _MOST:
+        if total > _MOST_REFERENCES:
             raise FormatError(
-                f"an item of 'gen' generates {total} references; at most {_MOST} are allowed",
+                f"an item of 'gen' generates {total} references; at most {_MOST_REFERENCES} are allowed",
                 structure=f"gen[{number}]",
             )
         for chosen in itertools.product(*ranges.values()):
             try:
-                yield _made(item, dict(zip(ranges, chosen, strict=True)), templates)
+                yield _make_reference(item, dict(zip(ranges, chosen, strict=True)), templates)
             except FormatError as problem:
-                raise problem.located(structure=f"gen[{number}]") from None
+                raise problem.with_context(structure=f"gen[{number}]") from None
 
 
-def _made(item: Mapping[str, Any], values: Mapping[str, Any], templates: Templates) -> tuple[str, list[Any]]:
+def _make_reference(item: Mapping[str, Any], values: Mapping[str, Any], templates: Templates) -> tuple[str, list[Any]]:
     """Return one generated reference."""
     key = templates.render(item["key"], values)
     reference: list[Any] = [templates.render(item["url"], values)]
     if "offset" in item and "length" in item:
-        reference += [_integer(templates.render(str(item[name]), values), key) for name in ("offset", "length")]
+        reference += [_parse_integer(templates.render(str(item[name]), values), key) for name in ("offset", "length")]
     return key, reference
 
 
-def _range(value: Any, where: str) -> range | list[Any]:
+def _parse_range(value: Any, where: str) -> range | list[Any]:
     if isinstance(value, list) and all(isinstance(entry, int | str) for entry in value):
         return value
     if isinstance(value, Mapping):
@@ -209,7 +207,7 @@ def _range(value: Any, where: str) -> range | list[Any]:
     )
 
 
-def _integer(text: str, key: str) -> int:
+def _parse_integer(text: str, key: str) -> int:
     try:
         return int(text)
     except ValueError:

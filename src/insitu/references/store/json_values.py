@@ -23,7 +23,7 @@ import numpy as np
 
 from insitu.errors import FormatError, UnsupportedError
 
-__all__ = ["dtype_from", "dtype_to", "pack", "unpack"]
+__all__ = ["dtype_from_json", "dtype_to_json", "pack", "unpack"]
 
 _FLOATS = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 
@@ -40,28 +40,28 @@ def pack(value: Any) -> Any:
         names = value.dtype.names
         records = [[pack(record[name]) for name in names] for record in np.asarray(value).reshape(-1)]
         shape = {"$shape": list(value.shape)} if isinstance(value, np.ndarray) else {}
-        return {"$dtype": dtype_to(value.dtype), **shape, "$records": records}
+        return {"$dtype": dtype_to_json(value.dtype), **shape, "$records": records}
     if isinstance(value, np.ndarray):
         if value.dtype.hasobject:
             return {"$objects": [pack(item) for item in value.reshape(-1).tolist()], "$shape": list(value.shape)}
         data = base64.b64encode(np.ascontiguousarray(value).tobytes()).decode()
-        return {"$dtype": dtype_to(value.dtype), "$shape": list(value.shape), "$base64": data}
+        return {"$dtype": dtype_to_json(value.dtype), "$shape": list(value.shape), "$base64": data}
     if isinstance(value, np.generic):
         if not value.dtype.itemsize:  # an empty text: NumPy gives it width 0, but cannot create that type
             value = np.zeros((), f"{value.dtype.kind}1")
-            return {"$dtype": dtype_to(value.dtype), "$base64": base64.b64encode(value.tobytes()).decode()}
+            return {"$dtype": dtype_to_json(value.dtype), "$base64": base64.b64encode(value.tobytes()).decode()}
         plain = value.dtype.kind in "iub" or (
             value.dtype.kind == "f" and value.dtype.itemsize <= 8 and np.isfinite(value)
         )
         if plain:
-            return {"$dtype": dtype_to(value.dtype), "$value": pack(value.item())}
-        return {"$dtype": dtype_to(value.dtype), "$base64": base64.b64encode(value.tobytes()).decode()}
+            return {"$dtype": dtype_to_json(value.dtype), "$value": pack(value.item())}
+        return {"$dtype": dtype_to_json(value.dtype), "$base64": base64.b64encode(value.tobytes()).decode()}
     if isinstance(value, bytes):
         return {"$bytes": base64.b64encode(value).decode()}
     if isinstance(value, complex):
         return {"$complex": [pack(value.real), pack(value.imag)]}
     if isinstance(value, np.dtype):
-        return {"$type": dtype_to(value)}
+        return {"$type": dtype_to_json(value)}
     if isinstance(value, tuple):
         return {"$tuple": [pack(item) for item in value]}
     if isinstance(value, list):
@@ -85,14 +85,14 @@ def unpack(value: Any) -> Any:
     if not mark.startswith("$"):
         return {key: unpack(item) for key, item in value.items()}
     try:
-        return _marked(value)
+        return _unpack_marked(value)
     except (LookupError, TypeError, ValueError, OverflowError) as problem:
         if isinstance(problem, FormatError):
             raise
         raise FormatError(f"{str(value)[:80]} is not a valid value: {problem!r}") from None
 
 
-def _marked(value: dict[str, Any]) -> Any:
+def _unpack_marked(value: dict[str, Any]) -> Any:
     if "$float" in value:
         return _FLOATS[value["$float"]]
     if "$objects" in value:
@@ -100,9 +100,9 @@ def _marked(value: dict[str, Any]) -> Any:
         items[:] = [unpack(item) for item in value["$objects"]]
         return items.reshape(value["$shape"])
     if "$dtype" in value:
-        dtype = dtype_from(value["$dtype"])
+        dtype = dtype_from_json(value["$dtype"])
         if "$records" in value:
-            return _records(value, dtype)
+            return _unpack_records(value, dtype)
         if "$value" in value:
             return dtype.type(unpack(value["$value"]))
         data = np.frombuffer(base64.b64decode(value["$base64"]), dtype)
@@ -115,7 +115,7 @@ def _marked(value: dict[str, Any]) -> Any:
         real, imaginary = value["$complex"]
         return complex(unpack(real), unpack(imaginary))
     if "$type" in value:
-        return dtype_from(value["$type"])
+        return dtype_from_json(value["$type"])
     if "$tuple" in value:
         return tuple(unpack(item) for item in value["$tuple"])
     if "$dict" in value:
@@ -123,7 +123,7 @@ def _marked(value: dict[str, Any]) -> Any:
     raise FormatError(f"unknown kind of value {next(iter(value))!r}")
 
 
-def _records(value: Mapping[str, Any], dtype: np.dtype[Any]) -> Any:
+def _unpack_records(value: Mapping[str, Any], dtype: np.dtype[Any]) -> Any:
     made = np.zeros(len(value["$records"]), dtype)
     for at, record in enumerate(value["$records"]):
         for name, field in zip(dtype.names or (), record, strict=True):
@@ -131,34 +131,34 @@ def _records(value: Mapping[str, Any], dtype: np.dtype[Any]) -> Any:
     return made.reshape(value["$shape"]) if "$shape" in value else made[0]
 
 
-def dtype_to(dtype: np.dtype[Any]) -> Any:
+def dtype_to_json(dtype: np.dtype[Any]) -> Any:
     """Return a type as JSON holds it: NumPy's string, or a list of fields."""
     if dtype.names is None and dtype.subdtype is None:
         return dtype.str
-    return _lists(np.lib.format.dtype_to_descr(dtype))
+    return _to_lists(np.lib.format.dtype_to_descr(dtype))
 
 
-def _lists(value: Any) -> Any:
-    return [_lists(item) for item in value] if isinstance(value, tuple | list) else value
+def _to_lists(value: Any) -> Any:
+    return [_to_lists(item) for item in value] if isinstance(value, tuple | list) else value
 
 
-def dtype_from(value: Any) -> np.dtype[Any]:
-    """Return the type that `dtype_to` converted."""
+def dtype_from_json(value: Any) -> np.dtype[Any]:
+    """Return the type that `dtype_to_json` converted."""
     try:
         if isinstance(value, str):
             return np.dtype(value)
-        found: np.dtype[Any] = np.lib.format.descr_to_dtype(_tuples(value))
+        found: np.dtype[Any] = np.lib.format.descr_to_dtype(_to_tuples(value))
         return found
     except (TypeError, ValueError, KeyError, IndexError) as problem:
         raise FormatError(f"{str(value)[:80]} is not a valid type: {problem}") from None
 
 
-def _tuples(value: Any) -> Any:
+def _to_tuples(value: Any) -> Any:
     """Return lists as NumPy expects them: a list of fields, each a tuple."""
     if not isinstance(value, list):
         return value
     if value and isinstance(value[0], list):
-        return [tuple(_tuples(part) for part in item) for item in value]
+        return [tuple(_to_tuples(part) for part in item) for item in value]
     if value and isinstance(value[0], str) and len(value) == 2 and isinstance(value[1], list):
         return (value[0], tuple(value[1]))
-    return tuple(_tuples(item) for item in value)
+    return tuple(_to_tuples(item) for item in value)

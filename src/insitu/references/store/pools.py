@@ -15,7 +15,7 @@ import pyarrow as pa
 from insitu.model import Axis, Encoding, Packing, Packings, Source
 from insitu.references import arrow
 from insitu.references.store.json_values import pack
-from insitu.references.store.read import Opened
+from insitu.references.store.read import OpenStore
 
 __all__ = ["AXES", "SOURCES", "Pools"]
 
@@ -36,7 +36,7 @@ class Pools:
         Formats the URL of a source.
     """
 
-    def __init__(self, opened: Opened | None, named: Callable[[str], str]) -> None:
+    def __init__(self, opened: OpenStore | None, named: Callable[[str], str]) -> None:
         self.named = named
         self.encodings: dict[Encoding, int] = {}
         self.sources: dict[Source, int] = {}
@@ -80,17 +80,17 @@ class Pools:
         """Return the columns of the new sources."""
         rows = list(self.sources)
         return {
-            "url": arrow.texts([self.named(source.url) for source in rows]),
-            "size": _nullable([source.size for source in rows], np.int64),
-            "etag": arrow.texts([source.etag for source in rows]),
-            "modified": _nullable([source.modified for source in rows], np.float64),
-            "optional": arrow.flags([source.optional for source in rows]),
+            "url": arrow.text_array([self.named(source.url) for source in rows]),
+            "size": _nullable_numbers([source.size for source in rows], np.int64),
+            "etag": arrow.text_array([source.etag for source in rows]),
+            "modified": _nullable_numbers([source.modified for source in rows], np.float64),
+            "optional": arrow.boolean_array([source.optional for source in rows]),
         }
 
     def axis_columns(self) -> dict[str, Any]:
         """Return the columns of the irregular axes."""
         return {
-            name: arrow.numbers(np.concatenate([getattr(cells, name) for cells in self._axes]), np.int64)
+            name: arrow.number_array(np.concatenate([getattr(cells, name) for cells in self._axes]), np.int64)
             for name in AXES.names
         }
 
@@ -104,7 +104,7 @@ class Pools:
         for column in fields(Packings):
             value = getattr(table, column.name)
             if isinstance(value, np.ndarray) and value.size:
-                flat = arrow.numbers(value.reshape(-1))
+                flat = arrow.number_array(value.reshape(-1))
                 columns[column.name] = flat if value.ndim == 1 else pa.FixedSizeListArray.from_arrays(flat, width)
         schema = pa.schema([(name, column.type) for name, column in columns.items()])
         return {
@@ -116,6 +116,6 @@ class Pools:
         }
 
 
-def _nullable(values: Sequence[float | None], dtype: type[Any]) -> Any:
+def _nullable_numbers(values: Sequence[float | None], dtype: type[Any]) -> Any:
     missing = np.array([value is None for value in values], bool)
-    return arrow.numbers(np.array([0 if value is None else value for value in values], dtype), dtype, missing)
+    return arrow.number_array(np.array([0 if value is None else value for value in values], dtype), dtype, missing)

@@ -32,11 +32,11 @@ from insitu.model import (
     VirtualGroup,
 )
 from insitu.model.axis import Indices
-from insitu.references.page_cache import Recent
+from insitu.references.page_cache import PageCache
 from insitu.references.store import root
-from insitu.references.store.json_values import dtype_from, unpack
-from insitu.references.store.row_file import ROWS_PER_GROUP, Part
-from insitu.references.store.row_tables import Page, Rows, SparseRows, Stacked, Stored, page_cache
+from insitu.references.store.json_values import dtype_from_json, unpack
+from insitu.references.store.row_file import ROWS_PER_GROUP, RowFile
+from insitu.references.store.row_tables import GridRows, RowPage, SparseRows, StackedTables, StoredRows, new_page_cache
 from insitu.references.store.small_tables import read_axes, read_packings
 from insitu.references.store.validation import (
     RowRanges,
@@ -46,20 +46,20 @@ from insitu.references.store.validation import (
     check_layout,
     check_starts,
 )
-from insitu.references.urls import Base, is_relative
+from insitu.references.urls import UrlResolver, is_relative
 from insitu.sources import open_source, read_all
 from insitu.sources.listing import local_path
-from insitu.zarr_metadata.json_fields import field as needed
-from insitu.zarr_metadata.json_fields import integers as numbers_of
-from insitu.zarr_metadata.json_fields import items, mapping, text, whole
+from insitu.zarr_metadata.json_fields import integer_field, list_field, object_field, text_field
+from insitu.zarr_metadata.json_fields import integers_field as numbers_of
+from insitu.zarr_metadata.json_fields import required_field as needed
 
-__all__ = ["Opened", "StoredSources", "open_store"]
+__all__ = ["OpenStore", "StoredSources", "open_store"]
 
 NAME_LISTS = ("coordinates", "unindexed", "unlimited")
 _SOURCE_COLUMNS = ("url", "size", "etag", "modified", "optional")
 
 
-def _weight(page: Mapping[str, Any]) -> int:
+def _page_bytes(page: Mapping[str, Any]) -> int:
     return sum(int(column.nbytes) for column in page.values())
 
 
@@ -67,14 +67,14 @@ def _weight(page: Mapping[str, Any]) -> int:
 class StoredSources(Sequence[Source]):
     """The sources of a store, fetched in groups when they are used."""
 
-    parts: tuple[Part, ...]
-    base: Base
+    parts: tuple[RowFile, ...]
+    base: UrlResolver
     starts: Indices
     """Number of the first source in each file, and the number of all sources."""
-    pages: Recent[Mapping[str, Any]] = field(default_factory=lambda: Recent(_weight), repr=False)
+    pages: PageCache[Mapping[str, Any]] = field(default_factory=lambda: PageCache(_page_bytes), repr=False)
 
     @classmethod
-    def of(cls, parts: Sequence[Part], base: Base) -> StoredSources:
+    def of(cls, parts: Sequence[RowFile], base: UrlResolver) -> StoredSources:
         """The sources in these files."""
         starts = np.concatenate([[0], np.cumsum([part.rows for part in parts])]).astype(np.int64)
         return cls(tuple(parts), base, starts)
@@ -121,7 +121,7 @@ class StoredSources(Sequence[Source]):
 
 
 @dataclass(slots=True, eq=False)
-class Opened:
+class OpenStore:
     """A store whose root was read and checked."""
 
     url: str
@@ -129,11 +129,11 @@ class Opened:
     data: bytes
     """The bytes of the root."""
     sources: StoredSources
-    chunks: tuple[Part, ...]
+    chunks: tuple[RowFile, ...]
     encodings: tuple[Encoding, ...]
     packings: Packings
     axes: Mapping[str, npt.NDArray[np.int64]]
-    pages: Recent[Page] = field(default_factory=page_cache)
+    pages: PageCache[RowPage] = field(default_factory=new_page_cache)
     used: RowRanges = field(default_factory=RowRanges, repr=False)
     """The rows of chunks and axes that the tree uses so far."""
 
@@ -141,69 +141,74 @@ class Opened:
         """Return the tree."""
         self.used = RowRanges()
         try:
-            tree = self._group(mapping(needed(self.document, "tree"), "tree"), "")
-            self.used.check({_AXES: len(self.axes["extent"])})
+            tree = self._group(object_field(needed(self.document, "tree"), "tree"), "")
+            self.used.check({_AXIS_ROWS: len(self.axes["extent"])})
             return tree
         except ModelError as problem:
             raise FormatError(f"the tree is damaged: {problem}", url=self.url, structure=root.NAME) from None
         except InsituError as problem:
-            raise problem.located(url=self.url, structure=root.NAME) from None
+            raise problem.with_context(url=self.url, structure=root.NAME) from None
 
     def _group(self, row: Mapping[str, Any], path: str) -> VirtualGroup:
         check_fields(row, _GROUP_FIELDS, "a group")
         arrays = {}
-        for name, array in mapping(row["arrays"], "arrays").items():
+        for name, array in object_field(row["arrays"], "arrays").items():
             try:
-                arrays[name] = self._array(mapping(array, name))
+                arrays[name] = self._array(object_field(array, name))
             except InsituError as problem:
-                raise problem.located(variable=f"{path}/{name}".lstrip("/")) from None
-        groups = mapping(row["groups"], "groups")
+                raise problem.with_context(variable=f"{path}/{name}".lstrip("/")) from None
+        groups = object_field(row["groups"], "groups")
         return VirtualGroup(
             arrays,
-            {name: self._group(mapping(group, name), f"{path}/{name}") for name, group in groups.items()},
-            _mapping(row["attributes"], "attributes"),
-            GroupDetails.from_document(_mapping(row["details"], "details")),
-            {name: text(reason, "problems") for name, reason in mapping(row["problems"], "problems").items()},
-            **{key: tuple(text(name, key) for name in items(row[key], key)) for key in NAME_LISTS},
+            {name: self._group(object_field(group, name), f"{path}/{name}") for name, group in groups.items()},
+            _unpack_mapping(row["attributes"], "attributes"),
+            GroupDetails.from_document(_unpack_mapping(row["details"], "details")),
+            {
+                name: text_field(reason, "problems")
+                for name, reason in object_field(row["problems"], "problems").items()
+            },
+            **{key: tuple(text_field(name, key) for name in list_field(row[key], key)) for key in NAME_LISTS},
         )
 
     def _array(self, row: Mapping[str, Any]) -> VirtualArray:
         check_fields(row, _ARRAY_FIELDS, "an array")
         shape = numbers_of(row["shape"], "shape")
-        tiles = [mapping(tile, "tile") for tile in items(row["tiles"], "tiles")]
+        tiles = [object_field(tile, "tile") for tile in list_field(row["tiles"], "tiles")]
         layouts = {len(numbers_of(needed(tile, "layout"), "layout")) for tile in tiles}
         if layouts - {len(shape)}:
             raise FormatError(f"an array of {len(shape)} dimensions has a tile of {max(layouts)} dimensions")
         origins = np.array([numbers_of(needed(tile, "origin"), "origin", count=len(shape)) for tile in tiles], np.int64)
-        dtype = dtype_from(row["dtype"])
+        dtype = dtype_from_json(row["dtype"])
         made = tuple(self._tile(tile) for tile in tiles)
         origins = origins.reshape(len(tiles), len(shape))
         check_boxes(shape, origins, np.array([tile.shape for tile in made], np.int64).reshape(origins.shape))
         for tile in made:
-            if tile.packings.identity and any(_foreign(encoding.dtype, dtype) for encoding in tile.encodings):
+            if tile.packings.identity and any(_is_incompatible(encoding.dtype, dtype) for encoding in tile.encodings):
                 raise FormatError(f"the array has type {dtype}, but its values are stored as {tile.encodings[0].dtype}")
         return VirtualArray(
             shape=shape,
             dtype=dtype,
-            dims=tuple(text(dim, "dims") for dim in items(row["dims"], "dims")),
+            dims=tuple(text_field(dim, "dims") for dim in list_field(row["dims"], "dims")),
             tiles=made,
             origins=origins,
-            attributes=_mapping(row["attributes"], "attributes"),
+            attributes=_unpack_mapping(row["attributes"], "attributes"),
             fill_value=unpack(row["fill_value"]),
-            details=ArrayDetails.from_document(_mapping(row["details"], "details")),
-            encoding=_mapping(row["encoding"], "encoding"),
+            details=ArrayDetails.from_document(_unpack_mapping(row["details"], "details")),
+            encoding=_unpack_mapping(row["encoding"], "encoding"),
         )
 
     def _tile(self, row: Mapping[str, Any]) -> Tile:
         check_fields(row, _TILE_FIELDS, "a tile")
-        chosen = [whole(number, "encodings") for number in items(row["encodings"], "encodings")]
-        encoding_map = _inverse(chosen, len(self.encodings), "encodings")
-        packing = _numbers(row["packings"])
-        packing_map = _inverse(packing, len(self.packings), "packings")
+        chosen = [integer_field(number, "encodings") for number in list_field(row["encodings"], "encodings")]
+        encoding_map = _inverse_map(chosen, len(self.encodings), "encodings")
+        packing = _packing_numbers(row["packings"])
+        packing_map = _inverse_map(packing, len(self.packings), "packings")
         packings = (
-            IDENTITY if len(packing) == 1 and self.packings[packing[0]].identity else _chosen(self.packings, packing)
+            IDENTITY
+            if len(packing) == 1 and self.packings[packing[0]].identity
+            else _select_packings(self.packings, packing)
         )
-        axes = tuple(self._axis(mapping(axis, "axis")) for axis in items(row["axes"], "axes"))
+        axes = tuple(self._axis(object_field(axis, "axis")) for axis in list_field(row["axes"], "axes"))
         layout = numbers_of(row["layout"], "layout")
         check_layout(layout, [axis.length for axis in axes])
         encodings = tuple(self.encodings[number] for number in chosen)
@@ -212,7 +217,7 @@ class Opened:
         return Tile(
             axes=axes,
             encodings=encodings,
-            chunks=self._table(mapping(row["chunks"], "chunks"), encoding_map, packing_map),
+            chunks=self._table(object_field(row["chunks"], "chunks"), encoding_map, packing_map),
             packings=packings,
             layout=layout,
         )
@@ -222,10 +227,12 @@ class Opened:
             check_fields(row, ("length", "size", "padded"), "an axis")
             if not isinstance(row["padded"], bool):
                 raise FormatError("'padded' must be true or false")
-            return Axis.regular(whole(row["length"], "length"), whole(row["size"], "size", least=1), row["padded"])
+            return Axis.regular(
+                integer_field(row["length"], "length"), integer_field(row["size"], "size", least=1), row["padded"]
+            )
         check_fields(row, ("rows",), "an axis")
         first, count = numbers_of(row["rows"], "rows", count=2)
-        self.used.add(_AXES, first, count)
+        self.used.add(_AXIS_ROWS, first, count)
         if first + count > len(self.axes["extent"]):
             raise FormatError(f"an axis uses rows {first} to {first + count} of a table of {len(self.axes['extent'])}")
         columns = [self.axes[name][first : first + count] for name in ("extent", "skip", "step", "stored")]
@@ -235,76 +242,82 @@ class Opened:
         kind = needed(row, "kind")
         check_fields(row, _TABLE_FIELDS.get(kind if isinstance(kind, str) else "", ()), f"a table of kind {kind!r}")
         if kind == "joined":
-            rows = [mapping(item, "table") for item in items(row["tables"], "tables")]
+            rows = [object_field(item, "table") for item in list_field(row["tables"], "tables")]
             tables = [self._table(item, encoding_map, packing_map) for item in rows]
-            axis = whole(row["axis"], "axis")
+            axis = integer_field(row["axis"], "axis")
             others = {(*table.shape[:axis], *table.shape[axis + 1 :]) for table in tables}
             if len(others) != 1 or axis >= len(tables[0].shape):
                 raise FormatError(
                     f"tables of the shapes {[table.shape for table in tables]} cannot be joined along axis {axis}"
                 )
             starts = np.concatenate([[0], np.cumsum([table.shape[axis] for table in tables])]).astype(np.int64)
-            return Stacked(tuple(tables), axis, starts, self.sources)
+            return StackedTables(tuple(tables), axis, starts, self.sources)
         shape = numbers_of(row["shape"], "shape")
         if kind == "constant":
             state = row["source"]
             if state not in (ABSENT, UNWRITTEN):
                 raise FormatError(f"unknown state of cells {state!r}")
             return Columns.absent(shape) if state == ABSENT else Columns.unwritten(shape)
-        number = whole(row["part"], "part")
+        number = integer_field(row["part"], "part")
         if number >= len(self.chunks):
             raise FormatError(f"a table uses file {number}, but the root lists {len(self.chunks)}")
         part = self.chunks[number]
-        first, count = whole(row["row"], "row"), whole(row["count"], "count")
+        first, count = integer_field(row["row"], "row"), integer_field(row["count"], "count")
         if first + count > part.rows:
             raise FormatError(f"a table uses rows {first} to {first + count} of a file of {part.rows}")
         self.used.add(part.url, first, count)
-        constant = {name: _long(value, name) for name, value in mapping(row["constant"], "constant").items()}
+        constant = {
+            name: _require_int64(value, name) for name, value in object_field(row["constant"], "constant").items()
+        }
         check_constants(constant, len(self.sources))
-        stored = Stored(part, number, first, count, constant, self.pages, encoding_map, packing_map, len(self.sources))
+        stored = StoredRows(
+            part, number, first, count, constant, self.pages, encoding_map, packing_map, len(self.sources)
+        )
         cells = int(np.prod(shape, dtype=object))
         if kind == "sparse":
-            starts = np.array([whole(start, "starts") for start in items(row["starts"], "starts")], np.int64)
+            starts = np.array(
+                [integer_field(start, "starts") for start in list_field(row["starts"], "starts")], np.int64
+            )
             check_starts(starts, first, count, cells)
             return SparseRows(shape, self.sources, stored, starts)
         if count != cells:
             raise FormatError(f"a table of kind {kind!r} has {count} rows for a grid of {shape}")
-        return Rows(shape, self.sources, stored)
+        return GridRows(shape, self.sources, stored)
 
 
-_AXES = "axes"
+_AXIS_ROWS = "axes"
 _GROUP_FIELDS = ("attributes", "details", "problems", "arrays", "groups", *NAME_LISTS)
 _ARRAY_FIELDS = ("shape", "dtype", "dims", "attributes", "encoding", "fill_value", "details", "tiles")
 _TILE_FIELDS = ("origin", "layout", "axes", "encodings", "packings", "chunks")
-_ROWS = ("kind", "shape", "part", "row", "count", "constant")
+_ROW_FIELDS = ("kind", "shape", "part", "row", "count", "constant")
 _TABLE_FIELDS = {
     "joined": ("kind", "axis", "tables"),
     "constant": ("kind", "shape", "source"),
-    "rows": _ROWS,
-    "sparse": (*_ROWS, "starts"),
+    "rows": _ROW_FIELDS,
+    "sparse": (*_ROW_FIELDS, "starts"),
 }
 
 
-def _mapping(value: Any, name: str) -> dict[str, Any]:
+def _unpack_mapping(value: Any, name: str) -> dict[str, Any]:
     """Return attributes or details, unpacked."""
-    found = unpack(mapping(value, name))
+    found = unpack(object_field(value, name))
     if not isinstance(found, dict):
         raise FormatError(f"{name!r} must be an object")
     return found
 
 
-def _foreign(stored: np.dtype[Any], meant: np.dtype[Any]) -> bool:
+def _is_incompatible(stored: np.dtype[Any], meant: np.dtype[Any]) -> bool:
     """Return whether stored values cannot have the array's type: text and records are not numbers."""
     return (stored.kind in "SUV") != (meant.kind in "SUV") and not (stored.hasobject or meant.hasobject)
 
 
-def _long(value: Any, name: str) -> int:
+def _require_int64(value: Any, name: str) -> int:
     if type(value) is not int or not -(2**63) <= value < 2**63:
         raise FormatError(f"{name!r} must be a 64-bit integer, not {str(value)[:60]}")
     return value
 
 
-def _inverse(chosen: Sequence[int], count: int, name: str) -> Indices:
+def _inverse_map(chosen: Sequence[int], count: int, name: str) -> Indices:
     """Return the position of each number of the store's pool in the tile's list; -1: not in it."""
     if not chosen or max(chosen) >= count:
         raise FormatError(f"{name!r} is empty, or has a number beyond the {count} of the store")
@@ -313,18 +326,18 @@ def _inverse(chosen: Sequence[int], count: int, name: str) -> Indices:
     return inverse
 
 
-def _numbers(value: Any) -> list[int]:
+def _packing_numbers(value: Any) -> list[int]:
     """Return numbers that are given as a list, or as a range: `{"first": 0, "count": 3}`."""
     if isinstance(value, Mapping):
-        first = whole(needed(value, "first"), "first")
-        count = whole(needed(value, "count"), "count")
+        first = integer_field(needed(value, "first"), "first")
+        count = integer_field(needed(value, "count"), "count")
         if count > 1 << 28:
             raise FormatError(f"a tile claims {count} packings")
         return list(range(first, first + count))
-    return [whole(number, "packings") for number in items(value, "packings")]
+    return [integer_field(number, "packings") for number in list_field(value, "packings")]
 
 
-def _chosen(packings: Packings, rows: Sequence[int]) -> Packings:
+def _select_packings(packings: Packings, rows: Sequence[int]) -> Packings:
     """Return some rows of a table of packings."""
     columns = {}
     for column in fields(Packings):
@@ -335,7 +348,7 @@ def _chosen(packings: Packings, rows: Sequence[int]) -> Packings:
 
 def open_store(
     url: str, *, allow_local: bool = False, storage_options: Mapping[str, Any] | None = None, data: bytes | None = None
-) -> Opened:
+) -> OpenStore:
     """Read the root of a store.
 
     Parameters
@@ -351,42 +364,46 @@ def open_store(
     """
     url = (local_path(url) or url).rstrip("/")
     if data is not None:
-        return _opened(data, url, allow_local, storage_options)
-    data = _root(url, storage_options)
+        return _parse_store(data, url, allow_local, storage_options)
+    data = _read_root(url, storage_options)
     while True:
         try:
-            return _opened(data, url, allow_local, storage_options)
+            return _parse_store(data, url, allow_local, storage_options)
         except NotFoundError:
             # A writer may have replaced the root in between, and removed files that only the old one names.
-            before, data = data, _root(url, storage_options)
+            before, data = data, _read_root(url, storage_options)
             if data == before:
                 raise
 
 
-def _root(url: str, storage_options: Mapping[str, Any] | None) -> bytes:
+def _read_root(url: str, storage_options: Mapping[str, Any] | None) -> bytes:
     try:
         with open_source(f"{url}/{root.NAME}", storage_options) as source:
             return read_all(source)
     except NotFoundError as problem:
-        raise problem.located(structure=root.NAME) from None
+        raise problem.with_context(structure=root.NAME) from None
 
 
-def _opened(data: bytes, url: str, allow_local: bool, storage_options: Mapping[str, Any] | None) -> Opened:
-    document = root.parse(data, url)
+def _parse_store(data: bytes, url: str, allow_local: bool, storage_options: Mapping[str, Any] | None) -> OpenStore:
+    document = root.parse_root(data, url)
     try:
-        sources = [root.part_from(row, url, storage_options) for row in items(document["sources"], "sources")]
-        chunks = [root.part_from(row, url, storage_options) for row in items(document["chunks"], "chunks")]
-        return Opened(
+        sources = [
+            root.row_file_from_json(row, url, storage_options) for row in list_field(document["sources"], "sources")
+        ]
+        chunks = [
+            root.row_file_from_json(row, url, storage_options) for row in list_field(document["chunks"], "chunks")
+        ]
+        return OpenStore(
             url,
             document,
             data,
-            StoredSources.of(sources, Base(url, allow_local)),
+            StoredSources.of(sources, UrlResolver(url, allow_local)),
             tuple(chunks),
-            tuple(root.encoding_from(row) for row in items(document["encodings"], "encodings")),
-            read_packings(mapping(document["packings"], "packings"), url, storage_options),
+            tuple(root.encoding_from_json(row) for row in list_field(document["encodings"], "encodings")),
+            read_packings(object_field(document["packings"], "packings"), url, storage_options),
             read_axes(document["axes"], url, storage_options),
         )
     except ModelError as problem:
         raise FormatError(f"the root is damaged: {problem}", url=url, structure=root.NAME) from None
     except InsituError as problem:
-        raise problem.located(url=url, structure=root.NAME) from None
+        raise problem.with_context(url=url, structure=root.NAME) from None

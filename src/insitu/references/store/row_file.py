@@ -20,18 +20,18 @@ from insitu.errors import FormatError, InsituError, NotFoundError, StaleSourceEr
 from insitu.forking import fork_safe_lock
 from insitu.sources import open_source
 
-__all__ = ["ROWS_PER_GROUP", "Part", "Writer", "describe_file"]
+__all__ = ["ROWS_PER_GROUP", "RowFile", "RowFileWriter", "describe_file"]
 
 ROWS_PER_GROUP = 1 << 16
 """Rows of a group, which is loaded as a whole when one of them is needed."""
-SMALL = 1 << 18
+SMALL_FILE = 1 << 18
 """Most bytes of a file that is fetched as a whole."""
 INLINE_COLUMN = "inline"
-TAIL = 1 << 16
+TAIL_BYTES = 1 << 16
 """Bytes at the end of a file that the Parquet library reads first."""
 
 
-class _Window(io.RawIOBase):
+class _PartialFile(io.RawIOBase):
     """A read-only file of which only one range of bytes was fetched."""
 
     def __init__(self, size: int, begin: int, data: bytes) -> None:
@@ -61,7 +61,7 @@ class _Window(io.RawIOBase):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Part:
+class RowFile:
     """One file of rows."""
 
     url: str
@@ -72,7 +72,7 @@ class Part:
     checksum: str
     """Of the footer."""
     group_checksums: tuple[tuple[str, ...], ...]
-    """Of the sections of each group of rows: see `_sections`."""
+    """Of the sections of each group of rows: see `_group_sections`."""
     storage_options: Mapping[str, Any] | None = field(default=None, repr=False)
     known: dict[str, Any] = field(default_factory=dict, repr=False)
     """The parsed footer, and the bytes of a small file, once they were read."""
@@ -96,7 +96,9 @@ class Part:
             begin, data = self._fetch_group(meta, group, names)
         try:
             file = pq.ParquetFile(
-                pa.PythonFile(_Window(self.nbytes, begin, data), "r"), metadata=meta, page_checksum_verification=True
+                pa.PythonFile(_PartialFile(self.nbytes, begin, data), "r"),
+                metadata=meta,
+                page_checksum_verification=True,
             )
             table = file.read_row_group(group, columns=list(names), use_threads=False)
             return {name: table.column(name).combine_chunks() for name in names}
@@ -119,18 +121,20 @@ class Part:
 
     def _open(self) -> None:
         try:
-            if self.nbytes <= SMALL:
+            if self.nbytes <= SMALL_FILE:
                 data = self._fetch(0, self.nbytes)
                 self._verify_footer(data)
                 self.known["meta"] = self._check(pq.read_metadata(pa.BufferReader(data)))
                 self._verify_groups(self.known["meta"], data)
                 self.known["data"] = data
                 return
-            length = min(max(self.footer, TAIL), self.nbytes)
+            length = min(max(self.footer, TAIL_BYTES), self.nbytes)
             begin = self.nbytes - length
             tail = self._fetch(begin, length)
             self._verify_footer(tail)
-            self.known["meta"] = self._check(pq.read_metadata(pa.PythonFile(_Window(self.nbytes, begin, tail), "r")))
+            self.known["meta"] = self._check(
+                pq.read_metadata(pa.PythonFile(_PartialFile(self.nbytes, begin, tail), "r"))
+            )
         except InsituError:
             raise
         except (pa.ArrowException, OSError, ValueError) as problem:
@@ -147,7 +151,9 @@ class Part:
             raise FormatError(
                 f"the groups of rows do not have {ROWS_PER_GROUP} rows each", url=self.url, structure="footer"
             )
-        if [len(sums) for sums in self.group_checksums] != [len(_sections(meta, group)) for group in range(len(sizes))]:
+        if [len(sums) for sums in self.group_checksums] != [
+            len(_group_sections(meta, group)) for group in range(len(sizes))
+        ]:
             raise FormatError(
                 "the root does not have a checksum for each group of rows", url=self.url, structure="footer"
             )
@@ -176,7 +182,7 @@ class Part:
     def _verify_groups(self, meta: Any, data: bytes) -> None:
         """Compare all groups of rows of a file in memory with their checksums."""
         for group, sums in enumerate(self.group_checksums):
-            for (begin, end, _), checksum in zip(_sections(meta, group), sums, strict=True):
+            for (begin, end, _), checksum in zip(_group_sections(meta, group), sums, strict=True):
                 if digest(data[begin:end]) != checksum:
                     raise self._damaged(f"group {group}")
 
@@ -184,7 +190,7 @@ class Part:
         """Fetch and verify the sections of a group that hold some columns (None: all); return offset and bytes."""
         wanted = [
             (section, checksum)
-            for section, checksum in zip(_sections(meta, group), self.group_checksums[group], strict=True)
+            for section, checksum in zip(_group_sections(meta, group), self.group_checksums[group], strict=True)
             if names is None or not section[2].isdisjoint(names)
         ]
         first, last = wanted[0][0][0], wanted[-1][0][1]
@@ -224,7 +230,7 @@ class Part:
 
     def __reduce__(self) -> tuple[Any, ...]:
         given = (self.url, self.rows, self.nbytes, self.footer, self.checksum, self.group_checksums)
-        return Part, (*given, self.storage_options)
+        return RowFile, (*given, self.storage_options)
 
 
 def digest(data: bytes) -> str:
@@ -232,7 +238,7 @@ def digest(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()[:16]
 
 
-def _sections(meta: Any, group: int) -> list[tuple[int, int, set[str]]]:
+def _group_sections(meta: Any, group: int) -> list[tuple[int, int, set[str]]]:
     """Return the sections of a group of rows that are fetched and verified as a whole: begin, end, columns.
 
     The column of inline bytes, which may be large and is seldom needed, is a section of its own.
@@ -264,22 +270,24 @@ def describe_file(file: Any) -> dict[str, Any]:
         again.seek(size - footer)
         checksum = digest(again.read(footer))
         meta = pq.read_metadata(again)
-        sums = [[digest(_read(again, section)) for section in sections] for sections in _all_sections(meta)]
+        sums = [
+            [digest(_read_section(again, section)) for section in sections] for sections in _iter_group_sections(meta)
+        ]
     file.seek(size)
     return {"bytes": size, "footer": footer, "checksum": checksum, "group_checksums": sums}
 
 
-def _all_sections(meta: Any) -> Iterator[list[tuple[int, int, set[str]]]]:
-    return (_sections(meta, group) for group in range(meta.num_row_groups))
+def _iter_group_sections(meta: Any) -> Iterator[list[tuple[int, int, set[str]]]]:
+    return (_group_sections(meta, group) for group in range(meta.num_row_groups))
 
 
-def _read(file: Any, section: tuple[int, int, set[str]]) -> bytes:
+def _read_section(file: Any, section: tuple[int, int, set[str]]) -> bytes:
     file.seek(section[0])
     data: bytes = file.read(section[1] - section[0])
     return data
 
 
-class Writer:
+class RowFileWriter:
     """Writes one file of rows; blocks of any size come out as groups of `ROWS_PER_GROUP` rows.
 
     Parameters

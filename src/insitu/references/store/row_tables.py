@@ -1,7 +1,7 @@
 """Chunk tables whose rows lie in an insitu store, loaded lazily.
 
 The row number of a cell is computed. Its group of rows is loaded when first needed, without constant
-columns, and cached. `Rows` is a full grid, `SparseRows` has the written cells of one, and `Stacked`
+columns, and cached. `GridRows` is a full grid, `SparseRows` has the written cells of one, and `StackedTables`
 joins several tables along an axis: what was saved first and what was appended.
 """
 
@@ -16,22 +16,22 @@ import numpy as np
 import numpy.typing as npt
 
 from insitu.errors import FormatError
-from insitu.model import INLINE, UNWRITTEN, WHOLE, ChunkState, ChunkTable, Located, Source
+from insitu.model import INLINE, UNWRITTEN, WHOLE, ChunkLocations, ChunkState, ChunkTable, Source
 from insitu.model.axis import Indices
-from insitu.model.chunks import COLUMN_NAMES, state_of
-from insitu.model.derived import Expanded, Selected
+from insitu.model.chunks import COLUMN_NAMES, get_chunk_state
+from insitu.model.derived import ExpandedTable, SelectedTable
 from insitu.references import arrow
-from insitu.references.page_cache import Recent
-from insitu.references.sparse_table import flat
-from insitu.references.store.row_file import ROWS_PER_GROUP, Part
+from insitu.references.page_cache import PageCache
+from insitu.references.sparse_table import flat_cell_numbers
+from insitu.references.store.row_file import ROWS_PER_GROUP, RowFile
 from insitu.sources.listing import local_path
 from insitu.sources.threads import gather
 
-__all__ = ["Page", "Rows", "SparseRows", "Stacked", "page_cache"]
+__all__ = ["GridRows", "RowPage", "SparseRows", "StackedTables", "new_page_cache"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Page:
+class RowPage:
     """One group of rows in memory."""
 
     columns: Mapping[str, npt.NDArray[Any]]
@@ -40,20 +40,20 @@ class Page:
     inline: bytes
 
 
-def _weight(page: Page) -> int:
+def _page_bytes(page: RowPage) -> int:
     return 256 + len(page.inline) + sum(column.nbytes for column in page.columns.values())
 
 
-def page_cache() -> Recent[Page]:
+def new_page_cache() -> PageCache[RowPage]:
     """Return an empty page cache for one store."""
-    return Recent(_weight, 128 << 20)
+    return PageCache(_page_bytes, 128 << 20)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Stored:
+class StoredRows:
     """A range of rows of one file of the store."""
 
-    part: Part
+    part: RowFile
     number: int
     """Number of the file, for the cache."""
     first: int
@@ -61,7 +61,7 @@ class Stored:
     count: int
     constant: Mapping[str, int]
     """Columns that have one value in all of these rows."""
-    pages: Recent[Page] = field(repr=False)
+    pages: PageCache[RowPage] = field(repr=False)
     encoding_map: Indices = field(repr=False)
     """From the store's encodings and packings to the tile's; -1: not one of the tile's."""
     packing_map: Indices = field(repr=False)
@@ -80,12 +80,12 @@ class Stored:
             missing = [group for group in groups if not self.pages.has((self.number, group, self.names()))]
             gather(lambda group, stop: self.page(group), missing)
 
-    def page(self, group: int, names: tuple[str, ...] | None = None) -> Page:
+    def page(self, group: int, names: tuple[str, ...] | None = None) -> RowPage:
         """Return one group of rows."""
         wanted = self.names() if names is None else names
-        return self.pages.find((self.number, group, wanted), partial(_read, self.part, group, wanted))
+        return self.pages.find((self.number, group, wanted), partial(_read_page, self.part, group, wanted))
 
-    def rows(self, row: Indices) -> Located:
+    def rows(self, row: Indices) -> ChunkLocations:
         """Return where the cells of these rows lie."""
         row = row + self.first
         group = row // ROWS_PER_GROUP
@@ -115,7 +115,7 @@ class Stored:
             self._local(found["encoding"], self.encoding_map),
             self._local(found["packing"], self.packing_map),
         )
-        return Located(
+        return ChunkLocations(
             found["source"], found["offset"], found["length"], found["filter_mask"], encoding, packing, bytes(inline)
         )
 
@@ -147,41 +147,41 @@ class Stored:
         return local
 
 
-def _read(part: Part, group: int, names: tuple[str, ...]) -> Page:
+def _read_page(part: RowFile, group: int, names: tuple[str, ...]) -> RowPage:
     columns = part.columns(group, names)
     ends, inline = None, b""
     try:
         if "inline" in columns:
             raw = columns.pop("inline")
             if raw.null_count < len(raw):
-                ends, inline = arrow.varying(raw)
-        return Page({name: arrow.to_integers(column) for name, column in columns.items()}, ends, inline)
+                ends, inline = arrow.offsets_and_bytes(raw)
+        return RowPage({name: arrow.to_integers(column) for name, column in columns.items()}, ends, inline)
     except TypeError as problem:
         raise FormatError(f"the rows cannot be read: {problem}", url=part.url, structure=f"group {group}") from None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Rows:
+class GridRows:
     """Chunk table of a full grid: one row for each cell."""
 
     shape: tuple[int, ...]
     sources: Sequence[Source]
-    stored: Stored
+    stored: StoredRows
 
-    def locate(self, cells: Sequence[Indices]) -> Located:
+    def locate(self, cells: Sequence[Indices]) -> ChunkLocations:
         """Return where cells lie."""
-        return self.stored.rows(flat(cells, self.shape))
+        return self.stored.rows(flat_cell_numbers(cells, self.shape))
 
-    def take(self, axis: int, cells: Indices | slice) -> Selected:
+    def take(self, axis: int, cells: Indices | slice) -> SelectedTable:
         """Return the table of these cells along one axis."""
-        return Selected.of(self, axis, cells)
+        return SelectedTable.of(self, axis, cells)
 
-    def expanded(self) -> Expanded:
+    def with_new_axis(self) -> ExpandedTable:
         """Return the table with one more axis, of one cell, at the end."""
-        return Expanded(self)
+        return ExpandedTable(self)
 
     def __getitem__(self, cell: int | tuple[int, ...]) -> ChunkState:
-        return state_of(self, cell)
+        return get_chunk_state(self, cell)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -190,13 +190,13 @@ class SparseRows:
 
     shape: tuple[int, ...]
     sources: Sequence[Source]
-    stored: Stored
+    stored: StoredRows
     starts: Indices
     """The number of the first cell in each group of rows."""
 
-    def locate(self, cells: Sequence[Indices]) -> Located:
+    def locate(self, cells: Sequence[Indices]) -> ChunkLocations:
         """Return where cells lie."""
-        wanted = flat(cells, self.shape)
+        wanted = flat_cell_numbers(cells, self.shape)
         stored = self.stored
         group = np.searchsorted(self.starts, wanted, side="right") - 1
         row = np.full(len(wanted), -1, np.int64)
@@ -216,11 +216,11 @@ class SparseRows:
         result = {name: np.zeros(len(wanted), np.int64) for name in COLUMN_NAMES}
         result["source"][:] = UNWRITTEN
         if not found.any():
-            return Located(**result, inline=b"")
+            return ChunkLocations(**result, inline=b"")
         rows = stored.rows(row[found])
         for name, column in result.items():
             column[found] = getattr(rows, name)
-        return Located(**result, inline=rows.inline)
+        return ChunkLocations(**result, inline=rows.inline)
 
     def _numbers(self, k: int) -> tuple[int, Indices]:
         """Return the first row of a group, counted from the table's first, and the cells of its rows."""
@@ -236,20 +236,20 @@ class SparseRows:
             )
         return start + low - stored.first, numbers
 
-    def take(self, axis: int, cells: Indices | slice) -> Selected:
+    def take(self, axis: int, cells: Indices | slice) -> SelectedTable:
         """Return the table of these cells along one axis."""
-        return Selected.of(self, axis, cells)
+        return SelectedTable.of(self, axis, cells)
 
-    def expanded(self) -> Expanded:
+    def with_new_axis(self) -> ExpandedTable:
         """Return the table with one more axis, of one cell, at the end."""
-        return Expanded(self)
+        return ExpandedTable(self)
 
     def __getitem__(self, cell: int | tuple[int, ...]) -> ChunkState:
-        return state_of(self, cell)
+        return get_chunk_state(self, cell)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Stacked:
+class StackedTables:
     """Chunk tables of one store, joined along an axis."""
 
     tables: tuple[ChunkTable, ...]
@@ -264,7 +264,7 @@ class Stacked:
         first = self.tables[0].shape
         return (*first[: self.axis], int(self.starts[-1]), *first[self.axis + 1 :])
 
-    def locate(self, cells: Sequence[Indices]) -> Located:
+    def locate(self, cells: Sequence[Indices]) -> ChunkLocations:
         """Return where cells lie."""
         full = [c.reshape(-1) for c in np.broadcast_arrays(*cells)]
         along = full[self.axis]
@@ -283,15 +283,15 @@ class Stacked:
                 offset = result["offset"][here]
                 result["offset"][here] = np.where(np.asarray(rows.source) == INLINE, offset + len(inline), offset)
                 inline += rows.inline
-        return Located(**result, inline=bytes(inline))
+        return ChunkLocations(**result, inline=bytes(inline))
 
-    def take(self, axis: int, cells: Indices | slice) -> Selected:
+    def take(self, axis: int, cells: Indices | slice) -> SelectedTable:
         """Return the table of these cells along one axis."""
-        return Selected.of(self, axis, cells)
+        return SelectedTable.of(self, axis, cells)
 
-    def expanded(self) -> Expanded:
+    def with_new_axis(self) -> ExpandedTable:
         """Return the table with one more axis, of one cell, at the end."""
-        return Expanded(self)
+        return ExpandedTable(self)
 
     def __getitem__(self, cell: int | tuple[int, ...]) -> ChunkState:
-        return state_of(self, cell)
+        return get_chunk_state(self, cell)

@@ -10,13 +10,13 @@ import numpy as np
 import numpy.typing as npt
 
 from insitu.errors import FormatError
-from insitu.model import IDENTITY, Kind, Packings
-from insitu.model.packing import PLAIN
+from insitu.model import IDENTITY, PackingKind, Packings
+from insitu.model.packing import PLAIN_NUMBER_TYPES
 from insitu.references import arrow
 from insitu.references.store import root
-from insitu.references.store.json_values import dtype_from, unpack
+from insitu.references.store.json_values import dtype_from_json, unpack
 from insitu.references.store.validation import check_cells, check_fields
-from insitu.zarr_metadata.json_fields import items, mapping, text, whole
+from insitu.zarr_metadata.json_fields import integer_field, list_field, object_field, text_field
 
 __all__ = ["read_axes", "read_packings"]
 
@@ -28,7 +28,7 @@ def read_axes(row: Any, url: str, options: Mapping[str, Any] | None) -> dict[str
     """Return the columns of the irregular axes, checked."""
     if row is None:
         return {name: np.zeros(0, np.int64) for name in _AXIS_COLUMNS}
-    found = root.part_from(row, url, options).whole(_AXIS_COLUMNS)
+    found = root.row_file_from_json(row, url, options).whole(_AXIS_COLUMNS)
     try:
         columns = {name: arrow.to_integers(found[name]) for name in _AXIS_COLUMNS}
     except TypeError as problem:
@@ -41,14 +41,14 @@ def read_packings(row: Mapping[str, Any], url: str, options: Mapping[str, Any] |
     """Return the table of packings, checked: numbers from a file, everything else from the root."""
     if "part" not in row:
         check_fields(row, ("rows",), "'packings'")
-        if whole(row["rows"], "rows") > 1:
+        if integer_field(row["rows"], "rows") > 1:
             raise FormatError(f"the root claims {row['rows']} packings, but names no file that holds them")
         return IDENTITY
     check_fields(row, ("rows", "width", "kinds", "missing_types", "part"), "'packings'")
-    kinds = tuple(_parse_kind(mapping(kind, "kind")) for kind in items(row["kinds"], "kinds"))
-    part = root.part_from(row["part"], url, options)
-    width = whole(row["width"], "width")
-    if whole(row["rows"], "rows") != part.rows:
+    kinds = tuple(_parse_kind(object_field(kind, "kind")) for kind in list_field(row["kinds"], "kinds"))
+    part = root.row_file_from_json(row["part"], url, options)
+    width = integer_field(row["width"], "width")
+    if integer_field(row["rows"], "rows") != part.rows:
         raise FormatError(f"the root claims {row['rows']} packings, but their file has {part.rows} rows")
     wide = ("missing", "missing_type") if width else ()
     plain = [column.name for column in fields(Packings) if column.name not in _NOT_PLAIN]
@@ -63,12 +63,12 @@ def read_packings(row: Mapping[str, Any], url: str, options: Mapping[str, Any] |
             columns[name] = flat.reshape(part.rows, width) if name in wide else flat
         except (AttributeError, TypeError, ValueError, NotImplementedError) as problem:  # of another Arrow type
             raise FormatError(f"column {name!r} of the packings cannot be read: {problem}") from None
-    types = tuple(text(name, "missing_types") for name in items(row["missing_types"], "missing_types"))
+    types = tuple(text_field(name, "missing_types") for name in list_field(row["missing_types"], "missing_types"))
     if bool(width) != bool(types):
         raise FormatError(f"packings have {width} missing values, but {len(types)} types of missing values")
     for name in [*types, *(name for kind in kinds for name in (kind.dtype, kind.masked, kind.scaled) if name)]:
-        if name not in PLAIN:
-            dtype_from(name)
+        if name not in PLAIN_NUMBER_TYPES:
+            dtype_from_json(name)
     for name, pool in (("kind", kinds), ("missing_type", types)):
         column = columns[name]
         if column.size and not (0 if name == "kind" else -1) <= int(column.min()) <= int(column.max()) < len(pool):
@@ -76,13 +76,13 @@ def read_packings(row: Mapping[str, Any], url: str, options: Mapping[str, Any] |
     return Packings(kinds=kinds, missing_types=types, **columns)
 
 
-def _parse_kind(row: Mapping[str, Any]) -> Kind:
+def _parse_kind(row: Mapping[str, Any]) -> PackingKind:
     """Return the part of a packing that is not numbers."""
     given = unpack(row)
     if not isinstance(given, dict):
         raise FormatError("a kind of packing must be an object")
-    check_fields(given, (), "a kind of packing", optional=[field.name for field in fields(Kind)])
+    check_fields(given, (), "a kind of packing", optional=[field.name for field in fields(PackingKind)])
     for name in ("dtype", "masked", "scaled"):
         if given.get(name) is not None:
-            text(given[name], name)
-    return Kind(**given)
+            text_field(given[name], name)
+    return PackingKind(**given)

@@ -31,7 +31,7 @@ __all__ = [
     "check_starts",
 ]
 
-_PAIRS = 1 << 22
+_PAIRS_AT_ONCE = 1 << 22
 """Pairs of boxes that are compared at once."""
 
 
@@ -62,12 +62,12 @@ def check_boxes(shape: Sequence[int], origins: Indices, shapes: Indices) -> None
         raise FormatError(
             f"tile {tile} covers {origins[tile].tolist()} to {ends[tile].tolist()} of an array of shape {list(shape)}"
         )
-    pair = _overlapping(origins, ends)
+    pair = _find_overlap(origins, ends)
     if pair is not None:
         raise FormatError(f"tiles {pair[0]} and {pair[1]} overlap")
 
 
-def _overlapping(begin: Indices, end: Indices) -> tuple[int, int] | None:
+def _find_overlap(begin: Indices, end: Indices) -> tuple[int, int] | None:
     """Return the first two boxes that overlap; None: no two do."""
     numbers = np.flatnonzero((end > begin).all(axis=1))
     if len(numbers) < 2:
@@ -82,7 +82,11 @@ def _overlapping(begin: Indices, end: Indices) -> tuple[int, int] | None:
     until = np.searchsorted(begin[:, axis], end[:, axis], side="left")
     count = until - np.arange(len(until)) - 1
     total = np.cumsum(count)
-    cuts = [0, *(np.searchsorted(total, np.arange(_PAIRS, int(total[-1]), _PAIRS)) + 1).tolist(), len(count)]
+    cuts = [
+        0,
+        *(np.searchsorted(total, np.arange(_PAIRS_AT_ONCE, int(total[-1]), _PAIRS_AT_ONCE)) + 1).tolist(),
+        len(count),
+    ]
     for first, last in pairwise(cuts):
         many = count[first:last]
         one = np.repeat(np.arange(first, last), many)

@@ -22,43 +22,43 @@ from insitu.model import (
     ABSENT,
     INLINE,
     UNWRITTEN,
+    ChunkLocations,
     ChunkTable,
     Columns,
-    Located,
     Source,
-    Sparse,
+    SparseTable,
     Tile,
     VirtualArray,
     VirtualGroup,
 )
 from insitu.model.axis import Indices
 from insitu.model.chunks import COLUMN_NAMES
-from insitu.model.derived import Joined
+from insitu.model.derived import JoinedTable
 from insitu.references import arrow
-from insitu.references.atomic_write import Folder, folder
-from insitu.references.sparse_table import Listed
+from insitu.references.atomic_write import Folder, open_folder
+from insitu.references.sparse_table import ListedCells
 from insitu.references.store import root
-from insitu.references.store.json_values import dtype_to, pack
+from insitu.references.store.json_values import dtype_to_json, pack
 from insitu.references.store.pools import AXES, SOURCES, Pools
-from insitu.references.store.read import Opened
-from insitu.references.store.row_file import ROWS_PER_GROUP, Writer, describe_file
-from insitu.references.store.row_tables import Rows, SparseRows, Stacked
+from insitu.references.store.read import OpenStore
+from insitu.references.store.row_file import ROWS_PER_GROUP, RowFileWriter, describe_file
+from insitu.references.store.row_tables import GridRows, SparseRows, StackedTables
 
-__all__ = ["ConflictError", "StoreUpdate", "restore_previous", "write_store"]
+__all__ = ["StoreConflictError", "StoreUpdate", "restore_previous", "write_store"]
 
-_LARGEST = 1 << 34
+_MOST_CELLS = 1 << 34
 """Most cells of a grid that are written one by one; larger grids must be sparse."""
-_CHUNKS = pa.schema([
+_CHUNK_SCHEMA = pa.schema([
     ("tile", pa.int32()), ("cell", pa.int64()), ("source", pa.int32()), ("offset", pa.int64()), ("length", pa.int64()),
     ("filter_mask", pa.int64()), ("encoding", pa.int32()), ("packing", pa.int32()), ("inline", pa.large_binary()),
 ])  # fmt: skip
-_WIDTHS: dict[str, type[Any]] = {
+_COLUMN_TYPES: dict[str, type[Any]] = {
     "source": np.int32, "offset": np.int64, "length": np.int64, "filter_mask": np.int64, "encoding": np.int32, "packing": np.int32,
 }  # fmt: skip
-Named = Callable[[str], str]
+UrlFormatter = Callable[[str], str]
 
 
-class ConflictError(SourceError):
+class StoreConflictError(SourceError):
     """Another writer changed the store at the same time."""
 
 
@@ -66,7 +66,7 @@ def write_store(
     group: VirtualGroup,
     url: str,
     *,
-    named: Named | None = None,
+    named: UrlFormatter | None = None,
     mode: str = "w",
     recipe: Mapping[str, Any] | None = None,
     expected: bytes | None = None,
@@ -96,12 +96,12 @@ def write_store(
     SourceError
         If another writer changed the store at the same time. Nothing changes then.
     """
-    to = folder(url, storage_options)
+    to = open_folder(url, storage_options)
     before = to.read(root.NAME) if expected is None else expected
     if before is not None and mode == "x":
         raise SourceError("the store exists already", url=url, hint='Use mode="w" to replace it, or append to it')
-    if not _Saving(to, before, None, named, recipe).try_save(group):
-        raise ConflictError(
+    if not _StoreWriter(to, before, None, named, recipe).try_save(group):
+        raise StoreConflictError(
             "another writer changed the store at the same time; nothing was saved",
             url=url,
             hint="Open the store again and repeat the change",
@@ -112,41 +112,43 @@ def write_store(
 class StoreUpdate:
     """A change of an open store; rows that it has already are not written again."""
 
-    opened: Opened
+    opened: OpenStore
     storage_options: Mapping[str, Any] | None = None
 
     def is_relative(self) -> bool:
         """Return whether sources are named relative to the store."""
         return self.opened.sources.is_relative()
 
-    def replace(self, group: VirtualGroup, named: Named | None = None) -> bool:
+    def replace(self, group: VirtualGroup, named: UrlFormatter | None = None) -> bool:
         """Replace the tree; return False, and change nothing, if the store changed since it was read."""
-        to = folder(self.opened.url, self.storage_options)
-        return _Saving(to, self.opened.data, self.opened, named, self.opened.document.get("recipe")).try_save(group)
+        to = open_folder(self.opened.url, self.storage_options)
+        return _StoreWriter(to, self.opened.data, self.opened, named, self.opened.document.get("recipe")).try_save(
+            group
+        )
 
 
 def restore_previous(url: str, *, storage_options: Mapping[str, Any] | None = None) -> None:
     """Exchange the root of a store and its previous root."""
-    to = folder(url, storage_options)
+    to = open_folder(url, storage_options)
     now, before = to.read(root.NAME), to.read(root.PREVIOUS)
     if now is None:
         raise NotFoundError("there is no insitu store here", url=url)
     if before is None:
         raise UnsupportedError("cannot roll back: the store was saved only once", url=url)
-    root.parse(before, url)
+    root.parse_root(before, url)
     if not to.swap(root.PREVIOUS, now, before) or not to.swap(root.NAME, before, now):
         raise SourceError("another writer changed the store at the same time", url=url, hint="Try again")
 
 
-class _Saving:
+class _StoreWriter:
     """Writes one tree: files, then the root."""
 
     def __init__(
         self,
         to: Folder,
         before: bytes | None,
-        opened: Opened | None,
-        named: Named | None,
+        opened: OpenStore | None,
+        named: UrlFormatter | None,
         recipe: Mapping[str, Any] | None = None,
     ) -> None:
         self.to, self.before, self.opened, self.recipe = to, before, opened, recipe
@@ -166,10 +168,10 @@ class _Saving:
         ours = None
         try:
             document = self._document(group)
-            ours = root.serialised(document)
+            ours = root.serialize(document)
             if self.before is not None:
                 self._keep_previous()
-            if not self._swapped(root.NAME, ours, self.before):
+            if not self._try_swap(root.NAME, ours, self.before):
                 self._undo(None)
                 return False
         except BaseException:
@@ -184,9 +186,9 @@ class _Saving:
         """Keep the root that is replaced, for a rollback."""
         self.older = self.to.read(root.PREVIOUS)
         if self.older != self.before and self.before is not None:
-            self._swapped(root.PREVIOUS, self.before, self.older)
+            self._try_swap(root.PREVIOUS, self.before, self.older)
 
-    def _swapped(self, name: str, ours: bytes, before: bytes | None) -> bool:
+    def _try_swap(self, name: str, ours: bytes, before: bytes | None) -> bool:
         """Replace a root; return whether the new one is there, even if the answer was an error."""
         try:
             # If the answer to a successful request was lost, its repetition fails: so look.
@@ -210,7 +212,7 @@ class _Saving:
         with ExitStack() as stack:
             file = stack.enter_context(self.to.create(name))
             self.made.append(name)
-            self.writer = Writer(file, _CHUNKS, ("cell", "source", "offset", "length"))
+            self.writer = RowFileWriter(file, _CHUNK_SCHEMA, ("cell", "source", "offset", "length"))
             stack.callback(self.writer.abandon)
             self.part = len(self.chunk_parts)
             tree = self._group(group)
@@ -224,7 +226,7 @@ class _Saving:
         return {
             "id": self.mark,
             "tiles": self.tiles,
-            "encodings": [root.encoding_to(encoding) for encoding in pools.encodings],
+            "encodings": [root.encoding_to_json(encoding) for encoding in pools.encodings],
             "packings": pools.packing_document(self._write),
             "axes": axes,
             "sources": self.source_parts,
@@ -237,7 +239,7 @@ class _Saving:
         name = f"{kind}-{self.mark}.parquet"
         with self.to.create(name) as file:
             self.made.append(name)
-            writer = Writer(file, schema, delta)
+            writer = RowFileWriter(file, schema, delta)
             writer.add(columns)
             writer.close()
             about = describe_file(file)
@@ -248,11 +250,11 @@ class _Saving:
         if self.older is None or self.before is None:
             return
         try:
-            oldest, old = root.parse(self.older, self.to.url), root.parse(self.before, self.to.url)
+            oldest, old = root.parse_root(self.older, self.to.url), root.parse_root(self.before, self.to.url)
         except InsituError:
             return  # of another version, or damaged: leave its files alone
         try:
-            self.to.remove(sorted(_files(oldest) - _files(old) - _files(document)))
+            self.to.remove(sorted(_file_names(oldest) - _file_names(old) - _file_names(document)))
         except SourceError as problem:
             self.remarks.append(f"files that are no longer needed could not be removed: {problem}")
 
@@ -272,7 +274,7 @@ class _Saving:
         try:
             return {
                 "shape": list(array.shape),
-                "dtype": dtype_to(array.dtype),
+                "dtype": dtype_to_json(array.dtype),
                 "dims": list(array.dims),
                 "attributes": pack(dict(array.attributes)),
                 "fill_value": pack(array.fill_value),
@@ -284,7 +286,7 @@ class _Saving:
                 ],
             }
         except InsituError as problem:
-            raise problem.located(variable=name) from None
+            raise problem.with_context(variable=name) from None
 
     def _tile(self, tile: Tile) -> dict[str, Any]:
         encodings = [self.pools.encoding(encoding) for encoding in tile.encodings]
@@ -303,13 +305,13 @@ class _Saving:
         known = self._known(table)
         if known is not None:
             return known
-        if isinstance(table, Joined):
+        if isinstance(table, JoinedTable):
             parts = zip(table.tables, table.encoding_maps, table.packing_maps, strict=True)
             rows = [self._table(part, encodings[one], packings[other]) for part, one, other in parts]
-            return _flattened(table.axis, rows)
+            return _join_rows(table.axis, rows)
         if isinstance(table, Columns) and table.source.size == 1 and int(table.source.flat[0]) in (ABSENT, UNWRITTEN):
             return {"kind": "constant", "shape": list(table.shape), "source": int(table.source.flat[0])}
-        if isinstance(table, Sparse | Listed):
+        if isinstance(table, SparseTable | ListedCells):
             return self._sparse(table, encodings, packings)
         return self._dense(table, encodings, packings)
 
@@ -317,11 +319,11 @@ class _Saving:
         """Return the root's entry about a table that is in the store already; None: it is not."""
         if self.opened is None:
             return None
-        if isinstance(table, Stacked):
+        if isinstance(table, StackedTables):
             inner = [self._known(part) for part in table.tables]
             found = [row for row in inner if row is not None]
             return {"kind": "joined", "axis": table.axis, "tables": found} if len(found) == len(inner) else None
-        if isinstance(table, Rows | SparseRows) and table.sources is self.opened.sources:
+        if isinstance(table, GridRows | SparseRows) and table.sources is self.opened.sources:
             stored = table.stored
             row = {"kind": "rows", "shape": list(table.shape), "part": stored.number, "row": stored.first,
                    "count": stored.count, "constant": dict(stored.constant)}  # fmt: skip
@@ -330,11 +332,11 @@ class _Saving:
 
     def _dense(self, table: ChunkTable, encodings: Indices, packings: Indices) -> dict[str, Any]:
         total = int(np.prod(table.shape, dtype=object))
-        if total > _LARGEST:
+        if total > _MOST_CELLS:
             raise UnsupportedError(
-                f"cannot save a table of {total} cells: at most {_LARGEST} cells of a grid that is not sparse"
+                f"cannot save a table of {total} cells: at most {_MOST_CELLS} cells of a grid that is not sparse"
             )
-        first, constant = self.writer.rows, _Constants()
+        first, constant = self.writer.rows, _ConstantColumns()
         known: dict[int, int] = {}
         for begin in range(0, total, ROWS_PER_GROUP):
             numbers = np.arange(begin, min(begin + ROWS_PER_GROUP, total))
@@ -344,9 +346,9 @@ class _Saving:
         row = {"kind": "rows", "shape": list(table.shape), "part": self.part, "row": first, "count": total}
         return {**row, "constant": constant.found()}
 
-    def _sparse(self, table: Sparse | Listed, encodings: Indices, packings: Indices) -> dict[str, Any]:
+    def _sparse(self, table: SparseTable | ListedCells, encodings: Indices, packings: Indices) -> dict[str, Any]:
         total = len(table.number)
-        first, constant = self.writer.rows, _Constants()
+        first, constant = self.writer.rows, _ConstantColumns()
         known: dict[int, int] = {}
         for begin in range(0, total, ROWS_PER_GROUP):
             numbers = table.number[begin : begin + ROWS_PER_GROUP]
@@ -363,12 +365,12 @@ class _Saving:
     def _add(
         self,
         numbers: Indices,
-        rows: Located,
+        rows: ChunkLocations,
         sources: Sequence[Source],
         known: dict[int, int],
         encodings: Indices,
         packings: Indices,
-        constant: _Constants,
+        constant: _ConstantColumns,
     ) -> None:
         """Write some rows."""
         source = np.array(rows.source, np.int64)
@@ -389,18 +391,18 @@ class _Saving:
                 inline, rows.offset[inline].tolist(), rows.length[inline].tolist(), strict=True
             ):
                 texts[row] = rows.inline[begin : begin + size]
-            raw = arrow.binaries(texts, pa.large_binary())
+            raw = arrow.binary_array(texts, pa.large_binary())
         columns = {
             "source": source, "offset": offset, "length": length, "filter_mask": np.asarray(rows.filter_mask, np.int64),
             "encoding": encodings[rows.encoding], "packing": packings[rows.packing],
         }  # fmt: skip
         constant.look(columns)
-        wide = {name: arrow.numbers(np.asarray(column), _WIDTHS[name]) for name, column in columns.items()}
-        tile = arrow.numbers(np.full(len(numbers), self.tiles), np.int32)
-        self.writer.add({**wide, "tile": tile, "cell": arrow.numbers(numbers, np.int64), "inline": raw})
+        wide = {name: arrow.number_array(np.asarray(column), _COLUMN_TYPES[name]) for name, column in columns.items()}
+        tile = arrow.number_array(np.full(len(numbers), self.tiles), np.int32)
+        self.writer.add({**wide, "tile": tile, "cell": arrow.number_array(numbers, np.int64), "inline": raw})
 
 
-class _Constants:
+class _ConstantColumns:
     """Finds the columns that have one value in all rows."""
 
     def __init__(self) -> None:
@@ -418,7 +420,7 @@ class _Constants:
         return {name: value for name in COLUMN_NAMES if (value := self._values.get(name)) is not None}
 
 
-def _flattened(axis: int, rows: list[dict[str, Any]]) -> dict[str, Any]:
+def _join_rows(axis: int, rows: list[dict[str, Any]]) -> dict[str, Any]:
     """Return the entry of joined tables; nested joins along the same axis are flattened."""
     tables: list[dict[str, Any]] = []
     for row in rows:
@@ -426,7 +428,7 @@ def _flattened(axis: int, rows: list[dict[str, Any]]) -> dict[str, Any]:
     return {"kind": "joined", "axis": axis, "tables": tables}
 
 
-def _files(document: Mapping[str, Any]) -> set[str]:
+def _file_names(document: Mapping[str, Any]) -> set[str]:
     """Return the names of the files that a root uses."""
     rows = [*document.get("sources", ()), *document.get("chunks", ())]
     packings = document.get("packings") or {}

@@ -14,34 +14,34 @@ from insitu.codecs import decode
 from insitu.errors import TruncatedError
 from insitu.model import Encoding, Source
 from insitu.reading import ChunkCache
-from insitu.reducing.chunk_storage import inflated
+from insitu.reducing.chunk_storage import decode_unknown_size
 from insitu.server.credentials import Credentials
 from insitu.server.error_responses import RequestError
 from insitu.server.metrics import Metrics
-from insitu.server.reductionist.request import ChunkRequest, invalid
+from insitu.server.reductionist.request import ChunkRequest, invalid_request
 from insitu.server.settings import Limits
-from insitu.server.source_pool import Shelf
+from insitu.server.source_pool import ClientSourcePools
 from insitu.sources import ByteSource
 from insitu.sources.address import is_remote
 
-__all__ = ["Loader", "options_of"]
+__all__ = ["ChunkLoader", "storage_options_for"]
 
 Array = npt.NDArray[Any]
 
 
-def options_of(request: ChunkRequest, who: Credentials) -> dict[str, Any]:
+def storage_options_for(request: ChunkRequest, who: Credentials) -> dict[str, Any]:
     """Return the storage options of a request: with the client's credentials, or anonymous."""
     if request.location.interface == "s3":
         keys = {"anon": True} if who.name is None else {"key": who.name, "secret": who.secret}
         return {**request.location.options, **keys}
     if request.location.interface in ("http", "https") and who.name is not None:
-        from insitu.sources.http.login import basic
+        from insitu.sources.http.login import basic_auth_header
 
-        return {"headers": {"Authorization": basic(who.name, who.secret or "")}}
+        return {"headers": {"Authorization": basic_auth_header(who.name, who.secret or "")}}
     return {}
 
 
-class Loader:
+class ChunkLoader:
     """Loads and decodes chunks.
 
     Parameters
@@ -59,7 +59,12 @@ class Loader:
     """
 
     def __init__(
-        self, source_pools: Shelf, cache: ChunkCache, limits: Limits, local_copy: Callable[[str], str], metrics: Metrics
+        self,
+        source_pools: ClientSourcePools,
+        cache: ChunkCache,
+        limits: Limits,
+        local_copy: Callable[[str], str],
+        metrics: Metrics,
     ) -> None:
         self.source_pools, self.cache, self.limits, self.local_copy, self.metrics = (
             source_pools,
@@ -81,12 +86,12 @@ class Loader:
 
     def load(self, request: ChunkRequest, who: Credentials) -> Array:
         """Return the decoded chunk, in native byte order; do not write to it."""
-        options = options_of(request, who)
+        options = storage_options_for(request, who)
         return self.source_pools.retry_if_stale(who, options, lambda: self._load(request, who, options))
 
     def _load(self, request: ChunkRequest, who: Credentials, options: dict[str, Any]) -> Array:
         source = Source(request.location.url)
-        with self.source_pools.for_client(who, options).lease(source) as found:
+        with self.source_pools.for_client(who, options).acquire(source) as found:
             if not request.cached or not self.cache.max_bytes:
                 return self._decoded(request, found)
             version: Any
@@ -110,9 +115,13 @@ class Loader:
     def _values(self, request: ChunkRequest, data: bytes) -> Array:
         dtype, shape = request.dtype, request.shape
         if shape is None:
-            raw = inflated(data, request.codecs, self.limits.chunk) if request.codecs else np.frombuffer(data, np.uint8)
+            raw = (
+                decode_unknown_size(data, request.codecs, self.limits.chunk)
+                if request.codecs
+                else np.frombuffer(data, np.uint8)
+            )
             if raw.size % dtype.itemsize:
-                raise invalid(
+                raise invalid_request(
                     f"raw data size ({raw.size}) must be a multiple of dtype size in bytes ({dtype.itemsize})"
                 )
             if not raw.size:
@@ -132,7 +141,7 @@ class Loader:
             if not request.codecs and request.shape is not None:
                 whole = math.prod(request.shape) * request.dtype.itemsize
                 if size != whole:
-                    raise invalid(
+                    raise invalid_request(
                         f"raw data size ({size}) does not equal the product of shape and dtype size in bytes ({whole})"
                     )
         data = source.read(offset, size)

@@ -12,9 +12,9 @@ import numpy.typing as npt
 
 from insitu.cancellation import check_deadline
 
-__all__ = ["Missing", "missing_of"]
+__all__ = ["Missing", "parse_missing"]
 
-WAYS = ("missing_value", "missing_values", "valid_min", "valid_max", "valid_range")
+MISSING_KINDS = ("missing_value", "missing_values", "valid_min", "valid_max", "valid_range")
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class Missing:
         return dtype.type(0)
 
 
-def _equal(values: npt.NDArray[Any], to: tuple[Any, ...]) -> npt.NDArray[np.bool_]:
+def _equals_any(values: npt.NDArray[Any], to: tuple[Any, ...]) -> npt.NDArray[np.bool_]:
     mask = np.zeros(values.shape, bool)
     for value in to:
         check_deadline()
@@ -51,38 +51,38 @@ def _equal(values: npt.NDArray[Any], to: tuple[Any, ...]) -> npt.NDArray[np.bool
 
 
 _MASKS: dict[str, Callable[[npt.NDArray[Any], tuple[Any, ...]], npt.NDArray[np.bool_]]] = {
-    "missing_value": _equal,
-    "missing_values": _equal,
+    "missing_value": _equals_any,
+    "missing_values": _equals_any,
     "valid_min": lambda values, limits: ~(values >= limits[0]),
     "valid_max": lambda values, limits: ~(values <= limits[0]),
     "valid_range": lambda values, limits: ~((values >= limits[0]) & (values <= limits[1])),
 }
 
 
-def missing_of(data: Any, dtype: np.dtype[Any]) -> Missing:
+def parse_missing(data: Any, dtype: np.dtype[Any]) -> Missing:
     """Return the missing values that a request describes; ValueError if they do not fit the type."""
     if not isinstance(data, dict):
         raise ValueError("expected an object")
-    given = {name: value for name, value in data.items() if value is not None or name not in WAYS}
-    if len(given) != 1 or next(iter(given)) not in WAYS:
-        raise ValueError(f"expected exactly one of {', '.join(f'`{way}`' for way in WAYS)}")
+    given = {name: value for name, value in data.items() if value is not None or name not in MISSING_KINDS}
+    if len(given) != 1 or next(iter(given)) not in MISSING_KINDS:
+        raise ValueError(f"expected exactly one of {', '.join(f'`{way}`' for way in MISSING_KINDS)}")
     way, value = next(iter(given.items()))
     native = dtype.newbyteorder("=")
     if way == "missing_values":
         if not isinstance(value, list):
             raise ValueError("missing_values: expected a list")
-        return Missing(way, tuple(_fitting(item, native) for item in value))
+        return Missing(way, tuple(_to_dtype(item, native) for item in value))
     if way == "valid_range":
         if not isinstance(value, list) or len(value) != 2:
             raise ValueError("valid_range: expected a list of two numbers")
-        low, high = (_fitting(item, native) for item in value)
+        low, high = (_to_dtype(item, native) for item in value)
         if not low < high:
             raise ValueError(f"valid_range: the minimum must be less than the maximum, [{value[0]}, {value[1]}]")
         return Missing(way, (low, high))
-    return Missing(way, (_fitting(value, native),))
+    return Missing(way, (_to_dtype(value, native),))
 
 
-def _fitting(value: Any, dtype: np.dtype[Any]) -> Any:
+def _to_dtype(value: Any, dtype: np.dtype[Any]) -> Any:
     """Return a number in the type of the data; ValueError if it does not fit."""
     if dtype.kind == "b" and isinstance(value, bool):
         return dtype.type(value)

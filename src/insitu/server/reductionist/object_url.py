@@ -13,13 +13,13 @@ from typing import Any
 from urllib.parse import quote, unquote, urlsplit
 
 from insitu.server.error_responses import RequestError
-from insitu.sources.redaction import quoted
+from insitu.sources.redaction import percent_encode
 
-__all__ = ["Place", "place_of"]
+__all__ = ["RequestLocation", "locate_object"]
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class RequestLocation:
     """Location of an object, and how to open it."""
 
     interface: str
@@ -37,12 +37,12 @@ _S3_QUERY = frozenset({"versionid", "partnumber", "awsaccesskeyid", "signature",
 """Query parameters of S3 itself: they are not taken as part of a key."""
 
 
-def place_of(interface: str, url: str) -> Place:
+def locate_object(interface: str, url: str) -> RequestLocation:
     """Return the location of the object that a request names; an error if the URL is invalid."""
     try:
         if any(ord(letter) < 32 or ord(letter) == 127 for letter in url):
             raise ValueError
-        url = quoted(url.strip(" "))
+        url = percent_encode(url.strip(" "))
         whole = url if interface == "http" or interface == "https" else url.replace("?", "%3F").replace("#", "%23")
         parts = urlsplit(whole)
         host, port = parts.hostname, parts.port
@@ -51,13 +51,13 @@ def place_of(interface: str, url: str) -> Place:
     if interface == "file":
         if parts.scheme != "file" or parts.netloc not in ("", "localhost"):
             raise _invalid("url: interface_type file needs a URL file:///path")
-        return Place(interface, unquote(parts.path), url)
+        return RequestLocation(interface, unquote(parts.path), url)
     if parts.scheme not in ("http", "https") or not host:
         raise _invalid("url: expected an http or https URL")
     if parts.username is not None or parts.password is not None:
         raise _invalid("url: credentials go into the Authorization header")
     if interface != "s3":
-        return Place(interface, url, url)
+        return RequestLocation(interface, url, url)
     del port
     names = [unquote(pair.partition("=")[0]).lower() for pair in url.partition("?")[2].partition("#")[0].split("&")]
     if any(name in _S3_QUERY or name.startswith("x-amz-") for name in names):
@@ -70,7 +70,7 @@ def place_of(interface: str, url: str) -> Place:
     endpoint = f"{parts.scheme}://{parts.netloc}"
     options = {"endpoint_url": endpoint, "region": "us-east-1"}
     shown = f"{endpoint}/{quote(bucket)}/{quote(key)}"
-    return Place(interface, f"s3://{bucket}/{key}", shown, endpoint, options)
+    return RequestLocation(interface, f"s3://{bucket}/{key}", shown, endpoint, options)
 
 
 def _invalid(why: str) -> RequestError:

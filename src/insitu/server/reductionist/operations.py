@@ -18,18 +18,18 @@ import cbor2
 import numpy as np
 import numpy.typing as npt
 
-from insitu.reducing.block_facts import Part, accumulator
+from insitu.reducing.block_facts import ValueBlock, accumulator_dtype
 from insitu.server.error_responses import RequestError
 from insitu.server.reductionist.request import ChunkRequest
 
-__all__ = ["OPERATIONS", "Result", "encoded", "operate"]
+__all__ = ["OPERATIONS", "OperationResult", "encode_result", "operate"]
 
 OPERATIONS = ("count", "max", "min", "select", "sum")
 Array = npt.NDArray[Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class OperationResult:
     """Result of an operation."""
 
     values: Array
@@ -39,54 +39,54 @@ class Result:
     """Flat; nested if dimensions are kept."""
 
 
-def operate(operation: str, request: ChunkRequest, chunk: Array, keep_dims: bool = False) -> Result:
+def operate(operation: str, request: ChunkRequest, chunk: Array, keep_dims: bool = False) -> OperationResult:
     """Return the result of an operation on a decoded chunk."""
     part = chunk if request.selection is None else chunk[request.selection]
     mask = None if request.missing is None else request.missing.mask(part)
     whole = part.size if mask is None else part.size - int(np.count_nonzero(mask))
     fortran = request.order == "F"
     if operation == "select":
-        return Result(part.ravel("F" if fortran else "C"), part.shape, np.array([whole], np.int64))
+        return OperationResult(part.ravel("F" if fortran else "C"), part.shape, np.array([whole], np.int64))
     axes = tuple(range(part.ndim)) if request.axis is None else request.axis
     if not axes and request.axis is not None:
-        return _untouched(operation, part, mask, fortran)
-    measured = Part(part, axes, mask is not None)
+        return _reduce_no_axes(operation, part, mask, fortran)
+    measured = ValueBlock(part, axes, mask is not None)
     measured.__dict__["skipped"] = mask
     count = np.asarray(measured.count)
     if operation == "count":
         values = count
     elif operation == "sum":
-        values = _sum(measured)
+        values = _compute_sum(measured)
     else:
-        values = _extreme(operation, measured, [part.shape[axis] for axis in axes])
+        values = _compute_extreme(operation, measured, [part.shape[axis] for axis in axes])
         if part.dtype.kind in "iub" and request.missing is not None and not keep_dims and not count.all():
             values = np.where(count == 0, request.missing.placeholder(values.dtype), values)
     if keep_dims:
-        return Result(values.ravel(), values.shape, count)
+        return OperationResult(values.ravel(), values.shape, count)
     shape = tuple(length for axis, length in enumerate(values.shape) if axis not in axes)
-    return Result(values.ravel(), shape, count.ravel())
+    return OperationResult(values.ravel(), shape, count.ravel())
 
 
-def _untouched(operation: str, part: Array, mask: Array | None, fortran: bool) -> Result:
+def _reduce_no_axes(operation: str, part: Array, mask: Array | None, fortran: bool) -> OperationResult:
     """Return the result of a reduction along no axis: the values themselves."""
     order: Any = "F" if fortran and operation != "count" else "C"
     count = np.ones(part.shape, np.int64) if mask is None else (~mask).astype(np.int64)
     values = count if operation == "count" else part
-    return Result(values.ravel(order), part.shape, count.ravel(order))
+    return OperationResult(values.ravel(order), part.shape, count.ravel(order))
 
 
-def _extreme(operation: str, part: Part, lengths: Sequence[int]) -> Array:
+def _compute_extreme(operation: str, part: ValueBlock, lengths: Sequence[int]) -> Array:
     if 0 in lengths:
         raise RequestError(f"cannot perform {operation} on empty array or selection")
     ufunc = np.maximum if operation == "max" else np.minimum
     dtype = part.values.dtype
     if part.skipped is None:
         return part.reduce(ufunc)
-    worst = _worst(operation, dtype.newbyteorder("="))
+    worst = _neutral_extreme(operation, dtype.newbyteorder("="))
     return part.reduce(ufunc, np.where(part.skipped, worst, part.values))
 
 
-def _worst(operation: str, dtype: np.dtype[Any]) -> Any:
+def _neutral_extreme(operation: str, dtype: np.dtype[Any]) -> Any:
     """Return the value that changes no extreme."""
     if dtype.kind == "b":
         return dtype.type(operation == "min")
@@ -96,7 +96,7 @@ def _worst(operation: str, dtype: np.dtype[Any]) -> Any:
     return dtype.type(complex(edge, edge)) if dtype.kind == "c" else dtype.type(edge)
 
 
-def _sum(part: Part) -> Array:
+def _compute_sum(part: ValueBlock) -> Array:
     dtype = part.values.dtype.newbyteorder("=")
     with np.errstate(all="ignore"):
         if dtype.kind in "fc":
@@ -105,9 +105,9 @@ def _sum(part: Part) -> Array:
             lost = np.isfinite(wide) & ~np.isfinite(narrow)
             return wide if lost.any() else narrow
         values = part.fill_skipped(0)
-        wide = part.reduce(np.add, values, accumulator(dtype, integers=True))
-        if dtype.itemsize == 8 and not _safe(values, part.size):
-            exact = _exact(part, values)
+        wide = part.reduce(np.add, values, accumulator_dtype(dtype, integers=True))
+        if dtype.itemsize == 8 and not _fits_64_bits(values, part.size):
+            exact = _exact_sums(part, values)
             if exact is not None:
                 return exact
         if dtype.kind == "b":
@@ -117,7 +117,7 @@ def _sum(part: Part) -> Array:
         return wide.astype(dtype) if fits else wide
 
 
-def _safe(values: Array, size: int) -> bool:
+def _fits_64_bits(values: Array, size: int) -> bool:
     """Return whether the sum of so many 64-bit integers certainly fits 64 bits."""
     if not values.size:
         return True
@@ -125,7 +125,7 @@ def _safe(values: Array, size: int) -> bool:
     return largest * size <= np.iinfo(values.dtype.newbyteorder("=")).max
 
 
-def _exact(part: Part, values: Array) -> Array | None:
+def _exact_sums(part: ValueBlock, values: Array) -> Array | None:
     """Return the sums as floats if one does not fit 64 bits; else None.
 
     Sums of 32-bit halves are exact.
@@ -139,7 +139,7 @@ def _exact(part: Part, values: Array) -> Array | None:
     return np.array([float(total) for total in totals]).reshape(high.shape)
 
 
-def encoded(result: Result, request: ChunkRequest, keep_dims: bool = False) -> bytes:
+def encode_result(result: OperationResult, request: ChunkRequest, keep_dims: bool = False) -> bytes:
     """Return a result as CBOR; little-endian on every machine, because clients ignore `byte_order`."""
     values = result.values.astype(result.values.dtype.newbyteorder("<"), copy=False)
     count = result.count.astype("<i8", copy=False)
@@ -149,14 +149,14 @@ def encoded(result: Result, request: ChunkRequest, keep_dims: bool = False) -> b
             "dtype": result.values.dtype.name,
             "shape": [] if request.shape_as_bytes else list(result.shape),
             "shape_as_bytes": np.array(result.shape, "<u8").tobytes() if request.shape_as_bytes else b"",
-            "count": [] if request.count_as_bytes else _listed(count, keep_dims),
+            "count": [] if request.count_as_bytes else _count_as_list(count, keep_dims),
             "count_as_bytes": count.tobytes() if request.count_as_bytes else b"",
             "byte_order": "little",
         }
     )
 
 
-def _listed(count: Array, nested: bool) -> Any:
+def _count_as_list(count: Array, nested: bool) -> Any:
     """Return counts as a list, nested if dimensions are kept.
 
     A single nested count is a bare number, because PyActiveStorage compares it with 0.

@@ -14,14 +14,14 @@ from typing import Any
 
 import numpy as np
 
-from insitu.active.wire_array import MOST_CODECS, MOST_CONFIGURATION
-from insitu.codecs.registry import ALIASES, TABLE
+from insitu.active.wire_array import MAX_CODECS, MAX_CONFIGURATION_CHARS
+from insitu.codecs.registry import ALIASES, CODECS
 from insitu.model import Codec
 from insitu.server.error_responses import RequestError
-from insitu.server.reductionist.missing import Missing, missing_of
-from insitu.server.reductionist.object_url import Place, place_of
+from insitu.server.reductionist.missing import Missing, parse_missing
+from insitu.server.reductionist.object_url import RequestLocation, locate_object
 
-__all__ = ["DTYPES", "FIELDS", "ChunkRequest", "parse"]
+__all__ = ["DTYPES", "FIELDS", "ChunkRequest", "parse_chunk_request"]
 
 DTYPES = (
     "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64",
@@ -31,9 +31,9 @@ FIELDS = (
     "interface_type", "url", "dtype", "byte_order", "offset", "size", "shape", "axis", "order", "selection", "compression",
     "filters", "missing", "option_disable_chunk_cache", "option_shape_as_bytes", "option_count_as_bytes",
 )  # fmt: skip
-MOST_AXES = 32
-LARGEST = 1 << 63
-BARE = ("gzip", "zlib", "blosc2")
+MAX_AXES = 32
+INT64_LIMIT = 1 << 63
+COMPRESSIONS_WITHOUT_OPTIONS = ("gzip", "zlib", "blosc2")
 """Compressions that take no options in the protocol."""
 SHUFFLES = ("shuffle", "shuffle_simd")
 INTERFACES = ("s3", "http", "https", "file")
@@ -43,7 +43,7 @@ INTERFACES = ("s3", "http", "https", "file")
 class ChunkRequest:
     """A valid request."""
 
-    location: Place
+    location: RequestLocation
     dtype: np.dtype[Any]
     """With its byte order."""
     offset: int
@@ -61,18 +61,20 @@ class ChunkRequest:
     count_as_bytes: bool
 
 
-def parse(body: bytes) -> ChunkRequest:
+def parse_chunk_request(body: bytes) -> ChunkRequest:
     """Return the request in a body; an error if it is not valid."""
-    data = _object(body)
+    data = _json_object(body)
     unknown = [name for name in data if name not in FIELDS]
     if unknown:
-        raise invalid(f"unknown field `{unknown[0]}`, expected one of {', '.join(f'`{name}`' for name in FIELDS)}")
+        raise invalid_request(
+            f"unknown field `{unknown[0]}`, expected one of {', '.join(f'`{name}`' for name in FIELDS)}"
+        )
     for name in ("interface_type", "url", "dtype"):
         if name not in data:
-            raise invalid(f"missing field `{name}`")
+            raise invalid_request(f"missing field `{name}`")
     interface = _choice(data, "interface_type", INTERFACES)
     if not isinstance(data["url"], str):
-        raise invalid("url: expected a string")
+        raise invalid_request("url: expected a string")
     name = _choice(data, "dtype", DTYPES)
     byte_order = _choice(data, "byte_order", ("big", "little")) if data.get("byte_order") is not None else None
     dtype = np.dtype(name)
@@ -83,15 +85,15 @@ def parse(body: bytes) -> ChunkRequest:
     selection = _optional(data, "selection", _selection)
     size = _optional(data, "size", _count)
     offset = _optional(data, "offset", _count) or 0
-    if offset + (size or 0) >= LARGEST:
-        raise invalid("offset and size are larger than any object")
+    if offset + (size or 0) >= INT64_LIMIT:
+        raise invalid_request("offset and size are larger than any object")
     if size == 0:
-        raise invalid("size must be greater than 0")
+        raise invalid_request("size must be greater than 0")
     codecs = (*(_optional(data, "filters", _filters) or ()), *(_optional(data, "compression", _compression) or ()))
-    _fit(shape, axis, selection)
-    _size_fits(size, shape, dtype, codecs)
+    _check_axes(shape, axis, selection)
+    _check_size(size, shape, dtype, codecs)
     return ChunkRequest(
-        location=place_of(interface, data["url"]),
+        location=locate_object(interface, data["url"]),
         dtype=dtype,
         offset=offset,
         size=size,
@@ -100,19 +102,19 @@ def parse(body: bytes) -> ChunkRequest:
         order=_choice(data, "order", ("C", "F")) if data.get("order") is not None else "C",
         selection=selection,
         codecs=codecs,
-        missing=_optional(data, "missing", lambda what: missing_of(what, dtype)),
+        missing=_optional(data, "missing", lambda what: parse_missing(what, dtype)),
         cached=not _flag(data, "option_disable_chunk_cache"),
         shape_as_bytes=_flag(data, "option_shape_as_bytes"),
         count_as_bytes=_flag(data, "option_count_as_bytes"),
     )
 
 
-def invalid(why: str) -> RequestError:
+def invalid_request(why: str) -> RequestError:
     """Return the error for an invalid request, with the reason as its cause."""
     return RequestError("request data is not valid", why=why)
 
 
-def _object(body: bytes) -> dict[str, Any]:
+def _json_object(body: bytes) -> dict[str, Any]:
     def pairs(items: list[tuple[str, Any]]) -> dict[str, Any]:
         found = dict(items)
         if len(found) != len(items):
@@ -122,9 +124,9 @@ def _object(body: bytes) -> dict[str, Any]:
     try:
         data = json.loads(body, object_pairs_hook=pairs)
     except (ValueError, RecursionError) as problem:
-        raise invalid(f"Failed to parse the request body as JSON: {str(problem)[:200]}") from None
+        raise invalid_request(f"Failed to parse the request body as JSON: {str(problem)[:200]}") from None
     if not isinstance(data, dict):
-        raise invalid("the request body is not a JSON object")
+        raise invalid_request("the request body is not a JSON object")
     return data
 
 
@@ -138,28 +140,30 @@ def _optional(data: dict[str, Any], name: str, check: Callable[[Any], Any]) -> A
     except ValueError as problem:
         if isinstance(problem, RequestError):
             raise
-        raise invalid(f"{name}: {problem}") from None
+        raise invalid_request(f"{name}: {problem}") from None
 
 
 def _choice(data: dict[str, Any], name: str, choices: tuple[str, ...]) -> str:
     value = data[name]
     if not isinstance(value, str) or value not in choices:
         shown = json.dumps(value)[:60]
-        raise invalid(f"{name}: unknown variant `{shown}`, expected one of {', '.join(f'`{c}`' for c in choices)}")
+        raise invalid_request(
+            f"{name}: unknown variant `{shown}`, expected one of {', '.join(f'`{c}`' for c in choices)}"
+        )
     return value
 
 
 def _flag(data: dict[str, Any], name: str) -> bool:
     value = data.get(name)
     if value is not None and not isinstance(value, bool):
-        raise invalid(f"{name}: expected a boolean")
+        raise invalid_request(f"{name}: expected a boolean")
     return bool(value)
 
 
 def _integer(value: Any) -> int:
     if not isinstance(value, int) or isinstance(value, bool):
         raise ValueError("expected an integer")
-    if not -LARGEST <= value < LARGEST:
+    if not -INT64_LIMIT <= value < INT64_LIMIT:
         raise ValueError("the number is too large")
     return value
 
@@ -182,8 +186,8 @@ def _shape(value: Any) -> tuple[int, ...]:
         raise ValueError("shape length must be greater than 0")
     if 0 in shape:
         raise ValueError("shape indices must be greater than 0")
-    if len(shape) > MOST_AXES:
-        raise ValueError(f"more than {MOST_AXES} axes")
+    if len(shape) > MAX_AXES:
+        raise ValueError(f"more than {MAX_AXES} axes")
     return shape
 
 
@@ -211,27 +215,27 @@ def _codec(value: Any) -> tuple[str, dict[str, Any]]:
     if not isinstance(value, dict) or not isinstance(value.get("id"), str):
         raise ValueError("expected an object with an id")
     rest = {name: item for name, item in value.items() if name != "id"}
-    if len(repr(rest)) > MOST_CONFIGURATION:
+    if len(repr(rest)) > MAX_CONFIGURATION_CHARS:
         raise ValueError("the configuration of a codec is too long")
     name = value["id"].removeprefix("numcodecs.")
     # Only codecs of insitu:
     # a class that another package registered may do anything with its configuration.
-    if name not in SHUFFLES and ALIASES.get(name, name) not in TABLE:
+    if name not in SHUFFLES and ALIASES.get(name, name) not in CODECS:
         raise ValueError(f"unknown variant `{name[:60]}`")
     return name, rest
 
 
 def _compression(value: Any) -> tuple[Codec, ...]:
     name, rest = _codec(value)
-    if rest and name in BARE:
+    if rest and name in COMPRESSIONS_WITHOUT_OPTIONS:
         raise ValueError(f"unknown field `{next(iter(rest))}`, expected `id`")
     return (Codec(name, rest),)
 
 
 def _filters(value: Any) -> tuple[Codec, ...]:
     found = []
-    if len(_list(value)) > MOST_CODECS:
-        raise ValueError(f"more than {MOST_CODECS} filters")
+    if len(_list(value)) > MAX_CODECS:
+        raise ValueError(f"more than {MAX_CODECS} filters")
     for entry in _list(value):
         name, rest = _codec(entry)
         if name in SHUFFLES:
@@ -248,25 +252,27 @@ def _filters(value: Any) -> tuple[Codec, ...]:
     return tuple(found)
 
 
-def _fit(shape: tuple[int, ...] | None, axis: tuple[int, ...] | None, selection: tuple[slice, ...] | None) -> None:
+def _check_axes(
+    shape: tuple[int, ...] | None, axis: tuple[int, ...] | None, selection: tuple[slice, ...] | None
+) -> None:
     """Raise an error if shape, axis and selection do not agree."""
     if selection is not None:
         if shape is None:
-            raise invalid("Selection requires shape to be specified")
+            raise invalid_request("Selection requires shape to be specified")
         if any(part.step == 0 for part in selection):
-            raise invalid("selection: stride must not be equal to zero")
+            raise invalid_request("selection: stride must not be equal to zero")
         if len(selection) != len(shape):
-            raise invalid("Shape and selection must have the same length")
+            raise invalid_request("Shape and selection must have the same length")
     if axis is not None:
         if shape is None:
-            raise invalid("Axis requires shape to be specified")
+            raise invalid_request("Axis requires shape to be specified")
         if any(number >= len(shape) for number in axis):
-            raise invalid("Reduction axis must be within shape")
+            raise invalid_request("Reduction axis must be within shape")
         if list(axis) != sorted(set(axis)):
-            raise invalid("Reduction axes must be ascending and unique")
+            raise invalid_request("Reduction axes must be ascending and unique")
 
 
-def _size_fits(
+def _check_size(
     size: int | None, shape: tuple[int, ...] | None, dtype: np.dtype[Any], codecs: tuple[Codec, ...]
 ) -> None:
     """Raise an error if size and shape do not agree; compressed data may have any size."""
@@ -274,6 +280,6 @@ def _size_fits(
         return
     if shape is None:
         if size % dtype.itemsize:
-            raise invalid(f"size {size} must be a multiple of dtype size in bytes ({dtype.itemsize})")
+            raise invalid_request(f"size {size} must be a multiple of dtype size in bytes ({dtype.itemsize})")
     elif size != (whole := math.prod(shape) * dtype.itemsize):
-        raise invalid(f"size {size} does not equal the product of shape and dtype size in bytes ({whole})")
+        raise invalid_request(f"size {size} does not equal the product of shape and dtype size in bytes ({whole})")

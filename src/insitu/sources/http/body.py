@@ -10,11 +10,11 @@ from __future__ import annotations
 import zlib
 
 from insitu.errors import SourceError, TimedOutError
-from insitu.sources.http.deadline import Deadline
+from insitu.sources.http.deadline import RequestDeadline
 from insitu.sources.http.session import Response
-from insitu.sources.retry_policy import PassingError
+from insitu.sources.retry_policy import TransientError
 
-__all__ = ["content_encoding", "take"]
+__all__ = ["content_encoding", "read_body"]
 
 _PIECE = 1 << 20
 
@@ -36,11 +36,11 @@ def content_encoding(response: Response, url: str) -> str | None:
     raise SourceError(f"the server sends the object only with {said} encoding, which is not supported", url=url)
 
 
-def take(
+def read_body(
     response: Response,
     expected: int | None,
     url: str,
-    deadline: Deadline,
+    deadline: RequestDeadline,
     *,
     most: int | None = None,
     encoding: str | None = None,
@@ -64,7 +64,7 @@ def take(
     """
     if most is not None and expected is not None and expected > most:
         raise _too_large(url, expected, most)
-    unpack = None if encoding is None else _Unpacker(encoding, most, url)
+    unpack = None if encoding is None else _Decompressor(encoding, most, url)
     parts: list[bytes] = []
     came = made = 0
     while came != expected:
@@ -88,15 +88,15 @@ def take(
     if came != expected and deadline.is_over:
         raise TimedOutError(f"only {came} bytes arrived before the deadline", url=url)
     if (expected is not None and came != expected) or (unpack is not None and not unpack.complete):
-        raise PassingError(SourceError(f"the response ended after {came} of {_of(expected)} bytes", url=url))
+        raise TransientError(SourceError(f"the response ended after {came} of {_size_text(expected)} bytes", url=url))
     return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
-def _of(expected: int | None) -> str:
+def _size_text(expected: int | None) -> str:
     return "unknown" if expected is None else str(expected)
 
 
-class _Unpacker:
+class _Decompressor:
     """Decompresses a response, piece by piece."""
 
     def __init__(self, encoding: str, most: int | None, url: str) -> None:
@@ -122,7 +122,7 @@ class _Unpacker:
                     self._left = max(self._left - len(made[-1]), 0)
                 data = self._stream.unused_data
         except zlib.error as error:
-            raise PassingError(SourceError(f"the response cannot be decompressed: {error}", url=self._url)) from None
+            raise TransientError(SourceError(f"the response cannot be decompressed: {error}", url=self._url)) from None
         return b"".join(made)
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from insitu.errors import SourceError
 
-__all__ = ["Trust", "bundle_text", "trust_for"]
+__all__ = ["Trust", "read_bundle", "trust_for"]
 
 Trust = str | bool
 """The path of a bundle; True: what the system trusts; False: any certificate."""
@@ -40,7 +40,7 @@ def trust_for(options: Mapping[str, Any], *, aws: bool = False) -> Trust:
     return True
 
 
-def bundle_text(path: str, url: str) -> str:
+def read_bundle(path: str, url: str) -> str:
     """Return the certificates of a bundle, as PEM."""
     try:
         with open(path, encoding="utf-8") as file:

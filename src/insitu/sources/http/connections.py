@@ -23,11 +23,11 @@ from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 
 from insitu.errors import SourceError, UnsupportedError
 from insitu.sources.http.certificates import Trust
-from insitu.sources.http.deadline import watch
-from insitu.sources.redaction import displayed, userinfo
-from insitu.sources.threads import WIDTH, renew_after_fork
+from insitu.sources.http.deadline import watch_connection
+from insitu.sources.redaction import redact_url, split_userinfo
+from insitu.sources.threads import MAX_REQUESTS, renew_after_fork
 
-__all__ = ["route"]
+__all__ = ["find_connection_pool"]
 
 MOST_MANAGERS = 64
 """Combinations of proxy, certificates and credentials whose connections are kept; the most recently
@@ -35,7 +35,7 @@ used.
 """
 
 
-class _Head:
+class _HeaderReader:
     """Reads the headers of a response line by line; remembers the last line."""
 
     def __init__(self, file: Any) -> None:
@@ -50,7 +50,7 @@ class _Head:
         self._file.close()
 
 
-class _Answer(HTTPResponse):
+class _StrictResponse(HTTPResponse):
     """A response whose headers must be complete.
 
     The standard library takes headers that break off for complete ones, and a response that has
@@ -59,7 +59,7 @@ class _Answer(HTTPResponse):
 
     def begin(self) -> None:
         head = self.fp
-        noted: Any = _Head(head)
+        noted: Any = _HeaderReader(head)
         self.fp = noted
         try:
             super().begin()
@@ -71,39 +71,39 @@ class _Answer(HTTPResponse):
             raise RemoteDisconnected("the connection closed within the headers of the response")
 
 
-class _Watched(HTTPConnection):
+class _WatchedConnection(HTTPConnection):
     """A connection that the deadline of its request can cut."""
 
-    response_class = _Answer
+    response_class = _StrictResponse
 
     def getresponse(self) -> Any:
-        watch(self.sock)
+        watch_connection(self.sock)
         return super().getresponse()
 
 
-class _WatchedTls(HTTPSConnection):
+class _WatchedTlsConnection(HTTPSConnection):
     """An encrypted connection that the deadline of its request can cut."""
 
-    response_class = _Answer
+    response_class = _StrictResponse
 
     def getresponse(self) -> Any:
-        watch(self.sock)
+        watch_connection(self.sock)
         return super().getresponse()
 
 
 class _Pool(HTTPConnectionPool):
-    ConnectionCls = _Watched
+    ConnectionCls = _WatchedConnection
 
 
 class _TlsPool(HTTPSConnectionPool):
-    ConnectionCls = _WatchedTls
+    ConnectionCls = _WatchedTlsConnection
 
 
 _MOST_ORIGINS = 1024
 """Origins whose proxies are remembered."""
 
 
-class _Connections:
+class _ConnectionPools:
     def __init__(self) -> None:
         self.renew()
 
@@ -120,11 +120,11 @@ class _Connections:
             if origin not in self._proxies:
                 if len(self._proxies) >= _MOST_ORIGINS:
                     self._proxies.clear()
-                self._proxies[origin] = _proxy(parts.scheme, parts.hostname or "")
+                self._proxies[origin] = _proxy_for(parts.scheme, parts.hostname or "")
             proxy = self._proxies[origin]
             key = (proxy, trust, scope)
             if key not in self._managers:
-                self._managers[key] = _manager(proxy, trust, url)
+                self._managers[key] = _make_manager(proxy, trust, url)
             manager = self._managers[key]
             self._managers.move_to_end(key)
             old = self._managers.popitem(last=False)[1] if len(self._managers) > MOST_MANAGERS else None
@@ -136,11 +136,11 @@ class _Connections:
         return manager.connection_from_url(url), url if forwarded else path
 
 
-_connections = _Connections()
-renew_after_fork(_connections)
+_pools = _ConnectionPools()
+renew_after_fork(_pools)
 
 
-def route(url: str, trust: Trust = True, scope: str = "") -> tuple[HTTPConnectionPool, str]:
+def find_connection_pool(url: str, trust: Trust = True, scope: str = "") -> tuple[HTTPConnectionPool, str]:
     """Return the pool of connections that serves `url`, and the target to request over one of them.
 
     Parameters
@@ -152,10 +152,10 @@ def route(url: str, trust: Trust = True, scope: str = "") -> tuple[HTTPConnectio
     scope
         Digest of the credentials (see `login.credential_scope`): each has its own connections.
     """
-    return _connections.route(url, trust, scope)
+    return _pools.route(url, trust, scope)
 
 
-def _proxy(scheme: str, host: str) -> str | None:
+def _proxy_for(scheme: str, host: str) -> str | None:
     proxies = getproxies()
     proxy = proxies.get(scheme) or proxies.get("all")
     if not proxy or proxy_bypass(host):
@@ -163,16 +163,16 @@ def _proxy(scheme: str, host: str) -> str | None:
     return proxy if "://" in proxy else f"http://{proxy}"
 
 
-def _manager(proxy: str | None, trust: Trust, url: str) -> urllib3.PoolManager:
+def _make_manager(proxy: str | None, trust: Trust, url: str) -> urllib3.PoolManager:
     # Retries are ours, because they have to know of deadlines and of ranges.
-    settings: dict[str, Any] = {"num_pools": 64, "maxsize": 2 * WIDTH, "retries": False}
+    settings: dict[str, Any] = {"num_pools": 64, "maxsize": 2 * MAX_REQUESTS, "retries": False}
     if trust is False:
         # The user has asked for it explicitly and needs no warning at every request.
         urllib3.disable_warnings(urllib3.exceptions.InsecureRequestWarning)
         settings |= {"cert_reqs": "CERT_NONE", "assert_hostname": False}
     elif isinstance(trust, str):
         if not os.path.exists(trust):
-            raise SourceError(f"there is no certificate bundle {trust!r}", url=displayed(url))
+            raise SourceError(f"there is no certificate bundle {trust!r}", url=redact_url(url))
         settings["ca_cert_dir" if os.path.isdir(trust) else "ca_certs"] = trust
     if proxy is None:
         manager = urllib3.PoolManager(**settings)
@@ -181,11 +181,11 @@ def _manager(proxy: str | None, trust: Trust, url: str) -> urllib3.PoolManager:
             from urllib3.contrib.socks import SOCKSProxyManager
         except ImportError:
             raise UnsupportedError(
-                "the environment names a SOCKS proxy", url=displayed(url), hint="Install PySocks to use it."
+                "the environment names a SOCKS proxy", url=redact_url(url), hint="Install PySocks to use it."
             ) from None
         return SOCKSProxyManager(proxy, **settings)
     else:
-        address, who = userinfo(proxy)
+        address, who = split_userinfo(proxy)
         headers = urllib3.make_headers(proxy_basic_auth=":".join(who)) if who else None
         manager = urllib3.ProxyManager(address, proxy_headers=headers, **settings)
     manager.pool_classes_by_scheme = {"http": _Pool, "https": _TlsPool}

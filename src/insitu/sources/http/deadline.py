@@ -17,11 +17,11 @@ from typing import Any, Self
 
 from insitu.sources.threads import renew_after_fork
 
-__all__ = ["Deadline", "watch"]
+__all__ = ["RequestDeadline", "watch_connection"]
 
 
-class Deadline:
-    """The deadline of one request: a context manager; `watch` tells it the connection.
+class RequestDeadline:
+    """The deadline of one request: a context manager; `watch_connection` tells it the connection.
 
     Parameters
     ----------
@@ -53,23 +53,23 @@ class Deadline:
 
     def on_head_received(self) -> None:
         """Allow the rest of the response the time until the end: its headers have arrived."""
-        _watch.change(self, self.until)
+        _watcher.change(self, self.until)
 
     def __enter__(self) -> Self:
         _current.deadline = self
-        _watch.add(self)
+        _watcher.add(self)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         _current.deadline = None
-        _watch.remove(self)
+        _watcher.remove(self)
 
     def on_request_sent(self, connection: Any) -> None:
         """Start the time limit of the headers: the request has gone out over that connection."""
         self._connection = connection
-        _watch.change(self, min(self.until, time.monotonic() + self._head))
+        _watcher.change(self, min(self.until, time.monotonic() + self._head))
 
     def hang_up(self) -> None:
         """Cut the connection; the thread that reads from it sees its end."""
@@ -81,9 +81,9 @@ class Deadline:
                 socket.socket.shutdown(self._connection, socket.SHUT_RDWR)
 
 
-def watch(connection: Any) -> None:
+def watch_connection(connection: Any) -> None:
     """Record the connection that the request of this thread uses."""
-    deadline: Deadline | None = getattr(_current, "deadline", None)
+    deadline: RequestDeadline | None = getattr(_current, "deadline", None)
     if deadline is not None and connection is not None:
         deadline.on_request_sent(connection)
 
@@ -91,17 +91,17 @@ def watch(connection: Any) -> None:
 _current = threading.local()
 
 
-class _Watch:
+class _DeadlineWatcher:
     def __init__(self) -> None:
         self.renew()
 
     def renew(self) -> None:
         self._change = threading.Condition()
-        self._under_way: set[Deadline] = set()
+        self._under_way: set[RequestDeadline] = set()
         self._wakes = float("inf")
         self._thread: threading.Thread | None = None
 
-    def add(self, deadline: Deadline) -> None:
+    def add(self, deadline: RequestDeadline) -> None:
         with self._change:
             self._under_way.add(deadline)
             if self._thread is None:
@@ -110,13 +110,13 @@ class _Watch:
             if deadline.ends < self._wakes:
                 self._change.notify()
 
-    def change(self, deadline: Deadline, ends: float) -> None:
+    def change(self, deadline: RequestDeadline, ends: float) -> None:
         with self._change:
             deadline.ends = ends
             if ends < self._wakes:
                 self._change.notify()
 
-    def remove(self, deadline: Deadline) -> None:
+    def remove(self, deadline: RequestDeadline) -> None:
         # Under the same lock as the cutting: a connection that is back in its pool belongs to
         # somebody else.
         with self._change:
@@ -133,5 +133,5 @@ class _Watch:
                 self._change.wait(None if self._wakes == float("inf") else max(self._wakes - now, 0.0))
 
 
-_watch = _Watch()
-renew_after_fork(_watch)
+_watcher = _DeadlineWatcher()
+renew_after_fork(_watcher)

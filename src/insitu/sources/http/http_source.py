@@ -20,28 +20,28 @@ from urllib3 import exceptions as failures
 from insitu.errors import AccessError, NotFoundError, SourceError
 from insitu.model import Source
 from insitu.sources import tracing
-from insitu.sources.address import place_of
-from insitu.sources.http.body import content_encoding, take
+from insitu.sources.address import host_of
+from insitu.sources.http.body import content_encoding, read_body
 from insitu.sources.http.certificates import Trust
-from insitu.sources.http.deadline import Deadline
+from insitu.sources.http.deadline import RequestDeadline
 from insitu.sources.http.headers import CONTENT_RANGE, parse_date, parse_number
-from insitu.sources.http.session import Exchange, Response, failure
-from insitu.sources.identity import Identity
+from insitu.sources.http.session import HttpSession, Response, to_source_error
+from insitu.sources.identity import ObjectIdentity
 from insitu.sources.protocol import Range
-from insitu.sources.range_batch import LIMIT, fetch_many
+from insitu.sources.range_batch import LONGEST_REQUEST, fetch_many
 from insitu.sources.ranges import clip
-from insitu.sources.retry_policy import PassingError, Patience, retry, retry_after
+from insitu.sources.retry_policy import RetryPolicy, TransientError, retry, retry_after
 from insitu.sources.threads import renew_after_fork
-from insitu.sources.throttle import pace_of
+from insitu.sources.throttle import throttle_for
 
 __all__ = ["HttpSource"]
 
-_PASSING = frozenset({408, 425, 429, 500, 502, 503, 504})
-_BUSY = frozenset({429, 503})
-_WAYS = 4
+_TRANSIENT_STATUSES = frozenset({408, 425, 429, 500, 502, 503, 504})
+_THROTTLING_STATUSES = frozenset({429, 503})
+_REQUEST_VARIANTS = 4
 """Forms of a request: with and without a condition, for a range or the whole."""
-_CRUMBS = 32
-_CRUMB_BYTES = 256
+_TINY_ANSWERS = 32
+_TINY_ANSWER_BYTES = 256
 """A server that sends fewer bytes than this per response, so often, is given up: a range of a
 gigabyte would take millions of requests."""
 
@@ -84,9 +84,9 @@ class HttpSource:
         headers: Mapping[str, str] | None = None,
         whole: int = 64 << 20,
         gap: int | None = None,
-        limit: int = LIMIT,
+        limit: int = LONGEST_REQUEST,
         width: int | None = None,
-        policy: Patience | None = None,
+        policy: RetryPolicy | None = None,
         trust: Trust = True,
         expected: Source | None = None,
         name: str | None = None,
@@ -97,12 +97,12 @@ class HttpSource:
             "trust": trust, "expected": expected, "name": name, "scope": scope,
         }  # fmt: skip
         self._given = url
-        self._patience = policy or Patience()
-        self._exchange = Exchange(url, headers or {}, self._patience, trust, name=name, scope=scope)
+        self._patience = policy or RetryPolicy()
+        self._exchange = HttpSession(url, headers or {}, self._patience, trust, name=name, scope=scope)
         self._whole, self._gap, self._limit, self._width = whole, gap, limit, width
-        self._identity = Identity(self._exchange.url, expected)
-        self._place = place_of(self._exchange.url)
-        self._throttle = pace_of(self._place)
+        self._identity = ObjectIdentity(self._exchange.url, expected)
+        self._place = host_of(self._exchange.url)
+        self._throttle = throttle_for(self._place)
         self._conditional = True
         self._ranged = True
         self._knows_ranges = False
@@ -188,7 +188,7 @@ class HttpSource:
             parts.append(data)
             came += len(data)
             offset, length = offset + len(data), length - len(data)
-            if length and len(parts) >= _CRUMBS and came < _CRUMB_BYTES * len(parts):
+            if length and len(parts) >= _TINY_ANSWERS and came < _TINY_ANSWER_BYTES * len(parts):
                 raise SourceError(
                     f"the server sends the range in tiny parts: {came} bytes in {len(parts)} responses",
                     url=self.url, offset=offset, length=length,
@@ -213,7 +213,7 @@ class HttpSource:
         return retry(attempt, self._patience, url=self.url, host=self._place, offset=offset, length=length, stop=stop)
 
     def _head(self, until: float) -> bytes:
-        with tracing.Request(self._place), Deadline(until, self._patience.read) as deadline:
+        with tracing.Request(self._place), RequestDeadline(until, self._patience.read) as deadline:
             response = self._exchange.ask("HEAD", {}, deadline)
             try:
                 if response.status != 200:
@@ -230,7 +230,7 @@ class HttpSource:
         """Make one request for a range; in another form, once for each form, if the server rejects
         the first.
         """
-        for _ in range(_WAYS):
+        for _ in range(_REQUEST_VARIANTS):
             data = self._ask(offset, length, until)
             if data is not None:
                 return data
@@ -244,18 +244,18 @@ class HttpSource:
             special["Range"] = f"bytes=-{length}" if offset == _TAIL else f"bytes={offset}-{offset + length - 1}"
         self._throttle.enter(until)
         try:
-            with tracing.Request(self._place) as request, Deadline(until, self._patience.read) as deadline:
+            with tracing.Request(self._place) as request, RequestDeadline(until, self._patience.read) as deadline:
                 start = time.perf_counter()
                 try:
                     response = self._exchange.ask("GET", special, deadline)
-                except PassingError:
+                except TransientError:
                     self._throttle.back_off()  # a server that refuses or drops connections may have too many
                     raise
                 self._throttle.record_latency(time.perf_counter() - start)
                 try:
                     data = self._answer(response, offset, length, deadline, ranged)
                 except failures.HTTPError as error:
-                    raise PassingError(failure(error, self.url, deadline)) from None
+                    raise TransientError(to_source_error(error, self.url, deadline)) from None
                 finally:
                     # If all of the answer was read, its connection is back in the pool and this
                     # does nothing to it; one with bytes still in it cannot be used again.
@@ -266,7 +266,9 @@ class HttpSource:
         finally:
             self._throttle.leave()
 
-    def _answer(self, response: Response, offset: int, length: int, deadline: Deadline, ranged: bool) -> bytes | None:
+    def _answer(
+        self, response: Response, offset: int, length: int, deadline: RequestDeadline, ranged: bool
+    ) -> bytes | None:
         status = response.status
         if status == 206:
             return self._partial(response, offset, length, deadline, ranged)
@@ -282,7 +284,9 @@ class HttpSource:
             return None
         raise self._refusal(response)
 
-    def _partial(self, response: Response, offset: int, length: int, deadline: Deadline, ranged: bool) -> bytes | None:
+    def _partial(
+        self, response: Response, offset: int, length: int, deadline: RequestDeadline, ranged: bool
+    ) -> bytes | None:
         if (encoding := content_encoding(response, self.url)) is not None:
             if not ranged:
                 raise SourceError(
@@ -295,7 +299,9 @@ class HttpSource:
         said = response.headers.get("Content-Range", "")
         found = CONTENT_RANGE.fullmatch(said)
         if found is None or found[1] is None:
-            raise PassingError(SourceError(f"the partial response has no valid Content-Range ({said!r})", url=self.url))
+            raise TransientError(
+                SourceError(f"the partial response has no valid Content-Range ({said!r})", url=self.url)
+            )
         first, last, total = int(found[1]), int(found[2]), parse_number(found[3])
         if offset == _TAIL and total is None:
             self._observe(response, None)
@@ -305,19 +311,19 @@ class HttpSource:
         else:
             right = first == offset <= last < offset + length
         if not right:
-            raise PassingError(SourceError(f"the server sent another range than requested ({said})", url=self.url))
+            raise TransientError(SourceError(f"the server sent another range than requested ({said})", url=self.url))
         expected = last - first + 1
         if self._length(response) not in (None, expected):
-            raise PassingError(
+            raise TransientError(
                 SourceError(
                     f"Content-Length and Content-Range of the response contradict each other ({said})", url=self.url
                 )
             )
         self._observe(response, total)
         self._knows_ranges = True
-        return take(response, expected, self.url, deadline)
+        return read_body(response, expected, self.url, deadline)
 
-    def _complete(self, response: Response, deadline: Deadline) -> bytes:
+    def _complete(self, response: Response, deadline: RequestDeadline) -> bytes:
         """Return the whole object, from a server that does not support ranges; fetched once and
         kept.
         """
@@ -330,11 +336,11 @@ class HttpSource:
             if (self._knows_ranges or nameless) and encoding is None and size != self._identity.size:
                 # The page of a proxy, or of a network that wants us to sign in: the object's server
                 # gives parts, or says which version it gives.
-                raise PassingError(
+                raise TransientError(
                     SourceError(f"the server sent a page of {size} bytes instead of the range", url=self.url)
                 )
             self._observe(response, size if encoding is None else None)
-            body = take(response, size, self.url, deadline, most=self._whole, encoding=encoding)
+            body = read_body(response, size, self.url, deadline, most=self._whole, encoding=encoding)
             self._identity.observe(len(body), None, None)
             self._body = body
             return body
@@ -372,14 +378,14 @@ class HttpSource:
         if status in (404, 410):
             return NotFoundError(said, url=self.url)
         if status in (401, 403, 407):
-            return AccessError(said, url=self.url, hint=_LOGIN)
+            return AccessError(said, url=self.url, hint=_LOGIN_HINT)
         if status == 412:
             return self._identity.stale_error(said)
         error = SourceError(said, url=self.url)
-        if status in _BUSY:
+        if status in _THROTTLING_STATUSES:
             self._throttle.back_off()
-        if status in _PASSING:
-            return PassingError(error, retry_after(response.headers.get("Retry-After"), time.time()))
+        if status in _TRANSIENT_STATUSES:
+            return TransientError(error, retry_after(response.headers.get("Retry-After"), time.time()))
         return error
 
     def __enter__(self) -> Self:
@@ -402,6 +408,6 @@ class HttpSource:
         return f"HttpSource({self.url!r})"
 
 
-_LOGIN = (
+_LOGIN_HINT = (
     'Pass credentials: storage_options={"headers": {...}} or {"bearer_token": ...}, or a line for the host in ~/.netrc.'
 )

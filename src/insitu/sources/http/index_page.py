@@ -12,13 +12,13 @@ from urllib.parse import unquote, urljoin, urlsplit
 
 from insitu.sources.resolve import open_source
 
-__all__ = ["index", "links_below"]
+__all__ = ["links_below", "list_index_page"]
 
 _LONGEST = 32 << 20
 """Bytes of an index page: half a million files."""
 
 
-class _Links(HTMLParser):
+class _LinkParser(HTMLParser):
     def __init__(self) -> None:
         super().__init__()
         self.found: list[str] = []
@@ -36,7 +36,7 @@ def links_below(page: str, url: str) -> tuple[list[str], list[str]]:
     >>> links_below('<a href="../">up</a> <a href="?C=N">sort</a> <a href="b/">b</a> <a href="a%20b.nc">a</a>', "http://h/x/")
     (['b'], ['a b.nc'])
     """
-    parser = _Links()
+    parser = _LinkParser()
     parser.feed(page)
     base = urlsplit(url)
     folders, files = set[str](), set[str]()
@@ -57,7 +57,7 @@ def links_below(page: str, url: str) -> tuple[list[str], list[str]]:
     return sorted(folders), sorted(files)
 
 
-def index(url: str, storage_options: Mapping[str, Any] | None = None) -> tuple[list[str], list[str]]:
+def list_index_page(url: str, storage_options: Mapping[str, Any] | None = None) -> tuple[list[str], list[str]]:
     """Return the folders and files right below an address, by its index page."""
     options = {name: value for name, value in (storage_options or {}).items() if name != "cache"}
     with open_source(url, options) as source:

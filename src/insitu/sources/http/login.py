@@ -26,13 +26,13 @@ import urllib3
 
 from insitu.sources.threads import renew_after_fork
 
-__all__ = ["Cookies", "basic", "cookies_for", "credential_scope", "netrc_login"]
+__all__ = ["Cookies", "basic_auth_header", "cookies_for", "credential_scope", "netrc_login"]
 
 MOST_JARS = 64
 """Sets of credentials whose cookies are kept; the most recently used."""
 
 
-def basic(name: str, password: str) -> str:
+def basic_auth_header(name: str, password: str) -> str:
     """Return the `Authorization` header of a name and password.
 
     Examples
@@ -55,12 +55,12 @@ def netrc_login(url: str) -> str | None:
         changed = os.stat(path).st_mtime_ns
     except OSError:
         return None
-    found = _hosts(path, changed).get(host or "")
-    return basic(found[0], found[2] or "") if found else None
+    found = _netrc_hosts(path, changed).get(host or "")
+    return basic_auth_header(found[0], found[2] or "") if found else None
 
 
 @lru_cache(4)
-def _hosts(path: str, changed: int) -> dict[str, Any]:
+def _netrc_hosts(path: str, changed: int) -> dict[str, Any]:
     try:
         hosts: dict[str, Any] = dict(netrc.netrc(path).hosts)
     except (OSError, netrc.NetrcParseError):
@@ -98,11 +98,11 @@ class Cookies:
         if "Set-Cookie" not in response.headers:
             return
         with self._lock:
-            self._jar.extract_cookies(cast("Any", _Answer(response)), Asked(url))
+            self._jar.extract_cookies(cast("Any", _CookieResponse(response)), Asked(url))
             self._any = True
 
 
-class _Jars:
+class _CookieJars:
     """The cookie jars of this process, by scope of credentials."""
 
     def __init__(self) -> None:
@@ -126,7 +126,7 @@ class _Jars:
             return jar
 
 
-_jars = _Jars()
+_jars = _CookieJars()
 
 
 def cookies_for(scope: str) -> Cookies:
@@ -152,13 +152,13 @@ def credential_scope(credentials: Mapping[str, Any]) -> str:
     return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()
 
 
-class _Answer:
+class _CookieResponse:
     """A response in the form that the cookie jar expects."""
 
     def __init__(self, response: urllib3.BaseHTTPResponse) -> None:
         self._headers = response.headers
 
-    def info(self) -> _Answer:
+    def info(self) -> _CookieResponse:
         return self
 
     def get_all(self, name: str, default: Any = None) -> Any:

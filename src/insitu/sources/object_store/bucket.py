@@ -21,36 +21,36 @@ from obstore import store as stores
 from obstore.exceptions import BaseError
 
 from insitu.errors import SourceError
-from insitu.sources.access_policy import ask_bucket, may_use_environment
+from insitu.sources.access_policy import can_use_environment, check_bucket
 from insitu.sources.address import Address, bucket_address, web_address
 from insitu.sources.http.certificates import Trust, trust_for
-from insitu.sources.http.deadline import Deadline
+from insitu.sources.http.deadline import RequestDeadline
 from insitu.sources.http.login import credential_scope
-from insitu.sources.http.session import Exchange
+from insitu.sources.http.session import HttpSession
 from insitu.sources.object_store.credentials import find_credentials
 from insitu.sources.object_store.store_errors import as_source_error, is_throttled, is_transient
-from insitu.sources.redaction import displayed, redacted
-from insitu.sources.retry_policy import PassingError, Patience, patience_for, retry
-from insitu.sources.storage_options import azure_settings, gcs_settings, options_for, retry_settings, s3_settings
+from insitu.sources.redaction import redact_text, redact_url
+from insitu.sources.retry_policy import RetryPolicy, TransientError, retry, retry_policy_for
+from insitu.sources.storage_options import azure_settings, gcs_settings, obstore_retry_config, options_for, s3_settings
 from insitu.sources.threads import renew_after_fork
-from insitu.sources.throttle import pace_of
+from insitu.sources.throttle import throttle_for
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore
 
-__all__ = ["LAST_START", "Bucket", "bucket_of", "open_bucket"]
+__all__ = ["LAST_ATTEMPT_START", "Bucket", "bucket_for", "open_bucket"]
 
 Answer = TypeVar("Answer")
 log = logging.getLogger("insitu.sources")
 
-LAST_START = 0.5
+LAST_ATTEMPT_START = 0.5
 """The share of a request's time within which its last attempt begins: obstore's own timeout is the
 other half.
 """
-_ELSEWHERE = re.compile(
+_WRONG_REGION = re.compile(
     r"redirect|AuthorizationHeaderMalformed|IllegalLocationConstraint|PermanentRedirect", re.IGNORECASE
 )
-_EXPECTING = re.compile(r"expecting '([a-z0-9-]+)'|<Region>([a-z0-9-]+)</Region>")
+_RIGHT_REGION = re.compile(r"expecting '([a-z0-9-]+)'|<Region>([a-z0-9-]+)</Region>")
 
 
 class Bucket:
@@ -86,7 +86,7 @@ class Bucket:
         anonymous: bool = False,
         remake: Callable[[str | None, bool], ObjectStore] | None = None,
         moves: bool = False,
-        policy: Patience | None = None,
+        policy: RetryPolicy | None = None,
         region: str | None = None,
         endpoint: str | None = None,
         trust: Trust = True,
@@ -100,7 +100,7 @@ class Bucket:
         self.place = place
         self.anonymous = anonymous
         self.endpoint = endpoint
-        self.policy = policy or Patience()
+        self.policy = policy or RetryPolicy()
         self._retrying: ObjectStore | None = None if remake is not None else store
         self._remake, self._moves, self._region, self._trust = remake, moves, region, trust
         self._warned = not anonymous
@@ -160,7 +160,7 @@ class Bucket:
         try:
             return question(store)
         except (BaseError, OSError) as error:
-            if not self._moves or not _ELSEWHERE.search(str(error)) or not self._move(store, str(error)):
+            if not self._moves or not _WRONG_REGION.search(str(error)) or not self._move(store, str(error)):
                 raise
         return question(self.store)
 
@@ -170,7 +170,7 @@ class Bucket:
 
         For questions about the bucket itself, such as listings. Objects have a loop of their own.
         """
-        throttle = pace_of(self.place)
+        throttle = throttle_for(self.place)
 
         def attempt(until: float) -> Answer:
             throttle.enter(until)
@@ -181,11 +181,11 @@ class Bucket:
                     throttle.back_off()
                 if not is_transient(error):
                     raise
-                raise PassingError(as_source_error(error, url, anonymous=self.anonymous)) from None
+                raise TransientError(as_source_error(error, url, anonymous=self.anonymous)) from None
             finally:
                 throttle.leave()
 
-        return retry(attempt, self.policy, url=url, host=self.place, last_start=LAST_START)
+        return retry(attempt, self.policy, url=url, host=self.place, last_start=LAST_ATTEMPT_START)
 
     def _move(self, store: ObjectStore, said: str) -> bool:
         """Make the store for the region where the bucket is; return False if that is unknown, or is
@@ -194,7 +194,7 @@ class Bucket:
         with self._lock:
             if self.store is not store:
                 return True  # another thread has found it
-            found = _EXPECTING.search(said)
+            found = _RIGHT_REGION.search(said)
             region = (found[1] or found[2]) if found else self._find_region()
             if region is None or region == self._region or self._remake is None:
                 return False
@@ -209,18 +209,18 @@ class Bucket:
         """Return the region of the bucket. S3 tells it to anybody, whatever else it refuses."""
         name = self.place.partition("://")[2]
         url = f"{(self.endpoint or 'https://s3.amazonaws.com').rstrip('/')}/{name}"
-        policy = Patience(connect=5, read=5, deadline=10)
+        policy = RetryPolicy(connect=5, read=5, deadline=10)
         try:
-            with Deadline(time.monotonic() + policy.deadline) as deadline:
-                answer = Exchange(url, {}, policy, self._trust, name=self.place).ask("HEAD", {}, deadline)
+            with RequestDeadline(time.monotonic() + policy.deadline) as deadline:
+                answer = HttpSession(url, {}, policy, self._trust, name=self.place).ask("HEAD", {}, deadline)
                 answer.close()
-        except (SourceError, PassingError):
+        except (SourceError, TransientError):
             return None
         region: str | None = answer.headers.get("x-amz-bucket-region")
         return region
 
 
-def bucket_of(address: Address, url: str, options: Mapping[str, Any]) -> Bucket:
+def bucket_for(address: Address, url: str, options: Mapping[str, Any]) -> Bucket:
     """Return the bucket of an address.
 
     Parameters
@@ -238,22 +238,22 @@ def bucket_of(address: Address, url: str, options: Mapping[str, Any]) -> Bucket:
     make_settings = {"s3": s3_settings, "gcs": gcs_settings, "azure": azure_settings}[address.kind]
     config, client = make_settings(options)
     profile = options.get("profile")
-    trust, policy = trust_for(options, aws=address.kind == "s3"), patience_for(options)
+    trust, policy = trust_for(options, aws=address.kind == "s3"), retry_policy_for(options)
     if address.region is not None:
         config.setdefault("region", address.region)
-    ask_bucket(address.kind, _endpoint(address.kind, config), address.bucket, address.key)
+    check_bucket(address.kind, _endpoint(address.kind, config), address.bucket, address.key)
     try:
-        return _bucket(
-            address.kind, address.bucket, _frozen(config), _frozen(client), policy, profile, trust,
-            _environment(address.kind), may_use_environment(options),
+        return _make_bucket(
+            address.kind, address.bucket, _freeze(config), _freeze(client), policy, profile, trust,
+            _environment_variables(address.kind), can_use_environment(options),
         )  # fmt: skip
     except SourceError:
         raise
     except Exception as error:
         # obstore has no one class for what it makes of bad configuration (ValueError, TypeError,
         # its own errors).
-        said = redacted(str(error).partition("\n\nDebug source")[0])
-        raise SourceError(f"the object store rejects the storage_options: {said}", url=displayed(url)) from None
+        said = redact_text(str(error).partition("\n\nDebug source")[0])
+        raise SourceError(f"the object store rejects the storage_options: {said}", url=redact_url(url)) from None
 
 
 def open_bucket(url: str, storage_options: Mapping[str, Any] | None = None) -> tuple[Bucket, str] | None:
@@ -267,16 +267,16 @@ def open_bucket(url: str, storage_options: Mapping[str, Any] | None = None) -> t
     address = bucket_address(url) or web_address(url)
     if address is None:
         return None
-    return bucket_of(address, url, options_for(url, storage_options)), address.key
+    return bucket_for(address, url, options_for(url, storage_options)), address.key
 
 
 @lru_cache(256)
-def _bucket(
+def _make_bucket(
     kind: str,
     name: str,
     config: Any,
     client: Any,
-    policy: Patience,
+    policy: RetryPolicy,
     profile: str | None,
     trust: Trust,
     environment: Any,
@@ -288,7 +288,7 @@ def _bucket(
     settings = {**found.config, **settings}
     if found.anonymous:
         settings["skip_signature"] = True
-    provider = found.provider or _whole_key(kind, settings)
+    provider = found.provider or _static_credentials(kind, settings)
     endpoint = _endpoint(kind, settings)
     if "endpoint" in settings and os.environ.get("AWS_ENDPOINT_URL_S3"):
         settings["aws_endpoint_url_s3"] = endpoint  # or obstore would prefer the environment's
@@ -299,7 +299,7 @@ def _bucket(
         chosen = settings if region is None else {**settings, "region": region}
         maker: Any = {"s3": stores.S3Store, "gcs": stores.GCSStore, "azure": stores.AzureStore}[kind]
         more = {"credential_provider": provider} if provider is not None else {}
-        retries = retry_settings(policy if retrying else replace(policy, attempts=1))
+        retries = obstore_retry_config(policy if retrying else replace(policy, attempts=1))
         made = maker(name, config=chosen, client_options=client_options, retry_config=retries, **more)
         return cast("ObjectStore", made)
 
@@ -319,7 +319,7 @@ def _bucket(
     )
 
 
-def _whole_key(kind: str, settings: Mapping[str, Any]) -> Callable[[], Any] | None:
+def _static_credentials(kind: str, settings: Mapping[str, Any]) -> Callable[[], Any] | None:
     """Return a provider of the keys given by the user, where obstore would mix them with a session
     token of the environment.
     """
@@ -341,13 +341,13 @@ def _endpoint(kind: str, settings: Mapping[str, Any]) -> str | None:
     return settings.get("endpoint") or next((os.environ[name] for name in names if os.environ.get(name)), None)
 
 
-def _frozen(settings: Mapping[str, Any]) -> tuple[tuple[str, Any], ...]:
+def _freeze(settings: Mapping[str, Any]) -> tuple[tuple[str, Any], ...]:
     return tuple(
-        (name, _frozen(value) if isinstance(value, Mapping) else value) for name, value in sorted(settings.items())
+        (name, _freeze(value) if isinstance(value, Mapping) else value) for name, value in sorted(settings.items())
     )
 
 
-def _environment(kind: str) -> tuple[tuple[str, str], ...]:
+def _environment_variables(kind: str) -> tuple[tuple[str, str], ...]:
     """Return the variables that a store reads when it is made: other values need another store."""
     prefix = {"s3": "AWS_", "gcs": "GOOGLE_", "azure": "AZURE_"}[kind]
     here = [(name, value) for name, value in os.environ.items() if name.startswith(prefix) or name == "HOME"]

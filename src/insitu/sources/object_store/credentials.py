@@ -24,13 +24,13 @@ from typing import Any
 from insitu.errors import AccessError
 from insitu.sources.address import Address
 
-__all__ = ["Found", "find_credentials"]
+__all__ = ["FoundCredentials", "find_credentials"]
 
 Provider = Callable[[], Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FoundCredentials:
     """Settings for obstore that were found in the environment."""
 
     config: Mapping[str, Any] = field(default_factory=dict, repr=False)
@@ -42,7 +42,7 @@ class Found:
 
 def find_credentials(
     address: Address, config: Mapping[str, Any], profile: str | None = None, *, environment: bool = True
-) -> Found:
+) -> FoundCredentials:
     """Return what the environment has for a bucket, beside the settings `config`.
 
     Parameters
@@ -58,16 +58,16 @@ def find_credentials(
         is read anonymously.
     """
     if config.get("skip_signature"):
-        return Found()
+        return FoundCredentials()
     if any(config.get(name) for name in _EXPLICIT[address.kind]):
-        return Found()
+        return FoundCredentials()
     if not environment:
-        return Found(anonymous=True)
+        return FoundCredentials(anonymous=True)
     if address.kind == "s3":
-        return _aws(address, profile)
+        return _find_aws(address, profile)
     if address.kind == "gcs":
-        return Found(anonymous=not _google())
-    return _azure()
+        return FoundCredentials(anonymous=not _has_google())
+    return _find_azure()
 
 
 _EXPLICIT = {
@@ -85,33 +85,35 @@ _AWS_VARIABLES = (
 )  # fmt: skip
 
 
-def _aws(address: Address, profile: str | None) -> Found:
+def _find_aws(address: Address, profile: str | None) -> FoundCredentials:
     # An environment with keys wins over its AWS_PROFILE, as in Amazon's own tools; a profile asked
     # for here wins over both.
     if profile is None and any(os.environ.get(name) for name in _AWS_VARIABLES):
-        return Found(_place(_profile(os.environ.get("AWS_PROFILE") or "default")))
+        return FoundCredentials(_region_and_endpoint(_profile(os.environ.get("AWS_PROFILE") or "default")))
     asked = profile or os.environ.get("AWS_PROFILE")
     section = _profile(asked or "default")
     if section is None:
         if asked:
-            raise AccessError(f"there is no AWS profile {asked!r}", url=address.place, hint=f"Looked in {_where()}.")
-        return Found(anonymous=not _runs_on("amazon"))
-    place = _place(section)
+            raise AccessError(
+                f"there is no AWS profile {asked!r}", url=address.place, hint=f"Looked in {_aws_file_names()}."
+            )
+        return FoundCredentials(anonymous=not _runs_on("amazon"))
+    place = _region_and_endpoint(section)
     if "aws_access_key_id" in section:
         keys = {
             "access_key_id": section["aws_access_key_id"],
             "secret_access_key": section.get("aws_secret_access_key", ""),
             "session_token": section.get("aws_session_token"),
         }
-        return Found({**place, **{name: value for name, value in keys.items() if value}})
+        return FoundCredentials({**place, **{name: value for name, value in keys.items() if value}})
     if "credential_process" in section:
-        return Found(place, provider=Process(section["credential_process"], address.place))
+        return FoundCredentials(place, provider=CredentialProcess(section["credential_process"], address.place))
     if any(name.startswith("sso_") or name == "role_arn" for name in section):
-        return Found(place, provider=_boto(asked or "default", address))
-    return Found(place, anonymous=not _runs_on("amazon"))
+        return FoundCredentials(place, provider=_boto_provider(asked or "default", address))
+    return FoundCredentials(place, anonymous=not _runs_on("amazon"))
 
 
-def _place(section: Mapping[str, str] | None) -> dict[str, Any]:
+def _region_and_endpoint(section: Mapping[str, str] | None) -> dict[str, Any]:
     """Return region and endpoint of a profile; those of the environment win."""
     found: dict[str, Any] = {}
     if section is None:
@@ -125,7 +127,7 @@ def _place(section: Mapping[str, str] | None) -> dict[str, Any]:
     return found
 
 
-def _files() -> tuple[Path, Path]:
+def _aws_files() -> tuple[Path, Path]:
     folder = Path(os.path.expanduser("~")) / ".aws"
     return (
         Path(os.path.expanduser(os.environ.get("AWS_CONFIG_FILE") or folder / "config")),
@@ -133,13 +135,13 @@ def _files() -> tuple[Path, Path]:
     )
 
 
-def _where() -> str:
-    return " and ".join(str(path) for path in _files())
+def _aws_file_names() -> str:
+    return " and ".join(str(path) for path in _aws_files())
 
 
 def _profile(name: str) -> dict[str, str] | None:
     """Return a profile: what both of Amazon's files say of it, the credentials file winning."""
-    config, credentials = _files()
+    config, credentials = _aws_files()
     found: dict[str, str] = {}
     for path, section in ((config, name if name == "default" else f"profile {name}"), (credentials, name)):
         parser = configparser.ConfigParser(interpolation=None, default_section="*", strict=False)
@@ -153,7 +155,7 @@ def _profile(name: str) -> dict[str, str] | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Process:
+class CredentialProcess:
     """Provider of credentials that a program of the user prints (`credential_process` of a
     profile).
     """
@@ -188,7 +190,7 @@ class Process:
         return AccessError(f"the credential_process of the AWS profile gave no credentials ({why})", url=self.place)
 
 
-def _boto(profile: str, address: Address) -> Provider:
+def _boto_provider(profile: str, address: Address) -> Provider:
     """Return a provider for roles and single sign-on, which need Amazon's own library."""
     try:
         boto3 = import_module("boto3")
@@ -211,7 +213,7 @@ _GOOGLE_VARIABLES = (
 )  # fmt: skip
 
 
-def _google() -> bool:
+def _has_google() -> bool:
     """Return whether obstore would find credentials."""
     if any(os.environ.get(name) for name in _GOOGLE_VARIABLES):
         return True
@@ -228,14 +230,14 @@ _AZURE_VARIABLES = (
 )  # fmt: skip
 
 
-def _azure() -> Found:
+def _find_azure() -> FoundCredentials:
     text = os.environ.get("AZURE_STORAGE_CONNECTION_STRING")
     if text:
-        return Found(connection(text))
-    return Found(anonymous=not (any(os.environ.get(name) for name in _AZURE_VARIABLES) or _runs_on("azure")))
+        return FoundCredentials(parse_connection_string(text))
+    return FoundCredentials(anonymous=not (any(os.environ.get(name) for name in _AZURE_VARIABLES) or _runs_on("azure")))
 
 
-def connection(text: str) -> dict[str, Any]:
+def parse_connection_string(text: str) -> dict[str, Any]:
     """Return the settings of an Azure connection string, by obstore's names.
 
     Examples
@@ -253,7 +255,7 @@ def connection(text: str) -> dict[str, Any]:
 
 # -- the machine
 
-_SIGNS = {
+_FIRMWARE_MARKS = {
     "amazon": (
         ("sys_vendor", "amazon"),
         ("bios_vendor", "amazon"),
@@ -277,7 +279,7 @@ def _runs_on(cloud: str) -> bool:
         # No Linux, or one that does not tell. Machines that carry an identity are nearly all Linux;
         # others say it in the environment.
         return False
-    for name, sign in _SIGNS[cloud]:
+    for name, sign in _FIRMWARE_MARKS[cloud]:
         try:
             if sign in (folder / name).read_text(encoding="utf-8").lower():
                 return True

@@ -14,27 +14,27 @@ from xml.etree import ElementTree
 
 from insitu.errors import AccessError, NotFoundError, SourceError
 from insitu.sources.address import Address
-from insitu.sources.http.body import take
+from insitu.sources.http.body import read_body
 from insitu.sources.http.certificates import trust_for
-from insitu.sources.http.deadline import Deadline
-from insitu.sources.http.session import Exchange, Response, failure
-from insitu.sources.object_store.signed_requests import base_of, is_anonymous, signed_question
+from insitu.sources.http.deadline import RequestDeadline
+from insitu.sources.http.session import HttpSession, Response, to_source_error
+from insitu.sources.object_store.signed_requests import bucket_web_url, is_anonymous, sign_listing
 from insitu.sources.object_store.xml_check import declares_doctype
-from insitu.sources.retry_policy import PassingError, Patience, patience_for, retry, retry_after
+from insitu.sources.retry_policy import RetryPolicy, TransientError, retry, retry_after, retry_policy_for
 
 if TYPE_CHECKING:
     from insitu.sources.object_store.bucket import Bucket
 
-__all__ = ["Page", "pages"]
+__all__ = ["ListingPage", "list_pages"]
 
 _LARGEST = 32 << 20
 """Bytes of a page; a thousand keys of the greatest length are about four million."""
-_MOST = 100_000
+_MOST_PAGES = 100_000
 """Limit of pages, against a store whose listing never ends."""
-_PASSING = frozenset({408, 429, 500, 502, 503, 504})
+_TRANSIENT_STATUSES = frozenset({408, 429, 500, 502, 503, 504})
 
 
-class Page(NamedTuple):
+class ListingPage(NamedTuple):
     """One page of a listing."""
 
     folders: list[str]
@@ -43,9 +43,9 @@ class Page(NamedTuple):
     """Keys and bytes."""
 
 
-def pages(
+def list_pages(
     bucket: Bucket, address: Address, options: Mapping[str, Any], prefix: str, delimiter: str = ""
-) -> Iterator[Page]:
+) -> Iterator[ListingPage]:
     """Yield the pages of the listing of a prefix.
 
     Parameters
@@ -60,49 +60,49 @@ def pages(
         `/` lists only what lies right under the prefix.
     """
     bucket.settle_region()
-    policy, trust = patience_for(options), trust_for(options, aws=address.kind == "s3")
+    policy, trust = retry_policy_for(options), trust_for(options, aws=address.kind == "s3")
     below = f"{prefix}/" if prefix else ""
     mark = ""
-    for _ in range(_MOST):
-        query = _question(address.kind, below, delimiter, mark)
+    for _ in range(_MOST_PAGES):
+        query = _list_query(address.kind, below, delimiter, mark)
         if is_anonymous(bucket, options):
-            where, headers = f"{base_of(bucket, address)}?{_plain(query)}", dict[str, str]()
+            where, headers = f"{bucket_web_url(bucket, address)}?{_encode_query(query)}", dict[str, str]()
         else:
-            where, headers = signed_question(bucket, address, query)
+            where, headers = sign_listing(bucket, address, query)
         headers |= {str(name): str(value) for name, value in (options.get("headers") or {}).items()}
         name = f"{address.place}/{below}"
-        data = _persisted(Exchange(where, headers, policy, trust, name=name, scope=bucket.scope), policy, name)
-        page, mark = _read(data, address.kind, name)
+        data = _fetch_page(HttpSession(where, headers, policy, trust, name=name, scope=bucket.scope), policy, name)
+        page, mark = _parse_page(data, address.kind, name)
         yield page
         if not mark:
             return
-    raise SourceError(f"the store's listing has more than {_MOST} pages", url=name)
+    raise SourceError(f"the store's listing has more than {_MOST_PAGES} pages", url=name)
 
 
-def _question(kind: str, prefix: str, delimiter: str, mark: str) -> dict[str, str]:
+def _list_query(kind: str, prefix: str, delimiter: str, mark: str) -> dict[str, str]:
     azure = kind == "azure"
     asked = {"restype": "container", "comp": "list"} if azure else {"list-type": "2"}
     more = {"prefix": prefix, "delimiter": delimiter, "marker" if azure else "continuation-token": mark}
     return asked | {name: value for name, value in more.items() if value}
 
 
-def _plain(query: Mapping[str, str]) -> str:
+def _encode_query(query: Mapping[str, str]) -> str:
     from urllib.parse import quote, urlencode
 
     return urlencode(query, quote_via=quote, safe="")
 
 
-def _persisted(exchange: Exchange, policy: Patience, name: str) -> bytes:
+def _fetch_page(exchange: HttpSession, policy: RetryPolicy, name: str) -> bytes:
     """Return a page, under the retry policy."""
 
     def attempt(until: float) -> bytes:
-        with Deadline(until, policy.read) as deadline:
-            return _asked(exchange, deadline, name)
+        with RequestDeadline(until, policy.read) as deadline:
+            return _request_page(exchange, deadline, name)
 
     return retry(attempt, policy, url=name)
 
 
-def _asked(exchange: Exchange, deadline: Deadline, name: str) -> bytes:
+def _request_page(exchange: HttpSession, deadline: RequestDeadline, name: str) -> bytes:
     from urllib3 import exceptions as failures
 
     response = exchange.ask("GET", {}, deadline)
@@ -110,9 +110,9 @@ def _asked(exchange: Exchange, deadline: Deadline, name: str) -> bytes:
         if response.status != 200:
             raise _refusal(response, name)
         size = response.headers.get("Content-Length", "")
-        return take(response, int(size) if size.isdecimal() else None, name, deadline, most=_LARGEST)
+        return read_body(response, int(size) if size.isdecimal() else None, name, deadline, most=_LARGEST)
     except failures.HTTPError as error:
-        raise PassingError(failure(error, name, deadline)) from None
+        raise TransientError(to_source_error(error, name, deadline)) from None
     finally:
         response.close()
 
@@ -124,12 +124,12 @@ def _refusal(response: Response, name: str) -> Exception:
     if response.status in (401, 403):
         return AccessError(f"the store refuses to list: {said}", url=name)
     error = SourceError(said, url=name)
-    if response.status in _PASSING:
-        return PassingError(error, retry_after(response.headers.get("Retry-After"), time.time()))
+    if response.status in _TRANSIENT_STATUSES:
+        return TransientError(error, retry_after(response.headers.get("Retry-After"), time.time()))
     return error
 
 
-def _read(data: bytes, kind: str, name: str) -> tuple[Page, str]:
+def _parse_page(data: bytes, kind: str, name: str) -> tuple[ListingPage, str]:
     """Return a page from its XML, and the mark of the next one; empty for the last.
 
     Examples
@@ -157,4 +157,4 @@ def _read(data: bytes, kind: str, name: str) -> tuple[Page, str]:
             mark = (root.findtext("NextContinuationToken") or "") if root.findtext("IsTruncated") == "true" else ""
     except (ElementTree.ParseError, ValueError) as problem:
         raise SourceError(f"the store's listing cannot be read: {problem}", url=name) from None
-    return Page(folders, [(key, size) for key, size in files if key and not key.endswith("/")]), mark
+    return ListingPage(folders, [(key, size) for key, size in files if key and not key.endswith("/")]), mark

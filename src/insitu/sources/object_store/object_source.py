@@ -24,8 +24,8 @@ from obstore.exceptions import BaseError, PreconditionError
 from insitu.errors import SourceError
 from insitu.model import Source
 from insitu.sources import tracing
-from insitu.sources.identity import Identity
-from insitu.sources.object_store.bucket import LAST_START, Bucket
+from insitu.sources.identity import ObjectIdentity
+from insitu.sources.object_store.bucket import LAST_ATTEMPT_START, Bucket
 from insitu.sources.object_store.store_errors import (
     as_source_error,
     is_throttled,
@@ -33,12 +33,12 @@ from insitu.sources.object_store.store_errors import (
     sends_whole_objects,
 )
 from insitu.sources.protocol import Range
-from insitu.sources.range_batch import LIMIT, fetch_many
+from insitu.sources.range_batch import LONGEST_REQUEST, fetch_many
 from insitu.sources.ranges import clip
-from insitu.sources.redaction import displayed
-from insitu.sources.retry_policy import PassingError, Patience, retry
+from insitu.sources.redaction import redact_url
+from insitu.sources.retry_policy import RetryPolicy, TransientError, retry
 from insitu.sources.threads import renew_after_fork
-from insitu.sources.throttle import pace_of
+from insitu.sources.throttle import throttle_for
 
 if TYPE_CHECKING:
     from obstore import GetOptions, GetResult
@@ -104,19 +104,19 @@ class ObjectSource:
         url: str | None = None,
         *,
         gap: int | None = None,
-        limit: int = LIMIT,
+        limit: int = LONGEST_REQUEST,
         width: int | None = None,
         whole: int = 64 << 20,
         expected: Source | None = None,
         again: Callable[[Source | None], ObjectSource] | None = None,
-        policy: Patience | None = None,
+        policy: RetryPolicy | None = None,
     ) -> None:
-        name = displayed(url or f"{type(store).__name__}://{path}")
+        name = redact_url(url or f"{type(store).__name__}://{path}")
         self._bucket = store if isinstance(store, Bucket) else Bucket(store, type(store).__name__)
         self._path, self._policy = path, policy or self._bucket.policy
         self._gap, self._limit, self._width = gap, limit, width
-        self._identity = Identity(name, expected)
-        self._throttle = pace_of(self._bucket.place)
+        self._identity = ObjectIdentity(name, expected)
+        self._throttle = throttle_for(self._bucket.place)
         self._suffixes = True
         self._again = again
         self._whole = whole
@@ -238,7 +238,7 @@ class ObjectSource:
             except _WholeObjectError as answer:
                 whole += 1
                 if whole < min(_WHOLE_ANSWERS, self._policy.attempts):
-                    raise PassingError(answer.error) from None
+                    raise TransientError(answer.error) from None
             finally:
                 self._throttle.leave()
             body = self._take_whole()
@@ -270,7 +270,7 @@ class ObjectSource:
         size = meta["size"]
         begin = max(size - length, 0) if offset is None else offset
         if first != begin or len(data) != last - first or len(data) != min(length, size - begin):
-            raise PassingError(
+            raise TransientError(
                 SourceError(
                     f"the store sent bytes {first}-{first + len(data)} instead of the range requested",
                     url=self.url, offset=begin, length=length,
@@ -297,14 +297,14 @@ class ObjectSource:
     def _retry(
         self,
         attempt: Callable[[float], Result],
-        policy: Patience,
+        policy: RetryPolicy,
         offset: int | None = None,
         length: int | None = None,
         stop: threading.Event | None = None,
     ) -> Result:
         return retry(
             attempt, policy, url=self.url, host=self._bucket.place,
-            offset=offset, length=length, stop=stop, last_start=LAST_START,
+            offset=offset, length=length, stop=stop, last_start=LAST_ATTEMPT_START,
         )  # fmt: skip
 
     def _failure(self, error: Exception, offset: int | None = None, length: int | None = None) -> Exception:
@@ -316,7 +316,7 @@ class ObjectSource:
             self._throttle.back_off()  # a store that refuses or drops connections may have too many
         if sends_whole_objects(error):
             return _WholeObjectError(ours)
-        return PassingError(ours) if is_transient(error) else ours
+        return TransientError(ours) if is_transient(error) else ours
 
     def _to_source_error(self, error: Exception, offset: int | None = None, length: int | None = None) -> SourceError:
         """Return an error of obstore as one of ours."""
@@ -347,11 +347,11 @@ def _refuse_fork(url: str) -> None:
     """Raise an error instead of a hang: obstore's threads do not survive a fork, and a read would
     wait for them for ever.
     """
-    global _process
+    global _obstore_process
     here = os.getpid()
-    if _process is None:
-        _process = here
-    elif _process != here:
+    if _obstore_process is None:
+        _obstore_process = here
+    elif _obstore_process != here:
         raise SourceError(
             "object stores cannot be read in a forked process once its parent has read from one",
             url=url,
@@ -359,5 +359,5 @@ def _refuse_fork(url: str) -> None:
         )
 
 
-_process: int | None = None
+_obstore_process: int | None = None
 """The process in which obstore's own threads were started."""

@@ -21,20 +21,20 @@ from urllib.parse import quote, urlsplit
 from insitu.errors import AccessError
 from insitu.model import Source
 from insitu.sources.address import Address
-from insitu.sources.redaction import displayed
+from insitu.sources.redaction import redact_url
 
 if TYPE_CHECKING:
     from insitu.sources.http.http_source import HttpSource
     from insitu.sources.object_store.bucket import Bucket
 
-__all__ = ["EXPIRES", "base_of", "is_anonymous", "signed_question", "signed_source"]
+__all__ = ["SIGNATURE_LIFETIME", "bucket_web_url", "is_anonymous", "open_signed_source", "sign_listing"]
 
-EXPIRES = timedelta(hours=2)
+SIGNATURE_LIFETIME = timedelta(hours=2)
 """How long a signed address is valid; sources that stay open longer must be opened anew."""
 _AZURE = {"x-ms-version": "2021-12-02"}
 
 
-def signed_source(
+def open_signed_source(
     bucket: Bucket, address: Address, url: str, options: Mapping[str, Any], expected: Source | None
 ) -> HttpSource:
     """Return a source that reads an object by its web address.
@@ -52,20 +52,20 @@ def signed_source(
     """
     from insitu.sources.http.certificates import trust_for
     from insitu.sources.http.http_source import HttpSource
-    from insitu.sources.retry_policy import patience_for
+    from insitu.sources.retry_policy import retry_policy_for
 
     bucket.settle_region()
     headers = {str(name): str(value) for name, value in (options.get("headers") or {}).items()}
-    where = f"{base_of(bucket, address)}/{quote(address.key, safe='/~')}"
+    where = f"{bucket_web_url(bucket, address)}/{quote(address.key, safe='/~')}"
     if address.kind == "azure":
         headers |= _AZURE
     if not is_anonymous(bucket, options):
-        where, more = _allowed(bucket, address, where, url)
+        where, more = _authorize(bucket, address, where, url)
         headers |= more
     return HttpSource(
         where,
         headers=headers,
-        policy=patience_for(options),
+        policy=retry_policy_for(options),
         trust=trust_for(options, aws=address.kind == "s3"),
         expected=expected,
         name=url,
@@ -78,7 +78,7 @@ def is_anonymous(bucket: Bucket, options: Mapping[str, Any]) -> bool:
     return bool(options.get("anon") or bucket.anonymous or bucket.config.get("skip_signature"))
 
 
-def base_of(bucket: Bucket, address: Address) -> str:
+def bucket_web_url(bucket: Bucket, address: Address) -> str:
     """Return the web address of a bucket, without a slash at its end."""
     name, config = quote(address.bucket), bucket.config
     if address.kind == "s3":
@@ -92,7 +92,7 @@ def base_of(bucket: Bucket, address: Address) -> str:
     return f"{(there or f'https://{_account(bucket)}.blob.core.windows.net').rstrip('/')}/{name}"
 
 
-def signed_question(bucket: Bucket, address: Address, query: Mapping[str, str]) -> tuple[str, dict[str, str]]:
+def sign_listing(bucket: Bucket, address: Address, query: Mapping[str, str]) -> tuple[str, dict[str, str]]:
     """Return the address and headers of a listing request, signed here: obstore signs no listings.
 
     Parameters
@@ -102,8 +102,8 @@ def signed_question(bucket: Bucket, address: Address, query: Mapping[str, str]) 
     query
         The parameters of the request.
     """
-    where = base_of(bucket, address)
-    text = _query(query)
+    where = bucket_web_url(bucket, address)
+    text = _canonical_query(query)
     bearer = _bearer(bucket, address)
     if bearer is not None:
         return f"{where}?{text}", bearer
@@ -121,7 +121,7 @@ def signed_question(bucket: Bucket, address: Address, query: Mapping[str, str]) 
     )
 
 
-def _allowed(bucket: Bucket, address: Address, where: str, url: str) -> tuple[str, dict[str, str]]:
+def _authorize(bucket: Bucket, address: Address, where: str, url: str) -> tuple[str, dict[str, str]]:
     """Return the address and headers that authorise access to an object."""
     bearer = _bearer(bucket, address)
     if bearer is not None:
@@ -133,12 +133,12 @@ def _allowed(bucket: Bucket, address: Address, where: str, url: str) -> tuple[st
 
     store: Any = bucket.retrying_store
     try:
-        return obstore.sign(store, "GET", address.key, EXPIRES), {}
+        return obstore.sign(store, "GET", address.key, SIGNATURE_LIFETIME), {}
     except (BaseError, OSError, ValueError):
         # Not chained: the text may hold a signed address.
         raise AccessError(
             "this bucket cannot be read by a server: its credentials cannot sign requests",
-            url=displayed(url),
+            url=redact_url(url),
             hint="Use keys, a SAS token or a bearer token.",
         ) from None
 
@@ -174,7 +174,7 @@ def _keys(bucket: Bucket) -> tuple[str, str, str | None] | None:
     return None
 
 
-def _query(query: Mapping[str, str]) -> str:
+def _canonical_query(query: Mapping[str, str]) -> str:
     """Return the query in canonical order, as it is signed."""
     return "&".join(f"{quote(name, safe='~')}={quote(value, safe='~')}" for name, value in sorted(query.items()))
 

@@ -10,7 +10,7 @@ import re
 from obstore.exceptions import PermissionDeniedError, UnauthenticatedError
 
 from insitu.errors import AccessError, NotFoundError, SourceError, TimedOutError
-from insitu.sources.redaction import redacted
+from insitu.sources.redaction import redact_text
 
 __all__ = ["as_source_error", "is_throttled", "is_transient", "sends_whole_objects"]
 
@@ -72,7 +72,7 @@ def as_source_error(
     # The first paragraph is for people, the rest is a dump of the library's own structures. The
     # original error is not chained anywhere: its text may hold a signed address.
     text = str(error).partition("\n\nDebug source")[0].strip()
-    said = redacted(_RETRIES.sub("", _without_xml(text)))
+    said = redact_text(_RETRIES.sub("", _without_xml(text)))
     if isinstance(error, FileNotFoundError):
         return NotFoundError("no such object", url=url)
     refused = isinstance(error, PermissionDeniedError | UnauthenticatedError | PermissionError)

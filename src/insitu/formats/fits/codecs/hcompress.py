@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from insitu.codecs.buffer_spec import Configuration, Data, Form, Octets, Step, octets
-from insitu.codecs.libraries import need
+from insitu.codecs.buffer_spec import BufferSpec, Configuration, Data, DecodeStep, Octets, as_octets
+from insitu.codecs.libraries import require_function
 from insitu.errors import CodecError
 
 __all__ = ["hcompress"]
@@ -25,9 +25,9 @@ PLACES = (
 )
 
 
-def hcompress(configuration: Configuration, form: Form) -> Step:
+def hcompress(configuration: Configuration, form: BufferSpec) -> DecodeStep:
     """Prepare for HCOMPRESS_1, from `scale` and `smooth`."""
-    make = need("fits_hcompress", *PLACES, install='"insitu[fits]"')
+    make = require_function("fits_hcompress", *PLACES, install='"insitu[fits]"')
     dtype, shape = form.dtype, form.shape
     if dtype is None or shape is None or dtype.kind not in "iu":
         raise CodecError(f"H-compressed integers cannot become {dtype}", codec="fits_hcompress")
@@ -40,7 +40,7 @@ def hcompress(configuration: Configuration, form: Form) -> Step:
     room = 16 * form.count + 4096
 
     def run(data: Data, out: Octets | None) -> Data:
-        raw = bytes(octets(data))
+        raw = bytes(as_octets(data))
         if raw[:2] != MAGIC or len(raw) < 25:
             raise CodecError("the data is not H-compressed")
         said = struct.unpack_from(">ii", raw, 2)
@@ -50,4 +50,4 @@ def hcompress(configuration: Configuration, form: Form) -> Step:
         values: Any = decoder.decode(np.frombuffer(raw + bytes(room), np.uint8))
         return np.asarray(values).reshape(-1)[: rows * columns].astype(dtype)
 
-    return Step("fits_hcompress", run, form.compressed(4))
+    return DecodeStep("fits_hcompress", run, form.compressed(4))

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from insitu.codecs.buffer_spec import Configuration, Data, Form, Octets, Step, octets
+from insitu.codecs.buffer_spec import BufferSpec, Configuration, Data, DecodeStep, Octets, as_octets
 from insitu.errors import CodecError
 
 __all__ = ["any_width", "offset_binary"]
 
 
-def offset_binary(configuration: Configuration, form: Form) -> Step:
+def offset_binary(configuration: Configuration, form: BufferSpec) -> DecodeStep:
     """Prepare for integers of the other sign, whose zero lies in the middle."""
     dtype = form.dtype
     if dtype is None or dtype.kind not in "iu" or not form.exact:
@@ -25,7 +25,7 @@ def offset_binary(configuration: Configuration, form: Form) -> Step:
     stored = np.dtype(("u" if dtype.kind == "i" else "i") + str(size)).newbyteorder("<" if little else ">")
 
     def run(data: Data, out: Octets | None) -> Data:
-        raw = octets(data)
+        raw = as_octets(data)
         if raw.size != form.limit:
             raise CodecError(f"the chunk has {raw.size} bytes, {form.limit} are declared")
         room = np.empty(form.limit, np.uint8) if out is None else out
@@ -33,17 +33,17 @@ def offset_binary(configuration: Configuration, form: Form) -> Step:
         room[size - 1 if little else 0 :: size] ^= 0x80
         return room
 
-    return Step("offset_binary", run, Form(form.limit, True, stored, form.shape), fills=True)
+    return DecodeStep("offset_binary", run, BufferSpec(form.limit, True, stored, form.shape), fills=True)
 
 
-def any_width(configuration: Configuration, form: Form) -> Step:
+def any_width(configuration: Configuration, form: BufferSpec) -> DecodeStep:
     """Prepare for big-endian integers of one, two, four or eight bytes, as many as the length says."""
     dtype, count = form.dtype, form.count
     if dtype is None or dtype.kind not in "iu":
         raise CodecError(f"{dtype} is not an integer type", codec="any_width")
 
     def run(data: Data, out: Octets | None) -> Data:
-        raw = octets(data)
+        raw = as_octets(data)
         size = raw.size // max(count, 1)
         if size not in (1, 2, 4, 8) or size * count != raw.size:
             raise CodecError(f"{raw.size} bytes cannot hold {count} integers")
@@ -53,4 +53,4 @@ def any_width(configuration: Configuration, form: Form) -> Step:
             raise CodecError(f"integers of {size} bytes do not fit into {dtype}")
         return values
 
-    return Step("any_width", run, Form(8 * count, False))
+    return DecodeStep("any_width", run, BufferSpec(8 * count, False))

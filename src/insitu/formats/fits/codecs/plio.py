@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from insitu.codecs.buffer_spec import Configuration, Data, Form, Octets, Step, octets
+from insitu.codecs.buffer_spec import BufferSpec, Configuration, Data, DecodeStep, Octets, as_octets
 from insitu.errors import CodecError
 
 __all__ = ["plio"]
@@ -17,14 +17,14 @@ __all__ = ["plio"]
 ZEROS, SET_HIGH, INCREMENT, DECREMENT, RUN, ZEROS_AND_ONE, STEP_UP_ONE, STEP_DOWN_ONE = 0, 1, 2, 3, 4, 5, 6, 7
 
 
-def plio(configuration: Configuration, form: Form) -> Step:
+def plio(configuration: Configuration, form: BufferSpec) -> DecodeStep:
     """Prepare for a pixel list."""
     dtype, count = form.dtype, form.count
     if dtype is None or dtype.kind not in "iu":
         raise CodecError(f"pixel lists cannot become {dtype}", codec="fits_plio")
 
     def run(data: Data, out: Octets | None) -> Data:
-        raw = octets(data)
+        raw = as_octets(data)
         if raw.size < 6 or raw.size % 2:
             raise CodecError(f"a pixel list cannot have {raw.size} bytes")
         words = raw.view(">i2").astype(np.int64).tolist()
@@ -32,7 +32,7 @@ def plio(configuration: Configuration, form: Form) -> Step:
         _walk(words, values)
         return values.astype(dtype)
 
-    return Step("fits_plio", run, form.compressed(4))
+    return DecodeStep("fits_plio", run, form.compressed(4))
 
 
 def _walk(words: list[int], values: np.ndarray[tuple[int], np.dtype[np.int64]]) -> None:

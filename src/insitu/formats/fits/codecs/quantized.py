@@ -13,7 +13,7 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
-from insitu.codecs.buffer_spec import Configuration, Data, Form, Octets, Step, octets
+from insitu.codecs.buffer_spec import BufferSpec, Configuration, Data, DecodeStep, Octets, as_octets
 from insitu.errors import CodecError
 
 __all__ = ["fits_quantized"]
@@ -35,7 +35,7 @@ def _sequence() -> NDArray[np.float32]:
 
 
 @cache
-def _drawn(seed: int, count: int) -> NDArray[np.float32]:
+def _random_numbers(seed: int, count: int) -> NDArray[np.float32]:
     """Return as many random numbers as a tile has pixels."""
     sequence = _sequence()
     parts, have = [], 0
@@ -47,7 +47,7 @@ def _drawn(seed: int, count: int) -> NDArray[np.float32]:
     return np.concatenate(parts)[:count]
 
 
-def fits_quantized(configuration: Configuration, form: Form) -> Step:
+def fits_quantized(configuration: Configuration, form: BufferSpec) -> DecodeStep:
     """Prepare for rounded floats, from `scale`, `zero`, `blank`, `dither` (0, 1 or 2) and `seed` (the tile's place in the sequence)."""
     scale, zero = float(configuration["scale"]), float(configuration["zero"])
     dither, seed = int(configuration.get("dither", 0)), int(configuration.get("seed", 0))
@@ -58,12 +58,12 @@ def fits_quantized(configuration: Configuration, form: Form) -> Step:
     coded = np.dtype(">i4")
 
     def run(data: Data, out: Octets | None) -> Data:
-        numbers = octets(data).view(coded)
+        numbers = as_octets(data).view(coded)
         if numbers.size != count:
             raise CodecError(f"the tile has {numbers.size} integers for {count} pixels")
         values = numbers.astype(np.float64)
         if dither:
-            values = (values - _drawn(seed, count).astype(np.float64) + 0.5) * scale + zero
+            values = (values - _random_numbers(seed, count).astype(np.float64) + 0.5) * scale + zero
         else:
             values = values * scale + zero
         if dither == 2:
@@ -72,4 +72,4 @@ def fits_quantized(configuration: Configuration, form: Form) -> Step:
             values[numbers == int(blank)] = np.nan
         return values.astype(dtype)
 
-    return Step("fits_quantized", run, Form.array(coded, shape))
+    return DecodeStep("fits_quantized", run, BufferSpec.array(coded, shape))

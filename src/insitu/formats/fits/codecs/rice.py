@@ -8,16 +8,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from insitu.codecs.buffer_spec import Configuration, Data, Form, Octets, Step, octets
-from insitu.codecs.libraries import need
+from insitu.codecs.buffer_spec import BufferSpec, Configuration, Data, DecodeStep, Octets, as_octets
+from insitu.codecs.libraries import require_function
 from insitu.errors import CodecError
 
 __all__ = ["rice"]
 
 
-def rice(configuration: Configuration, form: Form) -> Step:
+def rice(configuration: Configuration, form: BufferSpec) -> DecodeStep:
     """Prepare for RICE_1, from `nblock` (pixels of a block) and `bytepix` (bytes of a coded integer)."""
-    decode = need("imagecodecs_rcomp", ("imagecodecs", "rcomp_decode"))
+    decode = require_function("imagecodecs_rcomp", ("imagecodecs", "rcomp_decode"))
     block, size = int(configuration.get("nblock", 32)), int(configuration.get("bytepix", 4))
     dtype, shape = form.dtype, form.shape
     if dtype is None or shape is None or dtype.kind not in "iu" or size not in (1, 2, 4):
@@ -25,7 +25,7 @@ def rice(configuration: Configuration, form: Form) -> Step:
     coded = np.dtype(f"u{size}" if size == 1 else f"i{size}")
 
     def run(data: Data, out: Octets | None) -> Data:
-        values: NDArray[Any] = decode(bytes(octets(data)), shape=(math.prod(shape),), dtype=coded, nblock=block)
+        values: NDArray[Any] = decode(bytes(as_octets(data)), shape=(math.prod(shape),), dtype=coded, nblock=block)
         return values.astype(dtype, copy=False)
 
-    return Step("imagecodecs_rcomp", run, form.compressed(2))
+    return DecodeStep("imagecodecs_rcomp", run, form.compressed(2))

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from insitu.codecs.buffer_spec import Configuration, Data, Form, Octets, Step, octets
+from insitu.codecs.buffer_spec import BufferSpec, Configuration, Data, DecodeStep, Octets, as_octets
 from insitu.errors import CodecError
 
 __all__ = ["fits_bits", "fits_digits", "fits_logical", "fits_scaled", "fits_text"]
@@ -20,18 +20,18 @@ __all__ = ["fits_bits", "fits_digits", "fits_logical", "fits_scaled", "fits_text
 TRUE = ord("T")
 
 
-def fits_logical(configuration: Configuration, form: Form) -> Step:
+def fits_logical(configuration: Configuration, form: BufferSpec) -> DecodeStep:
     """Prepare for letters, T for true."""
     if form.dtype != np.dtype(bool):
         raise CodecError(f"logical values cannot become {form.dtype}", codec="fits_logical")
 
     def run(data: Data, out: Octets | None) -> Data:
-        return np.equal(octets(data), TRUE)
+        return np.equal(as_octets(data), TRUE)
 
-    return Step("fits_logical", run, Form(form.limit, form.exact))
+    return DecodeStep("fits_logical", run, BufferSpec(form.limit, form.exact))
 
 
-def fits_bits(configuration: Configuration, form: Form) -> Step:
+def fits_bits(configuration: Configuration, form: BufferSpec) -> DecodeStep:
     """Prepare for rows of bits, each filled up to whole bytes, the most significant first."""
     if form.dtype != np.dtype(bool) or form.shape is None or not form.shape:
         raise CodecError(f"bits cannot become {form.dtype}", codec="fits_bits")
@@ -41,13 +41,13 @@ def fits_bits(configuration: Configuration, form: Form) -> Step:
     rows, size = form.count // width, -(-width // 8)
 
     def run(data: Data, out: Octets | None) -> Data:
-        packed = octets(data).reshape(rows, size)
+        packed = as_octets(data).reshape(rows, size)
         return np.unpackbits(packed, axis=1, count=width).reshape(-1)
 
-    return Step("fits_bits", run, Form(rows * size, form.exact))
+    return DecodeStep("fits_bits", run, BufferSpec(rows * size, form.exact))
 
 
-def fits_scaled(configuration: Configuration, form: Form) -> Step:
+def fits_scaled(configuration: Configuration, form: BufferSpec) -> DecodeStep:
     """Prepare for complex numbers of type `base` that are multiplied by `scale`, then added to `zero`, in double precision.
 
     Astropy drops the imaginary part of such columns; the standard does not (4.0, section 7.3.2).
@@ -57,12 +57,12 @@ def fits_scaled(configuration: Configuration, form: Form) -> Step:
         raise CodecError(f"complex numbers cannot become {form.dtype}", codec="fits_scaled")
 
     def run(data: Data, out: Octets | None) -> Data:
-        return octets(data).view(base).astype(complex) * scale + zero
+        return as_octets(data).view(base).astype(complex) * scale + zero
 
-    return Step("fits_scaled", run, Form(form.count * base.itemsize, form.exact, base, form.shape))
+    return DecodeStep("fits_scaled", run, BufferSpec(form.count * base.itemsize, form.exact, base, form.shape))
 
 
-def fits_text(configuration: Configuration, form: Form) -> Step:
+def fits_text(configuration: Configuration, form: BufferSpec) -> DecodeStep:
     """Prepare for texts of one length; blanks at their end are no part of them."""
     dtype = form.dtype
     if dtype is None or dtype.kind != "S":
@@ -70,14 +70,14 @@ def fits_text(configuration: Configuration, form: Form) -> Step:
 
     def run(data: Data, out: Octets | None) -> Data:
         # A zero ends a text, whatever comes behind it.
-        cells = octets(data).reshape(-1, dtype.itemsize)
+        cells = as_octets(data).reshape(-1, dtype.itemsize)
         ended = np.where(np.logical_or.accumulate(cells == 0, axis=1), 0, cells).astype(np.uint8)
         return np.char.rstrip(ended.reshape(-1).view(dtype), b" ").astype(dtype)
 
-    return Step("fits_text", run, Form(form.limit, form.exact))
+    return DecodeStep("fits_text", run, BufferSpec(form.limit, form.exact))
 
 
-def fits_digits(configuration: Configuration, form: Form) -> Step:
+def fits_digits(configuration: Configuration, form: BufferSpec) -> DecodeStep:
     """Prepare for numbers as text, from `width`, and, of cells that are empty or say `null`, the value `missing`."""
     dtype, count, width = form.dtype, form.count, int(configuration["width"])
     null = str(configuration.get("null") or "").strip().encode("ascii", "replace")
@@ -88,11 +88,11 @@ def fits_digits(configuration: Configuration, form: Form) -> Step:
     absent = np.nan if native.kind == "f" else int(missing or 0)
 
     def run(data: Data, out: Octets | None) -> Data:
-        cells = np.char.strip(octets(data).view(f"S{width}"), b" \0")
+        cells = np.char.strip(as_octets(data).view(f"S{width}"), b" \0")
         empty = (cells == b"") | (cells == null)
         return _numbers(np.where(empty, b"0", cells), native, empty, absent).astype(dtype, copy=False)
 
-    return Step("fits_digits", run, Form(count * width, form.exact))
+    return DecodeStep("fits_digits", run, BufferSpec(count * width, form.exact))
 
 
 def _numbers(cells: NDArray[Any], dtype: np.dtype[Any], empty: NDArray[np.bool_], absent: Any) -> NDArray[Any]:

@@ -10,16 +10,16 @@ from __future__ import annotations
 
 import numpy as np
 
-from insitu.codecs.buffer_spec import Configuration, Data, Form, Octets, Step, octets
+from insitu.codecs.buffer_spec import BufferSpec, Configuration, Data, DecodeStep, Octets, as_octets
 from insitu.errors import CodecError
-from insitu.formats.grib.codecs.packed_sections import alone, checked, parts_of, whole
+from insitu.formats.grib.codecs.packed_sections import check_field, single_field_message, split_sections, trim_message
 from insitu.formats.grib.codecs.packings import values_of
-from insitu.formats.grib.codecs.subprocess_decoder import apart
+from insitu.formats.grib.codecs.subprocess_decoder import decode_in_subprocess
 
 __all__ = ["grib"]
 
 
-def grib(configuration: Configuration, form: Form) -> Step:
+def grib(configuration: Configuration, form: BufferSpec) -> DecodeStep:
     """Prepare for a message.
 
     `var`: `latitude` and `longitude` of the grid, anything else: the values. `field`: its number in
@@ -35,12 +35,14 @@ def grib(configuration: Configuration, form: Form) -> Step:
         raise CodecError(f"GRIB values cannot become {dtype}", codec="grib")
 
     def run(data: Data, out: Octets | None) -> Data:
-        message = whole(octets(data))
-        parts = parts_of(message, number)
-        checked(message, parts, configuration)
+        message = trim_message(as_octets(data))
+        parts = split_sections(message, number)
+        check_field(message, parts, configuration)
         values = values_of(parts, count) if key == "values" else None
         if values is None:
-            values = apart(alone(message, number) if number else message.tobytes(), key, count)
+            values = decode_in_subprocess(
+                single_field_message(message, number) if number else message.tobytes(), key, count
+            )
         room = np.empty(form.limit, np.uint8) if out is None else out
         target = room.view(dtype)
         if columns or alternate:
@@ -52,4 +54,4 @@ def grib(configuration: Configuration, form: Form) -> Step:
             target[...] = values
         return room
 
-    return Step("grib", run, form.compressed(4, 1 << 20), fills=form.exact)
+    return DecodeStep("grib", run, form.compressed(4, 1 << 20), fills=form.exact)

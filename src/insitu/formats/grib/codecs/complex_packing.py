@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 
 from insitu.codecs.buffer_spec import Octets
 from insitu.errors import CodecError
-from insitu.formats.grib.codecs.packed_integers import integers, signed, widths_apart
+from insitu.formats.grib.codecs.packed_integers import sign_magnitude, unpack_integers, unpack_varying_widths
 
-__all__ = ["COMPLEX", "DIFFERENCES", "grouped"]
+__all__ = ["COMPLEX", "DIFFERENCES", "unpack_groups"]
 
 COMPLEX, DIFFERENCES = 2, 3
 """Templates 5.2 and 5.3."""
@@ -27,7 +27,7 @@ MISSING_BITS = 30
 NO_MISSING, TWO_MISSING = 0, 2
 
 
-def grouped(packing: bytes, data: Octets, count: int) -> NDArray[np.float64] | None:
+def unpack_groups(packing: bytes, data: Octets, count: int) -> NDArray[np.float64] | None:
     """Return the numbers of a field before scaling, NaN where one is missing.
 
     None if ecCodes has to decode it.
@@ -68,7 +68,7 @@ def grouped(packing: bytes, data: Octets, count: int) -> NDArray[np.float64] | N
         at += room
         if part.size < room:
             raise CodecError("the groups of a complex packing exceed the data")
-        return integers(part, width, groups).astype(np.int64) if width else np.zeros(groups, np.int64)
+        return unpack_integers(part, width, groups).astype(np.int64) if width else np.zeros(groups, np.int64)
 
     references = taken(bits)
     widths = taken(packing[36]) + packing[35]
@@ -81,7 +81,7 @@ def grouped(packing: bytes, data: Octets, count: int) -> NDArray[np.float64] | N
         raise CodecError("the values of a complex packing exceed the data")
     if missing > TWO_MISSING or (missing and max(bits, int(widths.max())) > MISSING_BITS):
         return None
-    numbers = widths_apart(data[at:], widths, lengths)
+    numbers = unpack_varying_widths(data[at:], widths, lengths)
     gaps = None
     if missing != NO_MISSING:
         # Where a group has no bits, its reference says that all of it is missing.
@@ -91,12 +91,12 @@ def grouped(packing: bytes, data: Octets, count: int) -> NDArray[np.float64] | N
     numbers += np.repeat(references, lengths)
     if order:
         extra = [data[place : place + size].tobytes() for place in range(0, (order + 1) * size, size)]
-        first, bias = [int.from_bytes(part, "big") for part in extra[:-1]], signed(extra[-1])
+        first, bias = [int.from_bytes(part, "big") for part in extra[:-1]], sign_magnitude(extra[-1])
         if gaps is None:
-            _summed(numbers, first, bias)
+            _undo_differences(numbers, first, bias)
         else:
             there = numbers[~gaps]
-            _summed(there, first, bias)
+            _undo_differences(there, first, bias)
             numbers[~gaps] = there
     values = numbers.astype(np.float64)
     if gaps is not None:
@@ -104,7 +104,7 @@ def grouped(packing: bytes, data: Octets, count: int) -> NDArray[np.float64] | N
     return values
 
 
-def _summed(numbers: NDArray[np.int64], first: list[int], bias: int) -> None:
+def _undo_differences(numbers: NDArray[np.int64], first: list[int], bias: int) -> None:
     """Undo differences of the first or second order."""
     order = len(first)
     numbers[:order] = first[: numbers.size]

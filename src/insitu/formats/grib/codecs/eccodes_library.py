@@ -9,11 +9,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from insitu.codecs.libraries import find
+from insitu.codecs.libraries import find_function
 from insitu.errors import CodecError, UnknownCodecError
 from insitu.forking import fork_safe_rlock, import_before_fork
 
-__all__ = ["MISSING", "decoded", "eccodes", "exclusive", "incomputable", "plain", "rowless"]
+__all__ = [
+    "MISSING",
+    "decode_values",
+    "eccodes",
+    "eccodes_lock",
+    "has_empty_rows",
+    "is_safe_grid",
+    "reason_not_to_compute",
+]
 
 MISSING = float(np.finfo(np.float32).max)
 """The value that ecCodes puts where the bitmap has none; no packing yields it."""
@@ -49,21 +57,21 @@ def eccodes() -> Any:
 
 
 @cache
-def _guard() -> AbstractContextManager[Any]:
+def _make_lock() -> AbstractContextManager[Any]:
     """Return the lock between threads.
 
     A null context if the library was built for threads, as the one of PyPI is.
     """
-    path = find("gribapi.bindings", "library_path")
+    path = find_function("gribapi.bindings", "library_path")
     return nullcontext() if "eccodeslib" in str(path) else _LOCK
 
 
-def exclusive() -> AbstractContextManager[Any]:
+def eccodes_lock() -> AbstractContextManager[Any]:
     """Return the lock to hold while ecCodes is used."""
-    return _guard()
+    return _make_lock()
 
 
-def incomputable(library: Any, handle: Any) -> str:
+def reason_not_to_compute(library: Any, handle: Any) -> str:
     """Return why ecCodes must not compute the points of a grid, empty if it may.
 
     Some damaged grids crash or hang it.
@@ -83,7 +91,7 @@ def incomputable(library: Any, handle: Any) -> str:
     return ""
 
 
-def rowless(library: Any, handle: Any) -> bool:
+def has_empty_rows(library: Any, handle: Any) -> bool:
     """Return whether a reduced grid has a row of one point or none.
 
     ecCodes would crash on any of its keys.
@@ -96,7 +104,7 @@ def rowless(library: Any, handle: Any) -> bool:
     return bool((rows == 1).any() or rows.max() <= 1)
 
 
-def plain(library: Any, handle: Any) -> bool:
+def is_safe_grid(library: Any, handle: Any) -> bool:
     """Return whether ecCodes can compute the points of a grid in this process.
 
     Inconsistent Gaussian grids crash it.
@@ -125,7 +133,7 @@ def plain(library: Any, handle: Any) -> bool:
         return False
 
 
-def decoded(raw: bytes, key: str, count: int) -> NDArray[np.float64]:
+def decode_values(raw: bytes, key: str, count: int) -> NDArray[np.float64]:
     """Return values that ecCodes decodes in this process.
 
     Parameters
@@ -138,12 +146,12 @@ def decoded(raw: bytes, key: str, count: int) -> NDArray[np.float64]:
         How many there must be; of the different ones, at most.
     """
     library = eccodes()
-    with exclusive():
+    with eccodes_lock():
         handle = library.codes_new_from_message(raw)
         try:
             if key == "values":
                 library.codes_set(handle, "missingValue", MISSING)
-            elif why := incomputable(library, handle):
+            elif why := reason_not_to_compute(library, handle):
                 raise CodecError(why)
             found = int(library.codes_get_size(handle, key))
             if found > count or (found < count and not key.startswith("distinct")):

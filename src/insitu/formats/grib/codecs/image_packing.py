@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 
 from insitu.codecs.buffer_spec import Octets
 from insitu.codecs.compressors.aec import AEC_BIG, AEC_SIGNED, AEC_THREE_BYTES, aec_decoder, has_aec
-from insitu.codecs.libraries import find
+from insitu.codecs.libraries import find_function
 from insitu.errors import CodecError
 
-__all__ = ["CCSDS", "JPEG", "PNG", "compressed"]
+__all__ = ["CCSDS", "JPEG", "PNG", "unpack_image"]
 
 CCSDS = 42
 JPEG, PNG = (40, 40000), (41, 40010)
@@ -30,7 +30,7 @@ _IHDR = struct.Struct(">IIBB")
 _SIZ = struct.Struct(">IIII16xHBBB")
 
 
-def compressed(template: int, packing: bytes, data: Octets, bits: int, count: int) -> NDArray[np.float64] | None:
+def unpack_image(template: int, packing: bytes, data: Octets, bits: int, count: int) -> NDArray[np.float64] | None:
     """Return the numbers of a field before scaling; None if ecCodes has to decode it.
 
     Parameters
@@ -53,7 +53,7 @@ def compressed(template: int, packing: bytes, data: Octets, bits: int, count: in
     """
     try:
         if template == CCSDS:
-            return _stream(packing, data, bits, count)
+            return _ccsds(packing, data, bits, count)
         return _png(data.tobytes(), bits, count) if template in PNG else _jpeg(data.tobytes(), count)
     except (RuntimeError, ValueError) as problem:
         if isinstance(problem, CodecError):
@@ -65,11 +65,11 @@ def _png(image: bytes, bits: int, count: int) -> NDArray[np.float64] | None:
     if image[:8] != b"\x89PNG\r\n\x1a\n" or image[12:16] != b"IHDR" or len(image) < 33:
         raise CodecError("the data of the field is not a PNG image")
     width, height, depth, colour = _IHDR.unpack_from(image, 16)
-    _counted(width, height, count)
+    _check_size(width, height, count)
     size = -(-bits // 8)
     if (colour, depth, size) not in ((GREY, 8, 1), (GREY, 16, 2), (COLOURS, 8, 3), (WITH_ALPHA, 8, 4)):
         raise CodecError(f"a PNG image of colour type {colour} and depth {depth} cannot hold numbers of {bits} bits")
-    decode = find("imagecodecs", "png_decode")
+    decode = find_function("imagecodecs", "png_decode")
     if decode is None or b"tRNS" in image:
         return None
     kind = np.dtype(np.uint16 if size == 2 else np.uint8)
@@ -86,8 +86,8 @@ def _jpeg(image: bytes, count: int) -> NDArray[np.float64] | None:
     if image[:4] != b"\xff\x4f\xff\x51" or len(image) < 43:
         return None
     right, bottom, left, top, components, depth, across, down = _SIZ.unpack_from(image, 8)
-    _counted(right - left, bottom - top, count)
-    decode = find("imagecodecs", "jpeg2k_decode")
+    _check_size(right - left, bottom - top, count)
+    decode = find_function("imagecodecs", "jpeg2k_decode")
     # The first bit of the depth: signed. What is subsampled has fewer numbers.
     if decode is None or components != 1 or depth > MOST_DEPTH or across != 1 or down != 1:
         return None
@@ -97,12 +97,12 @@ def _jpeg(image: bytes, count: int) -> NDArray[np.float64] | None:
     return found.reshape(-1).astype(np.float64)
 
 
-def _counted(width: int, height: int, count: int) -> None:
+def _check_size(width: int, height: int, count: int) -> None:
     if width <= 0 or height <= 0 or width * height != count:
         raise CodecError(f"an image of {width} x {height} pixels cannot hold {count} values")
 
 
-def _stream(packing: bytes, data: Octets, bits: int, count: int) -> NDArray[np.float64] | None:
+def _ccsds(packing: bytes, data: Octets, bits: int, count: int) -> NDArray[np.float64] | None:
     if len(packing) < 25:
         raise CodecError(f"section 5 of template {CCSDS} has only {len(packing)} bytes")
     flags, block, interval = packing[21], packing[22], int.from_bytes(packing[23:25], "big")

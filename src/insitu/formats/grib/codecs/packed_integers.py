@@ -12,26 +12,26 @@ import numpy as np
 from numpy.typing import NDArray
 
 from insitu.codecs.buffer_spec import Octets
-from insitu.codecs.libraries import find
+from insitu.codecs.libraries import find_function
 
-__all__ = ["integers", "signed", "widths_apart"]
+__all__ = ["sign_magnitude", "unpack_integers", "unpack_varying_widths"]
 
 AT_ONCE = 1 << 16
 """Numbers that are unpacked together: what fits into the processor's cache."""
 
 
-def signed(data: bytes) -> int:
+def sign_magnitude(data: bytes) -> int:
     """Return an integer in sign-and-magnitude form, as GRIB has them."""
     value = int.from_bytes(data, "big")
     limit = 1 << (8 * len(data) - 1)
     return value if value < limit else limit - value
 
 
-def integers(raw: Octets, bits: int, count: int) -> NDArray[np.float64]:
+def unpack_integers(raw: Octets, bits: int, count: int) -> NDArray[np.float64]:
     """Return so many integers of so many bits; `raw` holds at least these."""
     if bits in (8, 16, 32):
         return raw.view(f">u{bits // 8}")[:count].astype(np.float64)
-    unpack = find("imagecodecs", "packints_decode")
+    unpack = find_function("imagecodecs", "packints_decode")
     if unpack is None:
         padded = np.unpackbits(raw, count=count * bits).reshape(count, bits)
         return padded @ (2.0 ** np.arange(bits - 1, -1, -1))
@@ -40,7 +40,7 @@ def integers(raw: Octets, bits: int, count: int) -> NDArray[np.float64]:
     return found.astype(np.float64)
 
 
-def widths_apart(raw: Octets, widths: NDArray[np.int64], lengths: NDArray[np.int64]) -> NDArray[np.int64]:
+def unpack_varying_widths(raw: Octets, widths: NDArray[np.int64], lengths: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return the integers of consecutive groups, each of its own width up to 32 bits.
 
     `raw` holds at least these.

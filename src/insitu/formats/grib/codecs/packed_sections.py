@@ -1,7 +1,7 @@
 """Split a GRIB message into the sections that its values are decoded from.
 
 The decoder needs three sections of a field: representation, bitmap, data. A GRIB 2 message may hold
-several fields, which share what is not repeated; `alone` makes a message of its own of one of them,
+several fields, which share what is not repeated; `single_field_message` makes a message of its own of one of them,
 for libraries that take one field only.
 """
 
@@ -14,13 +14,13 @@ from typing import NamedTuple
 from insitu.codecs.buffer_spec import Configuration, Octets
 from insitu.errors import CodecError
 
-__all__ = ["Parts", "alone", "checked", "grid_mark", "parts_of", "whole"]
+__all__ = ["FieldSections", "check_field", "grid_fingerprint", "single_field_message", "split_sections", "trim_message"]
 
 _HEAD = struct.Struct(">IB")
 SAME_BITMAP, NO_BITMAP = 254, 255
 
 
-class Parts(NamedTuple):
+class FieldSections(NamedTuple):
     """The sections of one field."""
 
     edition: int
@@ -40,7 +40,7 @@ class Parts(NamedTuple):
     """GRIB 2: section 3. GRIB 1: section 2."""
 
 
-def whole(message: Octets) -> Octets:
+def trim_message(message: Octets) -> Octets:
     """Return the message without padding behind it."""
     if message.size < 16:
         return message
@@ -49,12 +49,12 @@ def whole(message: Octets) -> Octets:
     return message if large or not 16 <= length < message.size else message[:length]
 
 
-def grid_mark(grid: bytes) -> str:
+def grid_fingerprint(grid: bytes) -> str:
     """Return a fingerprint of the grid section."""
     return hashlib.blake2b(grid, digest_size=8).hexdigest()
 
 
-def checked(message: Octets, parts: Parts, configuration: Configuration) -> None:
+def check_field(message: Octets, parts: FieldSections, configuration: Configuration) -> None:
     """Raise if a field is not what its index said.
 
     `grid`, the fingerprint of its grid, and `parameter`, its codes.
@@ -66,7 +66,7 @@ def checked(message: Octets, parts: Parts, configuration: Configuration) -> None
     """
     grid, parameter = configuration.get("grid"), configuration.get("parameter")
     found = [int(message[6]), *parts.product[9:11].tolist()]
-    if grid is not None and grid_mark(parts.grid.tobytes()) != grid:
+    if grid is not None and grid_fingerprint(parts.grid.tobytes()) != grid:
         problem = "is on another grid"
     elif parameter is not None and parts.edition == 2 and list(parameter) != found:
         problem = f"holds parameter {found}, not {list(parameter)}"
@@ -75,7 +75,7 @@ def checked(message: Octets, parts: Parts, configuration: Configuration) -> None
     raise CodecError(f"the message {problem} than its index says", hint="Scan the GRIB file itself, without the index")
 
 
-def parts_of(message: Octets, number: int = 0) -> Parts:
+def split_sections(message: Octets, number: int = 0) -> FieldSections:
     """Return the sections of one field of a message.
 
     Raises
@@ -83,18 +83,18 @@ def parts_of(message: Octets, number: int = 0) -> Parts:
     CodecError
         If the bytes are no whole message, or it has no such field.
     """
-    message = whole(message)
+    message = trim_message(message)
     if message.size < 16 or bytes(message[:4]) != b"GRIB" or bytes(message[-4:]) != b"7777":
         raise CodecError("the bytes are not a GRIB message")
     edition = int(message[7])
     if edition == 2:
-        return _second(message, number)
+        return _split_edition2(message, number)
     if edition != 1 or number:
         raise CodecError(f"a message of GRIB edition {edition} has no field {number}")
-    return _first(message)
+    return _split_edition1(message)
 
 
-def _second(message: Octets, number: int) -> Parts:
+def _split_edition2(message: Octets, number: int) -> FieldSections:
     held: dict[int, Octets] = {}
     bitmap: Octets | None = None
     at, end, field = 16, message.size - 4, 0
@@ -110,13 +110,13 @@ def _second(message: Octets, number: int) -> Parts:
             if field == number and {1, 3, 4, 5, 6} <= held.keys() and held[3].size >= 10 and held[5].size >= 11:
                 shared = b"".join(held[kind].tobytes() for kind in (1, 2, 3) if kind in held)
                 points = int.from_bytes(held[3][6:10].tobytes(), "big")
-                return Parts(2, points, held[4], held[5], bitmap, section[5:], shared, held[3])
+                return FieldSections(2, points, held[4], held[5], bitmap, section[5:], shared, held[3])
             field += 1
         at += size
     raise CodecError(f"the message has no field {number}")
 
 
-def _first(message: Octets) -> Parts:
+def _split_edition1(message: Octets) -> FieldSections:
     at = 8
     sections: list[Octets] = []
     flags = int(message[15])
@@ -128,12 +128,14 @@ def _first(message: Octets) -> Parts:
         at += size
     size = int.from_bytes(message[at : at + 3].tobytes(), "big")
     whole = message[at : message.size - 4] if size < 120 else message[at : at + size]  # ECMWF's mark of large messages
-    return Parts(1, 0, sections[0], whole[:11], sections[2] if sections[2].size else None, whole[11:], b"", sections[1])
+    return FieldSections(
+        1, 0, sections[0], whole[:11], sections[2] if sections[2].size else None, whole[11:], b"", sections[1]
+    )
 
 
-def alone(message: Octets, number: int) -> bytes:
+def single_field_message(message: Octets, number: int) -> bytes:
     """Return one field of a GRIB 2 message as a message of its own."""
-    parts = parts_of(message, number)
+    parts = split_sections(message, number)
     bitmap = parts.bitmap.tobytes() if parts.bitmap is not None else b"\0\0\0\6\6\xff"
     data = _HEAD.pack(parts.data.size + 5, 7) + parts.data.tobytes()
     body = b"".join((parts.shared, parts.product.tobytes(), parts.packing.tobytes(), bitmap, data, b"7777"))

@@ -14,10 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from insitu.codecs.buffer_spec import Octets
-from insitu.formats.grib.codecs.complex_packing import COMPLEX, DIFFERENCES, grouped
-from insitu.formats.grib.codecs.image_packing import CCSDS, JPEG, PNG, compressed
-from insitu.formats.grib.codecs.packed_integers import integers, signed
-from insitu.formats.grib.codecs.packed_sections import Parts
+from insitu.formats.grib.codecs.complex_packing import COMPLEX, DIFFERENCES, unpack_groups
+from insitu.formats.grib.codecs.image_packing import CCSDS, JPEG, PNG, unpack_image
+from insitu.formats.grib.codecs.packed_integers import sign_magnitude, unpack_integers
+from insitu.formats.grib.codecs.packed_sections import FieldSections
 
 __all__ = ["values_of"]
 
@@ -27,7 +27,7 @@ SCALES = 400
 """Largest valid powers of two and ten: beyond, values leave the range of a double."""
 
 
-class Packed(NamedTuple):
+class PackingHeader(NamedTuple):
     """How the numbers of a field are packed."""
 
     template: int
@@ -39,7 +39,7 @@ class Packed(NamedTuple):
     """Number of values; -1: not given."""
 
 
-def values_of(parts: Parts, count: int) -> NDArray[np.float64] | None:
+def values_of(parts: FieldSections, count: int) -> NDArray[np.float64] | None:
     """Return the values of a field, NaN where its bitmap has none.
 
     None if ecCodes has to decode it.
@@ -56,7 +56,7 @@ def values_of(parts: Parts, count: int) -> NDArray[np.float64] | None:
     CodecError
         If it is damaged.
     """
-    told = _second(parts) if parts.edition == 2 else _first(parts)
+    told = _read_edition2(parts) if parts.edition == 2 else _read_edition1(parts)
     if told is None or not np.isfinite(told.reference):
         return None
     if parts.edition == 2 and parts.points != count:
@@ -77,7 +77,7 @@ def values_of(parts: Parts, count: int) -> NDArray[np.float64] | None:
     return full
 
 
-def _numbers(parts: Parts, told: Packed, wanted: int) -> NDArray[np.float64] | None:
+def _numbers(parts: FieldSections, told: PackingHeader, wanted: int) -> NDArray[np.float64] | None:
     if told.template == IEEE:
         return _ieee(parts, wanted)
     # Not so in complex packing: there it is the width of the groups' references, and the groups
@@ -90,23 +90,23 @@ def _numbers(parts: Parts, told: Packed, wanted: int) -> NDArray[np.float64] | N
         raw = parts.data[: -(-wanted * told.bits // 8)]
         if raw.size * 8 < wanted * told.bits:
             return None
-        values: NDArray[np.float64] | None = integers(raw, told.bits, wanted)
+        values: NDArray[np.float64] | None = unpack_integers(raw, told.bits, wanted)
     elif told.template in (COMPLEX, DIFFERENCES):
-        values = grouped(parts.packing.tobytes(), parts.data, wanted)
+        values = unpack_groups(parts.packing.tobytes(), parts.data, wanted)
     else:
-        values = compressed(told.template, parts.packing.tobytes(), parts.data, told.bits, wanted)
+        values = unpack_image(told.template, parts.packing.tobytes(), parts.data, told.bits, wanted)
     if values is None:
         return None
     # In this order: ecCodes does the same, and the bits must agree.
     with np.errstate(over="ignore", invalid="ignore"):
-        values *= _power(told.binary, 2)
+        values *= _eccodes_power(told.binary, 2)
         values += told.reference
-        values *= _power(-told.decimal, 10)
+        values *= _eccodes_power(-told.decimal, 10)
     return values
 
 
 @cache
-def _power(exponent: int, number: int) -> float:
+def _eccodes_power(exponent: int, number: int) -> float:
     """Return a power as ecCodes computes it, which is not always the nearest double."""
     found = 1.0
     for _ in range(abs(exponent)):
@@ -114,7 +114,7 @@ def _power(exponent: int, number: int) -> float:
     return found
 
 
-def _ieee(parts: Parts, wanted: int) -> NDArray[np.float64] | None:
+def _ieee(parts: FieldSections, wanted: int) -> NDArray[np.float64] | None:
     """Return the numbers of GRIB 2, template 5.4: IEEE floats."""
     size = {1: 4, 2: 8}.get(int(parts.packing[11]))
     if size is None or parts.data.size != size * wanted:
@@ -122,28 +122,30 @@ def _ieee(parts: Parts, wanted: int) -> NDArray[np.float64] | None:
     return parts.data.view(f">f{size}").astype(np.float64)
 
 
-def _second(parts: Parts) -> Packed | None:
+def _read_edition2(parts: FieldSections) -> PackingHeader | None:
     """Return the packing of GRIB 2, section 5: these templates begin alike."""
     packing = parts.packing.tobytes()
     template, count = int.from_bytes(packing[9:11], "big"), int.from_bytes(packing[5:9], "big")
     if template == IEEE and len(packing) >= 12:
-        return Packed(template, 0.0, 0, 0, 0, count)
+        return PackingHeader(template, 0.0, 0, 0, 0, count)
     known = template in (SIMPLE, COMPLEX, DIFFERENCES, CCSDS, *JPEG, *PNG)
     if not known or len(packing) < 20:
         return None
     reference = float(np.frombuffer(packing, ">f4", 1, 11)[0])
-    return Packed(template, reference, signed(packing[15:17]), signed(packing[17:19]), packing[19], count)
+    return PackingHeader(
+        template, reference, sign_magnitude(packing[15:17]), sign_magnitude(packing[17:19]), packing[19], count
+    )
 
 
-def _first(parts: Parts) -> Packed | None:
+def _read_edition1(parts: FieldSections) -> PackingHeader | None:
     """Return the packing of GRIB 1: a grid in simple packing, without further flags."""
     packing = parts.packing.tobytes()
     if len(packing) < 11 or packing[3] & 0xF0:
         return None
     reference = int.from_bytes(packing[7:10], "big") * 16.0 ** ((packing[6] & 0x7F) - 70)
     reference = -reference if packing[6] & 0x80 else reference
-    decimal = signed(parts.product[26:28].tobytes())
-    return Packed(SIMPLE, reference, signed(packing[4:6]), decimal, packing[10], -1)
+    decimal = sign_magnitude(parts.product[26:28].tobytes())
+    return PackingHeader(SIMPLE, reference, sign_magnitude(packing[4:6]), decimal, packing[10], -1)
 
 
 def _bitmap(bitmap: Octets, edition: int, count: int) -> NDArray[np.bool_] | None:

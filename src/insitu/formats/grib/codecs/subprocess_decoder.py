@@ -33,9 +33,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from insitu.errors import CodecError, InsituError, SourceError
-from insitu.formats.grib.codecs.eccodes_library import decoded
+from insitu.formats.grib.codecs.eccodes_library import decode_values
 
-__all__ = ["allow_in_process", "apart", "serve"]
+__all__ = ["allow_in_process", "decode_in_subprocess", "serve"]
 
 _REQUEST = struct.Struct("<24sQQ")
 """The key, the number of values, the bytes of the message."""
@@ -188,7 +188,7 @@ def allow_in_process(allowed: bool) -> None:
     _in_process = allowed
 
 
-def _started() -> _Worker | None:
+def _start_worker() -> _Worker | None:
     """Start the child, with a few attempts; return None if that fails."""
     global _not_before
     if time.monotonic() < _not_before:
@@ -203,7 +203,7 @@ def _started() -> _Worker | None:
     return None
 
 
-def apart(raw: bytes, key: str, count: int) -> NDArray[np.float64]:
+def decode_in_subprocess(raw: bytes, key: str, count: int) -> NDArray[np.float64]:
     """Decode a message with ecCodes in a child process.
 
     Parameters
@@ -227,37 +227,37 @@ def apart(raw: bytes, key: str, count: int) -> NDArray[np.float64]:
         while True:
             fresh = _worker is None
             if _worker is None:
-                _worker = _started()
+                _worker = _start_worker()
             if _worker is None:
                 break
             try:
                 return _worker.ask(raw, key, count)
             except _GoneError as problem:
-                _ended()
+                _end_worker()
                 if fresh:
                     raise CodecError(
                         "the GRIB message is damaged: ecCodes crashed or ran out of time or memory",
                         hint="Fetch the file again, or leave the message out",
                     ) from problem
             except BaseException:
-                _ended()
+                _end_worker()
                 raise
     if not _in_process:
         raise SourceError(
             "the message needs ecCodes, whose subprocess cannot be started",
             hint="The machine may be out of processes or memory: try again.",
         )
-    return decoded(raw, key, count)
+    return decode_values(raw, key, count)
 
 
-def _ended() -> None:
+def _end_worker() -> None:
     global _worker
     if _worker is not None:
         _worker.end()
     _worker = None
 
 
-def _forked() -> None:
+def _forget_worker() -> None:
     """Forget the child of the parent process after a fork."""
     global _worker, _lock
     _lock = threading.Lock()
@@ -267,9 +267,9 @@ def _forked() -> None:
     _worker = None
 
 
-atexit.register(_ended)
+atexit.register(_end_worker)
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forked)
+    os.register_at_fork(after_in_child=_forget_worker)
 
 
 def _seconds(count: int) -> int:
@@ -284,16 +284,16 @@ def serve() -> None:
     null = os.open(os.devnull, os.O_WRONLY)
     os.dup2(null, 1)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    _limited(0)
+    _limit_resources(0)
     answers.write(READY)
     answers.flush()
     while len(head := requests.read(_REQUEST.size)) == _REQUEST.size:
         name, count, size = _REQUEST.unpack(head)
         raw = requests.read(size)
-        _limited(count * 64 + size * 8, _seconds(count))
+        _limit_resources(count * 64 + size * 8, _seconds(count))
         problem = b""
         try:
-            values = decoded(raw, name.rstrip(b"\0").decode(), count)
+            values = decode_values(raw, name.rstrip(b"\0").decode(), count)
         except MemoryError:
             problem = b"ecCodes needs too much memory for this message"
         except InsituError as error:
@@ -305,10 +305,10 @@ def serve() -> None:
         answers.flush()
         if problem:
             return
-        _limited(0, 0)
+        _limit_resources(0, 0)
 
 
-def _limited(more: int, seconds: int | None = None) -> None:
+def _limit_resources(more: int, seconds: int | None = None) -> None:
     """Limit memory to what is used now plus so many bytes, and time; where the system can."""
     if seconds is not None and hasattr(signal, "alarm"):
         signal.alarm(seconds)

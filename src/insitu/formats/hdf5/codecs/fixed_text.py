@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from insitu.codecs.buffer_spec import Configuration, Data, Form, Octets, Step, octets
+from insitu.codecs.buffer_spec import BufferSpec, Configuration, Data, DecodeStep, Octets, as_octets
 from insitu.errors import CodecError
 
 __all__ = ["end_texts", "hdf5_text"]
@@ -18,7 +18,7 @@ __all__ = ["end_texts", "hdf5_text"]
 NAME = "hdf5_text"
 
 
-def hdf5_text(configuration: Configuration, form: Form) -> Step:
+def hdf5_text(configuration: Configuration, form: BufferSpec) -> DecodeStep:
     """Prepare the codec from `texts`: offset, size and padding of each text in an element."""
     if form.dtype is None or not form.exact:
         raise CodecError("hdf5_text needs elements of a known fixed size", codec=NAME)
@@ -29,13 +29,13 @@ def hdf5_text(configuration: Configuration, form: Form) -> Step:
 
     def run(data: Data, out: Octets | None) -> Data:
         elements = np.empty(form.limit, np.uint8) if out is None else out
-        elements[:] = octets(data)
+        elements[:] = as_octets(data)
         rows = elements.reshape(-1, itemsize)
         for offset, size, padding in texts:
             end_texts(rows[:, offset : offset + size], padding)
         return elements
 
-    return Step(NAME, run, form.as_bytes(), fills=True)
+    return DecodeStep(NAME, run, form.as_bytes(), fills=True)
 
 
 def end_texts(text: NDArray[np.uint8], padding: str) -> None:

@@ -14,34 +14,34 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from insitu.codecs.buffer_spec import Configuration, Data, Form, Octets, Step, octets
+from insitu.codecs.buffer_spec import BufferSpec, Configuration, Data, DecodeStep, Octets, as_octets
 from insitu.errors import CodecError
 
-__all__ = ["converted", "hdf5_number"]
+__all__ = ["convert_numbers", "hdf5_number"]
 
 NAME = "hdf5_number"
 
 
-def hdf5_number(configuration: Configuration, form: Form) -> Step:
-    """Prepare from the layout of a number: see `converted`."""
+def hdf5_number(configuration: Configuration, form: BufferSpec) -> DecodeStep:
+    """Prepare from the layout of a number: see `convert_numbers`."""
     dtype = form.dtype
     if dtype is None or not form.exact or dtype.kind not in "iuf":
         raise CodecError("hdf5_number needs numeric elements of a known fixed size", codec=NAME)
     size = int(configuration["size"])
-    stored = Form(form.count * size, True, np.dtype(f"V{size}"), form.shape)
-    converted(b"", configuration, dtype)
+    stored = BufferSpec(form.count * size, True, np.dtype(f"V{size}"), form.shape)
+    convert_numbers(b"", configuration, dtype)
 
     def run(data: Data, out: Octets | None) -> Data:
-        values = converted(octets(data), configuration, dtype).view(np.uint8)
+        values = convert_numbers(as_octets(data), configuration, dtype).view(np.uint8)
         if out is None:
             return values
         out[:] = values
         return out
 
-    return Step(NAME, run, stored, fills=True)
+    return DecodeStep(NAME, run, stored, fills=True)
 
 
-def converted(data: Any, layout: Mapping[str, Any], dtype: np.dtype[Any]) -> NDArray[Any]:
+def convert_numbers(data: Any, layout: Mapping[str, Any], dtype: np.dtype[Any]) -> NDArray[Any]:
     r"""Return the numbers that are stored in `data`, as NumPy has them.
 
     Parameters
@@ -72,36 +72,36 @@ def converted(data: Any, layout: Mapping[str, Any], dtype: np.dtype[Any]) -> NDA
     elif layout["big"]:
         rows = rows[:, ::-1]
     if size > 8:
-        return _extended(rows, layout, dtype)
+        return _to_extended(rows, layout, dtype)
     whole = np.zeros(len(rows), np.uint64)
     for number in range(size):
         whole |= rows[:, number].astype(np.uint64) << np.uint64(8 * number)
     if "exponent" in layout:
-        return _float(whole, layout, dtype)
+        return _to_float(whole, layout, dtype)
     precision = int(layout["precision"])
-    value = _bits(whole, int(layout["offset"]), precision)
+    value = _extract_bits(whole, int(layout["offset"]), precision)
     if layout["signed"]:
         spare = np.uint64(64 - precision)
         return ((value << spare).view(np.int64) >> spare.astype(np.int64)).astype(dtype)
     return value.astype(dtype)
 
 
-def _bits(whole: NDArray[np.uint64], place: int, count: int) -> NDArray[np.uint64]:
+def _extract_bits(whole: NDArray[np.uint64], place: int, count: int) -> NDArray[np.uint64]:
     if not (place >= 0 and 0 < count <= 64 and place + count <= 64):
         raise CodecError(f"a field of {count} bits from bit {place} does not fit into a number of 64 bits", codec=NAME)
     return (whole >> np.uint64(place)) & np.uint64((1 << count) - 1)
 
 
-def _float(whole: NDArray[np.uint64], layout: Mapping[str, Any], dtype: np.dtype[Any]) -> NDArray[Any]:
+def _to_float(whole: NDArray[np.uint64], layout: Mapping[str, Any], dtype: np.dtype[Any]) -> NDArray[Any]:
     place, count = layout["exponent"]
-    exponent = _bits(whole, place, count).astype(np.int64)
+    exponent = _extract_bits(whole, place, count).astype(np.int64)
     largest = (1 << count) - 1
     place, width = layout["mantissa"]
-    mantissa = _bits(whole, place, width)
+    mantissa = _extract_bits(whole, place, width)
     wide = np.longdouble if dtype.itemsize > 8 else np.float64
     if width > np.finfo(wide).nmant:
         raise CodecError(f"a mantissa of {width} bits is not supported", codec=NAME)
-    negative = _bits(whole, int(layout["sign"]), 1).astype(bool)
+    negative = _extract_bits(whole, int(layout["sign"]), 1).astype(bool)
     bias = int(layout["bias"])
     if layout["implied"]:
         full = np.where(exponent == 0, mantissa, mantissa | np.uint64(1 << width)).astype(wide)
@@ -113,7 +113,7 @@ def _float(whole: NDArray[np.uint64], layout: Mapping[str, Any], dtype: np.dtype
     return np.where(negative, -value, value).astype(dtype)
 
 
-def _extended(rows: NDArray[np.uint8], layout: Mapping[str, Any], dtype: np.dtype[Any]) -> NDArray[Any]:
+def _to_extended(rows: NDArray[np.uint8], layout: Mapping[str, Any], dtype: np.dtype[Any]) -> NDArray[Any]:
     """Decode 80-bit x87 numbers.
 
     They are stored in another number of bytes than here, or become quadruple precision on a machine

@@ -15,23 +15,23 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from insitu.codecs.buffer_spec import Configuration, Data, Form, Octets, Step, octets
+from insitu.codecs.buffer_spec import BufferSpec, Configuration, Data, DecodeStep, Octets, as_octets
 from insitu.errors import CodecError
 from insitu.formats.hdf5.codecs.fixed_text import end_texts
-from insitu.formats.hdf5.codecs.numbers import converted
+from insitu.formats.hdf5.codecs.numbers import convert_numbers
 
-__all__ = ["Element", "Heaps", "element_of", "elements", "hdf5_record", "taken_apart"]
+__all__ = ["ElementType", "HeapLookup", "decode_elements", "decode_records", "hdf5_record", "parse_element_type"]
 
 NAME = "hdf5_vlen"
 RECORD = "hdf5_record"
 DEPTH_LIMIT = 32
 
-Heaps = Callable[[NDArray[Any]], list[bytes]]
+HeapLookup = Callable[[NDArray[Any]], list[bytes]]
 """The bytes that references (length, address, index) stand for; empty ones have none."""
 
 
 @dataclass(frozen=True, slots=True)
-class Element:
+class ElementType:
     """One node of a type."""
 
     kind: str
@@ -42,17 +42,17 @@ class Element:
     """What it becomes."""
     padding: str = ""
     """Of texts of fixed length."""
-    base: Element | None = None
+    base: ElementType | None = None
     """Of the elements of a sequence."""
     dims: tuple[int, ...] = ()
     """Of a sequence: the shape of each of its elements."""
-    members: tuple[tuple[str, int, tuple[int, ...], Element], ...] = ()
+    members: tuple[tuple[str, int, tuple[int, ...], ElementType], ...] = ()
     """Of a compound: name, offset, shape and type."""
     layout: Mapping[str, Any] | None = None
     """Of a number: which bits are its value, see `hdf5_number.converted`."""
 
 
-def element_of(told: Mapping[str, Any], reference: int, depth: int = 0) -> Element:
+def parse_element_type(told: Mapping[str, Any], reference: int, depth: int = 0) -> ElementType:
     """Build the tree of a type from its description.
 
     Parameters
@@ -70,29 +70,31 @@ def element_of(told: Mapping[str, Any], reference: int, depth: int = 0) -> Eleme
         dtype = np.dtype(told["dtype"])
         if dtype.hasobject:
             raise CodecError("a plain element type cannot hold Python objects", codec=NAME)
-        return Element(kind, dtype.itemsize, dtype, str(told.get("padding", "")))
+        return ElementType(kind, dtype.itemsize, dtype, str(told.get("padding", "")))
     if kind == "number":
-        return Element(kind, int(told["layout"]["size"]), np.dtype(told["dtype"]), layout=told["layout"])
+        return ElementType(kind, int(told["layout"]["size"]), np.dtype(told["dtype"]), layout=told["layout"])
     if kind == "text":
-        return Element(kind, reference, np.dtype(object))
+        return ElementType(kind, reference, np.dtype(object))
     if kind == "sequence":
-        base = element_of(told["base"], reference, depth + 1)
-        return Element(kind, reference, np.dtype(object), base=base, dims=tuple(int(n) for n in told.get("dims", ())))
+        base = parse_element_type(told["base"], reference, depth + 1)
+        return ElementType(
+            kind, reference, np.dtype(object), base=base, dims=tuple(int(n) for n in told.get("dims", ()))
+        )
     if kind != "compound":
         raise CodecError(f"the type has the unknown kind {kind!r}", codec=NAME)
     size = int(told["size"])
     members = []
     for name, offset, dims, inner in told["members"]:
-        member = element_of(inner, reference, depth + 1)
+        member = parse_element_type(inner, reference, depth + 1)
         shape = tuple(int(n) for n in dims)
         if offset < 0 or offset + member.size * math.prod(shape) > size:
             raise CodecError(f"member {name!r} lies outside of its element of {size} bytes", codec=NAME)
         members.append((str(name), int(offset), shape, member))
     fields: list[Any] = [(name, member.dtype, shape) for name, _, shape, member in members]
-    return Element(kind, size, np.dtype(fields), members=tuple(members))
+    return ElementType(kind, size, np.dtype(fields), members=tuple(members))
 
 
-def taken_apart(element: Element, stored: NDArray[np.uint8], heaps: Heaps) -> NDArray[Any]:
+def decode_elements(element: ElementType, stored: NDArray[np.uint8], heaps: HeapLookup) -> NDArray[Any]:
     """Return the values of elements.
 
     Parameters
@@ -112,12 +114,12 @@ def taken_apart(element: Element, stored: NDArray[np.uint8], heaps: Heaps) -> ND
             end_texts(raw, element.padding)
         return raw.reshape(-1).view(element.dtype) if count else np.empty(0, element.dtype)
     if element.layout is not None:
-        return converted(np.ascontiguousarray(stored), element.layout, element.dtype)
+        return convert_numbers(np.ascontiguousarray(stored), element.layout, element.dtype)
     if element.kind == "compound":
         out = np.empty(count, element.dtype)
         for name, offset, shape, member in element.members:
             part = stored[:, offset : offset + member.size * math.prod(shape)].reshape(-1, member.size)
-            out[name] = taken_apart(member, part, heaps).reshape(count, *shape)
+            out[name] = decode_elements(member, part, heaps).reshape(count, *shape)
         return out
     width = element.size - 8
     kind = np.dtype([("length", "<u4"), ("address", f"<u{width}"), ("index", "<u4")])
@@ -136,7 +138,7 @@ def taken_apart(element: Element, stored: NDArray[np.uint8], heaps: Heaps) -> ND
     lengths[[not data for data in found]] = 0
     joined = b"".join(data[: length * each] for data, length in zip(found, lengths.tolist(), strict=True))
     raw = np.frombuffer(joined, np.uint8).reshape(-1, element.base.size)
-    inner = taken_apart(element.base, raw, heaps).reshape(-1, *element.dims)
+    inner = decode_elements(element.base, raw, heaps).reshape(-1, *element.dims)
     at = 0
     for number, length in enumerate(lengths.tolist()):
         values[number] = inner[at : at + length].copy()
@@ -144,28 +146,28 @@ def taken_apart(element: Element, stored: NDArray[np.uint8], heaps: Heaps) -> ND
     return values
 
 
-def hdf5_record(configuration: Configuration, form: Form) -> Step:
-    """Prepare from the `type` of elements without heaps: see `element_of`."""
-    element = element_of(configuration["type"], 0)
+def hdf5_record(configuration: Configuration, form: BufferSpec) -> DecodeStep:
+    """Prepare from the `type` of elements without heaps: see `parse_element_type`."""
+    element = parse_element_type(configuration["type"], 0)
     if form.dtype is None or not form.exact or element.dtype != form.dtype or element.dtype.hasobject:
         raise CodecError("hdf5_record needs elements of a known fixed size", codec=RECORD)
 
     def run(data: Data, out: Octets | None) -> Data:
-        values = elements(octets(data), configuration).view(np.uint8)
+        values = decode_records(as_octets(data), configuration).view(np.uint8)
         if out is None:
             return values
         out[:] = values
         return out
 
-    return Step(
-        RECORD, run, Form(form.count * element.size, True, np.dtype(f"V{element.size}"), form.shape), fills=True
+    return DecodeStep(
+        RECORD, run, BufferSpec(form.count * element.size, True, np.dtype(f"V{element.size}"), form.shape), fills=True
     )
 
 
-def elements(data: Any, configuration: Configuration) -> NDArray[Any]:
+def decode_records(data: Any, configuration: Configuration) -> NDArray[Any]:
     """Return the elements in `data`, which refer to no heaps."""
-    element = element_of(configuration["type"], 0)
-    return taken_apart(element, np.frombuffer(data, np.uint8).reshape(-1, element.size), _no_heaps)
+    element = parse_element_type(configuration["type"], 0)
+    return decode_elements(element, np.frombuffer(data, np.uint8).reshape(-1, element.size), _no_heaps)
 
 
 def _no_heaps(references: NDArray[Any]) -> list[bytes]:

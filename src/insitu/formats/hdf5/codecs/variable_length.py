@@ -17,12 +17,12 @@ from insitu.codecs.buffer_spec import Configuration
 from insitu.codecs.outside_values import Fetch
 from insitu.errors import CodecError, FormatError
 from insitu.formats.hdf5.codecs.global_heap import COLLECTION_GUESS, collection_size, parse_collection
-from insitu.formats.hdf5.codecs.records import Element, element_of, taken_apart
+from insitu.formats.hdf5.codecs.records import ElementType, decode_elements, parse_element_type
 
 __all__ = ["NAME", "Records"]
 
 NAME = "hdf5_vlen"
-USED_AGAIN = 16
+REUSE_LIMIT = 16
 LARGEST_COLLECTION = 1 << 32
 """A reference counts its bytes in four, so a larger collection is damage, and not worth the
 memory."""
@@ -43,7 +43,7 @@ class Records:
     length_size: int
     base_address: int
     """What is added to addresses (a user block before the superblock)."""
-    element: Element | None = None
+    element: ElementType | None = None
     """The type of elements that hold such values inside of others."""
 
     @classmethod
@@ -51,14 +51,14 @@ class Records:
         """Prepare from the codec's configuration.
 
         Its keys are `kind`, `base`, `charset`, `offset_size`, and `length_size` and `base_address`
-        if they are unusual. The kind `record` has a `type` instead: see `element_of`.
+        if they are unusual. The kind `record` has a `type` instead: see `parse_element_type`.
         """
         offset_size = int(configuration.get("offset_size", 8))
         if offset_size not in (2, 4, 8):
             raise CodecError(f"offsets of {offset_size} bytes are not supported, only 2, 4 and 8", codec=NAME)
         kind = configuration.get("kind", "string")
         if kind == "record":
-            element = element_of(configuration["type"], 8 + offset_size)
+            element = parse_element_type(configuration["type"], 8 + offset_size)
             return cls(
                 np.dtype(f"V{element.size}"),
                 False,
@@ -95,14 +95,14 @@ class Records:
         """
         if self.element is not None:
             stored = np.ascontiguousarray(references).reshape(-1).view(np.uint8).reshape(-1, self.element.size)
-            values = taken_apart(self.element, stored, lambda wanted: self._objects(wanted, fetch))
+            values = decode_elements(self.element, stored, lambda wanted: self._objects(wanted, fetch))
             return values.reshape(references.shape)
         flat = references.reshape(-1)
         undefined = (1 << 8 * self.offset_size) - 1
         address = flat["address"]
         written = (address != 0) & (address != undefined) & (flat["length"] > 0)
         heaps = self._heaps(np.unique(address[written]).tolist(), fetch)
-        most, total = _most_values(heaps), 0
+        most, total = _value_limit(heaps), 0
         values = np.empty(flat.size, object)
         for position, ((length, place, index), there) in enumerate(zip(flat.tolist(), written.tolist(), strict=True)):
             if not there:
@@ -111,7 +111,7 @@ class Records:
             data = self._object_bytes(heaps[place], place, index, length)
             total += len(data)
             if total > most:
-                raise _used_again(total)
+                raise _reuse_error(total)
             values[position] = self._value(data)
         return values.reshape(references.shape)
 
@@ -128,8 +128,8 @@ class Records:
                 raise CodecError(f"the heap collection at {place} has no object {index}", codec=NAME)
             found.append(data)
         total = sum(map(len, found))
-        if total > _most_values(heaps):
-            raise _used_again(total)
+        if total > _value_limit(heaps):
+            raise _reuse_error(total)
         return found
 
     def _object_bytes(self, heap: dict[int, bytes], place: int, index: int, length: int) -> bytes:
@@ -176,16 +176,16 @@ class Records:
             raise CodecError(f"the heap that the chunk refers to is damaged: {error.message}", codec=NAME) from error
 
 
-def _most_values(heaps: dict[int, dict[int, bytes]]) -> int:
+def _value_limit(heaps: dict[int, dict[int, bytes]]) -> int:
     """Return the most bytes of values that references into these heaps can amount to.
 
     No object belongs to two elements, but a chunk may be read more than once, so this is a multiple
     of what the heaps hold.
     """
-    return USED_AGAIN * sum(sum(map(len, heap.values())) for heap in heaps.values()) + (1 << 20)
+    return REUSE_LIMIT * sum(sum(map(len, heap.values())) for heap in heaps.values()) + (1 << 20)
 
 
-def _used_again(total: int) -> CodecError:
+def _reuse_error(total: int) -> CodecError:
     return CodecError(
         f"the references amount to more than {total} bytes: they use the same heap objects again and again", codec=NAME
     )

@@ -14,19 +14,27 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from insitu.formats.hdf5.datasets.object_at_path import open_at
+from insitu.formats.hdf5.datasets.object_at_path import open_object
 from insitu.formats.hdf5.datasets.objects import Dataset
 from insitu.formats.hdf5.structures.layout import CompactLayout, ContiguousLayout
-from insitu.formats.parsing.read_cache import Window
-from insitu.formats.parsing.sibling_files import Neighbours
+from insitu.formats.parsing.read_cache import ReadCache
+from insitu.formats.parsing.sibling_files import SiblingFiles
 from insitu.model import GroupDetails, VirtualArray, VirtualGroup
 
-__all__ = ["INFORMATION", "Structure", "named_fields", "parse_grids", "parse_maps", "parse_structure", "read_structure"]
+__all__ = [
+    "INFORMATION",
+    "StructMetadata",
+    "apply_dimension_names",
+    "parse_field_dims",
+    "parse_grids",
+    "parse_maps",
+    "read_structure",
+]
 
 INFORMATION = "HDFEOS INFORMATION"
 FOLDER = "HDFEOS"
 PARTS_LIMIT = 64
-LARGEST = 1 << 24
+TEXT_LIMIT = 1 << 24
 _SECTIONS = {"SwathStructure": "SWATHS", "GridStructure": "GRIDS", "ZaStructure": "ZAS"}
 _LINE = re.compile(r'\s*(\w+)\s*=\s*("[^"]*"|\((?:[^()"]|"[^"]*")*\)|[^\n]*)')
 _NAME = re.compile(r'"([^"]*)"')
@@ -50,36 +58,36 @@ class EosStructure:
 
 
 Grids = dict[str, dict[str, Any]]
-Maps = dict[str, list[dict[str, Any]]]
+DimensionMaps = dict[str, list[dict[str, Any]]]
 """By swath: `geo` and `data` dimension, `offset` and `increment` (none where a list of indices
 tells it)."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Structure:
+class StructMetadata:
     """What the text of a file tells."""
 
     fields: Fields
     grids: Grids
-    maps: Maps
+    maps: DimensionMaps
 
     @classmethod
-    def of(cls, text: str) -> Structure:
+    def of(cls, text: str) -> StructMetadata:
         """Parse a text."""
-        return cls(parse_structure(text), parse_grids(text), parse_maps(text))
+        return cls(parse_field_dims(text), parse_grids(text), parse_maps(text))
 
 
-def read_structure(neighbours: Neighbours, window: Window) -> str:
+def read_structure(neighbours: SiblingFiles, window: ReadCache) -> str:
     """Return the text of `StructMetadata` of a file; empty if there is none."""
     parts: list[bytes] = []
     for number in range(PARTS_LIMIT):
-        found = open_at(neighbours, window, f"{INFORMATION}/StructMetadata.{number}")
+        found = open_object(neighbours, window, f"{INFORMATION}/StructMetadata.{number}")
         if found is None or not isinstance(found[1], Dataset) or found[1].problem is not None:
             break
         opened, dataset = found[0], found[1]
         length = dataset.space.count * dataset.datatype.size
         layout = dataset.layout
-        if dataset.datatype.kind != "string" or length > LARGEST:
+        if dataset.datatype.kind != "string" or length > TEXT_LIMIT:
             break
         if isinstance(layout, CompactLayout):
             data = layout.data
@@ -91,7 +99,7 @@ def read_structure(neighbours: Neighbours, window: Window) -> str:
     return b"".join(parts).decode("utf-8", "replace")
 
 
-def parse_structure(text: str) -> Fields:
+def parse_field_dims(text: str) -> Fields:
     """Return the dimensions of all fields.
 
     Examples
@@ -127,7 +135,7 @@ def parse_structure(text: str) -> Fields:
 
 _WHOLE = re.compile(r"[-+]?\d{1,9}")
 _NUMBER = re.compile(r"[-+]?\d[\d.eE+-]*")
-_TOLD = {
+_GRID_KEYS = {
     "XDim": "columns",
     "YDim": "rows",
     "Projection": "projection",
@@ -157,7 +165,7 @@ def parse_grids(text: str) -> Grids:
         elif key == "GridName" and section == "GridStructure":
             name = value.strip('"')
             grids[name] = {}
-        elif key in _TOLD and name and section == "GridStructure":
+        elif key in _GRID_KEYS and name and section == "GridStructure":
             told: Any = value
             if value.startswith("(") or key in ("XDim", "YDim"):
                 try:
@@ -165,11 +173,11 @@ def parse_grids(text: str) -> Grids:
                 except ValueError:
                     continue
                 told = told if value.startswith("(") else int(told[0]) if told else 0
-            grids[name][_TOLD[key]] = told
+            grids[name][_GRID_KEYS[key]] = told
     return grids
 
 
-def parse_maps(text: str) -> Maps:
+def parse_maps(text: str) -> DimensionMaps:
     r"""Return how geolocation dimensions map to data dimensions, by swath.
 
     Examples
@@ -177,7 +185,7 @@ def parse_maps(text: str) -> Maps:
     >>> parse_maps('GROUP=SwathStructure\nSwathName="s"\nGeoDimension="g"\nDataDimension="d"\nOffset=1\nIncrement=2')
     {'s': [{'geo': 'g', 'data': 'd', 'offset': 1, 'increment': 2}]}
     """
-    maps: Maps = {}
+    maps: DimensionMaps = {}
     section, name = "", ""
     for found in _LINE.finditer(text):
         key, value = found[1], found[2].strip()
@@ -197,7 +205,7 @@ def parse_maps(text: str) -> Maps:
     return {name: [one for one in told if "data" in one] for name, told in maps.items()}
 
 
-def named_fields(group: VirtualGroup, told: Structure, path: tuple[str, ...]) -> VirtualGroup:
+def apply_dimension_names(group: VirtualGroup, told: StructMetadata, path: tuple[str, ...]) -> VirtualGroup:
     """Return the tree with named dimensions, and with the descriptions of its grids and swaths.
 
     Parameters
@@ -209,7 +217,7 @@ def named_fields(group: VirtualGroup, told: Structure, path: tuple[str, ...]) ->
     path
         Where the group is in the file.
     """
-    groups = {name: named_fields(child, told, (*path, name)) for name, child in group.groups.items()}
+    groups = {name: apply_dimension_names(child, told, (*path, name)) for name, child in group.groups.items()}
     group = dataclasses.replace(group, groups=groups)
     if len(path) < 3 or path[0] != FOLDER:
         return group
@@ -224,25 +232,25 @@ def named_fields(group: VirtualGroup, told: Structure, path: tuple[str, ...]) ->
     if described is not None:
         group = dataclasses.replace(group, details=dataclasses.replace(group.details, structure=described))
     if section == "POINTS":
-        arrays = {name: _named(array, (f"{name}_record",)) for name, array in group.arrays.items()}
+        arrays = {name: _rename_dims(array, (f"{name}_record",)) for name, array in group.arrays.items()}
     else:
         dims = {name: told.fields.get((section, structure, name), ()) for name in group.arrays}
-        arrays = {name: _named(array, dims[name]) for name, array in group.arrays.items()}
-    if _at_odds(arrays) or all(arrays[name] is array for name, array in group.arrays.items()):
+        arrays = {name: _rename_dims(array, dims[name]) for name, array in group.arrays.items()}
+    if _has_conflicting_dims(arrays) or all(arrays[name] is array for name, array in group.arrays.items()):
         return group
-    details = _details(group, arrays)
+    details = _merge_details(group, arrays)
     unlimited = tuple(dim for dim in group.unlimited if dim in details.dims)
     return dataclasses.replace(group, arrays=arrays, details=details, unlimited=unlimited)
 
 
-def _at_odds(arrays: dict[str, VirtualArray]) -> bool:
+def _has_conflicting_dims(arrays: dict[str, VirtualArray]) -> bool:
     """Whether a dimension would have two lengths."""
     lengths: dict[str, int] = {}
     pairs = [pair for array in arrays.values() for pair in zip(array.dims, array.shape, strict=True)]
     return any(lengths.setdefault(dim, length) != length for dim, length in pairs)
 
 
-def _named(array: VirtualArray, dims: tuple[str, ...]) -> VirtualArray:
+def _rename_dims(array: VirtualArray, dims: tuple[str, ...]) -> VirtualArray:
     """The array with these names, if they are its own and nothing better is known."""
     own = array.dims[: len(dims)]
     if not dims or not all(dims) or not all(name.startswith("phony_dim_") for name in own):
@@ -256,7 +264,7 @@ def _named(array: VirtualArray, dims: tuple[str, ...]) -> VirtualArray:
     return dataclasses.replace(array, dims=(*distinct, *array.dims[len(dims) :]))
 
 
-def _details(group: VirtualGroup, arrays: dict[str, VirtualArray]) -> GroupDetails:
+def _merge_details(group: VirtualGroup, arrays: dict[str, VirtualArray]) -> GroupDetails:
     """What is said of the group, with the dimensions that it has now."""
     used = {dim: length for array in arrays.values() for dim, length in zip(array.dims, array.shape, strict=True)}
     kept = {

@@ -22,11 +22,11 @@ import numpy as np
 
 from insitu.formats.hdf5.conventions.netcdf_types import KnownTypes
 from insitu.formats.hdf5.datasets.objects import Dataset
-from insitu.formats.hdf5.structures.object_references import Pointing
+from insitu.formats.hdf5.structures.object_references import ReferenceValue
 
-__all__ = ["Dimension", "Node", "Variable", "assign_dimensions", "shown_attributes", "variable_name"]
+__all__ = ["GroupNode", "NetcdfDimension", "NetcdfVariable", "assign_dimensions", "variable_name", "visible_attributes"]
 
-HIDDEN = frozenset(
+HIDDEN_ATTRIBUTES = frozenset(
     {
         "CLASS",
         "DIMENSION_LIST",
@@ -46,7 +46,7 @@ NOT_COORDINATE = "_nc4_non_coord_"
 
 
 @dataclass(slots=True)
-class Dimension:
+class NetcdfDimension:
     """A dimension of a group."""
 
     name: str
@@ -59,16 +59,16 @@ class Dimension:
 
 
 @dataclass(slots=True)
-class Variable:
+class NetcdfVariable:
     """A dataset under a name."""
 
     name: str
     dataset: Dataset
     is_known: bool = True
     """Whether netCDF knows its type."""
-    scale: Dimension | None = None
+    scale: NetcdfDimension | None = None
     """The dimension it is the scale of."""
-    dims: list[Dimension | None] = field(default_factory=list)
+    dims: list[NetcdfDimension | None] = field(default_factory=list)
 
     @property
     def rank(self) -> int:
@@ -77,17 +77,17 @@ class Variable:
 
 
 @dataclass(slots=True)
-class Node:
+class GroupNode:
     """A group while its dimensions are sorted out."""
 
     datasets: list[tuple[str, Dataset]]
-    children: list[Node] = field(default_factory=list)
-    parent: Node | None = None
-    dimensions: list[Dimension] = field(default_factory=list)
-    variables: list[Variable] = field(default_factory=list)
+    children: list[GroupNode] = field(default_factory=list)
+    parent: GroupNode | None = None
+    dimensions: list[NetcdfDimension] = field(default_factory=list)
+    variables: list[NetcdfVariable] = field(default_factory=list)
 
 
-def shown_attributes(attributes: dict[str, Any], named: Callable[[int], str]) -> dict[str, Any]:
+def visible_attributes(attributes: dict[str, Any], named: Callable[[int], str]) -> dict[str, Any]:
     """Return attributes without those that netCDF-4 hides, with paths in place of references.
 
     Parameters
@@ -98,9 +98,9 @@ def shown_attributes(attributes: dict[str, Any], named: Callable[[int], str]) ->
         The path of the object at an address.
     """
     return {
-        name: value.to_attribute(named) if isinstance(value, Pointing) else value
+        name: value.to_attribute(named) if isinstance(value, ReferenceValue) else value
         for name, value in attributes.items()
-        if name not in HIDDEN
+        if name not in HIDDEN_ATTRIBUTES
     }
 
 
@@ -113,19 +113,19 @@ def variable_name(name: str) -> str:
     return name.removeprefix(NOT_COORDINATE) or name
 
 
-def assign_dimensions(root: Node) -> None:
+def assign_dimensions(root: GroupNode) -> None:
     """Find the variables and dimensions of all groups of a file."""
-    file = _File()
-    _declare(root, file)
-    _match(root, file)
-    for node in _all(root):
+    file = _DimensionTable()
+    _declare_dimensions(root, file)
+    _match_dimensions(root, file)
+    for node in _iterate_nodes(root):
         for variable in node.variables:
             for dimension, length in zip(variable.dims, variable.dataset.space.shape, strict=False):
                 if dimension is not None and dimension.unlimited:
                     dimension.length = max(dimension.length, length)
 
 
-def _all(node: Node) -> Iterator[Node]:
+def _iterate_nodes(node: GroupNode) -> Iterator[GroupNode]:
     todo = [node]
     while todo:
         here = todo.pop()
@@ -134,16 +134,16 @@ def _all(node: Node) -> Iterator[Node]:
 
 
 @dataclass(slots=True)
-class _File:
+class _DimensionTable:
     next_number: int = 0
-    by_number: dict[int, Dimension] = field(default_factory=dict)
+    by_number: dict[int, NetcdfDimension] = field(default_factory=dict)
 
-    def add(self, node: Node, name: str, length: int, unlimited: bool, number: int | None) -> Dimension:
+    def add(self, node: GroupNode, name: str, length: int, unlimited: bool, number: int | None) -> NetcdfDimension:
         if number is None:
             number = self.next_number
         self.next_number = max(self.next_number, number + 1)
         # In netCDF a length of 0 *is* the mark of an unlimited dimension.
-        dimension = Dimension(name, number, length, unlimited or length == 0)
+        dimension = NetcdfDimension(name, number, length, unlimited or length == 0)
         node.dimensions.append(dimension)
         self.by_number[number] = dimension  # of several scales with one number, the last
         return dimension
@@ -154,7 +154,7 @@ def _is_scale(dataset: Dataset) -> bool:
     return isinstance(name, str) and name == "DIMENSION_SCALE" and bool(dataset.space.shape)
 
 
-def _declare(root: Node, file: _File) -> None:
+def _declare_dimensions(root: GroupNode, file: _DimensionTable) -> None:
     """Step 1, in the order in which netCDF-C comes by: a group, then the groups in it."""
     types = KnownTypes()
     todo = [root]
@@ -164,18 +164,18 @@ def _declare(root: Node, file: _File) -> None:
             dimension = None
             if _is_scale(dataset):
                 space = dataset.space
-                number = _integer(dataset.attributes.get("_Netcdf4Dimid"))
+                number = _as_integer(dataset.attributes.get("_Netcdf4Dimid"))
                 dimension = file.add(node, name, space.shape[0], space.limits[0] is None, number)
                 dimension.address = dataset.address
                 title = dataset.attributes.get("NAME")
                 if isinstance(title, str) and title.startswith(WITHOUT_VARIABLE):
                     continue
-            known = not dataset.space.null and types.takes(dataset.datatype, dataset.committed)
-            node.variables.append(Variable(variable_name(name), dataset, known, dimension))
+            known = not dataset.space.null and types.accepts(dataset.datatype, dataset.committed)
+            node.variables.append(NetcdfVariable(variable_name(name), dataset, known, dimension))
         todo += reversed(node.children)
 
 
-def _integer(value: Any) -> int | None:
+def _as_integer(value: Any) -> int | None:
     if isinstance(value, (int, np.integer)) and 0 <= value < 1 << 31:
         return int(value)
     return None
@@ -186,9 +186,9 @@ def _is_numeric(value: Any) -> bool:
     return isinstance(value, (np.ndarray, np.generic)) and value.dtype.kind in "iuf" and bool(np.isfinite(value).all())
 
 
-def _match(root: Node, file: _File) -> None:
+def _match_dimensions(root: GroupNode, file: _DimensionTable) -> None:
     """Step 2: the groups in a group before itself."""
-    order: list[Node] = []
+    order: list[GroupNode] = []
     todo = [root]
     while todo:
         node = todo.pop()
@@ -201,13 +201,15 @@ def _match(root: Node, file: _File) -> None:
         for node in reversed(order):
             for variable in node.variables:
                 if variable.is_known is known:
-                    dims = _dimensions(node, variable, file)
+                    dims = _variable_dimensions(node, variable, file)
                     variable.dims = [d if d is None else file.by_number.get(d.number, d) for d in dims]
 
 
-def _dimensions(node: Node, variable: Variable, file: _File) -> list[Dimension | None]:
+def _variable_dimensions(
+    node: GroupNode, variable: NetcdfVariable, file: _DimensionTable
+) -> list[NetcdfDimension | None]:
     dataset, rank = variable.dataset, variable.rank
-    dims: list[Dimension | None] = [None] * rank
+    dims: list[NetcdfDimension | None] = [None] * rank
     numbers = dataset.attributes.get("_Netcdf4Coordinates")
     if numbers is not None and _is_numeric(numbers) and np.ndim(numbers) <= 1 and np.size(numbers) == rank:
         dims = [file.by_number.get(int(number)) for number in np.atleast_1d(numbers)]
@@ -216,15 +218,15 @@ def _dimensions(node: Node, variable: Variable, file: _File) -> list[Dimension |
     if dataset.scales and variable.scale is None:
         for axis, addresses in enumerate(dataset.scales[:rank]):
             if dims[axis] is None and addresses:
-                dims[axis] = _by_address(node, addresses)
+                dims[axis] = _find_by_address(node, addresses)
     if None in dims:
-        _phony(node, variable, dims, file)
+        _add_phony(node, variable, dims, file)
     return dims
 
 
-def _by_address(node: Node, addresses: list[int]) -> Dimension | None:
+def _find_by_address(node: GroupNode, addresses: list[int]) -> NetcdfDimension | None:
     """The dimension of an attached scale; of several, netCDF-C takes the last."""
-    here: Node | None = node
+    here: GroupNode | None = node
     while here is not None:
         for dimension in here.dimensions:
             if dimension.address == addresses[-1]:
@@ -233,7 +235,9 @@ def _by_address(node: Node, addresses: list[int]) -> Dimension | None:
     return None
 
 
-def _phony(node: Node, variable: Variable, dims: list[Dimension | None], file: _File) -> None:
+def _add_phony(
+    node: GroupNode, variable: NetcdfVariable, dims: list[NetcdfDimension | None], file: _DimensionTable
+) -> None:
     space = variable.dataset.space
     for axis, (length, limit) in enumerate(zip(space.shape, space.limits, strict=True)):
         if dims[axis] is not None:

@@ -27,7 +27,7 @@ class KnownTypes:
     def __init__(self) -> None:
         self._keys: set[Key] = set()
 
-    def takes(self, datatype: Datatype, committed: bool) -> bool:
+    def accepts(self, datatype: Datatype, committed: bool) -> bool:
         """Whether netCDF accepts a variable of a type.
 
         Parameters
@@ -42,7 +42,7 @@ class KnownTypes:
                 return True
             if datatype.kind == "reference":
                 return False
-        key = _native(datatype, datatype.shape)
+        key = _native_key(datatype, datatype.shape)
         if committed or key in self._keys:
             self._keys.add(key)
             return True
@@ -55,7 +55,7 @@ class KnownTypes:
 
     def _resolves(self, part: Datatype) -> bool:
         """Whether the type of a member, or of the elements of a sequence, is known."""
-        return _is_atomic(part) or _native(part, ()) in self._keys
+        return _is_atomic(part) or _native_key(part, ()) in self._keys
 
 
 def _is_atomic(datatype: Datatype) -> bool:
@@ -68,19 +68,19 @@ def _is_atomic(datatype: Datatype) -> bool:
     return datatype.kind in ("string", "text")
 
 
-def _native(datatype: Datatype, shape: tuple[int, ...]) -> Key:
+def _native_key(datatype: Datatype, shape: tuple[int, ...]) -> Key:
     """What two types have in common whose native forms are equal."""
     kind, dtype = datatype.kind, datatype.dtype
     if shape:
-        return ("array", shape, _native(datatype, ()))
+        return ("array", shape, _native_key(datatype, ()))
     if kind == "number" and dtype.kind == "c":
         part = ("number", f"f{dtype.itemsize // 2}", "")
         return ("compound", (("r", (), part), ("i", (), part)))
     if kind == "compound":
-        return (kind, tuple((name, dims, _native(member, ())) for name, _, dims, member in datatype.parts))
+        return (kind, tuple((name, dims, _native_key(member, ())) for name, _, dims, member in datatype.parts))
     if kind == "sequence":
         assert datatype.base is not None
-        return (kind, _native(datatype.base, datatype.base.shape))
+        return (kind, _native_key(datatype.base, datatype.base.shape))
     if kind == "string":
         return (kind, datatype.size, datatype.charset, datatype.padding)
     names = None if datatype.names is None else tuple(datatype.names.items())

@@ -10,16 +10,16 @@ import numpy as np
 import numpy.typing as npt
 
 from insitu.errors import FormatError, UnsupportedError
-from insitu.formats.hdf5.codecs.numbers import converted
-from insitu.formats.hdf5.codecs.records import elements
+from insitu.formats.hdf5.codecs.numbers import convert_numbers
+from insitu.formats.hdf5.codecs.records import decode_records
 from insitu.formats.hdf5.datasets.objects import Dataset
-from insitu.formats.hdf5.structures.attribute_values import ended
-from insitu.formats.hdf5.structures.chunk_rows import ascending
+from insitu.formats.hdf5.structures.attribute_values import end_record_texts
+from insitu.formats.hdf5.structures.chunk_rows import is_ascending
 from insitu.formats.hdf5.structures.datatype import Datatype
-from insitu.formats.hdf5.structures.file import File
+from insitu.formats.hdf5.structures.file import FileContext
 from insitu.formats.hdf5.structures.layout import ChunkedLayout, CompactLayout, ContiguousLayout
-from insitu.formats.hdf5.structures.pipeline import Filter, codec_of
-from insitu.formats.hdf5.structures.type_description import described, in_parts
+from insitu.formats.hdf5.structures.pipeline import Filter, filter_codec
+from insitu.formats.hdf5.structures.type_description import describe_type, needs_element_decoder
 from insitu.model import (
     INLINE,
     UNWRITTEN,
@@ -30,20 +30,20 @@ from insitu.model import (
     Columns,
     Encoding,
     Source,
-    Sparse,
+    SparseTable,
     Tile,
     VirtualArray,
     scatter,
 )
 
-__all__ = ["details_of", "encoding_of", "virtual_array"]
+__all__ = ["array_details", "dataset_encoding", "virtual_array"]
 
 INLINE_LIMIT = 16 << 20
 CELLS_LIMIT = 1 << 22
 
 
 def virtual_array(
-    file: File,
+    file: FileContext,
     source: Source,
     dataset: Dataset,
     shape: tuple[int, ...],
@@ -67,11 +67,11 @@ def virtual_array(
         What to show.
     """
     datatype, layout = dataset.datatype, dataset.layout
-    details = details_of(dataset, shape)
+    details = array_details(dataset, shape)
     if dataset.space.null:
         shape, layout = (0,), ContiguousLayout(None, 0)
     shape = (*shape, *datatype.shape)
-    encoding = encoding_of(file, dataset)
+    encoding = dataset_encoding(file, dataset)
     chunk = shape
     if isinstance(layout, ChunkedLayout):
         if layout.element != datatype.size:
@@ -79,22 +79,22 @@ def virtual_array(
         chunk = (*layout.chunk, *datatype.shape)
     axes = tuple([_axis(length, max(size, 1)) for length, size in zip(shape, chunk, strict=True)])
     grid = tuple(axis.count for axis in axes)
-    table = _table(file, source, dataset, grid, shape, len(encoding.codecs) - len(dataset.filters))
+    table = _build_table(file, source, dataset, grid, shape, len(encoding.codecs) - len(dataset.filters))
     tile = Tile(axes, (encoding,), table)
     if dataset.fill.state == "per element" and _has_gaps(table):
         count = math.prod(chunk) // math.prod(datatype.shape)
-        tile = Tile(axes, (encoding,), _filled(dataset, table, count, len(encoding.codecs) - len(dataset.filters)))
+        tile = Tile(axes, (encoding,), _fill_gaps(dataset, table, count, len(encoding.codecs) - len(dataset.filters)))
     fill = encoding.fill_value()
     return VirtualArray.of(tile, dims=dims, attributes=attributes, fill_value=fill, details=details)
 
 
 def _has_gaps(table: ChunkTable) -> bool:
-    return isinstance(table, Sparse) or (
+    return isinstance(table, SparseTable) or (
         isinstance(table, Columns) and bool((np.asarray(table.source) == UNWRITTEN).any())
     )
 
 
-def _filled(dataset: Dataset, table: ChunkTable, count: int, shift: int) -> ChunkTable:
+def _fill_gaps(dataset: Dataset, table: ChunkTable, count: int, shift: int) -> ChunkTable:
     """Return a table whose gaps are filled by an inline chunk.
 
     Used if the fill value differs from element to element of an array type.
@@ -128,7 +128,7 @@ def _axis(length: int, size: int) -> Axis:
     return Axis.regular(length, size)
 
 
-def details_of(dataset: Dataset, shape: tuple[int, ...]) -> ArrayDetails:
+def array_details(dataset: Dataset, shape: tuple[int, ...]) -> ArrayDetails:
     """Return what the file stores about a dataset beside its attributes."""
     datatype, layout = dataset.datatype, dataset.layout
     notes: dict[str, Any] = {}
@@ -157,10 +157,10 @@ def details_of(dataset: Dataset, shape: tuple[int, ...]) -> ArrayDetails:
     )
 
 
-def encoding_of(file: File, dataset: Dataset) -> Encoding:
+def dataset_encoding(file: FileContext, dataset: Dataset) -> Encoding:
     """Return the encoding of the chunks of a dataset."""
-    if dataset.datatype.heaped or dataset.datatype.has_nested_variable_length:
-        codecs = tuple(codec_of(item, dataset.datatype.size) for item in dataset.filters)
+    if dataset.datatype.is_variable_length or dataset.datatype.has_nested_variable_length:
+        codecs = tuple(filter_codec(item, dataset.datatype.size) for item in dataset.filters)
         return Encoding(dataset.datatype.dtype, (_heap_codec(file, dataset.datatype), *codecs), fill=dataset.fill.value)
     fill = None if dataset.fill.state == "per element" else dataset.fill.value
     return _plain_encoding(dataset.datatype, dataset.filters, fill)
@@ -170,22 +170,22 @@ def encoding_of(file: File, dataset: Dataset) -> Encoding:
 # the message cache returns the same object.
 @lru_cache(maxsize=1024)
 def _plain_encoding(datatype: Datatype, filters: tuple[Filter, ...], fill: bytes | None) -> Encoding:
-    codecs = tuple(codec_of(item, datatype.size) for item in filters)
+    codecs = tuple(filter_codec(item, datatype.size) for item in filters)
     if fill is not None:
         if len(fill) != datatype.size:
             raise FormatError(f"the fill value has {len(fill)} bytes, but elements have {datatype.size}")
         size = datatype.size // math.prod(datatype.shape)
         fill = fill[:size]  # an array datatype: one fill value has all its elements, and they are alike
         if datatype.number is not None:
-            fill = converted(fill, dict(datatype.number), datatype.dtype).tobytes()
+            fill = convert_numbers(fill, dict(datatype.number), datatype.dtype).tobytes()
         elif datatype.members:
-            fill = elements(fill, {"type": described(datatype)}).tobytes()
+            fill = decode_records(fill, {"type": describe_type(datatype)}).tobytes()
         elif datatype.texts:
-            fill = ended(fill, datatype)
+            fill = end_record_texts(fill, datatype)
         if not any(fill):
             fill = None
     if datatype.members:
-        codecs = (Codec("hdf5_record", {"type": described(datatype)}), *codecs)
+        codecs = (Codec("hdf5_record", {"type": describe_type(datatype)}), *codecs)
     elif datatype.number is not None:
         codecs = (Codec("hdf5_number", dict(datatype.number)), *codecs)
     if datatype.texts:
@@ -193,9 +193,9 @@ def _plain_encoding(datatype: Datatype, filters: tuple[Filter, ...], fill: bytes
     return Encoding(datatype.dtype, codecs, fill=fill)
 
 
-def _heap_codec(file: File, datatype: Datatype) -> Codec:
+def _heap_codec(file: FileContext, datatype: Datatype) -> Codec:
     """Elements of varying length: records that point into global heaps."""
-    if file.heaps_elsewhere:
+    if file.has_heaps_in_cache_image:
         file.unsupported("the variable-length values lie in a metadata cache image, which is not supported for data")
     widths = {
         "offset_size": file.offset_size,
@@ -204,15 +204,15 @@ def _heap_codec(file: File, datatype: Datatype) -> Codec:
     }
     text = datatype.kind == "text"
     base = datatype.base
-    if in_parts(datatype):
-        return Codec("hdf5_vlen", {"kind": "record", "type": described(datatype), **widths})
+    if needs_element_decoder(datatype):
+        return Codec("hdf5_vlen", {"kind": "record", "type": describe_type(datatype), **widths})
     dtype = np.dtype("S1") if base is None else base.dtype
     told = {"kind": "string" if text else "sequence", "base": dtype.str, "charset": datatype.charset}
     return Codec("hdf5_vlen", {**told, **widths})
 
 
-def _table(
-    file: File, source: Source, dataset: Dataset, grid: tuple[int, ...], shape: tuple[int, ...], shift: int
+def _build_table(
+    file: FileContext, source: Source, dataset: Dataset, grid: tuple[int, ...], shape: tuple[int, ...], shift: int
 ) -> ChunkTable:
     """Where the chunks lie; `shift`: how many codecs there are beside the filters."""
     layout, size = dataset.layout, dataset.datatype.size
@@ -255,26 +255,26 @@ def _chunk_table(source: Source, dataset: Dataset, grid: tuple[int, ...], shift:
         index = np.concatenate([index, np.zeros((len(index), extra), index.dtype)], axis=1)
     if shift:
         mask = mask << shift  # codecs of our own come before the filters, and are never skipped
-    if len(offset) == math.prod(grid) and _in_order(index, grid):
+    if len(offset) == math.prod(grid) and _is_c_order(index, grid):
         # The usual file: nothing has to be moved, and of many small variables that is much of the
         # work.
         masks = mask if isinstance(mask, int) else mask.reshape(grid)
         return Columns.stored(grid, source, offset.reshape(grid), length.reshape(grid), masks)
-    if _is_sorted(dataset) and not ascending(index):
+    if _is_sorted(dataset) and not is_ascending(index):
         # The library would look in the wrong branch and give the fill value; the right place is
         # unknown.
         raise FormatError(
             "the chunk index is damaged: its keys are out of order, or one occurs twice", structure="chunk index"
         )
     table = scatter(grid, (source,), index, offset, length, mask)
-    if _written(table) != len(offset):
+    if _count_written(table) != len(offset):
         raise FormatError("the chunk index is damaged: two chunks have the same place", structure="chunk index")
     return table
 
 
-def _written(table: Columns | Sparse) -> int:
+def _count_written(table: Columns | SparseTable) -> int:
     """How many chunks a table has."""
-    if isinstance(table, Sparse):
+    if isinstance(table, SparseTable):
         return len(table.number)
     return int(np.count_nonzero(np.broadcast_to(table.source, table.shape) >= 0))
 
@@ -287,7 +287,7 @@ def _is_sorted(dataset: Dataset) -> bool:
     return isinstance(dataset.layout, ChunkedLayout) and dataset.layout.index == "btree_v1"
 
 
-def _in_order(index: npt.NDArray[Any], grid: tuple[int, ...]) -> bool:
+def _is_c_order(index: npt.NDArray[Any], grid: tuple[int, ...]) -> bool:
     """Whether rows are all the cells of a grid, in C order."""
     number: Any = 0
     for axis, count in enumerate(grid):

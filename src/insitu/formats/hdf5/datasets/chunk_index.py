@@ -19,7 +19,7 @@ from insitu.formats.hdf5.structures.btree_v2 import read_tree
 from insitu.formats.hdf5.structures.chunk_rows import ChunkRows
 from insitu.formats.hdf5.structures.dataspace import Dataspace
 from insitu.formats.hdf5.structures.extensible_array import read_extensible_array
-from insitu.formats.hdf5.structures.file import File
+from insitu.formats.hdf5.structures.file import FileContext
 from insitu.formats.hdf5.structures.fixed_array import Elements, read_fixed_array
 from insitu.formats.hdf5.structures.layout import ChunkedLayout
 from insitu.formats.parsing.scheduler import Walk
@@ -35,7 +35,7 @@ def chunk_grid(shape: tuple[int, ...], chunk: tuple[int, ...]) -> tuple[int, ...
     return tuple(-(-length // size) for length, size in zip(shape, chunk, strict=True))
 
 
-def read_chunks(file: File, layout: ChunkedLayout, space: Dataspace, filters: int) -> Walk[ChunkRows]:
+def read_chunks(file: FileContext, layout: ChunkedLayout, space: Dataspace, filters: int) -> Walk[ChunkRows]:
     """Return all written chunks of a dataset.
 
     Parameters
@@ -58,15 +58,15 @@ def read_chunks(file: File, layout: ChunkedLayout, space: Dataspace, filters: in
     if layout.index == "btree_v1":
         yield from read_chunk_tree(file, address, layout.chunk, rows)
     elif layout.index == "single":
-        _single(file, layout, rows, address)
+        _add_single(file, layout, rows, address)
     elif layout.index == "implicit":
-        _implicit(file, layout, space, rows, address)
+        _add_implicit(file, layout, space, rows, address)
     elif layout.index == "btree_v2":
-        yield from _tree(file, layout, rows, address)
+        yield from _read_btree_v2(file, layout, rows, address)
     elif layout.index == "fixed_array":
-        expected = math.prod(_largest(layout, space))
+        expected = math.prod(_largest_grid(layout, space))
         elements = yield from read_fixed_array(file, address, expected)
-        _numbered(file, layout, space, rows, elements, None)
+        _add_numbered(file, layout, space, rows, elements, None)
     else:
         unlimited = [axis for axis, limit in enumerate(space.limits) if limit is None]
         if len(unlimited) != 1:
@@ -76,13 +76,13 @@ def read_chunks(file: File, layout: ChunkedLayout, space: Dataspace, filters: in
                 "chunk index",
             )
         elements = yield from read_extensible_array(file, address)
-        _numbered(file, layout, space, rows, elements, unlimited[0])
-    if layout.bare_edges and filters:
-        _bare_edges(layout, space, rows, filters)
+        _add_numbered(file, layout, space, rows, elements, unlimited[0])
+    if layout.unfiltered_edges and filters:
+        _mark_unfiltered_edges(layout, space, rows, filters)
     return rows
 
 
-def _single(file: File, layout: ChunkedLayout, rows: ChunkRows, address: int) -> None:
+def _add_single(file: FileContext, layout: ChunkedLayout, rows: ChunkRows, address: int) -> None:
     length = layout.nbytes if layout.single_size is None else layout.single_size
     rows.add(
         np.zeros((1, len(layout.chunk)), np.int64),
@@ -93,7 +93,7 @@ def _single(file: File, layout: ChunkedLayout, rows: ChunkRows, address: int) ->
     )
 
 
-def _largest(layout: ChunkedLayout, space: Dataspace) -> tuple[int, ...]:
+def _largest_grid(layout: ChunkedLayout, space: Dataspace) -> tuple[int, ...]:
     """Return the chunk grid of the maximum shape, by which elements are numbered.
 
     An unlimited axis counts with its current length.
@@ -104,9 +104,9 @@ def _largest(layout: ChunkedLayout, space: Dataspace) -> tuple[int, ...]:
     return chunk_grid(limits, layout.chunk)
 
 
-def _implicit(file: File, layout: ChunkedLayout, space: Dataspace, rows: ChunkRows, address: int) -> None:
+def _add_implicit(file: FileContext, layout: ChunkedLayout, space: Dataspace, rows: ChunkRows, address: int) -> None:
     """Chunks one behind the other (VII.B), unfiltered, all allocated."""
-    grid = _largest(layout, space)
+    grid = _largest_grid(layout, space)
     count, size = math.prod(grid), layout.nbytes
     file.range(address, count * size, "implicit chunk index")
     numbers = np.arange(count, dtype=np.uint64)
@@ -114,7 +114,7 @@ def _implicit(file: File, layout: ChunkedLayout, space: Dataspace, rows: ChunkRo
     rows.add(index, np.uint64(address) + numbers * np.uint64(size), np.full(count, size), None, "implicit chunk index")
 
 
-def _tree(file: File, layout: ChunkedLayout, rows: ChunkRows, address: int) -> Walk[None]:
+def _read_btree_v2(file: FileContext, layout: ChunkedLayout, rows: ChunkRows, address: int) -> Walk[None]:
     """Version 2 B-tree: record type 10 (address, place) or 11 (address, size, mask, place)."""
     width, rank = file.offset_size, len(layout.chunk)
 
@@ -122,20 +122,20 @@ def _tree(file: File, layout: ChunkedLayout, rows: ChunkRows, address: int) -> W
         rest = table.shape[1] - 8 * rank - width
         if (kind == 10 and rest != 0) or (kind == 11 and not 5 <= rest <= 12):
             file.fail(f"has records of {table.shape[1]} bytes", address, "chunk B-tree")
-        records = table.view(_record(width, rest, rank)).reshape(-1)
+        records = table.view(_record_dtype(width, rest, rank)).reshape(-1)
         places = rows.places(records["place"], (1,) * rank)
         # Narrow integers compare faster. Places beyond the grid are clipped to one number there, so
         # the stored ones are compared if that fails.
-        if places is not None and not _climbing(places) and not _climbing(records["place"]):
+        if places is not None and not _is_ascending(places) and not _is_ascending(records["place"]):
             # The library would look in the wrong branch and give the fill value; the right place is
             # unknown.
             file.fail("has records out of order, or one twice", address, "chunk B-tree")
-        _add(file, layout, rows, places, records, "chunk B-tree")
+        _add_records(file, layout, rows, places, records, "chunk B-tree")
 
     yield from read_tree(file, address, (10, 11), decode, exact=True)
 
 
-def _climbing(places: npt.NDArray[Any]) -> bool:
+def _is_ascending(places: npt.NDArray[Any]) -> bool:
     """Whether records of nodes of one level are in lexicographic order, without duplicates."""
     later, earlier = places[1:], places[:-1]
     decided = np.zeros(len(later), bool)
@@ -147,7 +147,7 @@ def _climbing(places: npt.NDArray[Any]) -> bool:
 
 
 @lru_cache(maxsize=64)
-def _record(width: int, rest: int, rank: int) -> np.dtype[Any]:
+def _record_dtype(width: int, rest: int, rank: int) -> np.dtype[Any]:
     """Return the dtype of a record of a chunk index.
 
     An address; with filters the stored size and the mask; in some indexes the place in the grid.
@@ -165,8 +165,8 @@ def _record(width: int, rest: int, rank: int) -> np.dtype[Any]:
     )
 
 
-def _add(
-    file: File,
+def _add_records(
+    file: FileContext,
     layout: ChunkedLayout,
     rows: ChunkRows,
     places: npt.NDArray[Any] | None,
@@ -189,8 +189,8 @@ def _add(
     rows.add(places, address, length.astype(np.int64), records["mask"], structure)
 
 
-def _numbered(
-    file: File,
+def _add_numbered(
+    file: FileContext,
     layout: ChunkedLayout,
     space: Dataspace,
     rows: ChunkRows,
@@ -201,16 +201,16 @@ def _numbered(
 
     The unlimited axis, if there is one, varies slowest.
     """
-    grid = _largest(layout, space)
+    grid = _largest_grid(layout, space)
     order = list(range(len(grid)))
     if unlimited:
         order.insert(0, order.pop(unlimited))
     width = file.offset_size
-    for numbers, table in _in_batches(elements):
+    for numbers, table in _iterate_batches(elements):
         rest = table.shape[1] - width
         if rest and not 5 <= rest <= 12:
             file.fail(f"has elements of {table.shape[1]} bytes", layout.address or 0, "chunk index")
-        records = table.view(_record(width, rest, 0)).reshape(-1)
+        records = table.view(_record_dtype(width, rest, 0)).reshape(-1)
         used = records["address"] != file.undefined  # what was never written
         if not used.all():
             records, numbers = records[used], numbers[used]
@@ -218,10 +218,10 @@ def _numbered(
         for axis in reversed(order[1:]):
             numbers, index[:, axis] = np.divmod(numbers, min(max(grid[axis], 1), 1 << 62))
         index[:, order[0]] = numbers
-        _add(file, layout, rows, index, records, "chunk index")
+        _add_records(file, layout, rows, index, records, "chunk index")
 
 
-def _in_batches(elements: Elements) -> Iterator[tuple[npt.NDArray[np.int64], npt.NDArray[np.uint8]]]:
+def _iterate_batches(elements: Elements) -> Iterator[tuple[npt.NDArray[np.int64], npt.NDArray[np.uint8]]]:
     """Runs of elements put together, so that many small ones cost no more than few large ones."""
     start = 0
     while start < len(elements):
@@ -235,7 +235,7 @@ def _in_batches(elements: Elements) -> Iterator[tuple[npt.NDArray[np.int64], npt
         start = end
 
 
-def _bare_edges(layout: ChunkedLayout, space: Dataspace, rows: ChunkRows, filters: int) -> None:
+def _mark_unfiltered_edges(layout: ChunkedLayout, space: Dataspace, rows: ChunkRows, filters: int) -> None:
     """Chunks that reach over the edge were stored without filters: say so in their masks."""
     whole = np.array([length // size for length, size in zip(space.shape, layout.chunk, strict=True)])
     everything = np.uint32((1 << filters) - 1)

@@ -14,20 +14,20 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from insitu.errors import FormatError, NotFoundError, UnsupportedError
-from insitu.formats.hdf5.datasets.arrays import details_of, encoding_of
+from insitu.formats.hdf5.datasets.arrays import array_details, dataset_encoding
 from insitu.formats.hdf5.datasets.objects import Dataset
-from insitu.formats.hdf5.datasets.virtual_sources import Piece, assemble, place
-from insitu.formats.hdf5.structures.file import File
-from insitu.formats.hdf5.structures.stored_selection import Picked
-from insitu.formats.parsing.read_cache import Window
-from insitu.formats.parsing.sibling_files import Neighbours
+from insitu.formats.hdf5.datasets.virtual_sources import PlacedArray, assemble, place_mapping
+from insitu.formats.hdf5.structures.file import FileContext
+from insitu.formats.hdf5.structures.stored_selection import StoredSelection
+from insitu.formats.parsing.read_cache import ReadCache
+from insitu.formats.parsing.sibling_files import SiblingFiles
 from insitu.model import ArrayDetails, Axis, Columns, Encoding, Source, Tile, VirtualArray
 from insitu.sources.protocol import ByteSource
 
-__all__ = ["Part", "Run", "aligned", "array_of_runs", "external_array"]
+__all__ = ["SourceSegment", "StoredRun", "align_to_elements", "array_of_runs", "external_array"]
 
 
-class Part(NamedTuple):
+class SourceSegment(NamedTuple):
     """Some bytes of the dataset, as they are cut: where they lie, or nowhere (zeros)."""
 
     source: ByteSource | None
@@ -35,7 +35,7 @@ class Part(NamedTuple):
     length: int
 
 
-class Run(NamedTuple):
+class StoredRun(NamedTuple):
     """Some bytes of the dataset: where they lie, or nowhere (zeros), or what they are."""
 
     source: Source | None
@@ -45,16 +45,16 @@ class Run(NamedTuple):
 
 
 def external_array(
-    neighbours: Neighbours,
-    window: Window,
-    file: File,
+    neighbours: SiblingFiles,
+    window: ReadCache,
+    file: FileContext,
     dataset: Dataset,
     shape: tuple[int, ...],
     dims: tuple[str, ...],
     attributes: dict[str, Any],
 ) -> VirtualArray:
     """Return the virtual array of a dataset whose data lies in other files; see `virtual_array`."""
-    encoding = encoding_of(file, dataset)
+    encoding = dataset_encoding(file, dataset)
     if encoding.dtype.hasobject or dataset.filters:
         raise UnsupportedError(
             "variable-length values and filters are not supported in external storage", structure="external files"
@@ -63,18 +63,18 @@ def external_array(
         raise UnsupportedError(
             f"a dataset of shape {dataset.space.shape} in external storage is not supported on dimensions of {shape}"
         )
-    details = details_of(dataset, shape)
+    details = array_details(dataset, shape)
     details = dataclasses.replace(
         details, notes={**details.notes, "external": [segment.name for segment in dataset.segments]}
     )
     total = math.prod(shape) * dataset.datatype.size
     size = dataset.datatype.size // math.prod(dataset.datatype.shape)
-    runs = aligned(_parts(neighbours, window, dataset, total), size) or [Run(None, 0, 0)]
+    runs = align_to_elements(_source_segments(neighbours, window, dataset, total), size) or [StoredRun(None, 0, 0)]
     return array_of_runs(runs, encoding, (*shape, *dataset.datatype.shape), dims, attributes, details, size)
 
 
 def array_of_runs(
-    runs: list[Run],
+    runs: list[StoredRun],
     encoding: Encoding,
     whole: tuple[int, ...],
     dims: tuple[str, ...],
@@ -98,15 +98,15 @@ def array_of_runs(
         Of an element as it is stored.
     """
     if len(runs) == 1:
-        pieces = [Piece(_array(runs[0], whole, encoding), (0,) * len(whole))]
+        pieces = [PlacedArray(_run_array(runs[0], whole, encoding), (0,) * len(whole))]
     else:
-        pieces = _cut(runs, whole, encoding, size)
+        pieces = _pieces_of_runs(runs, whole, encoding, size)
     tiles, origins = assemble(pieces, len(whole))
     fill = encoding.fill_value()
     return VirtualArray(whole, encoding.dtype, dims, tiles, origins, attributes, fill, details)
 
 
-def _cut(runs: list[Run], whole: tuple[int, ...], encoding: Encoding, size: int) -> list[Piece]:
+def _pieces_of_runs(runs: list[StoredRun], whole: tuple[int, ...], encoding: Encoding, size: int) -> list[PlacedArray]:
     """Several runs: of whole rows each where they are such, else of elements."""
     row = math.prod(whole[1:]) * size
     rows = all(run.length % row == 0 for run in runs)
@@ -115,59 +115,59 @@ def _cut(runs: list[Run], whole: tuple[int, ...], encoding: Encoding, size: int)
     for run in runs:
         count = run.length // step
         shape = (count, *whole[1:]) if rows else (count,)
-        pieces.append(Piece(_array(run, shape, encoding), (at,) + (0,) * (len(shape) - 1)))
+        pieces.append(PlacedArray(_run_array(run, shape, encoding), (at,) + (0,) * (len(shape) - 1)))
         at += count
     if rows:
         return pieces
     tiles, origins = assemble(pieces, 1)
     flat = VirtualArray((at,), encoding.dtype, ("element",), tiles, origins)
-    return list(place(Picked("all"), Picked("all"), flat, whole, 0))
+    return list(place_mapping(StoredSelection("all"), StoredSelection("all"), flat, whole, 0))
 
 
-def aligned(parts: list[Part], size: int) -> list[Run]:
+def align_to_elements(parts: list[SourceSegment], size: int) -> list[StoredRun]:
     """Return parts as runs of whole elements.
 
     An element that lies in several files is read now, and becomes a run of its own.
     """
-    runs: list[Run] = []
+    runs: list[StoredRun] = []
     owed = b""
     for source, begin, length in parts:
         offset, end = begin, begin + length
         if owed:
             offset = min(end, begin + size - len(owed))
-            owed += _read(source, begin, offset - begin)
+            owed += _read_padded(source, begin, offset - begin)
             if len(owed) < size:
                 continue
-            runs.append(Run(None, 0, size, owed))
+            runs.append(StoredRun(None, 0, size, owed))
             owed = b""
         rest = (end - offset) % size
         if end - rest > offset:
-            runs.append(Run(None if source is None else source.describe(), offset, end - rest - offset))
-        owed = _read(source, end - rest, rest)
+            runs.append(StoredRun(None if source is None else source.describe(), offset, end - rest - offset))
+        owed = _read_padded(source, end - rest, rest)
     return runs
 
 
-def _read(source: ByteSource | None, offset: int, length: int) -> bytes:
+def _read_padded(source: ByteSource | None, offset: int, length: int) -> bytes:
     data = b"" if source is None or not length else source.read(offset, length)
     return data.ljust(length, b"\0")
 
 
-def _parts(neighbours: Neighbours, window: Window, dataset: Dataset, total: int) -> list[Part]:
+def _source_segments(neighbours: SiblingFiles, window: ReadCache, dataset: Dataset, total: int) -> list[SourceSegment]:
     """Where the bytes of a dataset are."""
-    parts: list[Part] = []
+    parts: list[SourceSegment] = []
     left = total
     for segment in dataset.segments:
         if not left:
             break
         length = left if segment.size is None else min(segment.size, left)
-        there = neighbours.open_beside(window, segment.name)
+        there = neighbours.open_sibling(window, segment.name)
         if there is None:
             raise NotFoundError(f"the external file {segment.name!r}, which holds the data, is missing", url=window.url)
         known = max(0, min(length, there.size - segment.offset))
         if known:
-            parts.append(Part(there.source, segment.offset, known))
+            parts.append(SourceSegment(there.source, segment.offset, known))
         if length > known:
-            parts.append(Part(None, 0, length - known))
+            parts.append(SourceSegment(None, 0, length - known))
         left -= length
     if left:
         raise FormatError(
@@ -176,7 +176,7 @@ def _parts(neighbours: Neighbours, window: Window, dataset: Dataset, total: int)
     return parts
 
 
-def _array(run: Run, shape: tuple[int, ...], encoding: Encoding) -> VirtualArray:
+def _run_array(run: StoredRun, shape: tuple[int, ...], encoding: Encoding) -> VirtualArray:
     axes = tuple(Axis.regular(length, max(length, 1)) for length in shape)
     grid = tuple(axis.count for axis in axes)
     if run.data is not None:

@@ -9,29 +9,37 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from insitu.errors import InsituError
-from insitu.formats.hdf5.datasets.objects import Dataset, Group, Objects, read_object
-from insitu.formats.hdf5.linked.file_sets import join
+from insitu.formats.hdf5.datasets.objects import Dataset, Group, ObjectTable, read_object
+from insitu.formats.hdf5.linked.file_sets import join_set
 from insitu.formats.hdf5.linked.joined_file import as_joined_file
-from insitu.formats.hdf5.structures.file import File
+from insitu.formats.hdf5.structures.file import FileContext
 from insitu.formats.hdf5.structures.superblock import (
-    CutShortError,
-    OneOfASetError,
+    SetMemberError,
     Superblock,
+    TruncatedFileError,
     find_signature,
     read_superblock,
 )
 from insitu.formats.hdf5.structures.superblock_extension import read_extension
-from insitu.formats.parsing.read_cache import Window
+from insitu.formats.parsing.read_cache import ReadCache
 from insitu.formats.parsing.scheduler import Walk, run
-from insitu.formats.parsing.sibling_files import Neighbours
+from insitu.formats.parsing.sibling_files import SiblingFiles
 
-__all__ = ["HOPS_LIMIT", "Opened", "Outside", "begin", "find_at", "open_at", "outside_of"]
+__all__ = [
+    "HOPS_LIMIT",
+    "ExternalTarget",
+    "ParsedFile",
+    "external_target",
+    "open_object",
+    "read_file_header",
+    "read_object_at",
+]
 
 HOPS_LIMIT = 32
 
 
 @dataclass(frozen=True, slots=True)
-class Outside:
+class ExternalTarget:
     """A place in another file."""
 
     file: str
@@ -39,16 +47,16 @@ class Outside:
 
 
 @dataclass(slots=True)
-class Opened:
+class ParsedFile:
     """A file of which some objects were read."""
 
-    window: Window
-    file: File
+    window: ReadCache
+    file: FileContext
     superblock: Superblock
-    objects: Objects = field(default_factory=dict)
+    objects: ObjectTable = field(default_factory=dict)
 
 
-def begin(file: File) -> Walk[Superblock]:
+def read_file_header(file: FileContext) -> Walk[Superblock]:
     """Read the superblock and its extension."""
     file.base = yield from find_signature(file.size)
     superblock: Superblock = yield from read_superblock(file)
@@ -57,7 +65,9 @@ def begin(file: File) -> Walk[Superblock]:
     return superblock
 
 
-def open_at(neighbours: Neighbours, window: Window, path: str) -> tuple[Opened, Dataset | Group, str] | None:
+def open_object(
+    neighbours: SiblingFiles, window: ReadCache, path: str
+) -> tuple[ParsedFile, Dataset | Group, str] | None:
     """Return the object at a path, its file and its path there; None if there is none.
 
     Parameters
@@ -70,42 +80,42 @@ def open_at(neighbours: Neighbours, window: Window, path: str) -> tuple[Opened, 
         From its root.
     """
     for _ in range(HOPS_LIMIT):
-        opened = _opened(neighbours, window)
-        found = run(find_at(opened, path), opened.window, damage=())
+        opened = _open_file(neighbours, window)
+        found = run(read_object_at(opened, path), opened.window, damage=())
         if found is None:
             return None
-        if not isinstance(found, Outside):
+        if not isinstance(found, ExternalTarget):
             return opened, found, path
-        there = neighbours.open_beside(window, found.file)
+        there = neighbours.open_sibling(window, found.file)
         if there is None:
             return None
         window, path = there, found.path
     return None  # a circle of links
 
 
-def _opened(neighbours: Neighbours, window: Window) -> Opened:
+def _open_file(neighbours: SiblingFiles, window: ReadCache) -> ParsedFile:
     key = ("opened", window.url)
-    opened: Opened | None = neighbours.memory.get(key)
+    opened: ParsedFile | None = neighbours.memory.get(key)
     if opened is None:
         try:
-            opened = _begun(window)
-        except (OneOfASetError, CutShortError) as problem:
-            opened = _begun(join(neighbours, window, problem))
+            opened = _parse_file_header(window)
+        except (SetMemberError, TruncatedFileError) as problem:
+            opened = _parse_file_header(join_set(neighbours, window, problem))
         neighbours.memory[key] = opened
     return opened
 
 
-def _begun(window: Window) -> Opened:
-    file = File(window.url, window.size, peek=window.peek, joined=as_joined_file(window.source) is not None)
-    return Opened(window, file, run(begin(file), window, damage=()))
+def _parse_file_header(window: ReadCache) -> ParsedFile:
+    file = FileContext(window.url, window.size, peek=window.peek, joined=as_joined_file(window.source) is not None)
+    return ParsedFile(window, file, run(read_file_header(file), window, damage=()))
 
 
-def outside_of(link: tuple[str, str], rest: list[str]) -> Outside:
+def external_target(link: tuple[str, str], rest: list[str]) -> ExternalTarget:
     """Return the target of an external link, with the names that follow it (last first)."""
-    return Outside(link[0], "/".join([link[1].rstrip("/"), *reversed(rest)]))
+    return ExternalTarget(link[0], "/".join([link[1].rstrip("/"), *reversed(rest)]))
 
 
-def find_at(opened: Opened, path: str) -> Walk[Dataset | Group | Outside | None]:
+def read_object_at(opened: ParsedFile, path: str) -> Walk[Dataset | Group | ExternalTarget | None]:
     """Read the groups on a path of a file, and return the object at its end."""
     objects, root = opened.objects, opened.superblock.root
     names = [name for name in reversed(path.split("/")) if name not in ("", ".")]
@@ -126,7 +136,7 @@ def find_at(opened: Opened, path: str) -> Walk[Dataset | Group | Outside | None]
         if link is None:
             return None
         if link.outside is not None:
-            return outside_of(link.outside, names)
+            return external_target(link.outside, names)
         if link.path is not None:
             hops += 1
             if hops > HOPS_LIMIT:

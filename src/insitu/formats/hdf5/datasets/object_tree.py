@@ -12,12 +12,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from insitu.errors import FormatError, InsituError, UnsupportedError
-from insitu.formats.hdf5.datasets.object_at_path import Outside, outside_of
-from insitu.formats.hdf5.datasets.objects import Dataset, Group, Objects
+from insitu.formats.hdf5.datasets.object_at_path import ExternalTarget, external_target
+from insitu.formats.hdf5.datasets.objects import Dataset, Group, ObjectTable
 from insitu.formats.hdf5.structures.links import Link
-from insitu.formats.hdf5.structures.object_references import Pointing
+from insitu.formats.hdf5.structures.object_references import ReferenceValue
 
-__all__ = ["Branch", "Paths", "build_tree", "find_object"]
+__all__ = ["Branch", "ObjectPaths", "build_tree", "find_object"]
 
 SOFT_LIMIT = 32
 
@@ -33,12 +33,12 @@ class Branch:
     children: list[tuple[str, Branch]] = field(default_factory=list)
     failed: list[tuple[str, InsituError]] = field(default_factory=list)
     """Names of what could not be taken, and why."""
-    loose: list[tuple[str, str]] = field(default_factory=list)
+    dead_links: list[tuple[str, str]] = field(default_factory=list)
     """Names of links that lead to nothing new, and why."""
 
     asked: set[str] | None = None
     """Paths of what is asked for, from the root of the scan; None: all."""
-    outside: list[tuple[str, Outside]] = field(default_factory=list)
+    outside: list[tuple[str, ExternalTarget]] = field(default_factory=list)
     """Names of links to other files, and where they lead."""
 
     def join(self, name: str) -> str:
@@ -54,7 +54,7 @@ class Branch:
             todo += [child for _, child in reversed(branch.children)]
 
 
-def build_tree(root: Group, top: Group, objects: Objects) -> Branch:
+def build_tree(root: Group, top: Group, objects: ObjectTable) -> Branch:
     """Return the tree below a group.
 
     Parameters
@@ -78,13 +78,13 @@ def build_tree(root: Group, top: Group, objects: Objects) -> Branch:
         if count > limit:
             raise FormatError(f"the links form more than {limit} paths to {len(objects)} objects", structure="links")
         if len({link.name for link in links}) != len(links):
-            links = _one_each(branch, links)
+            links = _unique_links(branch, links)
         for link in links:
-            _place(branch, above, link, root, objects, todo)
+            _add_link(branch, above, link, root, objects, todo)
     return tree
 
 
-def _one_each(branch: Branch, links: list[Link]) -> list[Link]:
+def _unique_links(branch: Branch, links: list[Link]) -> list[Link]:
     """The links whose name no other has: which of two the library finds depends on how it looks."""
     counts = Counter(link.name for link in links)
     twice = [name for name, count in counts.items() if count > 1]
@@ -94,25 +94,25 @@ def _one_each(branch: Branch, links: list[Link]) -> list[Link]:
     return [link for link in links if counts[link.name] == 1]
 
 
-def _place(
+def _add_link(
     branch: Branch,
     above: tuple[int, ...],
     link: Link,
     root: Group,
-    objects: Objects,
+    objects: ObjectTable,
     todo: list[tuple[Branch, tuple[int, ...]]],
 ) -> None:
     """Put what a link leads to into a branch."""
     name = link.name
     if link.outside is not None:
-        _out(branch, name, Outside(*link.outside))
+        _add_external_link(branch, name, ExternalTarget(*link.outside))
         return
     address = link.address if link.path is None else find_object(link.path, branch.group, root, objects)
-    if isinstance(address, Outside):
-        _out(branch, name, address)
+    if isinstance(address, ExternalTarget):
+        _add_external_link(branch, name, address)
         return
     if address is None or address not in objects:
-        branch.loose.append((name, f"the target of the link does not exist ({link.path})"))
+        branch.dead_links.append((name, f"the target of the link does not exist ({link.path})"))
         return
     found = objects[address]
     if isinstance(found, InsituError):
@@ -121,14 +121,14 @@ def _place(
         branch.datasets.append((name, found))
     elif isinstance(found, Group):
         if address in above:
-            branch.loose.append((name, "the link leads back to a parent group"))
+            branch.dead_links.append((name, "the link leads back to a parent group"))
             return
         child = Branch(branch.join(name), found)
         branch.children.append((name, child))
         todo.append((child, (*above, address)))
 
 
-def _out(branch: Branch, name: str, place: Outside) -> None:
+def _add_external_link(branch: Branch, name: str, place: ExternalTarget) -> None:
     """Add a link to another file.
 
     User-defined links fail: only the program that defined them can follow them.
@@ -141,7 +141,7 @@ def _out(branch: Branch, name: str, place: Outside) -> None:
         )
 
 
-def find_object(path: str, start: Group, root: Group, objects: Objects) -> int | Outside | None:
+def find_object(path: str, start: Group, root: Group, objects: ObjectTable) -> int | ExternalTarget | None:
     """Return the address of the object at a path, or its place in another file.
 
     None if there is none, or if it was not read.
@@ -162,7 +162,7 @@ def find_object(path: str, start: Group, root: Group, objects: Objects) -> int |
             here = link.address
             continue
         if link.outside is not None:
-            return outside_of(link.outside, names)
+            return external_target(link.outside, names)
         hops += 1
         if link.path is None or hops > SOFT_LIMIT:
             return None
@@ -172,7 +172,7 @@ def find_object(path: str, start: Group, root: Group, objects: Objects) -> int |
     return here
 
 
-class Paths:
+class ObjectPaths:
     """The paths of objects by their addresses; found out when the first is asked for."""
 
     __slots__ = ("_found", "_prefix", "_tree")
@@ -189,13 +189,13 @@ class Paths:
         found = self._all().get(address)
         return f"(an object at {address} that no path leads to)" if found is None else found
 
-    def lacks(self, tree: Branch) -> bool:
+    def has_unknown_targets(self, tree: Branch) -> bool:
         """Whether an attribute refers to an object that is not below the tree."""
         wanted: set[int] = set()
         for branch in tree.walk():
             for attributes in (branch.group.attributes, *(dataset.attributes for _, dataset in branch.datasets)):
                 for value in attributes.values():
-                    if isinstance(value, Pointing):
+                    if isinstance(value, ReferenceValue):
                         wanted |= value.addresses()
         return bool(wanted) and not wanted <= self._all().keys()
 

@@ -14,15 +14,15 @@ import numpy as np
 
 from insitu.errors import InsituError, UnsupportedError
 from insitu.formats.hdf5.datasets.chunk_index import read_chunks
-from insitu.formats.hdf5.datasets.virtual_mapping import Mapping, parse_mappings
-from insitu.formats.hdf5.structures.attribute_values import NOTHING, heaped_value
+from insitu.formats.hdf5.datasets.virtual_mapping import SourceMapping, parse_mappings
+from insitu.formats.hdf5.structures.attribute_values import NO_VALUE, heap_value
 from insitu.formats.hdf5.structures.attributes import HeapRecord, heap_records, read_attributes, read_heap_values
 from insitu.formats.hdf5.structures.chunk_rows import ChunkRows
 from insitu.formats.hdf5.structures.dataspace import Dataspace, parse_dataspace
 from insitu.formats.hdf5.structures.datatype import Datatype, parse_datatype
-from insitu.formats.hdf5.structures.external_files import Segment, read_segments
-from insitu.formats.hdf5.structures.file import File
-from insitu.formats.hdf5.structures.fill_value import Fill, parse_fill, parse_old_fill, read_odd_fill
+from insitu.formats.hdf5.structures.external_files import ExternalSegment, read_external_segments
+from insitu.formats.hdf5.structures.file import FileContext
+from insitu.formats.hdf5.structures.fill_value import Fill, parse_fill, parse_old_fill, resolve_fill
 from insitu.formats.hdf5.structures.layout import (
     ChunkedLayout,
     CompactLayout,
@@ -33,7 +33,7 @@ from insitu.formats.hdf5.structures.layout import (
 )
 from insitu.formats.hdf5.structures.links import Link, read_links
 from insitu.formats.hdf5.structures.local_heap import read_symbol_table
-from insitu.formats.hdf5.structures.message_cache import remembered
+from insitu.formats.hdf5.structures.message_cache import parse_once
 from insitu.formats.hdf5.structures.messages import (
     DATASPACE,
     DATATYPE,
@@ -48,19 +48,19 @@ from insitu.formats.hdf5.structures.messages import (
     SYMBOL_TABLE,
     Message,
 )
-from insitu.formats.hdf5.structures.nested_values import read_deep_value
+from insitu.formats.hdf5.structures.nested_values import read_nested_value
 from insitu.formats.hdf5.structures.object_header import read_object_header
-from insitu.formats.hdf5.structures.object_references import BOOKKEEPING, read_pointing
+from insitu.formats.hdf5.structures.object_references import SCALE_ATTRIBUTES, read_references
 from insitu.formats.hdf5.structures.pipeline import Filter, parse_filters
-from insitu.formats.hdf5.structures.shared_messages import unshared
-from insitu.formats.hdf5.structures.type_description import in_parts
-from insitu.formats.parsing.scheduler import Side, Walk, damaged
+from insitu.formats.hdf5.structures.shared_messages import resolve_shared
+from insitu.formats.hdf5.structures.type_description import needs_element_decoder
+from insitu.formats.parsing.scheduler import Parallel, Walk, to_format_error
 
-__all__ = ["Dataset", "Group", "Objects", "read_index", "read_object"]
+__all__ = ["Dataset", "Group", "ObjectTable", "read_chunk_index", "read_object"]
 
 SCALES = "DIMENSION_LIST"
-_CHANGEABLE = (list, np.ndarray)
-UNREAD = Datatype("unread", 0, np.dtype("V"))
+_MUTABLE = (list, np.ndarray)
+UNKNOWN_TYPE = Datatype("unread", 0, np.dtype("V"))
 
 
 @dataclass(slots=True)
@@ -71,7 +71,7 @@ class Dataset:
     space: Dataspace
     committed: bool
     """Whether its type has a name in the file."""
-    datatype: Datatype = UNREAD
+    datatype: Datatype = UNKNOWN_TYPE
     layout: Layout = CompactLayout(b"")  # noqa: RUF009  # frozen
     filters: tuple[Filter, ...] = ()
     fill: Fill = Fill(None, "default")  # noqa: RUF009  # frozen
@@ -82,9 +82,9 @@ class Dataset:
     """Attributes that could not be read."""
     chunks: ChunkRows | None = None
     """Set once the index was read."""
-    mappings: tuple[Mapping, ...] = ()
+    mappings: tuple[SourceMapping, ...] = ()
     """Of a virtual dataset: what it is made of."""
-    segments: tuple[Segment, ...] = ()
+    segments: tuple[ExternalSegment, ...] = ()
     """The parts of other files that the data lies in."""
     problem: InsituError | None = None
     """Why its data cannot be taken. Its extent is known even so: netCDF counts its dimensions."""
@@ -103,12 +103,12 @@ class Group:
 
 _DESCRIPTION = frozenset({DATASPACE, DATATYPE, LAYOUT, FILL, FILL_OLD, FILTERS, EXTERNAL_FILES})
 
-Objects = dict[int, "Group | Dataset | InsituError | None"]
+ObjectTable = dict[int, "Group | Dataset | InsituError | None"]
 """By address. None: an object that holds no data (a datatype). An error: what is wrong with it."""
 
 
 def read_object(
-    file: File, address: int, objects: Objects, indexed: bool, follow: Callable[[Group], list[int]]
+    file: FileContext, address: int, objects: ObjectTable, indexed: bool, follow: Callable[[Group], list[int]]
 ) -> Walk[None]:
     """Read an object, and those that it links to, into `objects`.
 
@@ -135,21 +135,21 @@ def read_object(
             new = [a for a in dict.fromkeys(follow(group)) if a not in objects]
             for child in new:
                 objects[child] = None  # claimed: nobody else waits for it
-            yield Side([read_object(file, child, objects, indexed, follow) for child in new])
+            yield Parallel([read_object(file, child, objects, indexed, follow) for child in new])
         elif DATATYPE in kinds:
             file.named_types[address] = next(m.body for m in messages if m.kind == DATATYPE)
     except InsituError as problem:
-        objects[address] = damaged(problem, offset=address + file.base, structure="object header")
+        objects[address] = to_format_error(problem, offset=address + file.base, structure="object header")
 
 
-def _read_group(file: File, address: int, messages: list[Message]) -> Walk[Group]:
-    attributes, (links, tracked) = yield Side([_values(file, messages), _links(file, messages)])
+def _read_group(file: FileContext, address: int, messages: list[Message]) -> Walk[Group]:
+    attributes, (links, tracked) = yield Parallel([_read_attribute_values(file, messages), _read_links(file, messages)])
     named, _, problems = attributes
     links.sort(key=lambda link: link.order if tracked else link.name.encode("utf-8", "surrogateescape"))
     return Group(address, links, named, problems)
 
 
-def _links(file: File, messages: list[Message]) -> Walk[tuple[list[Link], bool]]:
+def _read_links(file: FileContext, messages: list[Message]) -> Walk[tuple[list[Link], bool]]:
     for message in messages:
         if message.kind == SYMBOL_TABLE:
             links = yield from read_symbol_table(file, message.body)
@@ -157,20 +157,22 @@ def _links(file: File, messages: list[Message]) -> Walk[tuple[list[Link], bool]]
     return (yield from read_links(file, messages))
 
 
-def _read_dataset(file: File, address: int, messages: list[Message], indexed: bool) -> Walk[Dataset]:
+def _read_dataset(file: FileContext, address: int, messages: list[Message], indexed: bool) -> Walk[Dataset]:
     parts: dict[int, Message] = {}
     committed = False
     for message in messages:
         if message.kind in _DESCRIPTION:
             if message.shared:
                 committed |= message.kind == DATATYPE
-                message = yield from unshared(file, message)
+                message = yield from resolve_shared(file, message)
             parts.setdefault(message.kind, message)
     if DATASPACE not in parts or DATATYPE not in parts:
         file.fail("has a layout, but no dataspace or datatype", address, "object header")
-    space = remembered(parse_dataspace, parts[DATASPACE].body, file.length_size)
+    space = parse_once(parse_dataspace, parts[DATASPACE].body, file.length_size)
     dataset = Dataset(address, space, committed)
-    problem, attributes = yield Side([_describe(file, dataset, parts, indexed), _values(file, messages)], keep=True)
+    problem, attributes = yield Parallel(
+        [_read_description(file, dataset, parts, indexed), _read_attribute_values(file, messages)], keep=True
+    )
     if isinstance(attributes, InsituError):
         problem = attributes
     else:
@@ -179,12 +181,12 @@ def _read_dataset(file: File, address: int, messages: list[Message], indexed: bo
     return dataset
 
 
-def _describe(file: File, dataset: Dataset, parts: dict[int, Message], indexed: bool) -> Walk[None]:
+def _read_description(file: FileContext, dataset: Dataset, parts: dict[int, Message], indexed: bool) -> Walk[None]:
     """Complete a dataset from the messages of its header."""
-    dataset.datatype = remembered(parse_datatype, parts[DATATYPE].body)
+    dataset.datatype = parse_once(parse_datatype, parts[DATATYPE].body)
     dataset.layout = parse_layout(parts[LAYOUT].body, file.offset_size, file.length_size)
     if isinstance(dataset.layout, CompactLayout) and (
-        dataset.datatype.heaped or dataset.datatype.has_nested_variable_length
+        dataset.datatype.is_variable_length or dataset.datatype.has_nested_variable_length
     ):
         # References into heaps need the file, so they are read from the header instead of being
         # stored inline.
@@ -193,25 +195,25 @@ def _describe(file: File, dataset: Dataset, parts: dict[int, Message], indexed: 
             file.unsupported("variable-length values in a shared layout message are not supported")
         dataset.layout = ContiguousLayout(place + inside.at if inside.data else None, len(inside.data))
     if FILTERS in parts:
-        dataset.filters = remembered(parse_filters, parts[FILTERS].body)
+        dataset.filters = parse_once(parse_filters, parts[FILTERS].body)
     if FILL in parts:
-        dataset.fill = remembered(parse_fill, parts[FILL].body)
+        dataset.fill = parse_once(parse_fill, parts[FILL].body)
     elif FILL_OLD in parts:
-        dataset.fill = remembered(parse_old_fill, parts[FILL_OLD].body)
+        dataset.fill = parse_once(parse_old_fill, parts[FILL_OLD].body)
     if EXTERNAL_FILES in parts:
-        dataset.segments = yield from read_segments(file, parts[EXTERNAL_FILES].body)
+        dataset.segments = yield from read_external_segments(file, parts[EXTERNAL_FILES].body)
     if isinstance(dataset.layout, VirtualLayout):
-        dataset.mappings = yield from _mappings(file, dataset.layout)
+        dataset.mappings = yield from _read_mappings(file, dataset.layout)
     value = dataset.fill.value
     if value is not None and (
-        dataset.datatype.heaped or dataset.datatype.has_nested_variable_length or dataset.datatype.shape
+        dataset.datatype.is_variable_length or dataset.datatype.has_nested_variable_length or dataset.datatype.shape
     ):
-        dataset.fill = yield from read_odd_fill(file, dataset.datatype, dataset.fill)
+        dataset.fill = yield from resolve_fill(file, dataset.datatype, dataset.fill)
     if indexed:
-        yield from read_index(file, dataset)
+        yield from read_chunk_index(file, dataset)
 
 
-def _mappings(file: File, layout: VirtualLayout) -> Walk[tuple[Mapping, ...]]:
+def _read_mappings(file: FileContext, layout: VirtualLayout) -> Walk[tuple[SourceMapping, ...]]:
     """What a virtual dataset is made of; one that was never given anything has no list."""
     if layout.address == file.undefined:
         return ()
@@ -219,13 +221,15 @@ def _mappings(file: File, layout: VirtualLayout) -> Walk[tuple[Mapping, ...]]:
     return parse_mappings(file, data, layout.address)
 
 
-def read_index(file: File, dataset: Dataset) -> Walk[None]:
+def read_chunk_index(file: FileContext, dataset: Dataset) -> Walk[None]:
     """Read the chunk index of a dataset, if it has one."""
     if isinstance(dataset.layout, ChunkedLayout) and dataset.chunks is None:
         dataset.chunks = yield from read_chunks(file, dataset.layout, dataset.space, len(dataset.filters))
 
 
-def _values(file: File, messages: list[Message]) -> Walk[tuple[dict[str, Any], list[list[int]], dict[str, str]]]:
+def _read_attribute_values(
+    file: FileContext, messages: list[Message]
+) -> Walk[tuple[dict[str, Any], list[list[int]], dict[str, str]]]:
     """The values of an object's attributes, its dimension scales, and what could not be read."""
     attributes = yield from read_attributes(file, messages)
     values: dict[str, Any] = {}
@@ -234,28 +238,28 @@ def _values(file: File, messages: list[Message]) -> Walk[tuple[dict[str, Any], l
     heaped: list[tuple[str, Datatype, list[HeapRecord]]] = []
     for attribute in attributes:
         value, datatype = attribute.value, attribute.datatype
-        if type(value) in _CHANGEABLE:
+        if type(value) in _MUTABLE:
             value = value.copy()  # the attribute itself is remembered, for other files
         values[attribute.name] = value
         if (
             datatype is not None
             and datatype.has_references
-            and attribute.name not in BOOKKEEPING
+            and attribute.name not in SCALE_ATTRIBUTES
             and not attribute.space.null
         ):
             try:
-                values[attribute.name] = yield from read_pointing(file, attribute)
+                values[attribute.name] = yield from read_references(file, attribute)
             except UnsupportedError as problem:
                 del values[attribute.name]
                 problems[attribute.name] = problem.message
-        elif value is NOTHING:
-            if datatype is not None and in_parts(datatype):
-                values[attribute.name] = yield from read_deep_value(file, attribute)
-            elif datatype is not None and datatype.heaped:
+        elif value is NO_VALUE:
+            if datatype is not None and needs_element_decoder(datatype):
+                values[attribute.name] = yield from read_nested_value(file, attribute)
+            elif datatype is not None and datatype.is_variable_length:
                 heaped.append((attribute.name, datatype, heap_records(file, attribute.data)))
             else:
                 del values[attribute.name]
-                if attribute.name not in BOOKKEEPING:
+                if attribute.name not in SCALE_ATTRIBUTES:
                     problems[attribute.name] = attribute.problem or "references of this kind are not supported"
     if heaped:
         found = yield from read_heap_values(file, [record for _, _, records in heaped for record in records])
@@ -263,17 +267,17 @@ def _values(file: File, messages: list[Message]) -> Walk[tuple[dict[str, Any], l
         for name, datatype, records in heaped:
             heap = found[at : at + len(records)]
             at += len(records)
-            values[name] = heaped_value(datatype, heap)
+            values[name] = heap_value(datatype, heap)
             if name == SCALES:
-                scales = [_addresses(file, value, datatype) for value in heap]
-            if values[name] is NOTHING:
+                scales = [_reference_addresses(file, value, datatype) for value in heap]
+            if values[name] is NO_VALUE:
                 del values[name]
-                if name not in BOOKKEEPING:
+                if name not in SCALE_ATTRIBUTES:
                     problems[name] = "references of this kind are not supported"
     return values, scales, problems
 
 
-def _addresses(file: File, value: bytes, datatype: Datatype) -> list[int]:
+def _reference_addresses(file: FileContext, value: bytes, datatype: Datatype) -> list[int]:
     """Return the addresses in a sequence of object references.
 
     References may be wider than the addresses of this file.

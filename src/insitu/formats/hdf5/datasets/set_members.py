@@ -1,6 +1,6 @@
 """Virtual arrays of datasets in a set of files (family, split or multi driver).
 
-A set is scanned as one file (`Joined`), but each chunk is read from the member that holds it, by
+A set is scanned as one file (`JoinedFile`), but each chunk is read from the member that holds it, by
 that member's own URL. So readers of the result need to know nothing about sets. Chunks that lie in
 two members are stored inline.
 """
@@ -16,11 +16,11 @@ import numpy as np
 import numpy.typing as npt
 
 from insitu.errors import UnsupportedError
-from insitu.formats.hdf5.datasets.arrays import details_of, encoding_of, virtual_array
-from insitu.formats.hdf5.datasets.external_data import Part, aligned, array_of_runs
+from insitu.formats.hdf5.datasets.arrays import array_details, dataset_encoding, virtual_array
+from insitu.formats.hdf5.datasets.external_data import SourceSegment, align_to_elements, array_of_runs
 from insitu.formats.hdf5.datasets.objects import Dataset
-from insitu.formats.hdf5.linked.joined_file import Joined
-from insitu.formats.hdf5.structures.file import File
+from insitu.formats.hdf5.linked.joined_file import JoinedFile
+from insitu.formats.hdf5.structures.file import FileContext
 from insitu.formats.hdf5.structures.layout import ContiguousLayout
 from insitu.model import INLINE, ChunkTable, Columns, VirtualArray
 
@@ -31,8 +31,8 @@ CELLS_LIMIT = 1 << 22
 
 
 def member_array(
-    joined: Joined,
-    file: File,
+    joined: JoinedFile,
+    file: FileContext,
     dataset: Dataset,
     shape: tuple[int, ...],
     dims: tuple[str, ...],
@@ -40,30 +40,30 @@ def member_array(
 ) -> VirtualArray:
     """Return the virtual array of a dataset in a set of files; see `virtual_array`."""
     layout = dataset.layout
-    heaped = dataset.datatype.heaped or dataset.datatype.has_nested_variable_length
-    seen = _beside_heap(joined, file) if heaped else file
+    heaped = dataset.datatype.is_variable_length or dataset.datatype.has_nested_variable_length
+    seen = _relative_to_heap(joined, file) if heaped else file
     if isinstance(layout, ContiguousLayout) and layout.address is not None and not dataset.space.null:
         whole = (*shape, *dataset.datatype.shape)
         length = math.prod(dataset.space.shape) * dataset.datatype.size
         if shape == dataset.space.shape and length and (layout.size is None or layout.size >= length):
-            encoding = encoding_of(seen, dataset)
+            encoding = dataset_encoding(seen, dataset)
             size = dataset.datatype.size // math.prod(dataset.datatype.shape)
             parts = [
-                Part(run.member.source, run.offset, run.length)
+                SourceSegment(run.member.source, run.offset, run.length)
                 for run in joined.runs(layout.address + file.base, length)
             ]
-            runs = aligned(parts, size)
-            _check(joined, heaped, [run.source for run in runs])
-            return array_of_runs(runs, encoding, whole, dims, attributes, details_of(dataset, shape), size)
+            runs = align_to_elements(parts, size)
+            _check_heap_file(joined, heaped, [run.source for run in runs])
+            return array_of_runs(runs, encoding, whole, dims, attributes, array_details(dataset, shape), size)
     array = virtual_array(file, joined.describe(), dataset, shape, dims, attributes)
     if not len(array.tiles):
         return array
     tile = array.tiles[0]
-    table = _spread(joined, tile.chunks)
+    table = _split_by_member(joined, tile.chunks)
     used = np.unique(table.source)
-    _check(joined, heaped, [table.sources[number] for number in used.tolist() if number >= 0])
+    _check_heap_file(joined, heaped, [table.sources[number] for number in used.tolist() if number >= 0])
     made = VirtualArray.of(
-        dataclasses.replace(tile, encodings=(encoding_of(seen, dataset),), chunks=table),
+        dataclasses.replace(tile, encodings=(dataset_encoding(seen, dataset),), chunks=table),
         dims=dims,
         attributes=attributes,
         fill_value=array.fill_value,
@@ -72,7 +72,7 @@ def member_array(
     return made
 
 
-def _beside_heap(joined: Joined, file: File) -> File:
+def _relative_to_heap(joined: JoinedFile, file: FileContext) -> FileContext:
     """Return the file with addresses relative to the member that holds its global heaps."""
     if joined.heap is None:
         raise UnsupportedError(
@@ -84,7 +84,7 @@ def _beside_heap(joined: Joined, file: File) -> File:
     return moved
 
 
-def _check(joined: Joined, heaped: bool, sources: list[Any]) -> None:
+def _check_heap_file(joined: JoinedFile, heaped: bool, sources: list[Any]) -> None:
     if heaped and any(source != joined.heap.source.describe() for source in sources if source and joined.heap):
         raise UnsupportedError(
             "variable-length values are not supported if their references and heaps are in different files of a set",
@@ -92,7 +92,7 @@ def _check(joined: Joined, heaped: bool, sources: list[Any]) -> None:
         )
 
 
-def _spread(joined: Joined, table: ChunkTable) -> Columns:
+def _split_by_member(joined: JoinedFile, table: ChunkTable) -> Columns:
     """A table of the set as one of its members."""
     total = math.prod(table.shape)
     if isinstance(table, Columns):

@@ -14,29 +14,29 @@ from typing import Any
 import numpy as np
 
 from insitu.errors import FormatError, UnsupportedError
-from insitu.formats.hdf5.datasets.arrays import details_of, encoding_of, virtual_array
+from insitu.formats.hdf5.datasets.arrays import array_details, dataset_encoding, virtual_array
 from insitu.formats.hdf5.datasets.external_data import external_array
-from insitu.formats.hdf5.datasets.object_at_path import Opened, open_at
+from insitu.formats.hdf5.datasets.object_at_path import ParsedFile, open_object
 from insitu.formats.hdf5.datasets.objects import Dataset
 from insitu.formats.hdf5.datasets.set_members import member_array
-from insitu.formats.hdf5.datasets.virtual_mapping import Mapping
-from insitu.formats.hdf5.datasets.virtual_sources import Piece, assemble, place
+from insitu.formats.hdf5.datasets.virtual_mapping import SourceMapping
+from insitu.formats.hdf5.datasets.virtual_sources import PlacedArray, assemble, place_mapping
 from insitu.formats.hdf5.linked.joined_file import as_joined_file
-from insitu.formats.hdf5.structures.file import File
+from insitu.formats.hdf5.structures.file import FileContext
 from insitu.formats.hdf5.structures.layout import VirtualLayout
-from insitu.formats.hdf5.structures.stored_selection import Line, Picked
-from insitu.formats.parsing.read_cache import Window
-from insitu.formats.parsing.sibling_files import Neighbours
+from insitu.formats.hdf5.structures.stored_selection import AxisHyperslab, StoredSelection
+from insitu.formats.parsing.read_cache import ReadCache
+from insitu.formats.parsing.sibling_files import SiblingFiles
 from insitu.model import VirtualArray
 
-__all__ = ["array_of", "settle"]
+__all__ = ["dataset_array", "resolve_extent"]
 
 NESTED_LIMIT = 16
 BLOCKS_LIMIT = 1 << 16
 EXTENT_LIMIT = 1 << 62
 
 
-def settle(neighbours: Neighbours, window: Window, dataset: Dataset) -> None:
+def resolve_extent(neighbours: SiblingFiles, window: ReadCache, dataset: Dataset) -> None:
     """Set the shape of an unlimited virtual dataset from the current shapes of its sources."""
     space = dataset.space
     shape = list(space.shape)
@@ -54,7 +54,7 @@ def settle(neighbours: Neighbours, window: Window, dataset: Dataset) -> None:
         if axis >= len(shape):
             raise FormatError("a selection has more axes than the virtual dataset", structure="virtual dataset")
         end = 0
-        for here, _, _ in _sources(neighbours, window, mapping):
+        for here, _, _ in _iterate_sources(neighbours, window, mapping):
             line = here.lines[axis]
             end = max(end, line.reach(line.length))
         found[axis] = max(found.get(axis, 0), end)
@@ -66,62 +66,62 @@ def settle(neighbours: Neighbours, window: Window, dataset: Dataset) -> None:
         dataset.space = dataclasses.replace(space, shape=tuple(shape))
 
 
-def _sources(
-    neighbours: Neighbours, window: Window, mapping: Mapping
-) -> Iterator[tuple[Picked, Picked, VirtualArray | None]]:
+def _iterate_sources(
+    neighbours: SiblingFiles, window: ReadCache, mapping: SourceMapping
+) -> Iterator[tuple[StoredSelection, StoredSelection, VirtualArray | None]]:
     """What is mapped whereto, with ends where the sources end."""
     here, there = mapping.target_selection, mapping.source_selection
     axis = here.endless_axis
     if axis is None:
-        yield here, there, _source(neighbours, window, *mapping.names(0))
+        yield here, there, _open_source_array(neighbours, window, *mapping.names(0))
         return
     line = here.lines[axis]
-    if mapping.numbered:
+    if mapping.is_numbered:
         if line.block is None:
             raise FormatError("sources are numbered, but the mapping has one block only", structure="virtual dataset")
         for number in range(BLOCKS_LIMIT):
-            source = _source(neighbours, window, *mapping.names(number))
+            source = _open_source_array(neighbours, window, *mapping.names(number))
             if source is None:
                 return
-            block = Line(line.start + number * line.stride, line.block, 1, line.block)
-            yield _along(here, axis, block), there, source
+            block = AxisHyperslab(line.start + number * line.stride, line.block, 1, line.block)
+            yield _replace_line(here, axis, block), there, source
         raise UnsupportedError(
             f"a mapping with more than {BLOCKS_LIMIT} numbered sources is not supported", structure="virtual dataset"
         )
     of = there.endless_axis
     if of is None:
         raise FormatError("an unlimited mapping has a limited source selection", structure="virtual dataset")
-    source = _source(neighbours, window, *mapping.names(0))
+    source = _open_source_array(neighbours, window, *mapping.names(0))
     if source is None:
         return
     if of >= source.ndim:
         raise FormatError("a selection has more axes than its source", structure="virtual dataset")
     count = there.lines[of].within(source.shape[of])
-    yield _along(here, axis, line.clipped(count)), _along(there, of, there.lines[of].clipped(count)), source
+    yield _replace_line(here, axis, line.clip(count)), _replace_line(there, of, there.lines[of].clip(count)), source
 
 
-def _along(picked: Picked, axis: int, line: Line) -> Picked:
-    return Picked("lines", (*picked.lines[:axis], line, *picked.lines[axis + 1 :]))
+def _replace_line(picked: StoredSelection, axis: int, line: AxisHyperslab) -> StoredSelection:
+    return StoredSelection("lines", (*picked.lines[:axis], line, *picked.lines[axis + 1 :]))
 
 
-def _source(neighbours: Neighbours, window: Window, name: str, path: str) -> VirtualArray | None:
+def _open_source_array(neighbours: SiblingFiles, window: ReadCache, name: str, path: str) -> VirtualArray | None:
     """The array of a source; None: it is missing."""
     key = ("source", window.url, name, path)
     if key not in neighbours.memory:
-        there = window if name in (".", "") else neighbours.open_beside(window, name)
-        found = None if there is None else open_at(neighbours, there, path)
+        there = window if name in (".", "") else neighbours.open_sibling(window, name)
+        found = None if there is None else open_object(neighbours, there, path)
         if found is None:
             neighbours.memory[key] = None
         else:
             opened, dataset, _ = found
             if not isinstance(dataset, Dataset):
                 raise FormatError(f"the source {path!r} is not a dataset", structure="virtual dataset")
-            neighbours.memory[key] = _nested(neighbours, opened, dataset)
+            neighbours.memory[key] = _source_array(neighbours, opened, dataset)
     array: VirtualArray | None = neighbours.memory[key]
     return array
 
 
-def _nested(neighbours: Neighbours, opened: Opened, dataset: Dataset) -> VirtualArray:
+def _source_array(neighbours: SiblingFiles, opened: ParsedFile, dataset: Dataset) -> VirtualArray:
     """The array of a dataset that is a source, which may be virtual itself."""
     if dataset.problem is not None:
         raise dataset.problem
@@ -132,20 +132,20 @@ def _nested(neighbours: Neighbours, opened: Opened, dataset: Dataset) -> Virtual
     above.append(origin)
     try:
         if isinstance(dataset.layout, VirtualLayout):
-            settle(neighbours, opened.window, dataset)
+            resolve_extent(neighbours, opened.window, dataset)
         shape = dataset.space.shape
         dims = tuple(f"axis_{axis}" for axis in range(len(shape) + len(dataset.datatype.shape)))
         if dataset.space.null:
             raise FormatError("a source of the virtual dataset has a null dataspace", structure="virtual dataset")
-        return array_of(neighbours, opened.window, opened.file, dataset, shape, dims, {})
+        return dataset_array(neighbours, opened.window, opened.file, dataset, shape, dims, {})
     finally:
         above.pop()
 
 
-def array_of(
-    neighbours: Neighbours,
-    window: Window,
-    file: File,
+def dataset_array(
+    neighbours: SiblingFiles,
+    window: ReadCache,
+    file: FileContext,
     dataset: Dataset,
     shape: tuple[int, ...],
     dims: tuple[str, ...],
@@ -159,7 +159,7 @@ def array_of(
         if joined is not None:
             return member_array(joined, file, dataset, shape, dims, attributes)
         return virtual_array(file, window.source.describe(), dataset, shape, dims, attributes)
-    encoding = encoding_of(file, dataset)
+    encoding = dataset_encoding(file, dataset)
     if dataset.fill.state == "per element":
         raise UnsupportedError(
             "a virtual dataset whose fill value differs from element to element is not supported",
@@ -168,22 +168,24 @@ def array_of(
     extra = dataset.datatype.shape
     whole = (*shape, *extra)
     fill = encoding.fill_value()
-    pieces: list[Piece] = []
+    pieces: list[PlacedArray] = []
     missing: list[str] = []
-    neighbours.prepare(window, [m.names(0)[0] for m in dataset.mappings if not m.numbered and m.file not in (".", "")])
+    neighbours.prepare(
+        window, [m.names(0)[0] for m in dataset.mappings if not m.is_numbered and m.file not in (".", "")]
+    )
     for mapping in dataset.mappings:
-        for here, there, source in _sources(neighbours, window, mapping):
+        for here, there, source in _iterate_sources(neighbours, window, mapping):
             if source is None:
                 missing.append(":".join(mapping.names(0)))
                 continue
-            _check(source, dataset, encoding.dtype, fill)
-            pieces += place(here, there, source, dataset.space.shape, len(extra))
+            _check_source(source, dataset, encoding.dtype, fill)
+            pieces += place_mapping(here, there, source, dataset.space.shape, len(extra))
     tiles, origins = assemble(pieces, len(whole))
-    details = dataclasses.replace(details_of(dataset, shape), is_virtual=True, missing_sources=tuple(missing))
+    details = dataclasses.replace(array_details(dataset, shape), is_virtual=True, missing_sources=tuple(missing))
     return VirtualArray(whole, encoding.dtype, dims, tiles, origins, attributes, fill, details)
 
 
-def _check(source: VirtualArray, dataset: Dataset, dtype: np.dtype[Any], fill: Any) -> None:
+def _check_source(source: VirtualArray, dataset: Dataset, dtype: np.dtype[Any], fill: Any) -> None:
     """Raise where a source would read otherwise here than the library has it."""
     extra = dataset.datatype.shape
     if source.shape[source.ndim - len(extra) :] != extra or len(extra) >= source.ndim + 1:
@@ -198,14 +200,14 @@ def _check(source: VirtualArray, dataset: Dataset, dtype: np.dtype[Any], fill: A
         )
     if source.details.is_virtual and sum(int(np.prod(tile.shape)) for tile in source.tiles) != source.size:
         other = source.fill_value
-        if not _alike(other, fill):
+        if not _is_same_fill(other, fill):
             raise UnsupportedError(
                 "a source that is virtual, has gaps and another fill value is not supported",
                 structure="virtual dataset",
             )
 
 
-def _alike(one: Any, other: Any) -> bool:
+def _is_same_fill(one: Any, other: Any) -> bool:
     """Whether two fill values are the same; NaN is itself, and empty sequences are."""
     if isinstance(one, np.ndarray) and isinstance(other, np.ndarray):
         return np.array_equal(one.item(), other.item())

@@ -11,12 +11,12 @@ import re
 from dataclasses import dataclass
 
 from insitu.errors import FormatError, UnsupportedError
-from insitu.formats.hdf5.structures.checksum import verify
-from insitu.formats.hdf5.structures.file import File
-from insitu.formats.hdf5.structures.stored_selection import Picked, parse_selection
+from insitu.formats.hdf5.structures.checksum import verify_checksum
+from insitu.formats.hdf5.structures.file import FileContext
+from insitu.formats.hdf5.structures.stored_selection import StoredSelection, parse_selection
 from insitu.formats.parsing.fields import take_uint
 
-__all__ = ["Mapping", "parse_mappings"]
+__all__ = ["SourceMapping", "parse_mappings"]
 
 _LIST = "list of virtual dataset mappings"
 MAPPING_BYTES = 33  # of the shortest one: hardly a name, two selections of 16 bytes
@@ -26,17 +26,17 @@ FILE_AS_BEFORE, DATASET_AS_BEFORE, SAME_FILE = 1, 2, 4
 
 
 @dataclass(frozen=True, slots=True)
-class Mapping:
+class SourceMapping:
     """Some elements of another dataset, and where they are here."""
 
     file: str
     """Its name as stored; ".": this file."""
     dataset: str
-    source_selection: Picked
-    target_selection: Picked
+    source_selection: StoredSelection
+    target_selection: StoredSelection
 
     @property
-    def numbered(self) -> bool:
+    def is_numbered(self) -> bool:
         """Whether there is one source for each block."""
         names = (self.file + " " + self.dataset).replace("%%", "")
         return (
@@ -49,14 +49,14 @@ class Mapping:
         """Return the names of file and dataset, for a block if they are numbered."""
 
         def substitute(text: str) -> str:
-            if not self.numbered:
+            if not self.is_numbered:
                 return text.replace("%%", "%")
             return re.sub("%[%b]", lambda found: "%" if found[0] == "%%" else str(block), text)
 
         return substitute(self.file), substitute(self.dataset)
 
 
-def parse_mappings(file: File, data: bytes, address: int) -> tuple[Mapping, ...]:
+def parse_mappings(file: FileContext, data: bytes, address: int) -> tuple[SourceMapping, ...]:
     """Parse the list of mappings of a virtual dataset.
 
     Parameters
@@ -78,7 +78,7 @@ def parse_mappings(file: File, data: bytes, address: int) -> tuple[Mapping, ...]
             f"the list announces {count} mappings, but has {len(data)} bytes", structure="virtual dataset"
         )
     at = 1 + width
-    mappings: list[Mapping] = []
+    mappings: list[SourceMapping] = []
     for _ in range(count):
         flags = 0
         if data[0]:
@@ -86,21 +86,21 @@ def parse_mappings(file: File, data: bytes, address: int) -> tuple[Mapping, ...]
         if flags & SAME_FILE:
             name = "."
         elif flags & FILE_AS_BEFORE:
-            name, at = _earlier(mappings, take_uint(data, at, width, _LIST)).file, at + width
+            name, at = _earlier_mapping(mappings, take_uint(data, at, width, _LIST)).file, at + width
         else:
             name, at = _text(data, at)
         if flags & DATASET_AS_BEFORE:
-            dataset, at = _earlier(mappings, take_uint(data, at, width, _LIST)).dataset, at + width
+            dataset, at = _earlier_mapping(mappings, take_uint(data, at, width, _LIST)).dataset, at + width
         else:
             dataset, at = _text(data, at)
         there, at = parse_selection(data, at)
         here, at = parse_selection(data, at)
-        mappings.append(Mapping(name, dataset, there, here))
-    verify(file, data[: at + 4], address, "virtual dataset")
+        mappings.append(SourceMapping(name, dataset, there, here))
+    verify_checksum(file, data[: at + 4], address, "virtual dataset")
     return tuple(mappings)
 
 
-def _earlier(mappings: list[Mapping], number: int) -> Mapping:
+def _earlier_mapping(mappings: list[SourceMapping], number: int) -> SourceMapping:
     """Return the earlier mapping whose name a later one uses again."""
     if number >= len(mappings):
         raise FormatError(

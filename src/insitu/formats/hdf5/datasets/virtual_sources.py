@@ -15,14 +15,14 @@ import numpy as np
 import numpy.typing as npt
 
 from insitu.errors import FormatError, UnsupportedError
-from insitu.formats.hdf5.structures.stored_selection import RUNS_LIMIT, Line, Picked
+from insitu.formats.hdf5.structures.stored_selection import RUNS_LIMIT, AxisHyperslab, StoredSelection
 from insitu.model import Tile, VirtualArray
 
-__all__ = ["Piece", "assemble", "place"]
+__all__ = ["PlacedArray", "assemble", "place_mapping"]
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class PlacedArray:
     """An array at a place."""
 
     array: VirtualArray
@@ -34,7 +34,9 @@ class Piece:
         return np.stack([near, near + np.array(self.array.shape[: len(near)], np.int64)])
 
 
-def place(here: Picked, there: Picked, source: VirtualArray, shape: tuple[int, ...], extra: int) -> Iterator[Piece]:
+def place_mapping(
+    here: StoredSelection, there: StoredSelection, source: VirtualArray, shape: tuple[int, ...], extra: int
+) -> Iterator[PlacedArray]:
     """Return the placed arrays of one mapping.
 
     Parameters
@@ -52,19 +54,19 @@ def place(here: Picked, there: Picked, source: VirtualArray, shape: tuple[int, .
         return
     from_shape = source.shape[: source.ndim - extra]
     here, there = here.on(shape), there.on(from_shape)
-    _check(here, shape, "the virtual dataset")
-    _check(there, from_shape, "its source")
+    _check_selection(here, shape, "the virtual dataset")
+    _check_selection(there, from_shape, "its source")
     if here.kind == there.kind == "lines":
         to, of = [line.length for line in here.lines], [line.length for line in there.lines]
         if 0 in to or 0 in of:
             return
         if [n for n in to if n > 1] == [n for n in of if n > 1]:
-            yield from _boxes(here.lines, there.lines, source, extra)
+            yield from _matching_pieces(here.lines, there.lines, source, extra)
             return
-    yield from _paired(here, there, source, len(shape), len(from_shape))
+    yield from _pair_runs(here, there, source, len(shape), len(from_shape))
 
 
-def _check(picked: Picked, shape: tuple[int, ...], whose: str) -> None:
+def _check_selection(picked: StoredSelection, shape: tuple[int, ...], whose: str) -> None:
     """Raise for a selection that reaches out of its dataspace."""
     for axis, length in enumerate(shape):
         if picked.kind == "lines":
@@ -83,7 +85,9 @@ def _check(picked: Picked, shape: tuple[int, ...], whose: str) -> None:
             )
 
 
-def _boxes(here: tuple[Line, ...], there: tuple[Line, ...], source: VirtualArray, extra: int) -> Iterator[Piece]:
+def _matching_pieces(
+    here: tuple[AxisHyperslab, ...], there: tuple[AxisHyperslab, ...], source: VirtualArray, extra: int
+) -> Iterator[PlacedArray]:
     """Selections of one shape: each run of neighbours here is a slice there."""
     runs: list[list[tuple[int, int, int]]] = []
     for line in here:
@@ -106,10 +110,12 @@ def _boxes(here: tuple[Line, ...], there: tuple[Line, ...], source: VirtualArray
             _, first, length = next(parts) if axis in long else (0, 0, 1)
             key.append(line.part(first, length))
         shape = tuple(length for _, _, length in combination)
-        yield Piece(_of_shape(source[tuple(key)], shape, extra), tuple(start for start, _, _ in combination))
+        yield PlacedArray(
+            _reshape_unit_axes(source[tuple(key)], shape, extra), tuple(start for start, _, _ in combination)
+        )
 
 
-def _of_shape(array: VirtualArray, shape: tuple[int, ...], extra: int) -> VirtualArray:
+def _reshape_unit_axes(array: VirtualArray, shape: tuple[int, ...], extra: int) -> VirtualArray:
     """The array with its axes of length 1 where they are wanted."""
     own = array.shape[: array.ndim - extra]
     if own == shape:
@@ -122,7 +128,9 @@ def _of_shape(array: VirtualArray, shape: tuple[int, ...], extra: int) -> Virtua
     return array
 
 
-def _paired(here: Picked, there: Picked, source: VirtualArray, rank: int, from_rank: int) -> Iterator[Piece]:
+def _pair_runs(
+    here: StoredSelection, there: StoredSelection, source: VirtualArray, rank: int, from_rank: int
+) -> Iterator[PlacedArray]:
     """Any two selections: the elements of both in order, cut where a run of either ends."""
     to, to_lengths = here.rows(rank)
     of, of_lengths = there.rows(from_rank)
@@ -145,15 +153,15 @@ def _paired(here: Picked, there: Picked, source: VirtualArray, rank: int, from_r
         array = source[(*corner[:-1], slice(first, first + end - begin))]
         for axis in range(rank - 1):
             array = array.expand_dims(axis, f"one_{axis}")
-        yield Piece(array, tuple(int(n) for n in origin))
+        yield PlacedArray(array, tuple(int(n) for n in origin))
 
 
-def assemble(pieces: list[Piece], rank: int) -> tuple[tuple[Tile, ...], npt.NDArray[np.int64]]:
+def assemble(pieces: list[PlacedArray], rank: int) -> tuple[tuple[Tile, ...], npt.NDArray[np.int64]]:
     """Return the tiles of placed arrays, and their origins.
 
     Where arrays overlap, the later one counts.
     """
-    pieces = _apart(pieces)
+    pieces = _remove_covered(pieces)
     tiles: list[Tile] = []
     origins: list[npt.NDArray[np.int64]] = [np.zeros((0, rank), np.int64)]
     for piece in pieces:
@@ -164,20 +172,20 @@ def assemble(pieces: list[Piece], rank: int) -> tuple[tuple[Tile, ...], npt.NDAr
     return tuple(tiles), np.concatenate(origins)
 
 
-def _apart(pieces: list[Piece]) -> list[Piece]:
+def _remove_covered(pieces: list[PlacedArray]) -> list[PlacedArray]:
     """Without what later pieces cover."""
     if len(pieces) < 2:
         return pieces
     rank = len(pieces[0].origin)
     boxes = np.stack([piece.box() for piece in pieces])
-    kept: list[Piece] = []
+    kept: list[PlacedArray] = []
     for number, piece in enumerate(pieces):
         near, far = boxes[number]
         later = boxes[number + 1 :]
         covering = later[((later[:, 0] < far) & (later[:, 1] > near)).all(axis=1)]
         parts = [piece]
         for box in covering:
-            parts = [rest for part in parts for rest in _without(part, box, rank)]
+            parts = [rest for part in parts for rest in _subtract_box(part, box, rank)]
             if len(parts) > RUNS_LIMIT:
                 raise UnsupportedError(
                     "mappings that overlap in too many ways are not supported", structure="virtual dataset"
@@ -186,25 +194,25 @@ def _apart(pieces: list[Piece]) -> list[Piece]:
     return kept
 
 
-def _without(piece: Piece, box: npt.NDArray[np.int64], rank: int) -> list[Piece]:
+def _subtract_box(piece: PlacedArray, box: npt.NDArray[np.int64], rank: int) -> list[PlacedArray]:
     """What is left of a piece outside of a box: a slab on either side along each axis."""
     near, far = piece.box()
     low, high = np.maximum(near, box[0]), np.minimum(far, box[1])
     if (low >= high).any():
         return [piece]
-    rest: list[Piece] = []
+    rest: list[PlacedArray] = []
     for axis in range(rank):
         for begin, end in ((near[axis], low[axis]), (high[axis], far[axis])):
             if begin < end:
-                rest.append(_cut(piece, axis, int(begin), int(end)))
-        piece = _cut(piece, axis, int(low[axis]), int(high[axis]))
+                rest.append(_slice_piece(piece, axis, int(begin), int(end)))
+        piece = _slice_piece(piece, axis, int(low[axis]), int(high[axis]))
         near, far = piece.box()
     return rest
 
 
-def _cut(piece: Piece, axis: int, begin: int, end: int) -> Piece:
+def _slice_piece(piece: PlacedArray, axis: int, begin: int, end: int) -> PlacedArray:
     origin = piece.origin
     if (begin, end) == (origin[axis], origin[axis] + piece.array.shape[axis]):
         return piece
     key = (slice(None),) * axis + (slice(begin - origin[axis], end - origin[axis]),)
-    return Piece(piece.array[key], (*origin[:axis], begin, *origin[axis + 1 :]))
+    return PlacedArray(piece.array[key], (*origin[:axis], begin, *origin[axis + 1 :]))

@@ -17,13 +17,13 @@ from insitu.model import Source
 from insitu.sources import open_source
 from insitu.sources.protocol import ByteSource, Range
 
-__all__ = ["Joined", "Member", "Run", "as_joined_file"]
+__all__ = ["JoinedFile", "MemberRun", "SetMember", "as_joined_file"]
 
-FURTHER = 2 << 20
+READ_AHEAD_LIMIT = 2 << 20
 """Bytes that may be read behind the end of a member."""
 
 
-class Member(NamedTuple):
+class SetMember(NamedTuple):
     """One file of a set."""
 
     start: int
@@ -32,16 +32,16 @@ class Member(NamedTuple):
     source: ByteSource
 
 
-class Run(NamedTuple):
+class MemberRun(NamedTuple):
     """Bytes that lie in one file."""
 
-    member: Member
+    member: SetMember
     offset: int
     """In that file."""
     length: int
 
 
-class Joined:
+class JoinedFile:
     """Several files as one byte source; their openers close them.
 
     Parameters
@@ -57,7 +57,7 @@ class Joined:
     __slots__ = ("_starts", "heap", "members", "storage_options")
 
     def __init__(
-        self, members: Sequence[Member], heap: Member | None, storage_options: Mapping[str, object] | None
+        self, members: Sequence[SetMember], heap: SetMember | None, storage_options: Mapping[str, object] | None
     ) -> None:
         self.members, self.heap, self.storage_options = tuple(members), heap, storage_options
         self._starts = [member.start for member in members]
@@ -76,9 +76,9 @@ class Joined:
         """Return the description of the first member."""
         return self.members[0].source.describe()
 
-    def runs(self, offset: int, length: int) -> list[Run]:
+    def runs(self, offset: int, length: int) -> list[MemberRun]:
         """Return the members that hold a range; raise `FormatError` if none does."""
-        runs: list[Run] = []
+        runs: list[MemberRun] = []
         at, end = offset, offset + length
         while at < end:
             member = self.members[max(0, bisect_right(self._starts, at) - 1)]
@@ -91,7 +91,7 @@ class Joined:
                     offset=inside,
                     structure="set of files",
                 )
-            runs.append(Run(member, inside, some))
+            runs.append(MemberRun(member, inside, some))
             at += some
         return runs
 
@@ -115,11 +115,11 @@ class Joined:
         blocks = [b"".join(found[places[id(run.member)]].pop() for run in runs) for runs in wanted]
         return [block.ljust(length, b"\0") for block, (_, length) in zip(blocks, ranges, strict=True)]
 
-    def _clip_to_members(self, offset: int, length: int) -> list[Run]:
+    def _clip_to_members(self, offset: int, length: int) -> list[MemberRun]:
         """In which files a range lies, without what is behind an end."""
         member = self.members[max(0, bisect_right(self._starts, offset) - 1)]
         end = member.start + member.length
-        gap = end not in self._starts and end - offset < length <= end - offset + FURTHER
+        gap = end not in self._starts and end - offset < length <= end - offset + READ_AHEAD_LIMIT
         return self.runs(offset, max(0, end - offset) if gap else length)
 
     def beside(self, url: str) -> ByteSource:
@@ -141,6 +141,6 @@ class Joined:
         self.close()
 
 
-def as_joined_file(source: ByteSource) -> Joined | None:
-    """Return the source as a `Joined` if it is a set of files, else None."""
-    return source if isinstance(source, Joined) else None
+def as_joined_file(source: ByteSource) -> JoinedFile | None:
+    """Return the source as a `JoinedFile` if it is a set of files, else None."""
+    return source if isinstance(source, JoinedFile) else None

@@ -13,20 +13,20 @@ import numpy as np
 
 from insitu.errors import FormatError
 from insitu.formats.hdf5.codecs.fixed_text import end_texts
-from insitu.formats.hdf5.codecs.numbers import converted
-from insitu.formats.hdf5.codecs.records import elements
+from insitu.formats.hdf5.codecs.numbers import convert_numbers
+from insitu.formats.hdf5.codecs.records import decode_records
 from insitu.formats.hdf5.structures.dataspace import Dataspace
 from insitu.formats.hdf5.structures.datatype import Datatype
-from insitu.formats.hdf5.structures.type_description import described
+from insitu.formats.hdf5.structures.type_description import describe_type
 
-__all__ = ["NOTHING", "ended", "heaped_value", "plain_value"]
+__all__ = ["NO_VALUE", "end_record_texts", "heap_value", "plain_value"]
 
-NOTHING: Any = object()
+NO_VALUE: Any = object()
 """Stands for: this attribute has no value to show."""
 
 
 def plain_value(name: str, datatype: Datatype, space: Dataspace, data: bytes) -> Any:
-    """Return the value of an attribute that refers to no heap, or `NOTHING`.
+    """Return the value of an attribute that refers to no heap, or `NO_VALUE`.
 
     Parameters
     ----------
@@ -35,27 +35,27 @@ def plain_value(name: str, datatype: Datatype, space: Dataspace, data: bytes) ->
     datatype, space, data
         What it is made of.
     """
-    if datatype.kind == "reference" or datatype.heaped or datatype.has_nested_variable_length:
-        return NOTHING
+    if datatype.kind == "reference" or datatype.is_variable_length or datatype.has_nested_variable_length:
+        return NO_VALUE
     if datatype.kind == "string":
-        return _fixed_text(name, datatype, space, data)
-    dtype = _seen_by_netcdf(datatype)
+        return _decode_fixed_text(name, datatype, space, data)
+    dtype = _netcdf_dtype(datatype)
     if space.null:
         return np.empty(0, dtype.newbyteorder("="))
     shape = space.shape + datatype.shape
     if datatype.members:
-        whole = elements(data, {"type": described(datatype)})
+        whole = decode_records(data, {"type": describe_type(datatype)})
     elif datatype.number is not None:
-        whole = converted(data, dict(datatype.number), dtype)
+        whole = convert_numbers(data, dict(datatype.number), dtype)
     else:
-        whole = np.frombuffer(ended(data, datatype) if datatype.texts else data, dtype)
+        whole = np.frombuffer(end_record_texts(data, datatype) if datatype.texts else data, dtype)
     array = whole.astype(dtype.newbyteorder("="))
     if array.size == 1 and len(shape) <= 1:
         return array[0]
     return array.reshape(shape)
 
 
-def ended(data: bytes, datatype: Datatype) -> bytes:
+def end_record_texts(data: bytes, datatype: Datatype) -> bytes:
     """Return records with everything behind the end of their texts set to NUL."""
     rows = np.frombuffer(data, np.uint8).reshape(-1, datatype.dtype.itemsize).copy()
     for start, length, padding in datatype.texts:
@@ -63,12 +63,12 @@ def ended(data: bytes, datatype: Datatype) -> bytes:
     return rows.tobytes()
 
 
-def _seen_by_netcdf(datatype: Datatype) -> np.dtype[Any]:
+def _netcdf_dtype(datatype: Datatype) -> np.dtype[Any]:
     """In an attribute, h5py's bool is the integer that it is stored as."""
     return np.dtype(np.int8) if datatype.dtype.kind == "b" else datatype.dtype
 
 
-def _fixed_text(name: str, datatype: Datatype, space: Dataspace, data: bytes) -> Any:
+def _decode_fixed_text(name: str, datatype: Datatype, space: Dataspace, data: bytes) -> Any:
     size = datatype.size // math.prod(datatype.shape)
     if space.null or not size:
         return ""
@@ -88,8 +88,8 @@ def _fixed_text(name: str, datatype: Datatype, space: Dataspace, data: bytes) ->
     return texts[0] if len(texts) == 1 else texts
 
 
-def heaped_value(datatype: Datatype, heap: list[bytes]) -> Any:
-    """Return the value of an attribute whose elements lie in a heap, or `NOTHING`.
+def heap_value(datatype: Datatype, heap: list[bytes]) -> Any:
+    """Return the value of an attribute whose elements lie in a heap, or `NO_VALUE`.
 
     Parameters
     ----------
@@ -103,7 +103,7 @@ def heaped_value(datatype: Datatype, heap: list[bytes]) -> Any:
         return texts[0] if len(texts) == 1 else texts
     assert datatype.base is not None
     if datatype.base.kind == "reference":
-        return NOTHING
+        return NO_VALUE
     base = datatype.base.dtype
     if not base.itemsize or any(len(value) % base.itemsize for value in heap):
         raise FormatError(

@@ -14,23 +14,23 @@ from typing import Any, NamedTuple
 
 from insitu.errors import FormatError, UnsupportedError
 from insitu.formats.hdf5.codecs.global_heap import COLLECTION_GUESS, HEADER_SIZE, collection_size, parse_collection
-from insitu.formats.hdf5.structures.attribute_values import NOTHING, plain_value
-from insitu.formats.hdf5.structures.btree_v2 import near_records, read_records
+from insitu.formats.hdf5.structures.attribute_values import NO_VALUE, plain_value
+from insitu.formats.hdf5.structures.btree_v2 import cached_records, read_records
 from insitu.formats.hdf5.structures.dataspace import Dataspace, parse_dataspace
 from insitu.formats.hdf5.structures.datatype import Datatype, parse_datatype
-from insitu.formats.hdf5.structures.file import File
-from insitu.formats.hdf5.structures.fractal_heap import near_heap_objects, read_heap_objects
-from insitu.formats.hdf5.structures.message_cache import recall, remember, remembered
+from insitu.formats.hdf5.structures.file import FileContext
+from insitu.formats.hdf5.structures.fractal_heap import cached_heap_objects, read_heap_objects
+from insitu.formats.hdf5.structures.message_cache import parse_once, recall, remember
 from insitu.formats.hdf5.structures.messages import ATTRIBUTE, ATTRIBUTE_INFO, DATASPACE, DATATYPE, Message
-from insitu.formats.hdf5.structures.shared_messages import read_shared, shared_in_heap, unshared
+from insitu.formats.hdf5.structures.shared_messages import read_shared, read_shared_in_heap, resolve_shared
 from insitu.formats.parsing.fields import check_length, take_uint
-from insitu.formats.parsing.scheduler import Once, Side, Walk
+from insitu.formats.parsing.scheduler import Parallel, Shared, Walk
 
-__all__ = ["Attribute", "HeapRecord", "heap_records", "heap_walk", "read_attributes", "read_heap_values"]
+__all__ = ["Attribute", "HeapRecord", "heap_collection", "heap_records", "read_attributes", "read_heap_values"]
 
 # Written by the dimension scale library for its own use; nobody asks for them, and they are new
 # bytes in each file.
-_UNUSED = frozenset({b"REFERENCE_LIST"})
+_SKIPPED_NAMES = frozenset({b"REFERENCE_LIST"})
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -43,8 +43,8 @@ class Attribute:
     space: Dataspace
     data: bytes
     """The elements; for values of varying length their records (see `HeapRecord`)."""
-    value: Any = NOTHING
-    """What it says; `NOTHING` where that lies in a heap, or cannot be shown."""
+    value: Any = NO_VALUE
+    """What it says; `NO_VALUE` where that lies in a heap, or cannot be shown."""
     problem: str = ""
 
 
@@ -56,7 +56,7 @@ class HeapRecord(NamedTuple):
     number: int
 
 
-def read_attributes(file: File, messages: list[Message]) -> Walk[list[Attribute]]:
+def read_attributes(file: FileContext, messages: list[Message]) -> Walk[list[Attribute]]:
     """Return all attributes of an object, in creation order if that is tracked."""
     found: list[tuple[int, Attribute]] = []
     # Shared and dense ones are resolved first; what is left is parsed without another read.
@@ -64,31 +64,33 @@ def read_attributes(file: File, messages: list[Message]) -> Walk[list[Attribute]
     for message in messages:
         if message.kind == ATTRIBUTE:
             if message.shared:
-                message = yield from unshared(file, message)
+                message = yield from resolve_shared(file, message)
             bodies.append((message.order, message.body))
         elif message.kind == ATTRIBUTE_INFO:
-            bodies += yield from _dense(file, message.body)
+            bodies += yield from _read_dense(file, message.body)
     width = file.length_size
     for order, body in bodies:
         key = (width, body)
         attribute = recall(key)
         if attribute is None:
-            if _name(body) in _UNUSED:
+            if _name(body) in _SKIPPED_NAMES:
                 continue
             if body[0] > 1 and body[1] & 3:
-                attribute = yield from _with_shared_parts(file, body)
+                attribute = yield from _parse_with_shared_parts(file, body)
             else:
                 attribute = _parse(body, width, None, None)
                 # References and heap records are other bytes in every file.
                 told = attribute.datatype
-                if told is None or not (told.heaped or told.kind == "reference" or told.has_nested_variable_length):
+                if told is None or not (
+                    told.is_variable_length or told.kind == "reference" or told.has_nested_variable_length
+                ):
                     remember(key, len(body), attribute)
         found.append((order, attribute))
     found.sort(key=itemgetter(0))
     return [attribute for _, attribute in found]
 
 
-def _dense(file: File, body: bytes) -> Walk[list[tuple[int, bytes]]]:
+def _read_dense(file: FileContext, body: bytes) -> Walk[list[tuple[int, bytes]]]:
     """Return the attributes in a fractal heap, by the B-tree of their names.
 
     Record type 8: id, flags, creation order, hash.
@@ -100,20 +102,20 @@ def _dense(file: File, body: bytes) -> Walk[list[tuple[int, bytes]]]:
     if heap == file.undefined or tree == file.undefined:
         return []
     # Nearly always all of it is in memory: then without a walk.
-    records = near_records(file, tree, (8,))
+    records = cached_records(file, tree, (8,))
     if records is None:
         records = yield from read_records(file, tree, (8,))
-    own, shared, orders = _told_apart(records)
-    bodies = near_heap_objects(file, heap, own)
+    own, shared, orders = _split_records(records)
+    bodies = cached_heap_objects(file, heap, own)
     if bodies is None:
         bodies = yield from read_heap_objects(file, heap, own)
     if shared:
-        bodies += yield from shared_in_heap(file, ATTRIBUTE, shared)
+        bodies += yield from read_shared_in_heap(file, ATTRIBUTE, shared)
     return list(zip(orders, bodies, strict=True))
 
 
 @lru_cache(maxsize=1024)
-def _told_apart(records: tuple[bytes, ...]) -> tuple[tuple[bytes, ...], tuple[bytes, ...], tuple[int, ...]]:
+def _split_records(records: tuple[bytes, ...]) -> tuple[tuple[bytes, ...], tuple[bytes, ...], tuple[int, ...]]:
     """Return the ids in the object's own heap, those of shared messages, and the order of all."""
     own = [record for record in records if not record[8] & 2]
     shared = [record for record in records if record[8] & 2]
@@ -121,7 +123,7 @@ def _told_apart(records: tuple[bytes, ...]) -> tuple[tuple[bytes, ...], tuple[by
     return tuple(record[:8] for record in own), tuple(record[:8] for record in shared), orders
 
 
-def _sizes(body: bytes) -> tuple[int, int, int, int]:
+def _field_sizes(body: bytes) -> tuple[int, int, int, int]:
     """Where the name begins, and the lengths of name, datatype and dataspace."""
     check_length(body, 8, "attribute message")
     version = body[0]
@@ -132,16 +134,16 @@ def _sizes(body: bytes) -> tuple[int, int, int, int]:
 
 
 def _name(body: bytes) -> bytes:
-    begin, length, _, _ = _sizes(body)
+    begin, length, _, _ = _field_sizes(body)
     return body[begin : begin + max(length - 1, 0)].split(b"\0", 1)[0]  # the last byte is the closing zero
 
 
 def _parse(body: bytes, length_size: int, datatype: bytes | None, space: bytes | None) -> Attribute:
     """Parse an attribute message; shared parts are given as they are."""
-    begin, *sizes = _sizes(body)
+    begin, *sizes = _field_sizes(body)
     at_data = begin + sum([(size + 7) // 8 * 8 for size in sizes] if body[0] == 1 else sizes)
     # What comes before the data is often known, even where the data (an address) is not.
-    name, kind, extent, problem = remembered(_parse_head, body[:at_data], length_size, datatype, space)
+    name, kind, extent, problem = parse_once(_parse_head, body[:at_data], length_size, datatype, space)
     if at_data > len(body):
         raise FormatError(
             f"the attribute {name!r} is cut off: its value is longer than its message", structure="attribute"
@@ -161,22 +163,22 @@ def _parse_head(
     body: bytes, length_size: int, datatype: bytes | None, space: bytes | None
 ) -> tuple[str, Datatype | None, Dataspace, str]:
     """Name, type, extent and, of a type that is not read, which it is."""
-    begin, *sizes = _sizes(body)
+    begin, *sizes = _field_sizes(body)
     name = _name(body).decode("utf-8", "surrogateescape")
     steps = [(size + 7) // 8 * 8 if body[0] == 1 else size for size in sizes]
     at_type = begin + steps[0]
     at_space = at_type + steps[1]
-    extent = remembered(parse_dataspace, space or body[at_space : at_space + sizes[2]], length_size)
+    extent = parse_once(parse_dataspace, space or body[at_space : at_space + sizes[2]], length_size)
     try:
-        kind = remembered(parse_datatype, datatype or body[at_type : at_type + sizes[1]])
+        kind = parse_once(parse_datatype, datatype or body[at_type : at_type + sizes[1]])
     except UnsupportedError as problem:
         return name, None, extent, problem.message
     return name, kind, extent, ""
 
 
-def _with_shared_parts(file: File, body: bytes) -> Walk[Attribute]:
+def _parse_with_shared_parts(file: FileContext, body: bytes) -> Walk[Attribute]:
     """Bit 0 of the flags: the datatype is elsewhere (committed); bit 1: the dataspace."""
-    begin, name, kind, space = _sizes(body)
+    begin, name, kind, space = _field_sizes(body)
     at = begin + name
     datatype = extent = None
     if body[1] & 1:
@@ -186,7 +188,7 @@ def _with_shared_parts(file: File, body: bytes) -> Walk[Attribute]:
     return _parse(body, file.length_size, datatype, extent)
 
 
-def heap_records(file: File, data: bytes) -> list[HeapRecord]:
+def heap_records(file: FileContext, data: bytes) -> list[HeapRecord]:
     """Return references into heaps: number of elements, collection address, object number."""
     width = file.offset_size
     size = 8 + width
@@ -200,13 +202,13 @@ def heap_records(file: File, data: bytes) -> list[HeapRecord]:
     ]
 
 
-def read_heap_values(file: File, records: list[HeapRecord]) -> Walk[list[bytes]]:
+def read_heap_values(file: FileContext, records: list[HeapRecord]) -> Walk[list[bytes]]:
     """Return the bytes that references stand for; empty ones have none."""
     nowhere = (0, file.undefined)
     addresses = list({r.address: None for r in records if r.length and r.address not in nowhere})
-    walks = [heap_walk(file, a) for a in addresses]
-    # Nearly always one: then without the detour through `Side`.
-    parsed = [(yield walks[0])] if len(walks) == 1 else (yield Side(walks))
+    walks = [heap_collection(file, a) for a in addresses]
+    # Nearly always one: then without the detour through `Parallel`.
+    parsed = [(yield walks[0])] if len(walks) == 1 else (yield Parallel(walks))
     heaps = dict(zip(addresses, parsed, strict=True))
     values, total = [], 0
     for record in records:
@@ -215,7 +217,7 @@ def read_heap_values(file: File, records: list[HeapRecord]) -> Walk[list[bytes]]
         if value is None:
             file.fail(f"has no object {record.number}", record.address, "global heap collection")
         total += len(value)
-        if total > file.most_values:
+        if total > file.heap_value_limit:
             file.fail(
                 "holds objects that are used again and again: the references are damaged",
                 record.address,
@@ -225,17 +227,17 @@ def read_heap_values(file: File, records: list[HeapRecord]) -> Walk[list[bytes]]
     return values
 
 
-def heap_walk(file: File, address: int) -> Once:
+def heap_collection(file: FileContext, address: int) -> Shared:
     """Return the shared walk that reads the global heap collection at an address."""
-    return Once(("global heap", address), _Collection(file, address))
+    return Shared(("global heap", address), _CollectionReader(file, address))
 
 
-class _Collection:
+class _CollectionReader:
     """The walk over one global heap collection, made when it is first needed."""
 
     __slots__ = ("address", "file")
 
-    def __init__(self, file: File, address: int) -> None:
+    def __init__(self, file: FileContext, address: int) -> None:
         self.file, self.address = file, address
 
     def __call__(self) -> Walk[dict[int, bytes]]:

@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from insitu.formats.hdf5.structures.chunk_rows import ChunkRows, ascending
-from insitu.formats.hdf5.structures.file import File
-from insitu.formats.parsing.scheduler import Exact, Ranges, Walk
+from insitu.formats.hdf5.structures.chunk_rows import ChunkRows, is_ascending
+from insitu.formats.hdf5.structures.file import FileContext
+from insitu.formats.parsing.scheduler import ExactRanges, Ranges, Walk
 
 __all__ = ["read_chunk_tree", "read_group_tree"]
 
@@ -24,14 +24,14 @@ LEAF_BATCH = 1 << 20
 """Bytes of leaf nodes decoded at once: large enough for numpy, small enough for memory."""
 
 
-def read_group_tree(file: File, address: int) -> Walk[list[int]]:
+def read_group_tree(file: FileContext, address: int) -> Walk[list[int]]:
     """Return the addresses of a group's symbol table nodes."""
     found, _, _ = yield from _descend(file, address, 0, file.length_size, file.group_node_k)
     children: list[int] = found.tolist()
     return children
 
 
-def read_chunk_tree(file: File, address: int, chunk: tuple[int, ...], rows: ChunkRows) -> Walk[None]:
+def read_chunk_tree(file: FileContext, address: int, chunk: tuple[int, ...], rows: ChunkRows) -> Walk[None]:
     """Add all chunks of a dataset to `rows`.
 
     Parameters
@@ -48,13 +48,13 @@ def read_chunk_tree(file: File, address: int, chunk: tuple[int, ...], rows: Chun
     # element size.
     key = 8 + 8 * (rank + 1)
     room = 2 * file.chunk_node_k
-    entry = _entry(rank, width)
+    entry = _entry_dtype(rank, width)
     size, begin = _node_size(file, key, room), 8 + 2 * width
     place = file.range(address, size, "chunk B-tree node")
     root = file.peek(*place)
     if root is None:
-        (root,) = yield Exact([place])
-    if _all_in_order(file, root, begin, entry, chunk, rows):
+        (root,) = yield ExactRanges([place])
+    if _take_full_grid(file, root, begin, entry, chunk, rows):
         return
     addresses, leaves, bounds = yield from _descend(
         file, address, 1, key, file.chunk_node_k, rank=rank, leaves=False, root=root
@@ -63,12 +63,12 @@ def read_chunk_tree(file: File, address: int, chunk: tuple[int, ...], rows: Chun
     for start in range(0, len(addresses), batch):
         some = addresses[start : start + batch]
         if leaves is None:
-            blocks = yield Exact(_ranges(file, some, size))
+            blocks = yield ExactRanges(_ranges(file, some, size))
             data = b"".join(blocks) if len(blocks) > 1 else blocks[0]
             del blocks
         else:
             data = leaves  # the root is a leaf, and is at hand
-        used = _check(file, data, size, some, 1, 0, room)
+        used = _check_nodes(file, data, size, some, 1, 0, room)
         # As opaque records, which numpy copies whole; it would copy fields one by one.
         table = np.ndarray((len(some), room), f"V{entry.itemsize}", data, begin, (size, entry.itemsize))
         valid: Any = np.arange(room) < used[:, None] if len(some) > 1 else (slice(0, 1), slice(0, int(used[0])))
@@ -80,15 +80,15 @@ def read_chunk_tree(file: File, address: int, chunk: tuple[int, ...], rows: Chun
         # The library looks between the keys on either side of a chunk, and would not find one
         # behind a wrong key. That the keys of chunks within the grid come in order is seen when
         # they are put there; those that are left out are seen here.
-        sound = whole or ascending(picked["first"])
+        sound = whole or is_ascending(picked["first"])
         keys = _keys(data, used, size, begin, rank, entry.itemsize)
         within = None if bounds is None else bounds[:, start : start + batch]
-        if not sound or picked["zero"].any() or not _bracketed(keys, used, within):
+        if not sound or picked["zero"].any() or not _is_within_bounds(keys, used, within):
             file.fail("has keys out of order", int(some[0]), "chunk B-tree node")
 
 
-def _all_in_order(
-    file: File, data: bytes, begin: int, entry: np.dtype[Any], chunk: tuple[int, ...], rows: ChunkRows
+def _take_full_grid(
+    file: FileContext, data: bytes, begin: int, entry: np.dtype[Any], chunk: tuple[int, ...], rows: ChunkRows
 ) -> bool:
     """Whether one leaf holds all cells of a small grid in C order; if so, take them.
 
@@ -125,7 +125,7 @@ def _first_elements(grid: tuple[int, ...], chunk: tuple[int, ...]) -> npt.NDArra
 
 
 @lru_cache(maxsize=64)
-def _entry(rank: int, width: int) -> np.dtype[Any]:
+def _entry_dtype(rank: int, width: int) -> np.dtype[Any]:
     """A key and the child behind it."""
     key = 8 + 8 * (rank + 1)
     return np.dtype(
@@ -146,17 +146,19 @@ def _keys(data: bytes, used: npt.NDArray[Any], size: int, begin: int, rank: int,
     return np.ndarray((len(used), int(used.max()) + 1, rank + 1), "<u8", data, begin + 8, (size, step, 8))
 
 
-def _bracketed(keys: npt.NDArray[np.uint64], used: npt.NDArray[Any], bounds: npt.NDArray[np.uint64] | None) -> bool:
+def _is_within_bounds(
+    keys: npt.NDArray[np.uint64], used: npt.NDArray[Any], bounds: npt.NDArray[np.uint64] | None
+) -> bool:
     """Whether the keys of each node are below its closing key and within those of its parent."""
     nodes = np.flatnonzero(used)
     first, last = keys[nodes, 0], keys[nodes, used[nodes].astype(np.int64) - 1]
-    good = _less(last, keys[nodes, used[nodes]])
+    good = _rows_less_than(last, keys[nodes, used[nodes]])
     if bounds is not None:
-        good &= ~_less(first, bounds[0, nodes]) & _less(last, bounds[1, nodes])
+        good &= ~_rows_less_than(first, bounds[0, nodes]) & _rows_less_than(last, bounds[1, nodes])
     return bool(good.all())
 
 
-def _less(left: npt.NDArray[np.uint64], right: npt.NDArray[np.uint64]) -> npt.NDArray[np.bool_]:
+def _rows_less_than(left: npt.NDArray[np.uint64], right: npt.NDArray[np.uint64]) -> npt.NDArray[np.bool_]:
     """Which rows are less than their counterparts, axis by axis."""
     less, alike = np.zeros(len(left), bool), np.ones(len(left), bool)
     for axis in range(left.shape[1]):
@@ -165,12 +167,12 @@ def _less(left: npt.NDArray[np.uint64], right: npt.NDArray[np.uint64]) -> npt.ND
     return less
 
 
-def _node_size(file: File, key: int, room: int) -> int:
+def _node_size(file: FileContext, key: int, room: int) -> int:
     return 8 + 2 * file.offset_size + (room + 1) * key + room * file.offset_size
 
 
 def _descend(
-    file: File,
+    file: FileContext,
     address: int,
     kind: int,
     key: int,
@@ -190,11 +192,11 @@ def _descend(
     name = "group B-tree node" if kind == 0 else "chunk B-tree node"
     addresses = np.array([address], np.uint64)
     bounds: npt.NDArray[np.uint64] | None = None
-    (data,) = (root,) if root is not None else (yield _asked(kind, [file.range(address, size, name)]))
+    (data,) = (root,) if root is not None else (yield _as_request(kind, [file.range(address, size, name)]))
     level = data[5]
     total = 1
     while True:
-        used = _check(file, data, size, addresses, kind, level, room)
+        used = _check_nodes(file, data, size, addresses, kind, level, room)
         if level == 0 and not leaves:
             return addresses, data if total == 1 else None, bounds
         table = np.ndarray((len(addresses), room), f"<u{width}", data, begin + key, (size, key + width))
@@ -204,7 +206,7 @@ def _descend(
             return children, None, None
         if kind == 1:
             keys = _keys(data, used, size, begin, rank, key + width)
-            if not _bracketed(keys, used, bounds):
+            if not _is_within_bounds(keys, used, bounds):
                 file.fail("has keys out of order", int(addresses[0]), name)
             inside = picked[:, : keys.shape[1] - 1]
             bounds = np.stack([keys[:, :-1][inside], keys[:, 1:][inside]])
@@ -217,29 +219,29 @@ def _descend(
             return addresses, None, bounds
         if not len(addresses):
             file.fail("has inner nodes without children", address, name)
-        blocks = yield _asked(kind, _ranges(file, addresses, size))
+        blocks = yield _as_request(kind, _ranges(file, addresses, size))
         data = b"".join(blocks)
 
 
-def _asked(kind: int, ranges: Ranges) -> Ranges:
-    return Exact(ranges) if kind else ranges
+def _as_request(kind: int, ranges: Ranges) -> Ranges:
+    return ExactRanges(ranges) if kind else ranges
 
 
-def _ranges(file: File, addresses: npt.NDArray[np.uint64], size: int) -> Ranges:
+def _ranges(file: FileContext, addresses: npt.NDArray[np.uint64], size: int) -> Ranges:
     if len(addresses) and int(addresses.max()) + size + file.base > file.size:
         file.fail("lies outside the file", min(int(addresses.max()), file.size), "B-tree node")
     return [(place, size) for place in (addresses.astype(np.int64) + file.base).tolist()]
 
 
-def _check(
-    file: File, data: bytes, size: int, addresses: npt.NDArray[np.uint64], kind: int, level: int, room: int
+def _check_nodes(
+    file: FileContext, data: bytes, size: int, addresses: npt.NDArray[np.uint64], kind: int, level: int, room: int
 ) -> npt.NDArray[np.uint16]:
     """Raise if a node is not one, or not of this level; how many entries each has."""
     if len(addresses) == 1:
         used = np.array([data[6] | data[7] << 8], np.uint16)
         good = np.array([data[:4] == b"TREE" and data[4] == kind and data[5] == level])
     else:
-        head = np.ndarray((len(addresses),), _HEAD, data, 0, (size,))
+        head = np.ndarray((len(addresses),), _NODE_HEAD, data, 0, (size,))
         used = head["used"]
         good = (head["signature"] == b"TREE") & (head["kind"] == kind) & (head["level"] == level)
     good &= used <= room
@@ -249,4 +251,4 @@ def _check(
     return used
 
 
-_HEAD = np.dtype([("signature", "S4"), ("kind", "u1"), ("level", "u1"), ("used", "<u2")])
+_NODE_HEAD = np.dtype([("signature", "S4"), ("kind", "u1"), ("level", "u1"), ("used", "<u2")])

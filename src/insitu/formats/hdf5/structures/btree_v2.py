@@ -14,15 +14,15 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from insitu.formats.hdf5.structures.checksum import verify
-from insitu.formats.hdf5.structures.file import File
-from insitu.formats.hdf5.structures.message_cache import remembered
-from insitu.formats.parsing.scheduler import Exact, Walk
+from insitu.formats.hdf5.structures.checksum import verify_checksum
+from insitu.formats.hdf5.structures.file import FileContext
+from insitu.formats.hdf5.structures.message_cache import parse_once
+from insitu.formats.parsing.scheduler import ExactRanges, Walk
 
-__all__ = ["near_records", "read_records", "read_tree"]
+__all__ = ["cached_records", "read_records", "read_tree"]
 
 T = TypeVar("T")
-Records = npt.NDArray[np.uint8]
+RecordTable = npt.NDArray[np.uint8]
 
 LEAF_BATCH = 1 << 20
 _OVERHEAD = 10  # signature, version, type, checksum
@@ -41,7 +41,7 @@ class _Header(NamedTuple):
     """In the whole tree."""
 
 
-def read_records(file: File, address: int, kinds: tuple[int, ...]) -> Walk[tuple[bytes, ...]]:
+def read_records(file: FileContext, address: int, kinds: tuple[int, ...]) -> Walk[tuple[bytes, ...]]:
     """Return all records as bytes: for the small trees that name links and attributes.
 
     Parameters
@@ -51,14 +51,14 @@ def read_records(file: File, address: int, kinds: tuple[int, ...]) -> Walk[tuple
     kinds
         The record types (III.A.2) that are expected.
     """
-    near = near_records(file, address, kinds)
+    near = cached_records(file, address, kinds)
     if near is not None:
         return near
-    parts = yield from read_tree(file, address, kinds, _rows, exact=False)
+    parts = yield from read_tree(file, address, kinds, _to_row_bytes, exact=False)
     return parts[0] if len(parts) == 1 else tuple(row for part in parts for row in part)
 
 
-def near_records(file: File, address: int, kinds: tuple[int, ...]) -> tuple[bytes, ...] | None:
+def cached_records(file: FileContext, address: int, kinds: tuple[int, ...]) -> tuple[bytes, ...] | None:
     """Return the records of a tree of one leaf if it is in memory, else None.
 
     The trees of a few attributes usually are.
@@ -78,24 +78,24 @@ def near_records(file: File, address: int, kinds: tuple[int, ...]) -> tuple[byte
         return None  # told elsewhere what is wrong
     if block[:4] != b"BTLF" or block[5] != header.kind:
         file.fail("is not a node of its tree", header.root, "B-tree node")
-    verify(file, block[: end + 4], header.root, "B-tree node")
-    return remembered(_cut, block[6:end], header.record_size)
+    verify_checksum(file, block[: end + 4], header.root, "B-tree node")
+    return parse_once(_split_rows, block[6:end], header.record_size)
 
 
-def _rows(table: Records, kind: int) -> tuple[bytes, ...]:
+def _to_row_bytes(table: RecordTable, kind: int) -> tuple[bytes, ...]:
     # Names and places in a heap, but no addresses: often the same in file after file.
-    return remembered(_cut, table.tobytes(), table.shape[1])
+    return parse_once(_split_rows, table.tobytes(), table.shape[1])
 
 
-def _cut(data: bytes, size: int) -> tuple[bytes, ...]:
+def _split_rows(data: bytes, size: int) -> tuple[bytes, ...]:
     return tuple(data[at : at + size] for at in range(0, len(data), size))
 
 
 def read_tree(
-    file: File,
+    file: FileContext,
     address: int,
     kinds: tuple[int, ...],
-    decode: Callable[[Records, int], T],
+    decode: Callable[[RecordTable, int], T],
     *,
     exact: bool,
 ) -> Walk[list[T]]:
@@ -110,7 +110,7 @@ def read_tree(
     decode
         Is given a table (records, bytes of a record) and the record type.
     exact
-        Whether nodes lie scattered (see `Exact`).
+        Whether nodes lie scattered (see `ExactRanges`).
     """
     length = 22 + file.offset_size + file.length_size
     span = file.range(address, length, "B-tree header")
@@ -120,8 +120,8 @@ def read_tree(
     header = _header(file, data, address, kinds)
     out: list[T] = []
     if header.root == file.undefined or not header.root_records:
-        return _whole(file, header, address, out, 0)
-    count_widths, subtotal_widths = _widths(file, header)
+        return _check_total(file, header, address, out, 0)
+    count_widths, subtotal_widths = _count_widths(file, header)
     level = header.depth
     nodes = [(header.root, header.root_records)]
     seen = found = 0
@@ -136,8 +136,8 @@ def read_tree(
             # The root's size may reach over the end of a damaged file only: nodes are always
             # allocated in full.
             ranges = [file.range(place, header.node_size, "B-tree node") for place, _ in some]
-            blocks = yield Exact(ranges) if exact else ranges
-            table = _records(file, header, some, blocks, level)
+            blocks = yield ExactRanges(ranges) if exact else ranges
+            table = _node_records(file, header, some, blocks, level)
             found += len(table)
             if len(table):
                 out.append(decode(table, header.kind))
@@ -146,11 +146,11 @@ def read_tree(
                     widths = count_widths[level - 1], subtotal_widths[level - 1]
                     below += _children(file, header, block, place, count, level, widths)
         if level == 0 or not below:
-            return _whole(file, header, address, out, found)
+            return _check_total(file, header, address, out, found)
         nodes, level = below, level - 1
 
 
-def _whole(file: File, header: _Header, address: int, out: list[T], found: int) -> list[T]:
+def _check_total(file: FileContext, header: _Header, address: int, out: list[T], found: int) -> list[T]:
     """What was found, if it is as much as the header says: the library would stop there."""
     if found != header.records:
         file.fail(f"has {found} records, but its header announces {header.records}", address, "B-tree")
@@ -158,16 +158,16 @@ def _whole(file: File, header: _Header, address: int, out: list[T], found: int) 
 
 
 @lru_cache(maxsize=4)
-def _form(width: int) -> struct.Struct:
+def _header_struct(width: int) -> struct.Struct:
     return struct.Struct(f"<BIHHBB{ {2: 'H', 4: 'I', 8: 'Q'}[width] }H")
 
 
-def _header(file: File, data: bytes, address: int, kinds: tuple[int, ...]) -> _Header:
+def _header(file: FileContext, data: bytes, address: int, kinds: tuple[int, ...]) -> _Header:
     if data[:4] != b"BTHD" or data[4] != 0:
         file.fail("has no signature", address, "B-tree header")
-    verify(file, data, address, "B-tree header")
+    verify_checksum(file, data, address, "B-tree header")
     # Type, node size, record size, depth, when to split and to merge, root, its records.
-    kind, node_size, record_size, depth, _, _, root, count = _form(file.offset_size).unpack_from(data, 5)
+    kind, node_size, record_size, depth, _, _, root, count = _header_struct(file.offset_size).unpack_from(data, 5)
     total = int.from_bytes(data[18 + file.offset_size : -4], "little")
     header = _Header(kind, node_size, record_size, depth, root, count, total)
     if header.kind not in kinds:
@@ -183,7 +183,7 @@ def _header(file: File, data: bytes, address: int, kinds: tuple[int, ...]) -> _H
     return header
 
 
-def _widths(file: File, header: _Header) -> tuple[list[int], list[int]]:
+def _count_widths(file: FileContext, header: _Header) -> tuple[list[int], list[int]]:
     """Return the bytes of record counts and of subtree totals, for the children of each level.
 
     Level 0 are leaves. Both are just wide enough for the greatest number that can occur (III.A.2,
@@ -206,7 +206,9 @@ def _width_of(number: int) -> int:
     return max(1, (number.bit_length() + 7) // 8)
 
 
-def _records(file: File, header: _Header, nodes: list[tuple[int, int]], blocks: list[bytes], level: int) -> Records:
+def _node_records(
+    file: FileContext, header: _Header, nodes: list[tuple[int, int]], blocks: list[bytes], level: int
+) -> RecordTable:
     """The records of some nodes of one level, checked."""
     signature, size = b"BTIN" if level else b"BTLF", header.record_size
     most = max(count for _, count in nodes)
@@ -216,19 +218,19 @@ def _records(file: File, header: _Header, nodes: list[tuple[int, int]], blocks: 
         if block[:4] != signature or block[5] != header.kind:
             file.fail("is not a node of its tree", place, "B-tree node")
         if not level:  # inner nodes are checked where their children are known
-            verify(file, block[: 6 + count * size + 4], place, "B-tree node")
+            verify_checksum(file, block[: 6 + count * size + 4], place, "B-tree node")
     if len(nodes) == 1:
         return np.frombuffer(blocks[0], np.uint8, most * size, 6).reshape(most, size)
     # As opaque records, which numpy copies whole; as bytes it would copy them one by one.
     table: Any = np.ndarray((len(nodes), most), f"V{size}", b"".join(blocks), 6, (header.node_size, size))
     counts = np.array([count for _, count in nodes])
     picked = table[np.arange(most) < counts[:, None]]
-    records: Records = picked.view(np.uint8).reshape(-1, size)
+    records: RecordTable = picked.view(np.uint8).reshape(-1, size)
     return records
 
 
 def _children(
-    file: File, header: _Header, block: bytes, place: int, count: int, level: int, widths: tuple[int, int]
+    file: FileContext, header: _Header, block: bytes, place: int, count: int, level: int, widths: tuple[int, int]
 ) -> list[tuple[int, int]]:
     """Return the children of an inner node: address and number of records."""
     width = file.offset_size
@@ -237,7 +239,7 @@ def _children(
     end = at + (count + 1) * step + 4
     if end > len(block):
         file.fail(f"has {count} records, more than fit into it", place, "B-tree node")
-    verify(file, block[:end], place, "B-tree node")
+    verify_checksum(file, block[:end], place, "B-tree node")
     children = []
     for _ in range(count + 1):
         child = int.from_bytes(block[at : at + width], "little")

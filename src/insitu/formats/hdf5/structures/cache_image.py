@@ -7,8 +7,8 @@ parser sees what the cache held.
 
 from __future__ import annotations
 
-from insitu.formats.hdf5.structures.checksum import verify
-from insitu.formats.hdf5.structures.file import File
+from insitu.formats.hdf5.structures.checksum import verify_checksum
+from insitu.formats.hdf5.structures.file import FileContext
 from insitu.formats.parsing.fields import check_length
 from insitu.formats.parsing.scheduler import Overlay, Walk
 
@@ -18,7 +18,7 @@ ENTRY_SIZE = 14  # type, flags, ring, age, three counts of two bytes, rank
 GLOBAL_HEAP = b"GCOL"
 
 
-def read_cache_image(file: File, body: bytes) -> Walk[None]:
+def read_cache_image(file: FileContext, body: bytes) -> Walk[None]:
     """Read the cache image that a message of the superblock extension names."""
     width, long = file.offset_size, file.length_size
     check_length(body, 1 + width + long, "cache image message")
@@ -31,7 +31,7 @@ def read_cache_image(file: File, body: bytes) -> Walk[None]:
     (data,) = yield [file.range(address, size, "cache image")]
     if data[:4] != b"MDCI" or data[4] != 0:
         file.fail("has no signature, or an unknown version", address, "cache image")
-    verify(file, data, address, "cache image")
+    verify_checksum(file, data, address, "cache image")
     count = int.from_bytes(data[6 + long : 10 + long], "little")
     at = 10 + long
     patches: list[tuple[int, bytes]] = []
@@ -49,6 +49,6 @@ def read_cache_image(file: File, body: bytes) -> Walk[None]:
         entry = data[begin:at]
         offset, _ = file.range(place, length, "entry of the cache image")
         if entry[:4] == GLOBAL_HEAP:
-            file.heaps_elsewhere = True
+            file.has_heaps_in_cache_image = True
         patches.append((offset, entry))
     yield Overlay(patches)

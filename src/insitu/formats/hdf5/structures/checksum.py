@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from numcodecs.jenkins import jenkins_lookup3
 
-from insitu.formats.hdf5.structures.file import File
+from insitu.formats.hdf5.structures.file import FileContext
 
-__all__ = ["lookup3", "verify"]
+__all__ = ["lookup3", "verify_checksum"]
 
 
 def lookup3(data: bytes) -> int:
@@ -20,7 +20,7 @@ def lookup3(data: bytes) -> int:
     return found
 
 
-def verify(file: File, data: bytes, address: int, structure: str) -> None:
+def verify_checksum(file: FileContext, data: bytes, address: int, structure: str) -> None:
     """Raise `FormatError` if the last four bytes are not the checksum of those before."""
     stored = int.from_bytes(data[-4:], "little")
     if len(data) < 4 or lookup3(data[:-4]) != stored:

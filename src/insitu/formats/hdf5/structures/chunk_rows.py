@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from insitu.formats.hdf5.structures.file import File
+from insitu.formats.hdf5.structures.file import FileContext
 
-__all__ = ["ChunkRows", "ascending"]
+__all__ = ["ChunkRows", "is_ascending"]
 
 
-def _signed(limit: int) -> type[np.signedinteger[Any]]:
+def _smallest_integer(limit: int) -> type[np.signedinteger[Any]]:
     return np.int16 if limit < 1 << 15 else np.int32 if limit < 1 << 31 else np.int64
 
 
@@ -24,7 +24,7 @@ def _signed(limit: int) -> type[np.signedinteger[Any]]:
 class ChunkRows:
     """Written chunks: where in the grid, and where in the file."""
 
-    file: File
+    file: FileContext
     grid: tuple[int, ...]
     """Chunks along each axis."""
     index: list[npt.NDArray[Any]] = field(default_factory=list)
@@ -43,7 +43,7 @@ class ChunkRows:
 
         None if one is not the first element of a chunk.
         """
-        index = np.empty(first.shape, _signed(max(self.grid, default=0)))
+        index = np.empty(first.shape, _smallest_integer(max(self.grid, default=0)))
         for axis, size in enumerate(chunk):
             # One axis at a time: numpy divides by a single number several times faster than by an
             # array of them.
@@ -81,7 +81,7 @@ class ChunkRows:
                 return False
         self._check(index, address, length, structure)
         # A million rows are held twice while they are joined: as narrow as they can be.
-        self.index.append(index.astype(_signed(max(self.grid, default=0)), copy=False))
+        self.index.append(index.astype(_smallest_integer(max(self.grid, default=0)), copy=False))
         self.offset.append((address + np.uint64(file.base)).astype(np.uint32 if file.size < 1 << 32 else np.int64))
         # Copies, never views: a view would keep the whole table that it came from.
         self.length.append(length.astype(np.uint32 if int(length.max()) < 1 << 32 else np.int64))
@@ -120,19 +120,19 @@ class ChunkRows:
             for number, offset in enumerate(self.offset):
                 if not len(self.mask[number]):
                     self.mask[number] = np.zeros(len(offset), np.uint32)
-            mask = _joined(self.mask)
+            mask = _concatenate(self.mask)
         else:
             self.mask[:] = self.mask[:1]
-        return _joined(self.index), _joined(self.offset), _joined(self.length), mask
+        return _concatenate(self.index), _concatenate(self.offset), _concatenate(self.length), mask
 
 
-def _joined(parts: list[npt.NDArray[Any]]) -> npt.NDArray[Any]:
+def _concatenate(parts: list[npt.NDArray[Any]]) -> npt.NDArray[Any]:
     if len(parts) > 1:
         parts[:] = [np.concatenate(parts)]
     return parts[0]
 
 
-def ascending(index: npt.NDArray[Any]) -> bool:
+def is_ascending(index: npt.NDArray[Any]) -> bool:
     """Whether rows are in lexicographic order, without duplicates."""
     # Keys of 64 bits only come here when they are damaged: a sign is enough to know.
     step = (

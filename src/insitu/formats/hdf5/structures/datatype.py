@@ -15,8 +15,8 @@ from typing import Any, NoReturn
 import numpy as np
 
 from insitu.errors import FormatError, UnsupportedError
-from insitu.formats.hdf5.codecs.numbers import converted
-from insitu.formats.hdf5.structures.number_types import Layout, fixed_point, floating_point
+from insitu.formats.hdf5.codecs.numbers import convert_numbers
+from insitu.formats.hdf5.structures.number_types import NumberLayout, fixed_point, floating_point
 from insitu.formats.parsing.fields import check_length, take_uint
 
 __all__ = ["Datatype", "parse_datatype"]
@@ -55,7 +55,7 @@ class Datatype:
     """The tag of an opaque type; the kind of a reference (object, region, attribute); "bits" for a
     bit field."""
 
-    number: Layout | None = None
+    number: NumberLayout | None = None
     """Of numbers that NumPy does not have: which bits are their value."""
     members: tuple[tuple[str, int, tuple[int, ...], Datatype], ...] = ()
     """Of a compound type: name, offset, dimensions and type of the members; only where one is of
@@ -71,7 +71,7 @@ class Datatype:
         return self.kind == "reference" or any(member.has_references for _, _, _, member in self.parts)
 
     @property
-    def heaped(self) -> bool:
+    def is_variable_length(self) -> bool:
         """Whether elements are references into a global heap."""
         return self.kind in ("sequence", "text")
 
@@ -82,8 +82,8 @@ class Datatype:
         In members of a compound, or in elements of a sequence.
         """
         if self.base is not None:
-            return self.base.heaped or self.base.has_nested_variable_length
-        return any(member.heaped or member.has_nested_variable_length for _, _, _, member in self.members)
+            return self.base.is_variable_length or self.base.has_nested_variable_length
+        return any(member.is_variable_length or member.has_nested_variable_length for _, _, _, member in self.members)
 
 
 def parse_datatype(body: bytes) -> Datatype:
@@ -240,10 +240,10 @@ def _compound(body: bytes, at: int, size: int, count: int, version: int, depth: 
     if not names or len(set(names)) != len(names):
         raise FormatError("the compound type has no members, or two of the same name", structure="datatype")
     parts = tuple(members)
-    if any(member.heaped or member.members or member.number for _, _, _, member in members):
+    if any(member.is_variable_length or member.members or member.number for _, _, _, member in members):
         if "" in names:
             _refuse("compound types with an unnamed member and variable-length members are not supported")
-        packed = np.dtype([(name, _packed(form)) for name, form in zip(names, formats, strict=True)])
+        packed = np.dtype([(name, _without_gaps(form)) for name, form in zip(names, formats, strict=True)])
         return Datatype("compound", size, packed, members=parts, parts=parts), at
     # The form in which h5py stores complex numbers.
     if names == ["r", "i"] and offsets == [0, size // 2] and formats[0] == formats[1]:
@@ -254,11 +254,11 @@ def _compound(body: bytes, at: int, size: int, count: int, version: int, depth: 
     return Datatype("compound", size, dtype, texts=tuple(texts[:TEXTS_LIMIT]), parts=parts), at
 
 
-def _packed(dtype: np.dtype[Any]) -> np.dtype[Any]:
+def _without_gaps(dtype: np.dtype[Any]) -> np.dtype[Any]:
     """The same type without gaps."""
     if dtype.subdtype is not None:
-        return np.dtype((_packed(dtype.base), dtype.shape))
-    return dtype if dtype.names is None else np.dtype([(name, _packed(dtype[name])) for name in dtype.names])
+        return np.dtype((_without_gaps(dtype.base), dtype.shape))
+    return dtype if dtype.names is None else np.dtype([(name, _without_gaps(dtype[name])) for name in dtype.names])
 
 
 def _enumeration(body: bytes, at: int, count: int, version: int, depth: int) -> tuple[Datatype, int]:
@@ -272,7 +272,9 @@ def _enumeration(body: bytes, at: int, count: int, version: int, depth: int) -> 
     if at + count * base.size > len(body):
         raise FormatError("the values of an enumeration are cut off", structure="datatype")
     told = body[at : at + count * base.size]
-    values = np.frombuffer(told, base.dtype) if base.number is None else converted(told, dict(base.number), base.dtype)
+    values = (
+        np.frombuffer(told, base.dtype) if base.number is None else convert_numbers(told, dict(base.number), base.dtype)
+    )
     members = MappingProxyType(dict(zip(names, values.tolist(), strict=True)))
     at += count * base.size
     if base.dtype == np.int8 and members == {"FALSE": 0, "TRUE": 1}:  # how h5py stores bool

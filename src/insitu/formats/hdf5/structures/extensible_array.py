@@ -12,10 +12,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from insitu.formats.hdf5.structures.checksum import verify
-from insitu.formats.hdf5.structures.file import File
+from insitu.formats.hdf5.structures.checksum import verify_checksum
+from insitu.formats.hdf5.structures.file import FileContext
 from insitu.formats.hdf5.structures.fixed_array import Elements, element_table
-from insitu.formats.parsing.scheduler import Exact, Walk
+from insitu.formats.parsing.scheduler import ExactRanges, Walk
 
 __all__ = ["read_extensible_array"]
 
@@ -55,7 +55,7 @@ class _DataBlock:
     """For each page whether it was written; None: not cut into pages."""
 
 
-def read_extensible_array(file: File, address: int) -> Walk[Elements]:
+def read_extensible_array(file: FileContext, address: int) -> Walk[Elements]:
     """Return the elements of an extensible array.
 
     Parameters
@@ -75,10 +75,10 @@ def read_extensible_array(file: File, address: int) -> Walk[Elements]:
     supers = max(0, total - inner)
     begin = 6 + width
     size = begin + header.direct * header.size + (2 * (header.pointers - 1) + supers) * width + 4
-    (data,) = yield Exact([file.range(header.index_block, size, "extensible array index block")])
+    (data,) = yield ExactRanges([file.range(header.index_block, size, "extensible array index block")])
     if data[:4] != b"EAIB":
         file.fail("has no signature", header.index_block, "extensible array index block")
-    verify(file, data, header.index_block, "extensible array index block")
+    verify_checksum(file, data, header.index_block, "extensible array index block")
     out: Elements = [(0, element_table(data, begin, header.direct, header.size))] if header.direct else []
     at = begin + header.direct * header.size
     blocks: list[_DataBlock] = []
@@ -105,10 +105,10 @@ def read_extensible_array(file: File, address: int) -> Walk[Elements]:
     return out
 
 
-def _header(file: File, head: bytes, address: int) -> _Header:
+def _header(file: FileContext, head: bytes, address: int) -> _Header:
     if head[:4] != b"EAHD" or head[4] != 0:
         file.fail("has no signature", address, "extensible array")
-    verify(file, head, address, "extensible array")
+    verify_checksum(file, head, address, "extensible array")
     length, width = file.length_size, file.offset_size
     size, bits, direct, least, pointers, page_bits = head[6:12]
     highest = int.from_bytes(head[12 + 4 * length : 12 + 5 * length], "little")
@@ -119,7 +119,7 @@ def _header(file: File, head: bytes, address: int) -> _Header:
     return _Header(size, bits, direct, least, pointers, 1 << page_bits, highest, block)
 
 
-def _super_blocks(file: File, header: _Header, outer: list[tuple[int, int, int]]) -> Walk[list[_DataBlock]]:
+def _super_blocks(file: FileContext, header: _Header, outer: list[tuple[int, int, int]]) -> Walk[list[_DataBlock]]:
     """The data blocks that super blocks name."""
     width = file.offset_size
     begin = 6 + width + header.offset_bytes
@@ -131,11 +131,11 @@ def _super_blocks(file: File, header: _Header, outer: list[tuple[int, int, int]]
         size = begin + count * (bitmap + width) + 4
         ranges.append(file.range(place, size, "extensible array super block"))
     blocks = []
-    found = yield Exact(ranges)
+    found = yield ExactRanges(ranges)
     for (_, place, first), (count, room, bitmap), data in zip(outer, shapes, found, strict=True):
         if data[:4] != b"EASB":
             file.fail("has no signature", place, "extensible array super block")
-        verify(file, data, place, "extensible array super block")
+        verify_checksum(file, data, place, "extensible array super block")
         # One bit a page, those of all data blocks without a gap, though there is room for whole
         # bytes for each.
         bits = np.unpackbits(np.frombuffer(data, np.uint8, count * bitmap, begin))
@@ -148,7 +148,7 @@ def _super_blocks(file: File, header: _Header, outer: list[tuple[int, int, int]]
     return blocks
 
 
-def _data_blocks(file: File, header: _Header, blocks: list[_DataBlock], out: Elements) -> Walk[None]:
+def _data_blocks(file: FileContext, header: _Header, blocks: list[_DataBlock], out: Elements) -> Walk[None]:
     """Add the elements of all data blocks: whole, or page by page."""
     prefix = 6 + file.offset_size + header.offset_bytes
     # (first element, elements, address, where in it the elements begin)
@@ -170,10 +170,10 @@ def _data_blocks(file: File, header: _Header, blocks: list[_DataBlock], out: Ele
             end += 1
         some = runs[start:end]
         ranges = [file.range(p, b + n * header.size + 4, "extensible array data block") for _, n, p, b in some]
-        found = yield Exact(ranges)
+        found = yield ExactRanges(ranges)
         for (first, count, place, begin), data in zip(some, found, strict=True):
             if begin and data[:4] != b"EADB":
                 file.fail("has no signature", place, "extensible array data block")
-            verify(file, data, place, "extensible array data block")
+            verify_checksum(file, data, place, "extensible array data block")
             out.append((first, element_table(data, begin, count, header.size)))
         start = end

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from insitu.formats.hdf5.structures.file import File
+from insitu.formats.hdf5.structures.file import FileContext
 from insitu.formats.hdf5.structures.local_heap import read_local_heap
 from insitu.formats.parsing.scheduler import Walk
 
-__all__ = ["Segment", "read_segments"]
+__all__ = ["ExternalSegment", "read_external_segments"]
 
 
-class Segment(NamedTuple):
+class ExternalSegment(NamedTuple):
     """A part of another file."""
 
     name: str
@@ -23,7 +23,7 @@ class Segment(NamedTuple):
     """None: up to the end of the data."""
 
 
-def read_segments(file: File, body: bytes) -> Walk[tuple[Segment, ...]]:
+def read_external_segments(file: FileContext, body: bytes) -> Walk[tuple[ExternalSegment, ...]]:
     """Return the segments of an external data files message."""
     width, length = file.offset_size, file.length_size
     count = int.from_bytes(body[6:8], "little")
@@ -41,5 +41,5 @@ def read_segments(file: File, body: bytes) -> Walk[tuple[Segment, ...]]:
         if end < 0 or place >= len(names):
             file.fail("has a name outside its heap", 0, "external data files")
         name = names[place:end].decode("utf-8", "surrogateescape")
-        segments.append(Segment(name, offset, None if size == (1 << 8 * length) - 1 else size))
+        segments.append(ExternalSegment(name, offset, None if size == (1 << 8 * length) - 1 else size))
     return tuple(segments)

@@ -11,15 +11,15 @@ from typing import NoReturn
 
 from insitu.errors import FormatError, UnsupportedError
 
-__all__ = ["File"]
+__all__ = ["FileContext"]
 
 
-def _nothing_near(offset: int, length: int) -> bytes | None:
+def _peek_nothing(offset: int, length: int) -> bytes | None:
     return None
 
 
 @dataclass(slots=True)
-class File:
+class FileContext:
     """One HDF5 file while it is scanned."""
 
     url: str
@@ -44,10 +44,10 @@ class File:
     """How many indexes that table has."""
     joined: bool = False
     """Whether it is a set of files, seen as one."""
-    heaps_elsewhere: bool = False
+    has_heaps_in_cache_image: bool = False
     """Whether global heaps lie in a cache image: values in them cannot be found by those who read
     data."""
-    peek: Callable[[int, int], bytes | None] = field(default=_nothing_near, repr=False)
+    peek: Callable[[int, int], bytes | None] = field(default=_peek_nothing, repr=False)
     """The bytes of an absolute range if they are in memory: what a walk need not wait for, it need
     not ask for."""
     named_types: dict[int, bytes] = field(default_factory=dict, repr=False)
@@ -59,7 +59,7 @@ class File:
         self.undefined = (1 << (8 * self.offset_size)) - 1
 
     @property
-    def most_values(self) -> int:
+    def heap_value_limit(self) -> int:
         """Most bytes of heap values of one attribute: no heap object belongs to two of them."""
         return self.size + (1 << 20)
 

@@ -18,13 +18,13 @@ from insitu.errors import FormatError
 from insitu.formats.hdf5.structures.attributes import Attribute, heap_records, read_heap_values
 from insitu.formats.hdf5.structures.dataspace import Dataspace
 from insitu.formats.hdf5.structures.datatype import Datatype
-from insitu.formats.hdf5.structures.file import File
+from insitu.formats.hdf5.structures.file import FileContext
 from insitu.formats.hdf5.structures.nested_values import read_elements
-from insitu.formats.hdf5.structures.type_description import described, in_parts
+from insitu.formats.hdf5.structures.type_description import describe_type, needs_element_decoder
 from insitu.formats.parsing.fields import check_length, take_bytes
 from insitu.formats.parsing.scheduler import Walk
 
-__all__ = ["Fill", "parse_fill", "parse_old_fill", "read_odd_fill"]
+__all__ = ["Fill", "parse_fill", "parse_old_fill", "resolve_fill"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ def parse_fill(body: bytes) -> Fill:
     return Fill(take_bytes(body, at + 4, size, "fill value message"), "user") if size else Fill(None, "default")
 
 
-def read_odd_fill(file: File, datatype: Datatype, fill: Fill) -> Walk[Fill]:
+def resolve_fill(file: FileContext, datatype: Datatype, fill: Fill) -> Walk[Fill]:
     """Return the fill value of a variable-length type or an array type.
 
     Parameters
@@ -83,12 +83,12 @@ def read_odd_fill(file: File, datatype: Datatype, fill: Fill) -> Walk[Fill]:
         raise FormatError(
             f"the fill value has {len(value)} bytes, but elements have {datatype.size}", structure="fill value"
         )
-    if datatype.heaped and not in_parts(datatype):
+    if datatype.is_variable_length and not needs_element_decoder(datatype):
         parts = yield from read_heap_values(file, heap_records(file, value))
-    elif datatype.heaped or datatype.has_nested_variable_length:
+    elif datatype.is_variable_length or datatype.has_nested_variable_length:
         held = Attribute("fill value", datatype, Dataspace((), ()), value)
         elements = yield from read_elements(file, held)
-        parts = [_written_out(element, described(datatype)) for element in elements]
+        parts = [_serialize_value(element, describe_type(datatype)) for element in elements]
     else:
         size = datatype.size // math.prod(datatype.shape)
         alike = value == value[:size] * (len(value) // size)
@@ -98,7 +98,7 @@ def read_odd_fill(file: File, datatype: Datatype, fill: Fill) -> Walk[Fill]:
     return Fill(parts[0] or None, fill.state)
 
 
-def _written_out(value: Any, told: Mapping[str, Any]) -> bytes:
+def _serialize_value(value: Any, told: Mapping[str, Any]) -> bytes:
     """Serialise a value for `insitu.model.Encoding`: member after member.
 
     A variable-length member is preceded by its length.
@@ -107,11 +107,11 @@ def _written_out(value: Any, told: Mapping[str, Any]) -> bytes:
         data = str(value).encode("utf-8", "surrogateescape")
         return len(data).to_bytes(4, "little") + data
     if told["kind"] == "sequence":
-        elements = [_written_out(element, told["base"]) for element in np.asarray(value).reshape(-1)]
+        elements = [_serialize_value(element, told["base"]) for element in np.asarray(value).reshape(-1)]
         return len(value).to_bytes(4, "little") + b"".join(elements)
     if told["kind"] == "compound":
         return b"".join(
-            _written_out(element, member)
+            _serialize_value(element, member)
             for name, _, shape, member in told["members"]
             for element in (value[name].reshape(-1) if shape else [value[name]])
         )

@@ -9,9 +9,9 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from insitu.formats.hdf5.structures.checksum import verify
-from insitu.formats.hdf5.structures.file import File
-from insitu.formats.parsing.scheduler import Exact, Walk
+from insitu.formats.hdf5.structures.checksum import verify_checksum
+from insitu.formats.hdf5.structures.file import FileContext
+from insitu.formats.parsing.scheduler import ExactRanges, Walk
 
 __all__ = ["Elements", "element_table", "read_fixed_array"]
 
@@ -21,7 +21,7 @@ Elements = list[tuple[int, npt.NDArray[np.uint8]]]
 """Runs of elements: the number of the first, and a table (elements, bytes of an element)."""
 
 
-def read_fixed_array(file: File, address: int, expected: int) -> Walk[Elements]:
+def read_fixed_array(file: FileContext, address: int, expected: int) -> Walk[Elements]:
     """Return the elements of a fixed array.
 
     Parameters
@@ -35,7 +35,7 @@ def read_fixed_array(file: File, address: int, expected: int) -> Walk[Elements]:
     (head,) = yield [file.range(address, 12 + file.length_size + width, "fixed array")]
     if head[:4] != b"FAHD" or head[4] != 0:
         file.fail("has no signature", address, "fixed array")
-    verify(file, head, address, "fixed array")
+    verify_checksum(file, head, address, "fixed array")
     size, page_bits = head[6], head[7]
     count = int.from_bytes(head[8 : 8 + file.length_size], "little")
     block = int.from_bytes(head[8 + file.length_size : 8 + file.length_size + width], "little")
@@ -46,15 +46,15 @@ def read_fixed_array(file: File, address: int, expected: int) -> Walk[Elements]:
     page = 1 << page_bits
     begin = 6 + width
     if count <= page:
-        (data,) = yield Exact([file.range(block, begin + count * size + 4, "fixed array data block")])
-        _check(file, data, block)
-        verify(file, data, block, "fixed array data block")
+        (data,) = yield ExactRanges([file.range(block, begin + count * size + 4, "fixed array data block")])
+        _check_signature(file, data, block)
+        verify_checksum(file, data, block, "fixed array data block")
         return [(0, element_table(data, begin, count, size))]
     pages = -(-count // page)
     bitmap = -(-pages // 8)
-    (data,) = yield Exact([file.range(block, begin + bitmap + 4, "fixed array data block")])
-    _check(file, data, block)
-    verify(file, data, block, "fixed array data block")
+    (data,) = yield ExactRanges([file.range(block, begin + bitmap + 4, "fixed array data block")])
+    _check_signature(file, data, block)
+    verify_checksum(file, data, block, "fixed array data block")
     written = np.flatnonzero(np.unpackbits(np.frombuffer(data, np.uint8, bitmap, begin))[:pages]).tolist()
     first = block + begin + bitmap + 4
     out: Elements = []
@@ -63,16 +63,16 @@ def read_fixed_array(file: File, address: int, expected: int) -> Walk[Elements]:
         some = written[start : start + batch]
         counts = [min(page, count - number * page) for number in some]
         places = [first + number * (page * size + 4) for number in some]
-        blocks = yield Exact(
+        blocks = yield ExactRanges(
             [file.range(p, n * size + 4, "fixed array page") for p, n in zip(places, counts, strict=True)]
         )
         for number, n, place, block_data in zip(some, counts, places, blocks, strict=True):
-            verify(file, block_data, place, "fixed array page")
+            verify_checksum(file, block_data, place, "fixed array page")
             out.append((number * page, element_table(block_data, 0, n, size)))
     return out
 
 
-def _check(file: File, data: bytes, block: int) -> None:
+def _check_signature(file: FileContext, data: bytes, block: int) -> None:
     if data[:4] != b"FADB" or data[4] != 0:
         file.fail("has no signature", block, "fixed array data block")
 

@@ -15,20 +15,20 @@ from typing import NamedTuple
 
 from insitu.errors import FormatError
 from insitu.formats.hdf5.structures.btree_v2 import read_records
-from insitu.formats.hdf5.structures.checksum import verify
-from insitu.formats.hdf5.structures.file import File
-from insitu.formats.hdf5.structures.message_cache import remembered
+from insitu.formats.hdf5.structures.checksum import verify_checksum
+from insitu.formats.hdf5.structures.file import FileContext
+from insitu.formats.hdf5.structures.message_cache import parse_once
 from insitu.formats.hdf5.structures.pipeline import Filter, parse_filters
 from insitu.formats.parsing.fields import check_length
 from insitu.formats.parsing.scheduler import Walk
 
-__all__ = ["near_heap_objects", "read_heap_objects"]
+__all__ = ["cached_heap_objects", "read_heap_objects"]
 
 ROWS_LIMIT = 128
 """Each row doubles the size of its blocks, and addresses in a heap have at most 64 bits."""
 INFLATED_LIMIT = 1 << 40
 
-_Wanted = tuple[tuple[int, int, int], ...]
+_WantedObjects = tuple[tuple[int, int, int], ...]
 """Objects in blocks: where in the heap's address space they begin, their length, and which of the
 ids asked for it is."""
 
@@ -78,7 +78,7 @@ class _Block(NamedTuple):
     mask: int
 
 
-def read_heap_objects(file: File, address: int, ids: tuple[bytes, ...]) -> Walk[list[bytes]]:
+def read_heap_objects(file: FileContext, address: int, ids: tuple[bytes, ...]) -> Walk[list[bytes]]:
     """Return the objects with these ids.
 
     Parameters
@@ -95,7 +95,7 @@ def read_heap_objects(file: File, address: int, ids: tuple[bytes, ...]) -> Walk[
     if data is None:
         (data,) = yield [place]
     heap = _header(file, data, address)
-    managed, huge, tiny = _told_apart(ids, heap.id_length, heap.offset_bytes, heap.length_bytes)
+    managed, huge, tiny = _split_ids(ids, heap.id_length, heap.offset_bytes, heap.length_bytes)
     out: list[bytes] = [b""] * len(ids)
     for number, value in tiny:
         out[number] = value
@@ -106,7 +106,7 @@ def read_heap_objects(file: File, address: int, ids: tuple[bytes, ...]) -> Walk[
     return out
 
 
-def near_heap_objects(file: File, address: int, ids: tuple[bytes, ...]) -> list[bytes] | None:
+def cached_heap_objects(file: FileContext, address: int, ids: tuple[bytes, ...]) -> list[bytes] | None:
     """Return the objects with these ids if the heap is one block in memory, else None.
 
     The heap of a few attributes usually is.
@@ -120,21 +120,21 @@ def near_heap_objects(file: File, address: int, ids: tuple[bytes, ...]) -> list[
     heap = _header(file, data, address)
     if heap.root_rows or heap.filters or heap.root == file.undefined:
         return None
-    managed, huge, tiny = _told_apart(ids, heap.id_length, heap.offset_bytes, heap.length_bytes)
+    managed, huge, tiny = _split_ids(ids, heap.id_length, heap.offset_bytes, heap.length_bytes)
     if huge or tiny:
         return None
     data = file.peek(*file.range(heap.root, heap.first, "fractal heap block"))
     if data is None:
         return None
     out: list[bytes] = [b""] * len(ids)
-    _cut(file, heap, _Block(heap.root, 0, heap.first, 0, heap.first, 0), data, managed, out)
+    _extract_objects(file, heap, _Block(heap.root, 0, heap.first, 0, heap.first, 0), data, managed, out)
     return out
 
 
 @lru_cache(maxsize=1024)
-def _told_apart(
+def _split_ids(
     ids: tuple[bytes, ...], id_length: int, offset_bytes: int, length_bytes: int
-) -> tuple[_Wanted, tuple[int, ...], tuple[tuple[int, bytes], ...]]:
+) -> tuple[_WantedObjects, tuple[int, ...], tuple[tuple[int, bytes], ...]]:
     """Split ids into those of objects in blocks, of huge objects, and of tiny ones.
 
     A tiny object is stored in its id.
@@ -160,7 +160,7 @@ def _told_apart(
 
 
 @lru_cache(maxsize=8)
-def _form(width: int, length: int) -> struct.Struct:
+def _header_struct(width: int, length: int) -> struct.Struct:
     """Return the layout of the heap header.
 
     Signature, version, id length, filter length, flags, largest managed; next huge id, huge tree,
@@ -174,12 +174,12 @@ def _form(width: int, length: int) -> struct.Struct:
 _LETTERS = {2: "H", 4: "I", 8: "Q"}
 
 
-def _header(file: File, data: bytes, address: int) -> _Heap:
+def _header(file: FileContext, data: bytes, address: int) -> _Heap:
     """III.F, "Fractal Heap Header"."""
     if data[:4] != b"FRHP" or data[4] != 0:
         file.fail("has no signature", address, "fractal heap")
     length = file.length_size
-    form = _form(file.offset_size, length)
+    form = _header_struct(file.offset_size, length)
     _, _, id_length, filter_length, flags, most, _, huge_tree, *_, width, first, largest, bits, _, root, rows = (
         form.unpack_from(data)
     )
@@ -192,9 +192,9 @@ def _header(file: File, data: bytes, address: int) -> _Heap:
         end += length + 4
         if end + filter_length + 4 > len(data):
             file.fail("has a filter pipeline that is longer than its header", address, "fractal heap")
-        filters = remembered(parse_filters, data[end : end + filter_length])
+        filters = parse_once(parse_filters, data[end : end + filter_length])
         end += filter_length
-    verify(file, data[: end + 4], address, "fractal heap")
+    verify_checksum(file, data[: end + 4], address, "fractal heap")
     if not first or first & (first - 1) or largest & (largest - 1) or largest < first or not width:
         file.fail(f"has blocks of {first} to {largest} bytes", address, "fractal heap")
     if rows > ROWS_LIMIT:
@@ -219,7 +219,7 @@ def _header(file: File, data: bytes, address: int) -> _Heap:
     )
 
 
-def _read_managed(file: File, heap: _Heap, wanted: _Wanted, out: list[bytes]) -> Walk[None]:
+def _read_managed(file: FileContext, heap: _Heap, wanted: _WantedObjects, out: list[bytes]) -> Walk[None]:
     """Objects in direct blocks: down from the root, all blocks of a level at once."""
     if heap.root == file.undefined:
         file.fail("has no blocks, but objects are looked up in it", heap.address, "fractal heap")
@@ -238,32 +238,36 @@ def _read_managed(file: File, heap: _Heap, wanted: _Wanted, out: list[bytes]) ->
             if block.rows:
                 blocks |= _children(file, heap, block, data, inside)
             else:
-                _cut(file, heap, block, data, inside, out)
+                _extract_objects(file, heap, block, data, inside, out)
     file.fail("has indirect blocks that are nested too deep", heap.address, "fractal heap")
 
 
-def _indirect_size(file: File, heap: _Heap, rows: int) -> int:
+def _indirect_size(file: FileContext, heap: _Heap, rows: int) -> int:
     direct = min(rows, heap.direct_rows) * heap.width
     entry = file.offset_size + (file.length_size + 4 if heap.filters else 0)
     rest = max(0, rows - heap.direct_rows) * heap.width
     return 5 + file.offset_size + heap.offset_bytes + direct * entry + rest * file.offset_size + 4
 
 
-def _children(file: File, heap: _Heap, block: _Block, data: bytes, wanted: _Wanted) -> dict[_Block, _Wanted]:
+def _children(
+    file: FileContext, heap: _Heap, block: _Block, data: bytes, wanted: _WantedObjects
+) -> dict[_Block, _WantedObjects]:
     """Return the blocks below an indirect block that hold wanted objects.
 
     III.F, "Fractal Heap Indirect Block".
     """
     if data[:4] != b"FHIB":
         file.fail("has no signature", block.address, "fractal heap indirect block")
-    verify(file, data, block.address, "fractal heap indirect block")
-    inside = _sorted_in(heap.first, heap.width, block.rows, block.start, wanted)
+    verify_checksum(file, data, block.address, "fractal heap indirect block")
+    inside = _assign_to_children(heap.first, heap.width, block.rows, block.start, wanted)
     rows = _row_starts(heap.first, heap.width, block.rows)
     return {_child(file, heap, block, data, number, rows): items for number, items in inside}
 
 
 @lru_cache(maxsize=1024)
-def _sorted_in(first: int, width: int, rows: int, begin: int, wanted: _Wanted) -> tuple[tuple[int, _Wanted], ...]:
+def _assign_to_children(
+    first: int, width: int, rows: int, begin: int, wanted: _WantedObjects
+) -> tuple[tuple[int, _WantedObjects], ...]:
     """The objects in each child of an indirect block, by the child's number."""
     starts = _row_starts(first, width, rows)
     inside: dict[int, list[tuple[int, int, int]]] = {}
@@ -283,7 +287,7 @@ def _row_starts(first: int, width: int, rows: int) -> tuple[int, ...]:
     return tuple(accumulate((width * (first << max(0, row - 1)) for row in range(rows)), initial=0))
 
 
-def _child(file: File, heap: _Heap, block: _Block, data: bytes, number: int, rows: tuple[int, ...]) -> _Block:
+def _child(file: FileContext, heap: _Heap, block: _Block, data: bytes, number: int, rows: tuple[int, ...]) -> _Block:
     """One block below an indirect block, by its number."""
     row, column = divmod(number, heap.width)
     size, width = heap.row_size(row), file.offset_size
@@ -306,16 +310,18 @@ def _child(file: File, heap: _Heap, block: _Block, data: bytes, number: int, row
     return _Block(address, place, size, 0, stored, mask)
 
 
-def _cut(file: File, heap: _Heap, block: _Block, data: bytes, wanted: _Wanted, out: list[bytes]) -> None:
+def _extract_objects(
+    file: FileContext, heap: _Heap, block: _Block, data: bytes, wanted: _WantedObjects, out: list[bytes]
+) -> None:
     """Cut objects out of a direct block (III.F, "Fractal Heap Direct Block")."""
     if heap.filters:
-        data = _unfiltered(file, heap, data, block.mask, block.size)
+        data = _undo_filters(file, heap, data, block.mask, block.size)
     if data[:4] != b"FHDB":
         file.fail("has no signature", block.address, "fractal heap direct block")
     if heap.checked:
         # The checksum lies in the block's header and counts as zero in its own sum.
         at = 5 + file.offset_size + heap.offset_bytes
-        verify(
+        verify_checksum(
             file, data[:at] + bytes(4) + data[at + 4 :] + data[at : at + 4], block.address, "fractal heap direct block"
         )
     for start, length, number in wanted:
@@ -325,7 +331,7 @@ def _cut(file: File, heap: _Heap, block: _Block, data: bytes, wanted: _Wanted, o
         out[number] = data[at : at + length]
 
 
-def _read_huge(file: File, heap: _Heap, wanted: list[tuple[int, bytes]], out: list[bytes]) -> Walk[None]:
+def _read_huge(file: FileContext, heap: _Heap, wanted: list[tuple[int, bytes]], out: list[bytes]) -> Walk[None]:
     """Read objects that are too large for a block.
 
     The id holds the address, or the key to a B-tree that does.
@@ -356,10 +362,10 @@ def _read_huge(file: File, heap: _Heap, wanted: list[tuple[int, bytes]], out: li
             )
     blocks = yield [file.range(address, size, "huge heap object") for _, address, size, _, _ in places]
     for (number, _, _, mask, full), data in zip(places, blocks, strict=True):
-        out[number] = _unfiltered(file, heap, data, mask, full) if heap.filters else data
+        out[number] = _undo_filters(file, heap, data, mask, full) if heap.filters else data
 
 
-def _unfiltered(file: File, heap: _Heap, data: bytes, mask: int, size: int) -> bytes:
+def _undo_filters(file: FileContext, heap: _Heap, data: bytes, mask: int, size: int) -> bytes:
     """Undo the filters of a heap. Only deflate is ever used on metadata."""
     for position, item in reversed(list(enumerate(heap.filters))):
         if mask >> position & 1:

@@ -53,7 +53,7 @@ class ChunkedLayout:
     """btree_v1, single, implicit, fixed_array, extensible_array, btree_v2."""
     address: int | None
     """Where the index lies; None: nothing was ever written."""
-    bare_edges: bool = False
+    unfiltered_edges: bool = False
     """Chunks that reach over the edge of the dataset are stored without filters."""
     single_size: int | None = None
     """Bytes of the single chunk, where filters change it."""
@@ -117,14 +117,16 @@ def _parse_v1(body: bytes, offset_size: int) -> Layout:
     if kind == 1:
         return ContiguousLayout(address, None)
     if kind == 2:
-        return _chunked(dims, "btree_v1", address)
+        return _chunked_layout(dims, "btree_v1", address)
     raise FormatError(f"the data layout has the unknown class {kind}", structure="data layout")
 
 
 def _chunked_v3(body: bytes, offset_size: int) -> ChunkedLayout:
     rank = _uint(body, 2, 1)
     at = 3 + offset_size
-    return _chunked(tuple(_uint(body, at + 4 * i, 4) for i in range(rank)), "btree_v1", _address(body, 3, offset_size))
+    return _chunked_layout(
+        tuple(_uint(body, at + 4 * i, 4) for i in range(rank)), "btree_v1", _address(body, 3, offset_size)
+    )
 
 
 def _chunked_v4(body: bytes, offset_size: int, length_size: int) -> ChunkedLayout:
@@ -148,10 +150,10 @@ def _chunked_v4(body: bytes, offset_size: int, length_size: int) -> ChunkedLayou
         at += length_size + 4
     at += _PARAMETERS[index]
     most = 1 << 62 if body[0] == 5 else 1 << 32
-    return _chunked(dims, index, _address(body, at, offset_size), bool(flags & 1), size, mask, most)
+    return _chunked_layout(dims, index, _address(body, at, offset_size), bool(flags & 1), size, mask, most)
 
 
-def _chunked(
+def _chunked_layout(
     dims: tuple[int, ...],
     index: str,
     address: int | None,

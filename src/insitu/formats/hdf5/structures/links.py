@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from insitu.errors import FormatError
 from insitu.formats.hdf5.structures.btree_v2 import read_records
-from insitu.formats.hdf5.structures.file import File
+from insitu.formats.hdf5.structures.file import FileContext
 from insitu.formats.hdf5.structures.fractal_heap import read_heap_objects
 from insitu.formats.hdf5.structures.messages import LINK, LINK_INFO, Message
 from insitu.formats.parsing.fields import check_length, take_bytes, take_uint
@@ -33,7 +33,7 @@ class Link(NamedTuple):
     """Creation index; 0 where none is kept."""
 
 
-def read_links(file: File, messages: list[Message]) -> Walk[tuple[list[Link], bool]]:
+def read_links(file: FileContext, messages: list[Message]) -> Walk[tuple[list[Link], bool]]:
     """Return the links of a new-style group, and whether their creation order is tracked."""
     width = file.offset_size
     links = [parse_link(m.body, width) for m in messages if m.kind == LINK]

@@ -7,14 +7,14 @@ III.B, III.C and III.D.
 from __future__ import annotations
 
 from insitu.formats.hdf5.structures.btree_v1 import read_group_tree
-from insitu.formats.hdf5.structures.file import File
+from insitu.formats.hdf5.structures.file import FileContext
 from insitu.formats.hdf5.structures.links import Link
-from insitu.formats.parsing.scheduler import Side, Walk
+from insitu.formats.parsing.scheduler import Parallel, Walk
 
 __all__ = ["read_local_heap", "read_symbol_table"]
 
 
-def read_symbol_table(file: File, body: bytes) -> Walk[list[Link]]:
+def read_symbol_table(file: FileContext, body: bytes) -> Walk[list[Link]]:
     """Return the links of an old-style group, by name.
 
     Parameters
@@ -28,7 +28,7 @@ def read_symbol_table(file: File, body: bytes) -> Walk[list[Link]]:
     tree, heap = (int.from_bytes(body[i * width : (i + 1) * width], "little") for i in range(2))
     if len(body) < 2 * width:
         file.fail("message is cut off", 0, "symbol table")
-    names, nodes = yield Side([read_local_heap(file, heap), _symbol_nodes(file, tree)])
+    names, nodes = yield Parallel([read_local_heap(file, heap), _symbol_nodes(file, tree)])
     links = []
     size = file.length_size + width + 24  # III.C; the name has a length's width, whatever the specification says
     for place, node in nodes:
@@ -40,7 +40,7 @@ def read_symbol_table(file: File, body: bytes) -> Walk[list[Link]]:
     return links
 
 
-def read_local_heap(file: File, address: int) -> Walk[bytes]:
+def read_local_heap(file: FileContext, address: int) -> Walk[bytes]:
     """Return the data segment of a local heap (III.D)."""
     length, width = file.length_size, file.offset_size
     (data,) = yield [file.range(address, 8 + 2 * length + width, "local heap")]
@@ -55,7 +55,7 @@ def read_local_heap(file: File, address: int) -> Walk[bytes]:
     return found
 
 
-def _symbol_nodes(file: File, address: int) -> Walk[list[tuple[int, bytes]]]:
+def _symbol_nodes(file: FileContext, address: int) -> Walk[list[tuple[int, bytes]]]:
     """The symbol table nodes (III.B) of a group."""
     places = yield from read_group_tree(file, address)
     size = 8 + 2 * file.group_leaf_k * (file.length_size + file.offset_size + 24)
@@ -65,7 +65,7 @@ def _symbol_nodes(file: File, address: int) -> Walk[list[tuple[int, bytes]]]:
     return list(zip(places, blocks, strict=True))
 
 
-def _link(file: File, entry: bytes, names: bytes, place: int) -> Link:
+def _link(file: FileContext, entry: bytes, names: bytes, place: int) -> Link:
     """Parse a symbol table entry (III.C).
 
     Name, object header, and for soft links (cache type 2) their target.
@@ -78,7 +78,7 @@ def _link(file: File, entry: bytes, names: bytes, place: int) -> Link:
     return Link(name, int.from_bytes(entry[begin:end], "little"), None, None, 0)
 
 
-def _text(file: File, names: bytes, at: int, place: int) -> str:
+def _text(file: FileContext, names: bytes, at: int, place: int) -> str:
     end = names.find(b"\0", at)
     if at >= len(names) or end < 0:
         file.fail("has a name outside its heap", place, "symbol table node")

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 from typing import Any, TypeVar
 
-__all__ = ["recall", "remember", "remembered"]
+__all__ = ["parse_once", "recall", "remember"]
 
 T = TypeVar("T")
 
@@ -37,7 +37,7 @@ def remember(key: Hashable, size: int, answer: T) -> T:
     return answer
 
 
-def remembered(parse: Callable[..., T], body: bytes, *context: Hashable) -> T:
+def parse_once(parse: Callable[..., T], body: bytes, *context: Hashable) -> T:
     """Return `parse(body, *context)`, from the cache if it was parsed before."""
     key = (parse, body, context)
     answer: T | None = _answers.get(key)

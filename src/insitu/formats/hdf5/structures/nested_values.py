@@ -11,16 +11,16 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from insitu.formats.hdf5.codecs.records import DEPTH_LIMIT, element_of, taken_apart
-from insitu.formats.hdf5.structures.attributes import Attribute, heap_walk
-from insitu.formats.hdf5.structures.file import File
-from insitu.formats.hdf5.structures.type_description import described
-from insitu.formats.parsing.scheduler import Side, Walk
+from insitu.formats.hdf5.codecs.records import DEPTH_LIMIT, decode_elements, parse_element_type
+from insitu.formats.hdf5.structures.attributes import Attribute, heap_collection
+from insitu.formats.hdf5.structures.file import FileContext
+from insitu.formats.hdf5.structures.type_description import describe_type
+from insitu.formats.parsing.scheduler import Parallel, Walk
 
-__all__ = ["read_deep_value", "read_elements"]
+__all__ = ["read_elements", "read_nested_value"]
 
 
-def read_deep_value(file: File, attribute: Attribute) -> Walk[Any]:
+def read_nested_value(file: FileContext, attribute: Attribute) -> Walk[Any]:
     """Return the value of an attribute, in native byte order."""
     values = yield from read_elements(file, attribute)
     assert attribute.datatype is not None
@@ -28,11 +28,11 @@ def read_deep_value(file: File, attribute: Attribute) -> Walk[Any]:
     return values[0] if values.size == 1 and len(shape) <= 1 else values.reshape(shape)
 
 
-def read_elements(file: File, attribute: Attribute) -> Walk[npt.NDArray[Any]]:
+def read_elements(file: FileContext, attribute: Attribute) -> Walk[npt.NDArray[Any]]:
     """Return the elements of an attribute as a one-dimensional array."""
     datatype = attribute.datatype
     assert datatype is not None
-    element = element_of(described(datatype), 8 + file.offset_size)
+    element = parse_element_type(describe_type(datatype), 8 + file.offset_size)
     if len(attribute.data) % element.size:
         file.fail(
             f"{attribute.name!r} has elements of {datatype.size} bytes, which does not fit its datatype", 0, "attribute"
@@ -41,11 +41,11 @@ def read_elements(file: File, attribute: Attribute) -> Walk[npt.NDArray[Any]]:
     heaps: dict[int, dict[int, bytes]] = {}
     for _ in range(DEPTH_LIMIT):
         lookup = _Lookup(file, heaps)
-        values = taken_apart(element, stored, lookup)
+        values = decode_elements(element, stored, lookup)
         if not lookup.missing:
             break
         wanted = sorted(lookup.missing)
-        found = yield Side([heap_walk(file, address) for address in wanted])
+        found = yield Parallel([heap_collection(file, address) for address in wanted])
         heaps.update(zip(wanted, found, strict=True))
     else:
         file.fail(f"{attribute.name!r} is nested more than {DEPTH_LIMIT} levels deep", 0, "attribute")
@@ -60,7 +60,7 @@ class _Lookup:
 
     __slots__ = ("file", "heaps", "missing", "total")
 
-    def __init__(self, file: File, heaps: dict[int, dict[int, bytes]]) -> None:
+    def __init__(self, file: FileContext, heaps: dict[int, dict[int, bytes]]) -> None:
         self.file, self.heaps = file, heaps
         self.missing: set[int] = set()
         self.total = 0
@@ -77,7 +77,7 @@ class _Lookup:
                     if not data:
                         self.file.fail(f"has no object {number}", address, "global heap collection")
             self.total += len(data)
-            if self.total > self.file.most_values:
+            if self.total > self.file.heap_value_limit:
                 self.file.fail("holds objects that are used again and again", address, "global heap collection")
             found.append(data)
         return found

@@ -13,9 +13,9 @@ import numpy as np
 
 from insitu.errors import FormatError, UnsupportedError
 
-__all__ = ["Layout", "fixed_point", "floating_point"]
+__all__ = ["NumberLayout", "fixed_point", "floating_point"]
 
-Layout = tuple[tuple[str, Any], ...]
+NumberLayout = tuple[tuple[str, Any], ...]
 """What the codec `hdf5_number` wants to know, as items (hashable)."""
 
 # (size, precision, exponent location, exponent bits, mantissa location, mantissa bits, bias)
@@ -28,7 +28,7 @@ _EXTENDED = (16, 80, 64, 15, 0, 64, 16383)  # the x87 long double, in 16 bytes
 _QUADRUPLE = (16, 128, 112, 15, 0, 112, 16383)
 
 
-def fixed_point(size: int, bits: int, properties: bytes, *, signed: bool) -> tuple[np.dtype[Any], Layout | None]:
+def fixed_point(size: int, bits: int, properties: bytes, *, signed: bool) -> tuple[np.dtype[Any], NumberLayout | None]:
     """Return the dtype of an integer or bit field, and its bits if it does not fill its bytes."""
     if len(properties) < 4:
         raise FormatError("the datatype message is cut off", structure="datatype")
@@ -49,7 +49,7 @@ def fixed_point(size: int, bits: int, properties: bytes, *, signed: bool) -> tup
     return dtype, tuple(told.items())
 
 
-def floating_point(size: int, bits: int, properties: bytes) -> tuple[np.dtype[Any], Layout | None]:
+def floating_point(size: int, bits: int, properties: bytes) -> tuple[np.dtype[Any], NumberLayout | None]:
     """Return the dtype of a float, and its bits if it is not an IEEE one."""
     if len(properties) < 12:
         raise FormatError("the datatype message is cut off", structure="datatype")
@@ -93,7 +93,7 @@ def floating_point(size: int, bits: int, properties: bytes) -> tuple[np.dtype[An
         "bias": form[6],
         "implied": implied == 2,
     }
-    dtype = _smallest(size, form[3], form[5], form[6])
+    dtype = _smallest_float(size, form[3], form[5], form[6])
     if order == 2 or dtype is None or (size > 8 and (form[1:], sign) != (_EXTENDED[1:], 79)):
         raise UnsupportedError(
             f"floats of {size} bytes with {form[3]} exponent and {form[5]} mantissa bits are not supported",
@@ -103,11 +103,11 @@ def floating_point(size: int, bits: int, properties: bytes) -> tuple[np.dtype[An
         if size % 2:
             raise FormatError(f"floats of {size} bytes cannot be in VAX byte order", structure="datatype")
         told["vax"] = True
-    _check(told, size)
+    _check_fields(told, size)
     return dtype.newbyteorder(">" if order else "<"), tuple(told.items())
 
 
-def _smallest(size: int, exponent: int, mantissa: int, bias: int) -> np.dtype[Any] | None:
+def _smallest_float(size: int, exponent: int, mantissa: int, bias: int) -> np.dtype[Any] | None:
     """The smallest float that holds all values, as h5py chooses it."""
     if size > 8:
         return np.dtype(np.longdouble) if mantissa == 64 and np.finfo(np.longdouble).nmant in (63, 112) else None
@@ -120,7 +120,7 @@ def _smallest(size: int, exponent: int, mantissa: int, bias: int) -> np.dtype[An
     return np.dtype(np.longdouble) if fits and np.little_endian else None
 
 
-def _check(told: dict[str, Any], size: int) -> None:
+def _check_fields(told: dict[str, Any], size: int) -> None:
     """Raise for fields that are not in the number."""
     for place, count in (told["exponent"], told["mantissa"], (told["sign"], 1)):
         if not count or place + count > 8 * size:

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import NoReturn
 
-from insitu.formats.hdf5.structures.checksum import verify
-from insitu.formats.hdf5.structures.file import File
+from insitu.formats.hdf5.structures.checksum import verify_checksum
+from insitu.formats.hdf5.structures.file import FileContext
 from insitu.formats.hdf5.structures.message_cache import recall, remember
 from insitu.formats.hdf5.structures.messages import CONTINUATION, LAST_KNOWN, LAYOUT, Message
 from insitu.formats.parsing.scheduler import Walk
@@ -16,13 +16,13 @@ from insitu.formats.parsing.scheduler import Walk
 __all__ = ["read_object_header"]
 
 # Headers of ordinary variables fit; a bigger one costs one more request, of its exact size.
-SPECULATIVE = 1024
+FIRST_READ = 1024
 CONTINUATION_LIMIT = 100_000
 
 
-def read_object_header(file: File, address: int) -> Walk[list[Message]]:
+def read_object_header(file: FileContext, address: int) -> Walk[list[Message]]:
     """Return all messages of an object header, continuation blocks included."""
-    first = file.range_up_to(address, SPECULATIVE, 16, "object header")
+    first = file.range_up_to(address, FIRST_READ, 16, "object header")
     data = file.peek(*first)
     if data is None:
         (data,) = yield [first]
@@ -35,7 +35,7 @@ def read_object_header(file: File, address: int) -> Walk[list[Message]]:
         known = recall((read_object_header, whole))
         if known is not None:
             return list(known)
-        verify(file, whole, address, "object header")
+        verify_checksum(file, whole, address, "object header")
         waiting = _parse_v2(file, whole, start, start + length - 4, tracked, address, messages)
         if not waiting and not any(m.kind == LAYOUT and _may_be_compact(m.body) for m in messages):
             # Files of one archive often have the same headers, addresses included. (Of compact data
@@ -65,7 +65,7 @@ def read_object_header(file: File, address: int) -> Walk[list[Message]]:
                 continue
             if block[:4] != b"OCHK" or len(block) < 8:
                 file.fail("has no signature", place, "object header continuation")
-            verify(file, block, place, "object header continuation")
+            verify_checksum(file, block, place, "object header continuation")
             waiting += _parse_v2(file, block, 4, len(block) - 4, tracked, place, messages)
     return messages
 
@@ -74,7 +74,7 @@ def _may_be_compact(layout: bytes) -> bool:
     return len(layout) < 2 or layout[0] < 3 or layout[1] == 0  # the version, the class
 
 
-def _prefix_v2(file: File, data: bytes, address: int) -> tuple[bool, int, int]:
+def _prefix_v2(file: FileContext, data: bytes, address: int) -> tuple[bool, int, int]:
     """Return whether creation order is tracked, and start and length of the messages.
 
     The length includes the checksum.
@@ -89,7 +89,7 @@ def _prefix_v2(file: File, data: bytes, address: int) -> tuple[bool, int, int]:
 
 
 def _parse_v2(
-    file: File, data: bytes, at: int, end: int, tracked: bool, address: int, messages: list[Message]
+    file: FileContext, data: bytes, at: int, end: int, tracked: bool, address: int, messages: list[Message]
 ) -> list[tuple[int, int]]:
     waiting: list[tuple[int, int]] = []
     prefix = 6 if tracked else 4
@@ -111,7 +111,7 @@ def _parse_v2(
 
 
 def _parse_v1(
-    file: File, data: bytes, at: int, end: int, address: int, messages: list[Message]
+    file: FileContext, data: bytes, at: int, end: int, address: int, messages: list[Message]
 ) -> list[tuple[int, int]]:
     waiting: list[tuple[int, int]] = []
     while at + 8 <= end:
@@ -131,11 +131,11 @@ def _parse_v1(
     return waiting
 
 
-def _refuse(file: File, kind: int) -> NoReturn:
+def _refuse(file: FileContext, kind: int) -> NoReturn:
     file.unsupported(f"object header message {kind:#x} is unknown, and the file requires readers to know it")
 
 
-def _continuation(file: File, body: bytes) -> tuple[int, int]:
+def _continuation(file: FileContext, body: bytes) -> tuple[int, int]:
     """IV.A.2.q: the address and length of the next block."""
     width = file.offset_size
     return (

@@ -15,7 +15,7 @@ from insitu.errors import FormatError
 from insitu.formats.parsing.fields import check_length, take_uint
 from insitu.model import Codec
 
-__all__ = ["Filter", "codec_of", "parse_filters"]
+__all__ = ["Filter", "filter_codec", "parse_filters"]
 
 FILTER_LIMIT = 32
 _MESSAGE = "filter pipeline message"
@@ -63,7 +63,7 @@ def parse_filters(body: bytes) -> tuple[Filter, ...]:
 
 
 @lru_cache(maxsize=1024)
-def codec_of(item: Filter, itemsize: int) -> Codec:
+def filter_codec(item: Filter, itemsize: int) -> Codec:
     """Return the codec of a filter.
 
     Parameters
@@ -83,7 +83,7 @@ def codec_of(item: Filter, itemsize: int) -> Codec:
 _Configure = Callable[[tuple[int, ...], int], dict[str, Any]]
 
 
-def _nothing(values: tuple[int, ...], itemsize: int) -> dict[str, Any]:
+def _no_configuration(values: tuple[int, ...], itemsize: int) -> dict[str, Any]:
     return {}
 
 
@@ -130,14 +130,14 @@ def _blosc(values: tuple[int, ...], itemsize: int) -> dict[str, Any]:
 _CODECS: dict[int, tuple[str, _Configure]] = {
     1: ("zlib", _level),
     2: ("shuffle", _shuffle),
-    3: ("fletcher32", _nothing),
+    3: ("fletcher32", _no_configuration),
     4: ("szip", _szip),
     5: ("nbit", _client_values),
     6: ("scaleoffset", _client_values),
     307: ("bz2", _level),
-    32000: ("lzf", _nothing),
+    32000: ("lzf", _no_configuration),
     32001: ("blosc", _blosc),
-    32004: ("hdf5_lz4", _nothing),
+    32004: ("hdf5_lz4", _no_configuration),
     32008: ("bitshuffle", _bitshuffle),
     32013: ("zfp", _client_values),
     32015: ("zstd", _level),

@@ -1,7 +1,7 @@
 """Parser of serialised dataspace selections.
 
 All, none, and hyperslabs of versions 1 to 3, regular and irregular: format specification 3.0, VII.C
-("Dataspace selection"). A regular hyperslab is one `Line` per axis, an irregular one a list of
+("Dataspace selection"). A regular hyperslab is one `AxisHyperslab` per axis, an irregular one a list of
 boxes.
 """
 
@@ -18,7 +18,7 @@ from insitu.errors import FormatError, UnsupportedError
 from insitu.formats.hdf5.structures.dataspace import RANK_LIMIT
 from insitu.formats.parsing.fields import check_length, take_uint
 
-__all__ = ["RUNS_LIMIT", "Box", "Line", "Picked", "parse_selection"]
+__all__ = ["RUNS_LIMIT", "AxisHyperslab", "Box", "StoredSelection", "parse_selection"]
 
 RUNS_LIMIT = 1 << 16
 """Most pieces that one selection may fall into: more are damage, or want another way than one cell
@@ -29,7 +29,7 @@ Box = tuple[tuple[int, ...], tuple[int, ...]]
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class AxisHyperslab:
     """A regular selection along one axis: `count` blocks, `stride` apart; None: without end."""
 
     start: int
@@ -49,16 +49,20 @@ class Line:
         assert self.block is not None
         return self.count * self.block
 
-    def clipped(self, elements: int) -> Line:
+    def clip(self, elements: int) -> AxisHyperslab:
         """Return an unlimited line limited to some elements: whole blocks, or a part of one."""
         if self.block is None or self.block == self.stride:
-            return Line(self.start, max(elements, 1), 1 if elements else 0, elements)
+            return AxisHyperslab(self.start, max(elements, 1), 1 if elements else 0, elements)
         whole, rest = divmod(elements, self.block)
         if rest and whole:
             raise UnsupportedError(
                 "unlimited mappings that end within a block are not supported", structure="virtual dataset"
             )
-        return Line(self.start, self.stride, whole, self.block) if not rest else Line(self.start, rest, 1, rest)
+        return (
+            AxisHyperslab(self.start, self.stride, whole, self.block)
+            if not rest
+            else AxisHyperslab(self.start, rest, 1, rest)
+        )
 
     def within(self, extent: int) -> int:
         """Return how many elements of an unlimited line lie before `extent`."""
@@ -105,12 +109,12 @@ class Line:
 
 
 @dataclass(frozen=True, slots=True)
-class Picked:
+class StoredSelection:
     """A selection."""
 
     kind: str
     """all, none, lines (one for each axis) or boxes."""
-    lines: tuple[Line, ...] = ()
+    lines: tuple[AxisHyperslab, ...] = ()
     boxes: tuple[Box, ...] = ()
 
     @property
@@ -118,9 +122,13 @@ class Picked:
         """The axis along which it is unlimited, if there is one."""
         return next((axis for axis, line in enumerate(self.lines) if line.is_endless), None)
 
-    def on(self, shape: tuple[int, ...]) -> Picked:
+    def on(self, shape: tuple[int, ...]) -> StoredSelection:
         """Return the selection with lines, if it is "all" of a shape."""
-        return self if self.kind != "all" else Picked("lines", tuple(Line(0, max(n, 1), 1, n) for n in shape))
+        return (
+            self
+            if self.kind != "all"
+            else StoredSelection("lines", tuple(AxisHyperslab(0, max(n, 1), 1, n) for n in shape))
+        )
 
     def rows(self, rank: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
         """Return the runs of adjacent elements along the last axis: corners (n, rank) and lengths.
@@ -156,11 +164,11 @@ class Picked:
         return places[order], sizes[order]
 
 
-def parse_selection(data: bytes, at: int) -> tuple[Picked, int]:
+def parse_selection(data: bytes, at: int) -> tuple[StoredSelection, int]:
     """Parse a selection; return it and the offset behind it."""
     kind, version = _uint(data, at, 4), _uint(data, at + 4, 4)
     if kind in (0, 3):
-        return Picked("all" if kind == 3 else "none"), at + 16
+        return StoredSelection("all" if kind == 3 else "none"), at + 16
     if kind != 2:
         raise UnsupportedError("selections of points are not supported here", structure="selection")
     at += 8
@@ -187,7 +195,7 @@ def parse_selection(data: bytes, at: int) -> tuple[Picked, int]:
         lines = tuple(_line(numbers[4 * axis : 4 * axis + 4], (1 << 8 * width) - 1) for axis in range(rank))
         if sum(line.is_endless for line in lines) > 1:
             raise FormatError("the selection is unlimited along two axes, only one is possible", structure="selection")
-        return Picked("lines", lines), at + 4 * rank * width
+        return StoredSelection("lines", lines), at + 4 * rank * width
     count = _uint(data, at, width)
     at += width
     numbers = _numbers(data, at, 2 * rank * count, width)
@@ -201,18 +209,20 @@ def parse_selection(data: bytes, at: int) -> tuple[Picked, int]:
     end = at + 2 * rank * count * width
     if count == 1:
         first, behind = boxes[0]
-        return Picked("lines", tuple(Line(a, b - a, 1, b - a) for a, b in zip(first, behind, strict=True))), end
-    return (Picked("boxes", (), tuple(boxes)) if count else Picked("none")), end
+        return StoredSelection(
+            "lines", tuple(AxisHyperslab(a, b - a, 1, b - a) for a, b in zip(first, behind, strict=True))
+        ), end
+    return (StoredSelection("boxes", (), tuple(boxes)) if count else StoredSelection("none")), end
 
 
-def _line(numbers: list[int], endless: int) -> Line:
+def _line(numbers: list[int], endless: int) -> AxisHyperslab:
     start, stride, count, block = numbers
     if not stride or (count > 1 and block > stride and block != endless) or start == endless:
         raise FormatError(
             f"the selection has {count} blocks of {block} elements with a stride of {stride}, which is impossible",
             structure="selection",
         )
-    return Line(start, stride, None if count == endless else count, None if block == endless else block)
+    return AxisHyperslab(start, stride, None if count == endless else count, None if block == endless else block)
 
 
 def _uint(data: bytes, at: int, width: int) -> int:

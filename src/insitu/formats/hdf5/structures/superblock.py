@@ -11,20 +11,20 @@ from dataclasses import dataclass
 from typing import NamedTuple, NoReturn
 
 from insitu.errors import FormatError, UnsupportedError
-from insitu.formats.hdf5.structures.checksum import verify
-from insitu.formats.hdf5.structures.file import File
+from insitu.formats.hdf5.structures.checksum import verify_checksum
+from insitu.formats.hdf5.structures.file import FileContext
 from insitu.formats.parsing.scheduler import Walk
 
 __all__ = [
     "FAMILY",
     "MULTI",
     "SIGNATURE",
-    "CutShortError",
-    "Of",
-    "OneOfASetError",
+    "SetDescription",
+    "SetMemberError",
     "Superblock",
+    "TruncatedFileError",
+    "check_not_set_member",
     "find_signature",
-    "member_of_set",
     "read_superblock",
 ]
 
@@ -35,7 +35,7 @@ REPACK_SET = "Repack the set into one file with h5repack"
 FAMILY, MULTI = b"NCSAfami", b"NCSAmult"
 
 
-class Of(NamedTuple):
+class SetDescription(NamedTuple):
     """What a file says of the set that it is in."""
 
     driver: bytes
@@ -46,16 +46,16 @@ class Of(NamedTuple):
     """How long the superblock says that the whole is."""
 
 
-class OneOfASetError(UnsupportedError):
+class SetMemberError(UnsupportedError):
     """The file says that it is one of several."""
 
-    of: Of
+    of: SetDescription
 
 
-class CutShortError(FormatError):
+class TruncatedFileError(FormatError):
     """The file is shorter than it says: truncated, or the first of an old family."""
 
-    of: Of
+    of: SetDescription
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +94,7 @@ def find_signature(size: int) -> Walk[int]:
     raise FormatError("the file is not HDF5: it has no HDF5 signature", structure="signature", offset=0)
 
 
-def read_superblock(file: File) -> Walk[Superblock]:
+def read_superblock(file: FileContext) -> Walk[Superblock]:
     """Read the superblock at `file.base` and set the widths and constants of the file."""
     (data,) = yield [file.range_up_to(0, 128, 24, "superblock")]
     version = data[8]
@@ -108,10 +108,10 @@ def read_superblock(file: File) -> Walk[Superblock]:
     file.offset_size, file.length_size = widths
     file.undefined = (1 << (8 * widths[0])) - 1
     at = file.base
-    return _old(file, data, version, at) if version < 2 else _new(file, data, version, at)
+    return _parse_old(file, data, version, at) if version < 2 else _parse_new(file, data, version, at)
 
 
-def _old(file: File, data: bytes, version: int, at: int) -> Superblock:
+def _parse_old(file: FileContext, data: bytes, version: int, at: int) -> Superblock:
     """Versions 0 and 1."""
     width = file.offset_size
     file.group_leaf_k = int.from_bytes(data[16:18], "little")
@@ -127,12 +127,12 @@ def _old(file: File, data: bytes, version: int, at: int) -> Superblock:
     root = _uint(data, place + 4 * width + file.length_size, width)
     if driver != file.undefined:  # before the length is judged: of a set of files, one is always too short
         begin = driver + 8  # II.B, "Driver Information Block": version, reserved, size, then the name of the driver
-        member_of_set(file, Of(data[begin : begin + 8], driver + at, end))
-    _check(file, base, end, at)
+        check_not_set_member(file, SetDescription(data[begin : begin + 8], driver + at, end))
+    _check_end(file, base, end, at)
     return Superblock(version, root, None)
 
 
-def member_of_set(file: File, of: Of) -> None:
+def check_not_set_member(file: FileContext, of: SetDescription) -> None:
     """Raise if the file is one of a set, by the driver that wrote it.
 
     A family that was joined is a file like any other.
@@ -146,30 +146,30 @@ def member_of_set(file: File, of: Of) -> None:
     """
     if of.driver == FAMILY:
         if of.end > file.size:
-            _one_of(file, of, "the file is a member of a family of files", JOIN_FAMILY)
+            _raise_set_member(file, of, "the file is a member of a family of files", JOIN_FAMILY)
     elif not file.joined:
-        _one_of(file, of, "the file is a member of a set of files (multi or split driver)", REPACK_SET)
+        _raise_set_member(file, of, "the file is a member of a set of files (multi or split driver)", REPACK_SET)
 
 
-def _one_of(file: File, of: Of, what: str, hint: str) -> NoReturn:
-    problem = OneOfASetError(what, url=file.url, hint=hint)
+def _raise_set_member(file: FileContext, of: SetDescription, what: str, hint: str) -> NoReturn:
+    problem = SetMemberError(what, url=file.url, hint=hint)
     problem.of = of
     raise problem
 
 
-def _new(file: File, data: bytes, version: int, at: int) -> Superblock:
+def _parse_new(file: FileContext, data: bytes, version: int, at: int) -> Superblock:
     """Versions 2 and 3."""
     width = file.offset_size
     length = 12 + 4 * width + 4
     if len(data) < length:
         file.fail("is cut off", 0, "superblock")
-    verify(file, data[:length], 0, "superblock")
+    verify_checksum(file, data[:length], 0, "superblock")
     base, extension, end, root = (_uint(data, 12 + i * width, width) for i in range(4))
-    _check(file, base, end, at)
+    _check_end(file, base, end, at)
     return Superblock(version, root, None if extension == file.undefined else extension)
 
 
-def _check(file: File, base: int, end: int, at: int) -> None:
+def _check_end(file: FileContext, base: int, end: int, at: int) -> None:
     # A user block that was put in front afterwards moves the signature but not the stored base
     # address: the library then counts from where the signature is. The stored end counts from the
     # beginning of the file.
@@ -179,14 +179,14 @@ def _check(file: File, base: int, end: int, at: int) -> None:
         # Old families do not say that they are one: their first member looks like the beginning of
         # a larger file, which it is.
         family = re.search(r"(?<!\d)0+(?!\d)", posixpath.basename(file.url)) is not None
-        problem = CutShortError(
+        problem = TruncatedFileError(
             f"the file is truncated: it has {file.size} bytes, but its superblock announces {end + moved}",
             url=file.url,
             offset=at,
             structure="superblock",
             hint=f"If it is the first of a family of files: {JOIN_FAMILY}" if family else None,
         )
-        problem.of = Of(b"", b"", end + moved)
+        problem.of = SetDescription(b"", b"", end + moved)
         raise problem
 
 

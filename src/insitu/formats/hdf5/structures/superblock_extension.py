@@ -6,16 +6,16 @@ The extension is an object header: format specification 3.0, II.C.
 from __future__ import annotations
 
 from insitu.formats.hdf5.structures.cache_image import read_cache_image
-from insitu.formats.hdf5.structures.file import File
+from insitu.formats.hdf5.structures.file import FileContext
 from insitu.formats.hdf5.structures.messages import BTREE_K, CACHE_IMAGE, DRIVER_INFO, SHARED_TABLE
 from insitu.formats.hdf5.structures.object_header import read_object_header
-from insitu.formats.hdf5.structures.superblock import Of, member_of_set
+from insitu.formats.hdf5.structures.superblock import SetDescription, check_not_set_member
 from insitu.formats.parsing.scheduler import Walk
 
 __all__ = ["read_extension"]
 
 
-def read_extension(file: File, address: int) -> Walk[None]:
+def read_extension(file: FileContext, address: int) -> Walk[None]:
     """Read the constants of the file that are not in the superblock (II.C)."""
     messages = yield from read_object_header(file, address)
     for message in messages:
@@ -32,4 +32,4 @@ def read_extension(file: File, address: int) -> Walk[None]:
         elif message.kind == CACHE_IMAGE:
             yield from read_cache_image(file, body)
         elif message.kind == DRIVER_INFO:
-            member_of_set(file, Of(body[1:9], body[11:], 0))  # that it is long enough has been seen
+            check_not_set_member(file, SetDescription(body[1:9], body[11:], 0))  # that it is long enough has been seen

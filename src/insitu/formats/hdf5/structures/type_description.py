@@ -1,6 +1,6 @@
 """JSON descriptions of datatypes, from which the element codecs are configured.
 
-A small tree; `insitu.formats.hdf5.codecs.records.element_of` reads it.
+A small tree; `insitu.formats.hdf5.codecs.records.parse_element_type` reads it.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ import numpy as np
 
 from insitu.formats.hdf5.structures.datatype import Datatype
 
-__all__ = ["described", "in_parts"]
+__all__ = ["describe_type", "needs_element_decoder"]
 
 
-def in_parts(datatype: Datatype) -> bool:
+def needs_element_decoder(datatype: Datatype) -> bool:
     """Whether elements must be decoded member by member.
 
     Others are stored as they are, or are one reference or one number.
@@ -31,15 +31,15 @@ def in_parts(datatype: Datatype) -> bool:
     return bool(datatype.members)
 
 
-def described(datatype: Datatype) -> dict[str, Any]:
+def describe_type(datatype: Datatype) -> dict[str, Any]:
     """Return a type as the codecs need it, without the axes that an array type adds."""
     if datatype.kind == "text":
         return {"kind": "text"}
     if datatype.kind == "sequence":
         assert datatype.base is not None
-        return {"kind": "sequence", "base": described(datatype.base), "dims": list(datatype.base.shape)}
+        return {"kind": "sequence", "base": describe_type(datatype.base), "dims": list(datatype.base.shape)}
     if datatype.members:
-        members = [[name, offset, list(dims), described(member)] for name, offset, dims, member in datatype.members]
+        members = [[name, offset, list(dims), describe_type(member)] for name, offset, dims, member in datatype.members]
         return {"kind": "compound", "size": datatype.size // math.prod(datatype.shape), "members": members}
     if datatype.number is not None:
         return {"kind": "number", "dtype": datatype.dtype.str, "layout": dict(datatype.number)}

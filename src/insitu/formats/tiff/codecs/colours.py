@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from insitu.codecs.buffer_spec import Configuration, Data, Form, Octets, Step, octets
+from insitu.codecs.buffer_spec import BufferSpec, Configuration, Data, DecodeStep, Octets, as_octets
 from insitu.errors import CodecError
 
 __all__ = ["tiff_cielab", "tiff_cmyk", "tiff_ycbcr"]
@@ -29,7 +29,7 @@ STEPS, GAMMA, BRIGHTEST, DARKEST = 1500, 2.4, 100.0, 1.0
 """Parameters of libtiff's display: sRGB, by a table of so many steps."""
 
 
-def tiff_ycbcr(configuration: Configuration, form: Form) -> Step:
+def tiff_ycbcr(configuration: Configuration, form: BufferSpec) -> DecodeStep:
     """Prepare for YCbCr.
 
     Configuration: `subsampling` (pixels across and down that share their chroma), `coefficients`,
@@ -47,7 +47,7 @@ def tiff_ycbcr(configuration: Configuration, form: Form) -> Step:
     )
 
     def run(data: Data, out: Octets | None) -> Data:
-        units = octets(data).reshape(*grid, size)
+        units = as_octets(data).reshape(*grid, size)
         pixels = units[..., : size - 2].reshape(*grid, down, across).transpose(0, 2, 1, 3)
         light = tables[0][pixels.reshape(grid[0] * down, grid[1] * across)[:rows, :columns]]
         blue, red = (
@@ -60,7 +60,9 @@ def tiff_ycbcr(configuration: Configuration, form: Form) -> Step:
         target[..., 2] = np.clip(light + tables[4][blue], 0, 255)
         return room
 
-    return Step("tiff_ycbcr", run, Form(grid[0] * grid[1] * size, True, np.dtype("u1"), (*grid, size)), fills=True)
+    return DecodeStep(
+        "tiff_ycbcr", run, BufferSpec(grid[0] * grid[1] * size, True, np.dtype("u1"), (*grid, size)), fills=True
+    )
 
 
 def _chroma_tables(luma: Sequence[float], reference: Sequence[float]) -> list[NDArray[np.int64]]:
@@ -72,20 +74,20 @@ def _chroma_tables(luma: Sequence[float], reference: Sequence[float]) -> list[ND
     if len(reference) != 6 or not green:
         raise CodecError("the YCbCr coefficients or reference values are not valid", codec="tiff_ycbcr")
     of_red, of_blue = np.float32(2) - np.float32(2) * red, np.float32(2) - np.float32(2) * blue
-    d1, d3 = _fixed(of_red), _fixed(of_blue)
-    d2, d4 = -_fixed(red * of_red / green), -_fixed(blue * of_blue / green)
+    d1, d3 = _to_fixed_point(of_red), _to_fixed_point(of_blue)
+    d2, d4 = -_to_fixed_point(red * of_red / green), -_to_fixed_point(blue * of_blue / green)
     codes = np.arange(-128, 128)
-    cr = _measured(codes, reference[4] - 128, reference[5] - 128, 127)
-    cb = _measured(codes, reference[2] - 128, reference[3] - 128, 127)
-    light = _measured(codes + 128, reference[0], reference[1], 255)
+    cr = _scale_codes(codes, reference[4] - 128, reference[5] - 128, 127)
+    cb = _scale_codes(codes, reference[2] - 128, reference[3] - 128, 127)
+    light = _scale_codes(codes + 128, reference[0], reference[1], 255)
     return [light, (d1 * cr + HALF) >> SHIFT, d4 * cb + HALF, d2 * cr, (d3 * cb + HALF) >> SHIFT]
 
 
-def _fixed(number: np.float32) -> int:
+def _to_fixed_point(number: np.float32) -> int:
     return int(float(np.clip(number, np.float32(0), np.float32(2))) * (1 << SHIFT) + 0.5)
 
 
-def _measured(codes: NDArray[Any], black: float, white: float, full: int) -> NDArray[np.int64]:
+def _scale_codes(codes: NDArray[Any], black: float, white: float, full: int) -> NDArray[np.int64]:
     """Return stored values between a black and a white, stretched to `full`, rounded towards zero."""
     span = np.float32(white) - np.float32(black)
     # As C has it: the difference to the truncated black is an integer, the rest is in single
@@ -94,7 +96,7 @@ def _measured(codes: NDArray[Any], black: float, white: float, full: int) -> NDA
     return np.asarray(np.clip(found, np.float32(-FAR), np.float32(FAR)), np.int64)
 
 
-def tiff_cmyk(configuration: Configuration, form: Form) -> Step:
+def tiff_cmyk(configuration: Configuration, form: BufferSpec) -> DecodeStep:
     """Prepare for four inks, and perhaps others behind them (`samples` in all), as red, green, blue and an opaque alpha."""
     samples = int(configuration.get("samples", 4))
     if samples < 4:
@@ -104,10 +106,10 @@ def tiff_cmyk(configuration: Configuration, form: Form) -> Step:
         light = 255 - stored[..., :4].astype(np.int32)
         return np.asarray(light[..., :3] * light[..., 3:] // 255)
 
-    return _opaque("tiff_cmyk", form, samples, paint)
+    return _to_opaque_rgb("tiff_cmyk", form, samples, paint)
 
 
-def tiff_cielab(configuration: Configuration, form: Form) -> Step:
+def tiff_cielab(configuration: Configuration, form: BufferSpec) -> DecodeStep:
     """Prepare for CIE L*a*b* by a `white` point, as red, green, blue and an opaque alpha.
 
     Samples behind the three are left out.
@@ -137,23 +139,25 @@ def tiff_cielab(configuration: Configuration, form: Form) -> Step:
         places = np.minimum(((linear - one(DARKEST)) / step).astype(np.int64), STEPS)
         return np.asarray(table[places])
 
-    return _opaque("tiff_cielab", form, int(configuration.get("samples", 3)), paint)
+    return _to_opaque_rgb("tiff_cielab", form, int(configuration.get("samples", 3)), paint)
 
 
-def _opaque(name: str, form: Form, samples: int, paint: Callable[[NDArray[Any]], NDArray[Any]]) -> Step:
+def _to_opaque_rgb(
+    name: str, form: BufferSpec, samples: int, paint: Callable[[NDArray[Any]], NDArray[Any]]
+) -> DecodeStep:
     rows, columns = _extents(name, form, 4)
 
     def run(data: Data, out: Octets | None) -> Data:
         room = np.empty(form.limit, np.uint8) if out is None else out
         target = room.reshape(rows, columns, 4)
-        target[..., :3] = paint(octets(data).reshape(rows, columns, samples))
+        target[..., :3] = paint(as_octets(data).reshape(rows, columns, samples))
         target[..., 3] = 255
         return room
 
-    return Step(name, run, Form.array(np.dtype("u1"), (rows, columns, samples)), fills=True)
+    return DecodeStep(name, run, BufferSpec.array(np.dtype("u1"), (rows, columns, samples)), fills=True)
 
 
-def _extents(name: str, form: Form, bands: int) -> tuple[int, int]:
+def _extents(name: str, form: BufferSpec, bands: int) -> tuple[int, int]:
     """Return rows and columns of a chunk of colours; axes of one element may stand before them."""
     shape = form.shape
     if (

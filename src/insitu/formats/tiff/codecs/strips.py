@@ -13,29 +13,29 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from insitu.codecs.buffer_spec import Configuration, Data, Form, Octets, Step, octets
-from insitu.codecs.libraries import Function, need
+from insitu.codecs.buffer_spec import BufferSpec, Configuration, Data, DecodeStep, Octets, as_octets
+from insitu.codecs.libraries import Function, require_function
 from insitu.errors import CodecError
 
 __all__ = ["bitorder", "clipped", "complex_integers", "delta", "float24", "floatpred", "lzw", "packbits", "packints"]
 
 
-def lzw(configuration: Configuration, form: Form) -> Step:
+def lzw(configuration: Configuration, form: BufferSpec) -> DecodeStep:
     """Prepare for TIFF's LZW, its old bit order too."""
-    return _expanding("imagecodecs_lzw", form, need("imagecodecs_lzw", ("imagecodecs", "lzw_decode")))
+    return _expand("imagecodecs_lzw", form, require_function("imagecodecs_lzw", ("imagecodecs", "lzw_decode")))
 
 
-def packbits(configuration: Configuration, form: Form) -> Step:
+def packbits(configuration: Configuration, form: BufferSpec) -> DecodeStep:
     """Prepare for PackBits: runs of equal bytes.
 
     With `least`, data may end after so many bytes, and zeros follow: tiles of some writers end
     where the image does.
     """
-    decode = need("imagecodecs_packbits", ("imagecodecs", "packbits_decode"))
-    return _expanding("imagecodecs_packbits", form, decode, configuration.get("least"))
+    decode = require_function("imagecodecs_packbits", ("imagecodecs", "packbits_decode"))
+    return _expand("imagecodecs_packbits", form, decode, configuration.get("least"))
 
 
-def _expanding(name: str, form: Form, decode: Function, least: int | None = None) -> Step:
+def _expand(name: str, form: BufferSpec, decode: Function, least: int | None = None) -> DecodeStep:
     limit = form.limit
 
     def run(data: Data, out: Octets | None) -> Data:
@@ -48,23 +48,23 @@ def _expanding(name: str, form: Form, decode: Function, least: int | None = None
             return room
         return room if len(filled) == limit else filled
 
-    return Step(name, run, form.compressed(), fills=form.exact)
+    return DecodeStep(name, run, form.compressed(), fills=form.exact)
 
 
-def bitorder(configuration: Configuration, form: Form) -> Step:
+def bitorder(configuration: Configuration, form: BufferSpec) -> DecodeStep:
     """Prepare for bytes whose bits run backwards (TIFF's FillOrder 2)."""
-    reverse = need("imagecodecs_bitorder", ("imagecodecs", "bitorder_decode"))
+    reverse = require_function("imagecodecs_bitorder", ("imagecodecs", "bitorder_decode"))
 
     def run(data: Data, out: Octets | None) -> Data:
-        done: Data = reverse(bytes(octets(data)))
+        done: Data = reverse(bytes(as_octets(data)))
         return done
 
-    return Step("imagecodecs_bitorder", run, form.as_bytes())
+    return DecodeStep("imagecodecs_bitorder", run, form.as_bytes())
 
 
-def packints(configuration: Configuration, form: Form) -> Step:
+def packints(configuration: Configuration, form: BufferSpec) -> DecodeStep:
     """Prepare for integers of `bitspersample` bits, every `runlen` of them filled up to a whole byte."""
-    unpack = need("imagecodecs_packints", ("imagecodecs", "packints_decode"))
+    unpack = require_function("imagecodecs_packints", ("imagecodecs", "packints_decode"))
     bits, run_length = int(configuration["bitspersample"]), int(configuration.get("runlen") or 0)
     dtype, count = np.dtype(configuration["dtype"]), form.count
     run_length = run_length or count
@@ -74,27 +74,27 @@ def packints(configuration: Configuration, form: Form) -> Step:
     packed = count // max(run_length, 1) * -(-run_length * bits // 8)
 
     def run(data: Data, out: Octets | None) -> Data:
-        raw = octets(data)
+        raw = as_octets(data)
         if raw.size != packed:
             raise CodecError(f"{count} integers of {bits} bits take {packed} bytes, but the chunk has {raw.size}")
         values: NDArray[Any] = unpack(bytes(raw), native, bits, runlen=run_length)
         return values.astype(dtype, copy=False)
 
-    return Step("imagecodecs_packints", run, Form(packed, form.exact))
+    return DecodeStep("imagecodecs_packints", run, BufferSpec(packed, form.exact))
 
 
-def delta(configuration: Configuration, form: Form) -> Step:
+def delta(configuration: Configuration, form: BufferSpec) -> DecodeStep:
     """Prepare for TIFF's predictor 2.
 
     Differences along `axis`, of integers that wrap around, whatever type the values have.
     """
-    undo = need("imagecodecs_delta", ("imagecodecs", "delta_decode"))
+    undo = require_function("imagecodecs_delta", ("imagecodecs", "delta_decode"))
     axis, distance = int(configuration.get("axis", -1)), int(configuration.get("dist", 1))
-    dtype, shape = _array(configuration, form, "imagecodecs_delta")
+    dtype, shape = _predictor_array(configuration, form, "imagecodecs_delta")
     whole = np.dtype(f"u{dtype.itemsize}")
 
     def run(data: Data, out: Octets | None) -> Data:
-        values = octets(data).view(whole).reshape(shape)
+        values = as_octets(data).view(whole).reshape(shape)
         if not dtype.isnative:
             return undo(values.byteswap(), axis=axis, dist=distance).byteswap().reshape(-1)  # type: ignore[no-any-return]
         if out is None:
@@ -102,31 +102,33 @@ def delta(configuration: Configuration, form: Form) -> Step:
         undo(values, axis=axis, dist=distance, out=out.view(whole).reshape(shape))
         return out
 
-    return Step(
-        "imagecodecs_delta", run, Form(form.limit, form.exact, dtype, shape), fills=form.exact and dtype.isnative
+    return DecodeStep(
+        "imagecodecs_delta", run, BufferSpec(form.limit, form.exact, dtype, shape), fills=form.exact and dtype.isnative
     )
 
 
-def floatpred(configuration: Configuration, form: Form) -> Step:
+def floatpred(configuration: Configuration, form: BufferSpec) -> DecodeStep:
     """Prepare for TIFF's predictor 3.
 
     Along `axis` the bytes of floats by significance, as differences.
     """
-    undo = need("imagecodecs_floatpred", ("imagecodecs", "floatpred_decode"))
+    undo = require_function("imagecodecs_floatpred", ("imagecodecs", "floatpred_decode"))
     axis, distance = int(configuration.get("axis", -1)), int(configuration.get("dist", 1))
-    dtype, shape = _array(configuration, form, "imagecodecs_floatpred")
+    dtype, shape = _predictor_array(configuration, form, "imagecodecs_floatpred")
     if dtype.kind != "f":
         raise CodecError(f"predictor 3 is for floats, not for {dtype}")
     native = dtype.newbyteorder("=")
 
     def run(data: Data, out: Octets | None) -> Data:
-        values = undo(octets(data).view(native).reshape(shape), axis=axis, dist=distance)
+        values = undo(as_octets(data).view(native).reshape(shape), axis=axis, dist=distance)
         return values.astype(dtype, copy=False).reshape(-1)  # type: ignore[no-any-return]
 
-    return Step("imagecodecs_floatpred", run, Form(form.limit, form.exact, dtype, shape))
+    return DecodeStep("imagecodecs_floatpred", run, BufferSpec(form.limit, form.exact, dtype, shape))
 
 
-def _array(configuration: Configuration, form: Form, name: str) -> tuple[np.dtype[Any], tuple[int, ...]]:
+def _predictor_array(
+    configuration: Configuration, form: BufferSpec, name: str
+) -> tuple[np.dtype[Any], tuple[int, ...]]:
     """Return type and shape of what a predictor worked on.
 
     Those of the configuration if they fit, else the chunk's own.
@@ -145,7 +147,7 @@ def _array(configuration: Configuration, form: Form, name: str) -> tuple[np.dtyp
     return dtype, shape
 
 
-def clipped(configuration: Configuration, form: Form) -> Step:
+def clipped(configuration: Configuration, form: BufferSpec) -> DecodeStep:
     """Prepare for data that may be longer than the chunk, up to `nbytes`.
 
     Some writers fill the last strip.
@@ -154,25 +156,25 @@ def clipped(configuration: Configuration, form: Form) -> Step:
     most = max(int(configuration["nbytes"]), limit)
 
     def run(data: Data, out: Octets | None) -> Data:
-        return octets(data)[:limit]
+        return as_octets(data)[:limit]
 
-    return Step("clipped", run, Form(most, False))
+    return DecodeStep("clipped", run, BufferSpec(most, False))
 
 
-def float24(configuration: Configuration, form: Form) -> Step:
+def float24(configuration: Configuration, form: BufferSpec) -> DecodeStep:
     """Prepare for floats of 24 bits, widened to 32, from `byteorder`."""
-    widen = need("imagecodecs_float24", ("imagecodecs", "float24_decode"))
+    widen = require_function("imagecodecs_float24", ("imagecodecs", "float24_decode"))
     order = configuration.get("byteorder") or "="
     count = form.count
 
     def run(data: Data, out: Octets | None) -> Data:
-        values: NDArray[Any] = widen(bytes(octets(data)), byteorder=order)
+        values: NDArray[Any] = widen(bytes(as_octets(data)), byteorder=order)
         return values.astype(np.float32, copy=False).reshape(-1)
 
-    return Step("imagecodecs_float24", run, Form(3 * count, form.exact))
+    return DecodeStep("imagecodecs_float24", run, BufferSpec(3 * count, form.exact))
 
 
-def complex_integers(configuration: Configuration, form: Form) -> Step:
+def complex_integers(configuration: Configuration, form: BufferSpec) -> DecodeStep:
     """Prepare for pairs of integers of type `dtype`, real and imaginary, which become complex floats as in GDAL."""
     part = np.dtype(configuration["dtype"])
     if part.kind not in "iu" or form.dtype is None or form.dtype.kind != "c":
@@ -181,6 +183,8 @@ def complex_integers(configuration: Configuration, form: Form) -> Step:
     real = np.dtype(f"f{dtype.itemsize // 2}")
 
     def run(data: Data, out: Octets | None) -> Data:
-        return octets(data).view(part).astype(real).view(dtype)
+        return as_octets(data).view(part).astype(real).view(dtype)
 
-    return Step("complex_integers", run, Form(2 * count * part.itemsize, form.exact, np.dtype((part, (2,))), None))
+    return DecodeStep(
+        "complex_integers", run, BufferSpec(2 * count * part.itemsize, form.exact, np.dtype((part, (2,))), None)
+    )
