@@ -1,11 +1,14 @@
 """What does it cost to know the mean of 1 GB that lies elsewhere?
 
-The file is on a web server, an `insitu serve` beside it (it knows the URL's folder). Clients reach both over the loopback as it is, and
-over a link of 100 Mbit/s with 20 ms: (a) xarray with h5netcdf and fsspec; (b) zarr over kerchunk references; (c) PyActiveStorage with our
-server, one request a chunk; (d) insitu, `open_dataset(url, active=…)`; (e) insitu, the same without a server. Also what the server's
-processor did for (d), request, metadata and all, beside decoding the same chunks alone.
+The file is on a web server, an `insitu serve` beside it (it knows the URL's folder). Clients reach
+both over the loopback as it is, and over a link of 100 Mbit/s with 20 ms: (a) xarray with h5netcdf
+and fsspec; (b) zarr over kerchunk references; (c) PyActiveStorage with our server, one request a
+chunk; (d) insitu, `open_dataset(url, active=…)`; (e) insitu, the same without a server. Also what
+the server's processor did for (d), request, metadata and all, beside decoding the same chunks
+alone.
 
-    python bench/active.py [--quick] [--peers PYTHON]      # an interpreter that has the peers; by default this one
+    python bench/active.py [--quick] [--peers PYTHON]      # an interpreter that has the peers; by
+    default this one
 """
 
 from __future__ import annotations
@@ -88,10 +91,14 @@ with ThreadPoolExecutor(cores() + 1) as pool:
         seconds = time.process_time() - begin
 print(seconds)
 """
-"""Decoding alone, at its best: the server's decoder, on as many threads, into arrays that stay, in a process that has done it before."""
+"""Decoding alone, at its best: the server's decoder, on as many threads, into arrays that stay, in
+a process that has done it before.
+"""
 
 ROUNDS = 5
-"""Of the server and of decoding alone, one after the other, so that both find the same machine; medians are compared."""
+"""Of the server and of decoding alone, one after the other, so that both find the same machine;
+medians are compared.
+"""
 
 
 def interpreter(name: str, peers: str) -> str:

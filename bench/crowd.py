@@ -1,7 +1,8 @@
 """Does the server stay right, and within its memory, when two hundred clients ask at once?
 
-Each asks again and again and knows every answer: chunks (`/v2`), whole variables (`/reduce`), URLs that are refused, bodies that are no JSON. Told: answers, wrong
-ones, those told to come again, the time of the slowest in a hundred, the server's largest memory.
+Each asks again and again and knows every answer: chunks (`/v2`), whole variables (`/reduce`), URLs
+that are refused, bodies that are no JSON. Told: answers, wrong ones, those told to come again, the
+time of the slowest in a hundred, the server's largest memory.
 
     python bench/crowd.py [--seconds 60] [--clients 200] [--workers 1]
 """

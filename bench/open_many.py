@@ -1,4 +1,5 @@
-"""How long does it take to open many files as one dataset, beside xarray, VirtualiZarr and kerchunk? And how does it grow with their number?
+"""How long does it take to open many files as one dataset, beside xarray, VirtualiZarr and
+kerchunk? And how does it grow with their number?
 
 python bench/open_many.py [--quick] [--case cmip|growth|cuts]
 """
@@ -38,7 +39,9 @@ def cmip(quick: bool, rounds: int, only: list[str] | None) -> None:
 
 
 def growth(quick: bool) -> None:
-    """100, 1,000 and 10,000 files of 12 variables: names of 100 real ones, joined in the order given."""
+    """100, 1,000 and 10,000 files of 12 variables: names of 100 real ones, joined in the order
+    given.
+    """
     real = _twelve(20 if quick else 100)
     print("\n## Files of 12 variables, joined along time\n")
     print("| files | seconds | milliseconds a file | memory kept |")
@@ -94,7 +97,9 @@ def _names(real: list[Path], count: int) -> Path:
 
 
 def cuts(quick: bool) -> None:
-    """10,000 parts that alternate between three ways to be cut across the join: how long does planning a read take?"""
+    """10,000 parts that alternate between three ways to be cut across the join: how long does
+    planning a read take?
+    """
     from insitu.combining.joining import join_arrays
     from insitu.model import Axis, Columns, Encoding, Selection, Source, Tile, VirtualArray
     from insitu.reading import plan_read

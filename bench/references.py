@@ -1,8 +1,10 @@
-"""How fast are references built, joined, written and opened, and how large are they, beside VirtualiZarr and fsspec?
+"""How fast are references built, joined, written and opened, and how large are they, beside
+VirtualiZarr and fsspec?
 
     python bench/references.py [--quick] [--case build|join|parquet|json|store|open|value|huge]
 
-`huge` writes an insitu store of 100 million chunks once (about 400 MB in the folder of the archives) and opens it.
+`huge` writes an insitu store of 100 million chunks once (about 400 MB in the folder of the
+archives) and opens it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""One chunk for every codec of the table, encoded by other people's libraries where there is an encoder."""
+"""One chunk for every codec of the table, encoded by other people's libraries where there is an
+encoder.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The layout of the package: the drawing in CONTRIBUTING is the contract, no package has a cycle, `import insitu` stays small."""
+"""The layout of the package: the drawing in CONTRIBUTING is the contract, no package has a cycle,
+`import insitu` stays small.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ MODULES = {_module(path): path for path in sorted((SOURCE / "insitu").rglob("*.p
 
 
 def _imports(path: Path) -> set[str]:
-    """The modules of insitu that a module imports, also inside of functions, but not for types only."""
+    """The modules of insitu that a module imports, also inside of functions, but not for types
+    only.
+    """
     found: set[str] = set()
 
     def visit(node: ast.AST) -> None:

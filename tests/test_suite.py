@@ -1,4 +1,6 @@
-"""Does the suite keep its promises: pins that fit the project, a quick selection that exists and is complete, an end that says what is missing?"""
+"""Does the suite keep its promises: pins that fit the project, a quick selection that exists and is
+complete, an end that says what is missing?
+"""
 
 from __future__ import annotations
 

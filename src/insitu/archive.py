@@ -2,8 +2,8 @@
 
 An `Archive` is a file, a Zarr store, saved references, or many files combined. It is scanned and
 decoded once, and its values are those that xarray shows, whichever interface asks for them.
-`insitu.scan`, `read`, `reduce`, `check`, `refresh` and `zarr_store`, the datasets of `xarray_bridge`,
-the command line and the server all go through it.
+`insitu.scan`, `read`, `reduce`, `check`, `refresh` and `zarr_store`, the datasets of
+`xarray_bridge`, the command line and the server all go through it.
 """
 
 from __future__ import annotations
@@ -56,7 +56,9 @@ __all__ = ["Archive"]
 
 ScannedFiles = Sequence[Member | Failure]
 CombineFound = Callable[[ScannedFiles, Sequence[tuple[int, ...]], Sequence[Any]], Member]
-"""Combines the scanned files into one member, given their positions in nested lists and their names."""
+"""Combines the scanned files into one member, given their positions in nested lists and their
+names.
+"""
 
 
 @dataclass(slots=True, eq=False)
@@ -127,7 +129,8 @@ class Archive:
             combined into one dataset.
         many
             Whether `urls` are files to combine; by default lists and patterns are.
-        group, variables, format, errors, cache, active, active_required, verify, allow_local, storage_options
+        group, variables, format, errors, cache, active, active_required, verify, allow_local,
+        storage_options
             See `insitu.open_dataset`.
         combine, concat_dim, parallel, progress
             See `insitu.open_mfdataset`.
@@ -254,7 +257,9 @@ class Archive:
         return nest_groups(groups)
 
     def variable(self, path: str) -> Variable:
-        """Return a variable by its path, e.g. `forecast/tas`; an unknown one raises with the names that exist."""
+        """Return a variable by its path, e.g. `forecast/tas`; an unknown one raises with the names
+        that exist.
+        """
         group, _, name = path.strip("/").rpartition("/")
         member = self.member(group)
         if name not in member.variables:
@@ -336,12 +341,16 @@ class Archive:
     # -- keeping it
 
     def save(self, target: str | os.PathLike[str], **how: Any) -> None:
-        """Save the archive. The suffix of the target chooses the format: see `insitu.references.save`."""
+        """Save the archive. The suffix of the target chooses the format: see
+        `insitu.references.save`.
+        """
         how.setdefault("storage_options", self.job.storage_options)
         save_tree(self.tree, target, recipe=self.recipe_to_save(), **how)
 
     def recipe_to_save(self) -> Recipe | None:
-        """Return how the files were combined, to be saved; of a saved archive, the recipe that it has."""
+        """Return how the files were combined, to be saved; of a saved archive, the recipe that it
+        has.
+        """
         if is_saved_tree(self.location):
             return saved_recipe(os.fspath(self.location), self.job.storage_options)
         if any(not isinstance(url, str) or can_be_collection(url) for url in self.urls):
@@ -450,7 +459,9 @@ def _iter_positions(nested: Any, at: tuple[int, ...] = ()) -> Iterator[tuple[tup
 
 
 def is_many(urls: Any) -> bool:
-    """Return whether a location means files to combine: a list, a pattern, or `@` and a file of names."""
+    """Return whether a location means files to combine: a list, a pattern, or `@` and a file of
+    names.
+    """
     if isinstance(urls, (list, tuple)):
         return True
     if isinstance(urls, os.PathLike):
@@ -477,8 +488,8 @@ def open_objects(
 ) -> tuple[list[Any], Mapping[str, Any] | None, tuple[Any, ...]]:
     """Return what to scan, the options to open it with, and the sources to keep alive.
 
-    Secrets in URLs are moved to the options. Bytes and open files become sources, which are found by
-    name only while something refers to them.
+    Secrets in URLs are moved to the options. Bytes and open files become sources, which are found
+    by name only while something refers to them.
     """
     urls, options = without_secrets(urls, storage_options)
     found, kept = [], []

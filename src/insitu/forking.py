@@ -69,7 +69,9 @@ def import_before_fork(name: str) -> ModuleType:
 
 @contextmanager
 def delay_forks() -> Iterator[None]:
-    """Have forks in other threads wait: for imports, and for libraries that import parts of themselves under locks of their own."""
+    """Have forks in other threads wait: for imports, and for libraries that import parts of
+    themselves under locks of their own.
+    """
     with _import_lock:
         yield
 

@@ -1,8 +1,9 @@
-"""Read or reduce elements of one chunk by offset, size and encoding: the contract of active storage.
+"""Read or reduce elements of one chunk by offset, size and encoding: the contract of active
+storage.
 
-`read` and `reduce` load and decode the chunk here, or next to the data on a server that `insitu serve`
-runs (`active=`). They know no files and formats, only an offset, a size, an encoding, and spans of the
-decoded elements.
+`read` and `reduce` load and decode the chunk here, or next to the data on a server that `insitu
+serve` runs (`active=`). They know no files and formats, only an offset, a size, an encoding, and
+spans of the decoded elements.
 """
 
 from __future__ import annotations
@@ -91,7 +92,8 @@ def reduce(
     url, offset, size, encoding, spans, shape, active, active_required, storage_options
         As for `read`.
     method
-        A statistic of `insitu.reduce`; or several, which are computed in one pass and returned by name.
+        A statistic of `insitu.reduce`; or several, which are computed in one pass and returned by
+        name.
     axes
         The axes of the chunk to reduce, without spans; all if not given.
     skipna

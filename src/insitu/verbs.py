@@ -36,14 +36,15 @@ def scan(
     allow_local: bool = False,
     storage_options: Mapping[str, Any] | None = None,
 ) -> VirtualGroup:
-    """Scan an archive: find where every chunk lies, how it is encoded and packed. Reads metadata and labels only.
+    """Scan an archive: find where every chunk lies, how it is encoded and packed. Reads metadata
+    and labels only.
 
     Parameters
     ----------
     url
-        A path, a URL (`http://`, `https://`, `s3://`, `gs://`, `az://`), or an open source of bytes:
-        an archive file, a Zarr store (directory, prefix, zip), saved references, or a member of a
-        zip or tar archive (`runs.zip::2024/jan.nc`).
+        A path, a URL (`http://`, `https://`, `s3://`, `gs://`, `az://`), or an open source of
+        bytes: an archive file, a Zarr store (directory, prefix, zip), saved references, or a member
+        of a zip or tar archive (`runs.zip::2024/jan.nc`).
     group
         Scan this group only.
     variables
@@ -74,7 +75,8 @@ def scan(
     --------
     >>> group = insitu.scan("era5.nc")  # doctest: +SKIP
     >>> group.arrays["t2m"].tiles[0].chunks[0, 0, 0]  # doctest: +SKIP
-    Stored(source=Source(url='era5.nc', …), offset=8192, length=52311, filter_mask=0, encoding=0, packing=0)
+    Stored(source=Source(url='era5.nc', …), offset=8192, length=52311, filter_mask=0, encoding=0,
+    packing=0)
     """
     names = [variables] if isinstance(variables, str) else variables
     how: dict[str, Any] = {"errors": errors, "format": format, "verify": verify, "allow_local": allow_local}
@@ -171,8 +173,9 @@ def reduce(
     path
         The variable.
     method
-        `sum`, `mean`, `min`, `max`, `std`, `var`, `count`, `any`, `all`, `argmin`, `argmax`, `prod`,
-        `median`; `quantile` and `tdigest`, which need `q`; `histogram`, which needs `edges`.
+        `sum`, `mean`, `min`, `max`, `std`, `var`, `count`, `any`, `all`, `argmin`, `argmax`,
+        `prod`, `median`; `quantile` and `tdigest`, which need `q`; `histogram`, which needs
+        `edges`.
     dim
         The dimensions to reduce, by name; all if not given.
     axes
@@ -229,7 +232,9 @@ def _array(url: Any, path: str | None, decode: bool, storage_options: Mapping[st
 
 
 VIEW_CACHE_BYTES = 128 << 20
-"""Bytes of decoded chunks that a Zarr view caches: neighbouring chunks of a mosaic need the same ones."""
+"""Bytes of decoded chunks that a Zarr view caches: neighbouring chunks of a mosaic need the same
+ones.
+"""
 
 
 def zarr_store(
@@ -243,9 +248,9 @@ def zarr_store(
 ) -> InsituStore:
     """Return a read-only Zarr store that shows any archive to tools that read Zarr. Copies nothing.
 
-    Arrays that fit into Zarr keep their chunks: the bytes are passed on unchanged. Mosaics (files that
-    are chunked, encoded or packed differently) get a regular chunk grid, and each chunk is read and
-    encoded when it is requested.
+    Arrays that fit into Zarr keep their chunks: the bytes are passed on unchanged. Mosaics (files
+    that are chunked, encoded or packed differently) get a regular chunk grid, and each chunk is
+    read and encoded when it is requested.
 
     Parameters
     ----------

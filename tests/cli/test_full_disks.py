@@ -1,4 +1,6 @@
-"""On a disk that is full or may not be written to: no cut file is left behind, and a scan goes on without its journal."""
+"""On a disk that is full or may not be written to: no cut file is left behind, and a scan goes on
+without its journal.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ resource.setrlimit(resource.RLIMIT_FSIZE, (3000, resource.RLIM_INFINITY))
 from insitu.cli import main
 main()
 """
-"""The command line on a system where no file may grow beyond 3,000 bytes: writes fail as on a full disk."""
+"""The command line on a system where no file may grow beyond 3,000 bytes: writes fail as on a full
+disk.
+"""
 
 
 @pytest.fixture

@@ -27,7 +27,9 @@ FIXED = settings(max_examples=100, deadline=None)
 
 
 def stored(values: np.ndarray, attributes: dict[str, Any], chunk: int = 2) -> VirtualArray:
-    """An array as a scan gives it: cells of `chunk` elements along the first axis, the bytes at hand."""
+    """An array as a scan gives it: cells of `chunk` elements along the first axis, the bytes at
+    hand.
+    """
     grid = (-(-values.shape[0] // chunk), *([1] * (values.ndim - 1))) if values.ndim else ()
     axes = tuple(Axis.regular(n, max(chunk if i == 0 else n, 1), padded=False) for i, n in enumerate(values.shape))
     row = values[:1].nbytes if values.ndim and len(values) else values.nbytes
@@ -75,7 +77,9 @@ NANOSECONDS = {
 
 
 def lost(values: np.ndarray, attributes: dict[str, Any], times: np.ndarray) -> bool:
-    """Whether xarray let times overflow in silence, as it does when others are NaN or have a fraction; we raise."""
+    """Whether xarray let times overflow in silence, as it does when others are NaN or have a
+    fraction; we raise.
+    """
     if times.dtype.kind not in "mM":
         return False
     missing = (values != values) | (values == attributes.get("_FillValue"))
@@ -89,7 +93,8 @@ def lost(values: np.ndarray, attributes: dict[str, Any], times: np.ndarray) -> b
 def check(values: np.ndarray, attributes: dict[str, Any], **options: Any) -> None:
     """What xarray decodes, we decode to the same.
 
-    What it refuses we refuse by name, or read: it refuses integers with a fill value even where none is missing.
+    What it refuses we refuse by name, or read: it refuses integers with a fill value even where
+    none is missing.
     """
     array = stored(values, attributes)
     encoding = {"source": "a.nc"}
@@ -149,7 +154,8 @@ def variables(draw: st.DrawFn) -> tuple[np.ndarray, dict[str, Any]]:
         attributes["scale_factor"] = draw(kind)(draw(number))
     if draw(st.booleans()):
         attributes["add_offset"] = draw(kind)(draw(number))
-    # xarray compares swapped bytes with the fill value of unsigned big-endian data, and misses it: we do not.
+    # xarray compares swapped bytes with the fill value of unsigned big-endian data, and misses it:
+    # we do not.
     if dtype.isnative and draw(st.booleans()) and draw(st.booleans()):
         attributes["_Unsigned"] = draw(st.sampled_from(["true", "false", "True"]))
     if draw(st.booleans()) and draw(st.booleans()):

@@ -1,4 +1,6 @@
-"""What happens where a library is missing: another does the work, or the error says what to install."""
+"""What happens where a library is missing: another does the work, or the error says what to
+install.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""One chunk's stored values become meant ones: into any output, by any thread, and never by another row's rules."""
+"""One chunk's stored values become meant ones: into any output, by any thread, and never by another
+row's rules.
+"""
 
 from __future__ import annotations
 

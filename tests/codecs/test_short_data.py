@@ -1,4 +1,6 @@
-"""Damaged data of every codec: an error, or the same values whatever was in memory before; never uninitialised memory."""
+"""Damaged data of every codec: an error, or the same values whatever was in memory before; never
+uninitialised memory.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Does a format that another package brings work? The one of `docs/own_format.md`, as it stands there."""
+"""Does a format that another package brings work? The one of `docs/own_format.md`, as it stands
+there.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,9 @@
-"""Where in an HDF5 file does which structure begin and end, and which of its numbers lead to another?
+"""Where in an HDF5 file does which structure begin and end, and which of its numbers lead to
+another?
 
-The parser is watched while it scans: every range that it asks for is a structure, every run of bytes whose checksum it wants is one to its
-last byte; what has a signature is found without it. A field is taken for an address where it holds the place of a structure.
+The parser is watched while it scans: every range that it asks for is a structure, every run of
+bytes whose checksum it wants is one to its last byte; what has a signature is found without it. A
+field is taken for an address where it holds the place of a structure.
 """
 
 from __future__ import annotations
@@ -128,7 +130,9 @@ def scanned(data: bytes) -> Any:
 
 @contextmanager
 def forgetful() -> Iterator[None]:
-    """Begin and end without what was parsed before: a header that is known is not looked at again, nor its checksum."""
+    """Begin and end without what was parsed before: a header that is known is not looked at again,
+    nor its checksum.
+    """
     message_cache._answers.clear()
     yield
     message_cache._answers.clear()

@@ -281,7 +281,9 @@ def test_constant_bounds_are_kept_once_in_references(tmp_path: Path) -> None:
 
 
 class TestRefreshOfOtherFormats:
-    """One source of an archive of another format changes: the archive is what a fresh scan gives, or it says why not."""
+    """One source of an archive of another format changes: the archive is what a fresh scan gives,
+    or it says why not.
+    """
 
     def test_zipped_members(self, tmp_path: Path) -> None:
         import zipfile

@@ -1,4 +1,6 @@
-"""Do scans and values of NetCDF-3 files made by others agree with netCDF4 (as xarray shows it) and with scipy?"""
+"""Do scans and values of NetCDF-3 files made by others agree with netCDF4 (as xarray shows it) and
+with scipy?
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,9 @@
 """Do scans and values of TIFFs made by others agree with rasterio and tifffile?
 
-Each image, overview and page must equal what rasterio reads, or else (files in `AS_TIFFFILE`) what tifffile reads, or be refused by an error of ours. Rasterio's wheels may lack
-JPEG XL, and may have a libjpeg of the Independent JPEG Group, which magnifies the chroma of a JPEG otherwise than libjpeg-turbo does, which nearly everybody else has.
+Each image, overview and page must equal what rasterio reads, or else (files in `AS_TIFFFILE`) what
+tifffile reads, or be refused by an error of ours. Rasterio's wheels may lack JPEG XL, and may have
+a libjpeg of the Independent JPEG Group, which magnifies the chroma of a JPEG otherwise than
+libjpeg-turbo does, which nearly everybody else has.
 """
 
 from __future__ import annotations
@@ -80,7 +82,9 @@ def _tifffile(path: Path, page: int) -> np.ndarray[Any, Any] | None:
 
 
 def _equal(ours: np.ndarray[Any, Any], theirs: np.ndarray[Any, Any] | None) -> bool:
-    """Whether the values are the same; GDAL widens float16, narrows complex integers, and tifffile shows bits as bool."""
+    """Whether the values are the same; GDAL widens float16, narrows complex integers, and tifffile
+    shows bits as bool.
+    """
     if theirs is None or ours.shape != theirs.shape:
         return False
     return np.array_equal(ours, theirs.astype(ours.dtype), equal_nan=ours.dtype.kind in "fc")

@@ -1,4 +1,6 @@
-"""The end of a run says what this machine lacks: the large corpus of real files, and whatever tests were skipped for."""
+"""The end of a run says what this machine lacks: the large corpus of real files, and whatever tests
+were skipped for.
+"""
 
 from __future__ import annotations
 

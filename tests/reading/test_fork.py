@@ -1,4 +1,6 @@
-"""A child that is forked while other threads hold our locks, decode, or import a codec goes on: every lock and pool by name."""
+"""A child that is forked while other threads hold our locks, decode, or import a codec goes on:
+every lock and pool by name.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,8 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork.*:DeprecationWarning"),
 ]
 PATIENCE = 60
-"""Seconds that a child gets before it counts as hung. A child that is all right takes milliseconds."""
+"""Seconds that a child gets before it counts as hung. A child that is all right takes milliseconds.
+"""
 
 
 def in_child(work: Callable[[], object]) -> None:
@@ -281,7 +284,9 @@ def test_a_fork_does_not_wait_for_ever(slow_library: Any, monkeypatch: pytest.Mo
 
 
 def test_no_lock_is_made_without_a_thought_of_fork() -> None:
-    """Every lock of the package that outlives a call is one of `forking`, or its owner is renewed in a child."""
+    """Every lock of the package that outlives a call is one of `forking`, or its owner is renewed
+    in a child.
+    """
     root = Path(insitu.__file__).parent
     known = {
         "forking.py": "makes them",

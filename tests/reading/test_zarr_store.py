@@ -1,4 +1,6 @@
-"""Any archive as a Zarr store: by zarr-python's own rules for stores, beside a store in memory with the same keys, and by value."""
+"""Any archive as a Zarr store: by zarr-python's own rules for stores, beside a store in memory with
+the same keys, and by value.
+"""
 
 from __future__ import annotations
 
@@ -198,7 +200,9 @@ def test_times_of_other_calendars() -> None:
 @settings(max_examples=40, deadline=None)
 @given(mosaics(), st.sampled_from([2, 3]), st.data())
 def test_any_mosaic(case: Case, zarr_format: int, data: Any) -> None:
-    """A mosaic through the view is what NumPy says it is, and every key is what a store in memory gives."""
+    """A mosaic through the view is what NumPy says it is, and every key is what a store in memory
+    gives.
+    """
     tree = ZarrTree(VirtualGroup({"v": case.array}), zarr_format)
     tree._opened = SourcePool(opener=lambda source: MemorySource(case.disk[source.url]))
     store = InsituStore(tree)

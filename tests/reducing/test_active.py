@@ -1,4 +1,6 @@
-"""Reductions next to the data: the same answers as here, in few requests, and a word when the server cannot."""
+"""Reductions next to the data: the same answers as here, in few requests, and a word when the
+server cannot.
+"""
 
 from __future__ import annotations
 

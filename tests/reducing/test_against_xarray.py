@@ -1,7 +1,9 @@
-"""Every statistic of every mosaic is what xarray gives for the same values: missing ones, types, errors and all.
+"""Every statistic of every mosaic is what xarray gives for the same values: missing ones, types,
+errors and all.
 
-xarray sums floats in their own type; we do in float64. So numbers are compared with xarray's of the values in the widest type, rounded to
-the type that it gives for the values as they are; types and missing answers with xarray's as they are.
+xarray sums floats in their own type; we do in float64. So numbers are compared with xarray's of the
+values in the widest type, rounded to the type that it gives for the values as they are; types and
+missing answers with xarray's as they are.
 """
 
 from __future__ import annotations
@@ -79,7 +81,9 @@ def wide(values: np.ndarray) -> np.ndarray:
 
 
 def overflows(values: np.ndarray) -> bool:
-    """Whether a product may become infinite on the way: what a zero then makes of it depends on the order, in NumPy too."""
+    """Whether a product may become infinite on the way: what a zero then makes of it depends on the
+    order, in NumPy too.
+    """
     sizes = np.abs(wide(values))
     return bool(np.log2(sizes, where=sizes > 1, out=np.zeros(sizes.shape)).sum() > 1000)
 

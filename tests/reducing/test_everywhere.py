@@ -1,4 +1,6 @@
-"""Random arrays, types, codecs, selections, axes and missing rules: NumPy's masked arrays, here and on a server; and the founding contract."""
+"""Random arrays, types, codecs, selections, axes and missing rules: NumPy's masked arrays, here and
+on a server; and the founding contract.
+"""
 
 from __future__ import annotations
 
@@ -161,7 +163,8 @@ def test_everywhere_the_same(root: Path, server: Server, monkeypatch: pytest.Mon
     check(here, part, along, case["skipna"])
     for method in METHODS:
         assert there[method].dtype == here[method].dtype
-        # By another kernel, and of chunks that a server has kept: then squares are added in another order.
+        # By another kernel, and of chunks that a server has kept: then squares are added in another
+        # order.
         loose = 1e-6 if there[method].dtype == "f4" else 1e-13
         np.testing.assert_allclose(
             there[method], here[method], rtol=loose if method in ("mean", "std") else 0, err_msg=method

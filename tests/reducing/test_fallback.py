@@ -1,4 +1,6 @@
-"""A reduction that a server cannot do is done here: with a warning each time that it moves much, or as an error. Tokens are never shown."""
+"""A reduction that a server cannot do is done here: with a warning each time that it moves much, or
+as an error. Tokens are never shown.
+"""
 
 from __future__ import annotations
 
@@ -88,7 +90,9 @@ def test_much_is_warned_of_every_time(path: Path, nowhere: str, threshold: int, 
 
 
 def test_python_shows_it_every_time_by_default() -> None:
-    """Without a filter of ours Python shows a warning of one line once; a filter of the user's goes before ours."""
+    """Without a filter of ours Python shows a warning of one line once; a filter of the user's goes
+    before ours.
+    """
     code = (
         "import warnings\n"
         "from insitu.errors import SourceError\n"

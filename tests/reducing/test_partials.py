@@ -1,4 +1,6 @@
-"""Partials: any way to cut the data and to put the pieces together again gives the same answer; they travel as plain arrays."""
+"""Partials: any way to cut the data and to put the pieces together again gives the same answer;
+they travel as plain arrays.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Histograms are NumPy's, whatever the parts; quantiles of t-digests keep their bound however the values come."""
+"""Histograms are NumPy's, whatever the parts; quantiles of t-digests keep their bound however the
+values come.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,9 @@ def merged(reduction: Reduction, parts: list[np.ndarray]) -> Any:
 
 
 def rank_error(values: np.ndarray, q: float, found: float) -> float:
-    """How far the rank of a value is from the one that was asked for: equal values have a range of ranks."""
+    """How far the rank of a value is from the one that was asked for: equal values have a range of
+    ranks.
+    """
     ordered = np.sort(values)
     low, high = np.searchsorted(ordered, found, "left"), np.searchsorted(ordered, found, "right")
     wanted = q * (len(ordered) - 1)

@@ -1,4 +1,6 @@
-"""Streaming: every chunk once, on threads, the same bits each time; what nobody wrote costs nothing; errors say where."""
+"""Streaming: every chunk once, on threads, the same bits each time; what nobody wrote costs
+nothing; errors say where.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Appending is idempotent: the cron job that runs twice, files that changed, labels that overlap, writers at the same time."""
+"""Appending is idempotent: the cron job that runs twice, files that changed, labels that overlap,
+writers at the same time.
+"""
 
 from __future__ import annotations
 
@@ -124,7 +126,9 @@ def test_other_labels_along_another_dimension_are_refused(tmp_path: Path, target
 
 
 def test_values_that_were_copied_are_known_too(tmp_path: Path) -> None:
-    """An Icechunk repository whose array ends within a chunk takes a copy: no reference names the file."""
+    """An Icechunk repository whose array ends within a chunk takes a copy: no reference names the
+    file.
+    """
     pytest.importorskip("icechunk")
     target = tmp_path / "x.icechunk"
     insitu.open_dataset(make(tmp_path / "0.nc", 0, days=3)).insitu.save(target)
@@ -159,7 +163,9 @@ def test_without_labels(tmp_path: Path) -> None:
 
 
 def test_stored_values_with_another_packing_are_refused(tmp_path: Path) -> None:
-    """A store of stored values has one scale_factor: another file's values would be scaled by it in silence."""
+    """A store of stored values has one scale_factor: another file's values would be scaled by it in
+    silence.
+    """
     import h5py
 
     for number, scale in enumerate((0.1, 0.2)):
@@ -299,7 +305,9 @@ def writers() -> Any:
 
 
 def test_two_processes_append_different_files(tmp_path: Path, target: Path, writers: Callable[..., Any]) -> None:
-    """Both may land, in order; or the one whose days would come too late is refused. Never out of order, never lost."""
+    """Both may land, in order; or the one whose days would come too late is refused. Never out of
+    order, never lost.
+    """
     start(tmp_path, target)
     both = writers(target)
     last = 4

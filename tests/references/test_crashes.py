@@ -37,7 +37,9 @@ def _no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def archive(*numbers: int) -> VirtualGroup:
-    """Files one after another: irregular axes, packings and inline data, so that every kind of file is written."""
+    """Files one after another: irregular axes, packings and inline data, so that every kind of file
+    is written.
+    """
     axes = (Axis.irregular(np.array([3, 2] * len(numbers)), 0, 1, 4), Axis.regular(4, 2))
     grid = tuple(axis.count for axis in axes)
     files = np.repeat(np.arange(len(numbers)), 2)[:, None]

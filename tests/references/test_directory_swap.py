@@ -1,4 +1,6 @@
-"""A directory is replaced in one step; where the file system cannot do that, what a dead writer leaves is found again."""
+"""A directory is replaced in one step; where the file system cannot do that, what a dead writer
+leaves is found again.
+"""
 
 from __future__ import annotations
 

@@ -83,7 +83,9 @@ def raw(*paths: Path) -> np.ndarray:
 
 @pytest.fixture
 def native(tmp_path: Path) -> Path:
-    """What the library writes itself: chunks of its own, inline ones, a virtual one, and some never written."""
+    """What the library writes itself: chunks of its own, inline ones, a virtual one, and some never
+    written.
+    """
     (tmp_path / "data.bin").write_bytes(np.arange(100, dtype="<i4").tobytes())
     prefix = f"file://{tmp_path}/"
     config = icechunk.RepositoryConfig.default()
@@ -446,7 +448,9 @@ def test_datasets_are_saved_and_appended(tmp_path: Path) -> None:
 
 
 def test_behind_a_gate_links_out_of_a_repository_are_refused(tmp_path):
-    """The library opens files by itself, so every link in the folder is asked for before it is let in."""
+    """The library opens files by itself, so every link in the folder is asked for before it is let
+    in.
+    """
     icechunk = pytest.importorskip("icechunk")
     zarr = pytest.importorskip("zarr")
     from insitu.errors import AccessError

@@ -87,7 +87,8 @@ def test_round_trip(archive: Path, tmp_path: Path, name: str) -> None:
     # … and from there into every other form.
     for other in ("y.json", "y.parq", "y.insitu", "y.parquet"):
         convert(str(target), str(tmp_path / other))
-        # A store of ours holds values as they are meant; the others hold stored ones, and attributes that say how they are meant.
+        # A store of ours holds values as they are meant; the others hold stored ones, and
+        # attributes that say how they are meant.
         assert_same_tree(opened(tmp_path / other), decoded if other == "y.insitu" else group)
 
 

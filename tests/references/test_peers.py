@@ -169,7 +169,9 @@ def test_virtualizarrs_references(archive: Path, tmp_path: Path, form: str) -> N
 
 @pytest.mark.parametrize("threshold", [0, 10_000])
 def test_kerchunks_combination_of_files(tmp_path: Path, threshold: int) -> None:
-    """Three files along time, joined by kerchunk: what xarray makes of the files, we make of its references."""
+    """Three files along time, joined by kerchunk: what xarray makes of the files, we make of its
+    references.
+    """
     xr = pytest.importorskip("xarray")
     combine = pytest.importorskip("kerchunk.combine")
     paths = []

@@ -1,6 +1,8 @@
-"""After a refresh the references show what opening the files anew shows; or the refresh is refused, with a reason and a way out.
+"""After a refresh the references show what opening the files anew shows; or the refresh is refused,
+with a reason and a way out.
 
-A matrix: what changed in one source, in stores of one file and of several, in every form that can be refreshed.
+A matrix: what changed in one source, in stores of one file and of several, in every form that can
+be refreshed.
 """
 
 from __future__ import annotations
@@ -143,7 +145,8 @@ def test_what_is_refreshed_is_what_opening_anew_gives(
     target = tmp_path / name
     saved(paths, target)
     rewrite_file(paths[which], which, seed=1, **{**before, **change})
-    # What does not say how it was made keeps the variables that it has: the others may have been left out on purpose.
+    # What does not say how it was made keeps the variables that it has: the others may have been
+    # left out on purpose.
     left_out = [] if form == "insitu" else ["more"]
     mended = refresh_and_compare(target, lambda: opened(paths).drop_vars(left_out, errors="ignore").load())
     if form == "insitu" and change.get("dtype") is None:
@@ -160,7 +163,9 @@ def refresh_error(target: Path) -> StaleSourceError | None:
 
 
 def refresh_and_compare(target: Path, expected: Callable[[], Any]) -> bool:
-    """Refresh, and compare with the files opened anew; return False if it raised an error with a reason."""
+    """Refresh, and compare with the files opened anew; return False if it raised an error with a
+    reason.
+    """
     if (problem := refresh_error(target)) is not None:
         assert problem.url
         assert problem.hint
@@ -217,7 +222,9 @@ def test_datasets_that_were_changed_before_they_were_saved_are_refused(tmp_path:
 
 
 def test_chunks_in_another_order_are_not_put_in_place(tmp_path: Path) -> None:
-    """kerchunk's references to a dataset that was reversed, a chunk for each step: the file says nothing of that."""
+    """kerchunk's references to a dataset that was reversed, a chunk for each step: the file says
+    nothing of that.
+    """
     path = make(tmp_path / "0.nc", 0, chunks=(1, WIDTH))
     insitu.open_dataset(path)[["w"]].drop_vars("time").isel(time=slice(None, None, -1)).insitu.save(tmp_path / "x.json")
     rewrite_file(path, 0, seed=1, chunks=(1, WIDTH))

@@ -1,4 +1,6 @@
-"""A damaged root of an insitu store is an error: every bit of it, and every field changed in every way that JSON allows."""
+"""A damaged root of an insitu store is an error: every bit of it, and every field changed in every
+way that JSON allows.
+"""
 
 from __future__ import annotations
 
@@ -167,9 +169,13 @@ UNPLACED = (
     "dims",
     "id",
 )
-"""What says what values mean, and not where they lie: no rule tells a wrong one, only the checksum does."""
+"""What says what values mean, and not where they lie: no rule tells a wrong one, only the checksum
+does.
+"""
 GAPS = ("shape", "length", "padded", "size")
-"""An array may have places that no tile covers, and a chunk may be larger than what is shown of it: likewise."""
+"""An array may have places that no tile covers, and a chunk may be larger than what is shown of it:
+likewise.
+"""
 
 
 def only_the_checksum_tells(where: tuple[Any, ...], document: Any) -> bool:
@@ -308,7 +314,9 @@ def test_cells_that_show_what_is_not_there(row: tuple[int, ...]) -> None:
 
 
 def test_groups_of_a_sparse_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first cell of each group of rows is in the root: a wrong one is noticed when cells are looked for near it."""
+    """The first cell of each group of rows is in the root: a wrong one is noticed when cells are
+    looked for near it.
+    """
     from insitu.references.store import validation, write
 
     for module in (row_file, row_tables, validation, write):

@@ -1,4 +1,6 @@
-"""Hostile references: whatever is changed in them, they read right or raise an error of ours that says where."""
+"""Hostile references: whatever is changed in them, they read right or raise an error of ours that
+says where.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Under an access policy real stores are read and listed as without one: SeaweedFS checks signatures, Azurite shared keys."""
+"""Under an access policy real stores are read and listed as without one: SeaweedFS checks
+signatures, Azurite shared keys.
+"""
 
 from __future__ import annotations
 
@@ -61,7 +63,8 @@ def test_s3_at_the_usual_endpoint(seaweed, data, monkeypatch):
     same("s3://public/x.bin", {"anon": True}, ["s3://public"], data)
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", KEY)
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET)
-    # Keys of the environment are the operator's: behind a gate they are used where the operator says so, and not else.
+    # Keys of the environment are the operator's: behind a gate they are used where the operator
+    # says so, and not else.
     same("s3://private/x.bin", {"anon": False}, ["s3://private"], data)
     assert open_source("s3://private/x.bin").read(0, 4) == data[:4]
     with access_policy_scope(Roots(["s3://private"])), pytest.raises(AccessError):

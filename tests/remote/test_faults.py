@@ -1,4 +1,6 @@
-"""Thousands of reads through a proxy that fails in every way: each value is right or an error, and nothing takes longer than it may."""
+"""Thousands of reads through a proxy that fails in every way: each value is right or an error, and
+nothing takes longer than it may.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,9 @@ def dices(count, seed):
 
 
 def storm(make, data, count, seed):
-    """Read `count` ranges, from many threads, each by a source that knows which version it wants; what came of them."""
+    """Read `count` ranges, from many threads, each by a source that knows which version it wants;
+    what came of them.
+    """
     outcome: Counter[str] = Counter()
     sources = [make() for _ in range(16)]
     longest = 0.0

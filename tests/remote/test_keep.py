@@ -1,4 +1,6 @@
-"""Zarr stores and references in a bucket of SeaweedFS: few requests, nothing listed, one writer wins."""
+"""Zarr stores and references in a bucket of SeaweedFS: few requests, nothing listed, one writer
+wins.
+"""
 
 from __future__ import annotations
 
@@ -68,7 +70,8 @@ def test_a_store_in_a_bucket(
     assert cost.requests == (1 if zarr_format == 3 else 2)  # zarr.json is asked for first
     with trace() as cost:
         assert np.array_equal(insitu.read(group, "g/t", storage_options=options, decode=False), EXPECTED)
-    # A request for each chunk, also for those that were never written; a shard's index, and its chunks in one go.
+    # A request for each chunk, also for those that were never written; a shard's index, and its
+    # chunks in one go.
     assert cost.requests <= (6 + 6 if layout else 24)
     with trace() as cost:
         assert int(insitu.read(group, "g/t", (7, 7), storage_options=options, decode=False)) == EXPECTED[7, 7]

@@ -1,4 +1,6 @@
-"""One server for the tests of this folder, over a folder of files; and one over every kind of storage."""
+"""One server for the tests of this folder, over a folder of files; and one over every kind of
+storage.
+"""
 
 from __future__ import annotations
 

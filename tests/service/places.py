@@ -1,4 +1,6 @@
-"""Kinds of storage that a server may read from, and plain HTTP to ask it: the compatible protocol from outside. Nothing of insitu is imported here."""
+"""Kinds of storage that a server may read from, and plain HTTP to ask it: the compatible protocol
+from outside. Nothing of insitu is imported here.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Nothing outside of the roots is read, whatever leads there: paths, links, redirects, references, external files, virtual datasets."""
+"""Nothing outside of the roots is read, whatever leads there: paths, links, redirects, references,
+external files, virtual datasets.
+"""
 
 from __future__ import annotations
 
@@ -155,7 +157,9 @@ def test_tables_that_name_other_objects(server: Server, inside: Path, outside: P
 
 
 class _Redirecting(http.server.BaseHTTPRequestHandler):
-    """`/good/…` serves bytes; `/good/away` sends the reader to `/secret`, on this host or another name of it."""
+    """`/good/…` serves bytes; `/good/away` sends the reader to `/secret`, on this host or another
+    name of it.
+    """
 
     asked: list[str]
 

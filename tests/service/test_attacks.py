@@ -1,4 +1,6 @@
-"""Clients that mean harm, or do not care: whatever they send, the server answers the others, and stays within its memory."""
+"""Clients that mean harm, or do not care: whatever they send, the server answers the others, and
+stays within its memory.
+"""
 
 from __future__ import annotations
 
@@ -87,7 +89,9 @@ def test_heads_without_end(small: Server, folder: Path) -> None:
 
 
 def test_clients_that_never_finish(folder: Path, tmp_path: Path) -> None:
-    """Heads and bodies that trickle: the connection is closed, with a 408 where a request was begun."""
+    """Heads and bodies that trickle: the connection is closed, with a 408 where a request was
+    begun.
+    """
     change = f"import insitu.server.header_limits as d, insitu.server.body as b; d.HEAD_SECONDS = b.PAUSE = 0.5\n"  # noqa: F541
     (tmp_path / "sitecustomize.py").write_text(change)
     assert header_limits.HEAD_SECONDS <= 60
@@ -224,7 +228,9 @@ ELSEWHERE = [
 
 
 def test_addresses_that_look_like_others(folder: Path, tmp_path: Path) -> None:
-    """The only root on the web is a name that does not exist: the server here sees no connection at all."""
+    """The only root on the web is a name that does not exist: the server here sees no connection at
+    all.
+    """
     with (
         socket.create_server(("127.0.0.1", 0)) as listener,
         serving([folder, "http://good.invalid/"], tmp_path / "log") as server,

@@ -1,4 +1,6 @@
-"""Batches: several arrays in one request, weights, groups, decoding, streaming, and what is refused."""
+"""Batches: several arrays in one request, weights, groups, decoding, streaming, and what is
+refused.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""A deadline stops the work of a request, not only its answer; and what failed or is over leaves nothing behind."""
+"""A deadline stops the work of a request, not only its answer; and what failed or is over leaves
+nothing behind.
+"""
 
 from __future__ import annotations
 

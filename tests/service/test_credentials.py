@@ -1,4 +1,6 @@
-"""Credentials of one client never serve another, by any route and out of any cache; those of the operator serve nobody."""
+"""Credentials of one client never serve another, by any route and out of any cache; those of the
+operator serve nobody.
+"""
 
 from __future__ import annotations
 
@@ -59,7 +61,9 @@ def zipped() -> bytes:
 
 
 class Handler(BaseHTTPRequestHandler):
-    """Lets ann in. The first part of a path says how it knows her again: by her header, a cookie, or the connection that she came by."""
+    """Lets ann in. The first part of a path says how it knows her again: by her header, a cookie,
+    or the connection that she came by.
+    """
 
     protocol_version = "HTTP/1.1"
     objects: dict[str, bytes]
@@ -123,7 +127,9 @@ def site() -> Iterator[Site]:
 
 @pytest.fixture(scope="module")
 def running(site: Site, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """A server whose operator can read the site by netrc, has keys for buckets, and keeps bytes on disk."""
+    """A server whose operator can read the site by netrc, has keys for buckets, and keeps bytes on
+    disk.
+    """
     folder: Path = tmp_path_factory.mktemp("operator")
     (folder / ".netrc").write_text("machine 127.0.0.1 login ann password hush\n")
     (folder / ".netrc").chmod(0o600)
@@ -146,7 +152,8 @@ def _by_url(server: Server, site: Site, how: str, headers: dict[str, str]) -> An
 
 def _by_table(route: str) -> Callable[..., Answer]:
     def ask(server: Server, site: Site, how: str, headers: dict[str, str]) -> Answer:
-        # With the ETag: whoever has seen the object once knows it, and sources that have been told it need not ask.
+        # With the ETag: whoever has seen the object once knows it, and sources that have been told
+        # it need not ask.
         url = f"{site.url}/{how}/raw"
         table = array_to_wire(chunk_array(url, 0, VALUES.nbytes, Encoding(VALUES.dtype), VALUES.shape))
         table["sources"] = [[url, VALUES.nbytes, '"v1"', None, False]]
@@ -373,7 +380,9 @@ CLIENTS: list[dict[str, Any]] = [{"key": "k", "secret": "s"}, {"key": "", "secre
 def test_object_store_takes_nothing_from_the_operator(
     scheme: str, client: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By the request that would be sent: no key of the environment is in its address or its headers."""
+    """By the request that would be sent: no key of the environment is in its address or its
+    headers.
+    """
     for name, value in KEYS[scheme].items():
         monkeypatch.setenv(name, value)
     if scheme == "az":

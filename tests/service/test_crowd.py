@@ -1,4 +1,6 @@
-"""Two hundred clients at once, good and bad; a worker that is killed: nobody gets a wrong answer, or somebody else's."""
+"""Two hundred clients at once, good and bad; a worker that is killed: nobody gets a wrong answer,
+or somebody else's.
+"""
 
 from __future__ import annotations
 

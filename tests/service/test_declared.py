@@ -1,4 +1,6 @@
-"""Requests that declare absurd things: answered at once, never with 500, within the memory that the server was given; and their work ends."""
+"""Requests that declare absurd things: answered at once, never with 500, within the memory that the
+server was given; and their work ends.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,9 @@ FLAT = np.arange(64, dtype="<i4")
 MEMORY = 0.25
 """GiB that the server has."""
 ALLOWED = 640 << 20
-"""Bytes that its process may have in all: Python and the libraries (160 MB), the memory, the cache (64 MB), and what malloc keeps."""
+"""Bytes that its process may have in all: Python and the libraries (160 MB), the memory, the cache
+(64 MB), and what malloc keeps.
+"""
 SECONDS = 4.0
 """That a request may take there."""
 
@@ -183,7 +187,9 @@ CHUNKS: dict[str, dict[str, Any]] = {
 
 
 def assert_healthy(watched: Watched, answer: Answer, seconds: float) -> None:
-    """Assert that a response is no failure of the server, and that the server is idle and small again."""
+    """Assert that a response is no failure of the server, and that the server is idle and small
+    again.
+    """
     assert answer.status not in (0, 500), answer.body[:300]
     assert seconds < SECONDS + 6, "the time of a request, and what a loaded machine needs"
     assert len(answer.body) < 1 << 20 or answer.status == 200

@@ -1,4 +1,6 @@
-"""The server's routes in this process, without a server program: the part of the service's tests that `make quick` runs."""
+"""The server's routes in this process, without a server program: the part of the service's tests
+that `make quick` runs.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,9 @@ class Answer:
 
 
 async def _exchange(settings: Settings, method: str, path: str, body: bytes) -> Answer:
-    """One request to a server of its own, as an ASGI server would hand it over: start, request, end."""
+    """One request to a server of its own, as an ASGI server would hand it over: start, request,
+    end.
+    """
     app = create_app(settings)
     told, events = anyio.create_memory_object_stream[Any](8)
     commands, obeyed = anyio.create_memory_object_stream[Any](8)

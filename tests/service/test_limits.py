@@ -133,7 +133,8 @@ def test_requests_that_are_too_large_or_too_many(slow: str, tmp_path: Path) -> N
         assert "Insufficient memory" in server.post("/v2/sum", large).message
         assert server.post("/v2/sum", {**large, "shape": [10**6, 10**6], "compression": {"id": "zlib"}}).status == 400
         assert server.post("/v2/sum", {**large, "size": 4 << 20}).status == 200
-        # Requests that are large enough to run alone, one after the other: of many at once most are told to come again.
+        # Requests that are large enough to run alone, one after the other: of many at once most are
+        # told to come again.
         body = {
             "interface_type": "http",
             "url": f"{slow}/x",
@@ -216,7 +217,9 @@ def test_a_file_of_tokens_is_read_again(tmp_path: Path) -> None:
 
 
 def test_clients_with_certificates(tmp_path: Path) -> None:
-    """Mutual TLS: who has no certificate of the authority's does not get as far as a request; nothing older than TLS 1.2 is spoken."""
+    """Mutual TLS: who has no certificate of the authority's does not get as far as a request;
+    nothing older than TLS 1.2 is spoken.
+    """
 
     def openssl(*words: str) -> None:
         made = subprocess.run(["openssl", *words], capture_output=True, check=False, cwd=tmp_path)
@@ -354,7 +357,9 @@ def test_tls(certified: tuple[str, ...], tmp_path: Path) -> None:
 
 @pytest.mark.filterwarnings("ignore::urllib3.exceptions.InsecureRequestWarning")
 def test_an_idle_client_with_tls_does_not_hold_the_server(certified: tuple[str, ...], tmp_path: Path) -> None:
-    """A closed TLS connection waits for the client's farewell, which an idle client never sends: the server took 30 s to end."""
+    """A closed TLS connection waits for the client's farewell, which an idle client never sends:
+    the server took 30 s to end.
+    """
     anybody = ssl.create_default_context()
     anybody.check_hostname, anybody.verify_mode = False, ssl.CERT_NONE
     with serving([tmp_path], tmp_path / "log", *certified, scheme="https") as server:

@@ -1,4 +1,6 @@
-"""Objects whose names need quoting are found by every route: as the Reductionist compliance suite names them, and worse."""
+"""Objects whose names need quoting are found by every route: as the Reductionist compliance suite
+names them, and worse.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,9 @@ NAMES = [
     "folder [1]/a b", "x.zarr?b", "[z-a]", "50%zz %41", "x?sig=1", "a?b&&c",
 ]  # fmt: skip
 PATTERNS = ("?", "{x,y}")
-"""Where many files are opened these mean others too, or others only: a pattern goes before a name that looks like one."""
+"""Where many files are opened these mean others too, or others only: a pattern goes before a name
+that looks like one.
+"""
 VALUES = np.arange(100, dtype="<f4")
 KEYS = {"key": servers.KEY, "secret": servers.SECRET}
 LOGIN = basic(servers.KEY, servers.SECRET)
@@ -179,7 +183,9 @@ def running(
 
 
 def _means_itself(name: str, interface: str) -> bool:
-    """Whether a name that is not quoted can only be read as itself: `%41` always means A, and a web address has a query."""
+    """Whether a name that is not quoted can only be read as itself: `%41` always means A, and a web
+    address has a query.
+    """
     encoded = unquote(name) != name
     return not encoded and not (interface == "http" and set("?#") & set(name))
 
@@ -264,7 +270,9 @@ ORDERS = ["C", "F"]
 def test_cases_as_the_compliance_suite_names_them(
     running: Server, storage: Storage, all_storage: Any, website: Any
 ) -> None:
-    """300 cases on objects such as `sum-int32-shape-[5, 5, 4]-order-F-selection-[[0, 5, 2], [1, 4, 1], [0, 4, 1]].bin`."""
+    """300 cases on objects such as `sum-int32-shape-[5, 5, 4]-order-F-selection-[[0, 5, 2], [1, 4,
+    1], [0, 4, 1]].bin`.
+    """
     import obstore
     from obstore.store import S3Store
 

@@ -1,4 +1,6 @@
-"""Random arrays, types, codecs, selections, axes and missing rules: what the server answers is what NumPy's masked arrays say."""
+"""Random arrays, types, codecs, selections, axes and missing rules: what the server answers is what
+NumPy's masked arrays say.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""What a server refuses it does not describe: no answer names a path, or an address, that lies outside the roots."""
+"""What a server refuses it does not describe: no answer names a path, or an address, that lies
+outside the roots.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Under an access policy no redirect of an object store is followed to a place that is not allowed: that place gets no request."""
+"""Under an access policy no redirect of an object store is followed to a place that is not allowed:
+that place gets no request.
+"""
 
 from __future__ import annotations
 

@@ -249,7 +249,9 @@ def test_web_addresses_of_buckets(data, monkeypatch):
 
 
 def test_google_over_the_wire(web, data, monkeypatch):
-    """No emulator at hand sends what obstore wants to hear; this shows the address, the signature and the ranges."""
+    """No emulator at hand sends what obstore wants to hear; this shows the address, the signature
+    and the ranges.
+    """
     for name in list(os.environ):
         if name.startswith("GOOGLE_"):
             monkeypatch.delenv(name)

@@ -33,7 +33,8 @@ class FallbackSettings:
     """Settings of this process; assign to its attributes to change them."""
 
     warn_bytes: int = 16 << 20
-    """A fallback that moves more bytes warns every time; a smaller one once per server and reason."""
+    """A fallback that moves more bytes warns every time; a smaller one once per server and reason.
+    """
 
 
 settings = FallbackSettings()

@@ -130,7 +130,8 @@ def weighted_statistics(
     name: str | None = None,
     tally: ReadStatistics | None = None,
 ) -> dict[str, npt.NDArray[Any]]:
-    """Return weighted statistics. The weight of a value is the product of the weights along the axes.
+    """Return weighted statistics. The weight of a value is the product of the weights along the
+    axes.
 
     Parameters
     ----------
@@ -138,7 +139,8 @@ def weighted_statistics(
         As for `insitu.reducing.statistics`.
     methods
         `sum`, `mean`, `var`, `std` (all in float64), `sum_of_weights`, `count`. As in xarray's
-        `weighted_statistics`: NaN is left out, and where the remaining weights add up to 0 the result is NaN.
+        `weighted_statistics`: NaN is left out, and where the remaining weights add up to 0 the
+        result is NaN.
     weights
         By reduced axis, one number per element; by a tuple of axes for several axes together.
     axes, keepdims

@@ -209,8 +209,9 @@ def selection_keys_to_wire(selection: Any) -> list[Any] | None:
 def selection_from_wire(data: Any, shape: Sequence[int]) -> Selection:
     """Return a selection for a shape.
 
-    Entries are those of `selection_to_wire` or, easier to write by hand, `{"index": [0, 5]}`, `"..."` and
-    `{"slice": [start, stop, step]}` (null: open). Axes without an entry are selected as a whole.
+    Entries are those of `selection_to_wire` or, easier to write by hand, `{"index": [0, 5]}`,
+    `"..."` and `{"slice": [start, stop, step]}` (null: open). Axes without an entry are selected as
+    a whole.
     """
     if data is None:
         return Selection.of(..., shape)

@@ -2,8 +2,9 @@
 
 Numbers become datetime64 by integer arithmetic where the calendar is the usual one and the dates
 fit; else objects of cftime. What decides, and how numbers with a fraction are rounded, is xarray's
-rule. It depends on all values of a variable, so the decision is taken once (`choose_date_decoding`) and kept in
-the packing; `decode_time_numbers` then turns any part of the values into the same times.
+rule. It depends on all values of a variable, so the decision is taken once (`choose_date_decoding`)
+and kept in the packing; `decode_time_numbers` then turns any part of the values into the same
+times.
 """
 
 from __future__ import annotations

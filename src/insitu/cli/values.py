@@ -38,7 +38,8 @@ _MAX_ROWS = 40
 
 @contextmanager
 def complete_file(output: Path) -> Iterator[Path]:
-    """Yield a temporary path to write to; the file replaces `output` once it is complete, and never after an error.
+    """Yield a temporary path to write to; the file replaces `output` once it is complete, and never
+    after an error.
 
     Pipes and devices are written to directly.
     """

@@ -1,9 +1,9 @@
 """Buffer specs: type, shape and size of the data that each codec of a chain was given.
 
-When a chunk was written, each codec was given an array or a run of bytes, described by a `BufferSpec`,
-and handed another one to the next codec. Walking the chain in that direction gives the number of
-bytes that every decoding step must yield: so a step can write into a buffer of the right size, and
-data that holds more than was declared is refused before memory is spent on it.
+When a chunk was written, each codec was given an array or a run of bytes, described by a
+`BufferSpec`, and handed another one to the next codec. Walking the chain in that direction gives
+the number of bytes that every decoding step must yield: so a step can write into a buffer of the
+right size, and data that holds more than was declared is refused before memory is spent on it.
 """
 
 from __future__ import annotations

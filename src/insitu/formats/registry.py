@@ -54,8 +54,8 @@ class RegisteredFormat(NamedTuple):
     entry_point: EntryPoint
     """Where the `Format` is."""
     signature: re.Pattern[bytes]
-    """Matches the first bytes of every file of the format, and perhaps of others: `Format.matches` decides. Formats
-    whose signature does not match are not imported.
+    """Matches the first bytes of every file of the format, and perhaps of others: `Format.matches`
+    decides. Formats whose signature does not match are not imported.
     """
 
 

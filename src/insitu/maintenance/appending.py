@@ -29,7 +29,9 @@ if TYPE_CHECKING:
 __all__ = ["append_member", "append_tree", "empty_append_report", "known_files"]
 
 CF_ATTRIBUTES = ("scale_factor", "add_offset", "_FillValue", "missing_value", "_Unsigned", "units", "calendar")
-"""Attributes that say how stored values are meant. A decoded variable keeps only units of measurement."""
+"""Attributes that say how stored values are meant. A decoded variable keeps only units of
+measurement.
+"""
 
 
 def append_member(
@@ -143,7 +145,8 @@ def known_files(
     """Return the files that an archive does not hold yet, and those that it holds unchanged.
 
     Files that it holds need not be scanned. An Icechunk repository does not record which files it
-    holds as a whole: all of them count as new, and are compared step by step when they are appended.
+    holds as a whole: all of them count as new, and are compared step by step when they are
+    appended.
 
     Raises
     ------
@@ -161,7 +164,8 @@ def known_files(
     tree = opened.tree
     _check_dim(tree, dim, target)
     named = {source.url for source in tree.sources}.intersection(map(str, urls))
-    # A store also lists files that were dropped, and one saved from a selection holds parts of files.
+    # A store also lists files that were dropped, and one saved from a selection holds parts of
+    # files.
     known = FileLayout.of(tree).sources if named and opened.recipe_document is not None else {}
     new, there = [], []
     for url in urls:
@@ -188,7 +192,9 @@ def empty_append_report(target: str, dim: str, skipped: Sequence[str]) -> Append
 
 
 def _unchanging_variables(saved: Member, new: Member, dim: str) -> dict[str, Variable]:
-    """Return the variables, without index labels, that lack the dimension and that `new` does not have."""
+    """Return the variables, without index labels, that lack the dimension and that `new` does not
+    have.
+    """
     return {
         name: variable
         for name, variable in saved.variables.items()
@@ -199,7 +205,8 @@ def _unchanging_variables(saved: Member, new: Member, dim: str) -> dict[str, Var
 def _split_known_steps(
     member: Member, tree: VirtualGroup, dim: str, target: str, recipe: Recipe, load: Any
 ) -> tuple[Member | None, tuple[str, ...]]:
-    """Return the part of a member that a tree does not hold (None: no such part), and the skipped files.
+    """Return the part of a member that a tree does not hold (None: no such part), and the skipped
+    files.
 
     Chunks are compared, not names: an archive may hold only the first half of a file.
     """
@@ -224,7 +231,9 @@ def _split_known_steps(
 
 
 def _check_compatible(saved: Member, new: Member, dim: str, target: str) -> None:
-    """Raise if labels repeat or break the order of the archive, or if stored values are packed differently."""
+    """Raise if labels repeat or break the order of the archive, or if stored values are packed
+    differently.
+    """
     from insitu.references.appending import check_new_labels
 
     old, fresh = saved.index(dim), new.index(dim)

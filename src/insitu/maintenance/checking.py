@@ -26,7 +26,8 @@ def check(
     allow_local: bool = False,
     storage_options: Mapping[str, Any] | None = None,
 ) -> CheckReport:
-    """Check that no source of saved references changed since it was scanned, and that none is there twice.
+    """Check that no source of saved references changed since it was scanned, and that none is there
+    twice.
 
     The files of an insitu store are compared with their checksums first. If one is damaged, sources
     are not checked.

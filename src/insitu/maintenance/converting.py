@@ -34,7 +34,8 @@ def convert(
     target
         Where to save. Its suffix chooses the format.
     rename
-        New URLs of the sources: a mapping of prefixes, a pair of regular expression and replacement, or a function.
+        New URLs of the sources: a mapping of prefixes, a pair of regular expression and
+        replacement, or a function.
     allow_local, storage_options
         See `insitu.scan`.
     options

@@ -185,7 +185,9 @@ def _file_order(array: VirtualArray) -> npt.NDArray[np.intp]:
 
 
 def _with_computed_variables(whole: Member, before: Member, layout: FileLayout) -> Member:
-    """Return a renewed group with the variables that no file holds: they were computed before saving."""
+    """Return a renewed group with the variables that no file holds: they were computed before
+    saving.
+    """
     lost = [name for name in before.variables if name not in whole.variables]
     for name in lost:
         data = before.variables[name].data

@@ -47,7 +47,9 @@ def save_tree(
 
 
 def _recipe_document(recipe: Recipe | None, tree: VirtualGroup) -> dict[str, Any] | None:
-    """Return a recipe as JSON holds it. Its files are left out if the sources of the tree name them."""
+    """Return a recipe as JSON holds it. Its files are left out if the sources of the tree name
+    them.
+    """
     if recipe is None:
         return None
     if recipe.files and set(recipe.files) == {source.url for source in tree.sources}:

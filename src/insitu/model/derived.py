@@ -1,8 +1,8 @@
 """Chunk tables derived from others: some cells, one more axis, several tables side by side.
 
 Zarr keys are computed and reference files are paged in: such tables cannot be sliced by slicing
-columns. These classes wrap any table and translate the cells that are looked up: `SelectedTable` (some
-cells of it), `ExpandedTable` (one more axis), `JoinedTable` (several side by side).
+columns. These classes wrap any table and translate the cells that are looked up: `SelectedTable`
+(some cells of it), `ExpandedTable` (one more axis), `JoinedTable` (several side by side).
 """
 
 from __future__ import annotations

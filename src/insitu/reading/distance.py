@@ -1,4 +1,6 @@
-"""How far away are the bytes? By the URL alone, before anything is opened: it decides how requests are cut and how many run at once."""
+"""How far away are the bytes? By the URL alone, before anything is opened: it decides how requests
+are cut and how many run at once.
+"""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Execution of read plans: fills an array, or streams the parts of a selection.
 
 `ArraySink` is the sink that fills an array: chunks are decoded straight into it where they are
-contiguous there, else copied part by part. `StreamSink` is the sink that hands each wanted part to a
-consumer (a reduction), so that nothing of the selection's size is ever held.
+contiguous there, else copied part by part. `StreamSink` is the sink that hands each wanted part to
+a consumer (a reduction), so that nothing of the selection's size is ever held.
 """
 
 from __future__ import annotations

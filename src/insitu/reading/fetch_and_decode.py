@@ -3,8 +3,8 @@
 The rows of a plan are cut into batches of neighbours. A batch is one task: the bytes of a source
 are fetched in as few requests as possible, and each chunk is decoded once. Tasks run on threads
 (the decoders release the GIL); a plan of one batch runs in the calling thread. The first error
-stops the rest. A `ChunkSink` decides what becomes of a chunk: reading copies it to an output, reducing
-reduces it.
+stops the rest. A `ChunkSink` decides what becomes of a chunk: reading copies it to an output,
+reducing reduces it.
 """
 
 from __future__ import annotations

@@ -54,7 +54,8 @@ def replace_masked(values: Array, mask: Array, value: Any) -> Array:
     scalar = np.asarray(value).astype(values.dtype)[()]  # NumPy deprecates durations without a unit
     if values.dtype.kind != "f" or values.dtype.itemsize not in (2, 4, 8):
         return np.where(mask, scalar, values)
-    # On the bits, without a branch: for scattered missing values np.where takes eight times as long.
+    # On the bits, without a branch: for scattered missing values np.where takes eight times as
+    # long.
     bits = np.dtype(f"u{values.dtype.itemsize}")
     filled = np.multiply(values.view(bits), ~mask)
     if value:

@@ -85,7 +85,8 @@ def _position_fields(
             index = find(values, axis=-1)
         else:
             index = find(part.fill_skipped(worst(values.dtype)).transpose(order).reshape(flat), axis=-1)
-            # The extreme equals the placeholder of missing values: take the first that is not missing.
+            # The extreme equals the placeholder of missing values: take the first that is not
+            # missing.
             lost = np.take_along_axis(skipped, index[..., None], -1)[..., 0]
             index = np.where(lost, np.argmin(skipped, axis=-1), index)
         value = np.take_along_axis(values, np.asarray(index)[..., None], -1)[..., 0]

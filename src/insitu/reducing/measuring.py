@@ -1,4 +1,5 @@
-"""Reduction of the chunks of one batch: each wanted part is reduced to a partial once it is decoded.
+"""Reduction of the chunks of one batch: each wanted part is reduced to a partial once it is
+decoded.
 
 Small parts are decoded side by side and reduced together, because a call costs more than their
 values. So are parts of the same element of the result that have few values each (one time step, for

@@ -1,4 +1,5 @@
-"""Statistics that need all values of an element at once: medians, quantiles, anything of text or objects.
+"""Statistics that need all values of an element at once: medians, quantiles, anything of text or
+objects.
 
 They are computed in blocks of the result. A block reads all values of its elements, at most
 `BLOCK_BYTES`. Its borders are those of chunks if possible, so that a chunk is read once. If chunks
@@ -188,7 +189,8 @@ def longest_chunks(array: VirtualArray, kept: Sequence[int]) -> list[int]:
 
 
 def block_shape(lengths: Sequence[int], cells: Sequence[int], allowed: int) -> tuple[list[int], int]:
-    """Return the lengths of a block of at most `allowed` elements, and how often each chunk is read.
+    """Return the lengths of a block of at most `allowed` elements, and how often each chunk is
+    read.
 
     Parameters
     ----------

@@ -164,7 +164,9 @@ def _used_urls(array: VirtualArray) -> Iterator[str]:
 def find_held_steps(
     old: Mapping[str, VirtualArray], new: Mapping[str, VirtualArray], dim: str, length: int, target: str
 ) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
-    """Return two masks of the steps of `new`: `old` holds bytes of it; it has bytes that `old` does not hold."""
+    """Return two masks of the steps of `new`: `old` holds bytes of it; it has bytes that `old` does
+    not hold.
+    """
     there, elsewhere = np.zeros(length, bool), np.zeros(length, bool)
     wanted = {absolute_url(source.url): source for array in new.values() for source in array.sources}
     if not wanted:

@@ -1,4 +1,5 @@
-"""Check that the sources of references did not change since they were scanned, and that none is there twice.
+"""Check that the sources of references did not change since they were scanned, and that none is
+there twice.
 
 Each source is asked for its identity, many at a time. The ETag must be the same, or else the size
 and the time of change. References that do not record these (kerchunk's) must lie within the source.

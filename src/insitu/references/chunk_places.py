@@ -62,7 +62,8 @@ def iter_step_places(
     outside: bool = False,
     corner: bool = False,
 ) -> Iterator[StepPlaces]:
-    """Yield the position of each step in each chunk, and a row (source, offset, element of the chunk).
+    """Yield the position of each step in each chunk, and a row (source, offset, element of the
+    chunk).
 
     Parameters
     ----------

@@ -1,10 +1,11 @@
 """Atomic replacement of a directory by another one.
 
-Linux and macOS can exchange two directories in one step, on most file systems: then a reader finds the old directory at
-the path, or the new one, whenever it looks. Where that is not possible (some network file systems, Windows), the old
-directory is moved aside before the new one is moved into its place. A process that dies in between leaves nothing at the
-path, but the old directory is complete under a name that `find_set_aside` knows: readers open that one, and the next
-writer puts it back.
+Linux and macOS can exchange two directories in one step, on most file systems: then a reader finds
+the old directory at the path, or the new one, whenever it looks. Where that is not possible (some
+network file systems, Windows), the old directory is moved aside before the new one is moved into
+its place. A process that dies in between leaves nothing at the path, but the old directory is
+complete under a name that `find_set_aside` knows: readers open that one, and the next writer puts
+it back.
 """
 
 from __future__ import annotations
@@ -31,7 +32,8 @@ _ATTEMPTS = 100
 
 
 def replace_directory(path: str, made: str) -> None:
-    """Replace whatever lies at `path` by a complete directory; `made` then holds the old content, or is gone.
+    """Replace whatever lies at `path` by a complete directory; `made` then holds the old content,
+    or is gone.
 
     Parameters
     ----------
@@ -49,7 +51,8 @@ def replace_directory(path: str, made: str) -> None:
             else:
                 os.rename(made, path)
         except OSError as error:
-            # Another writer was faster: its directory is there now, or the one that was there is gone.
+            # Another writer was faster: its directory is there now, or the one that was there is
+            # gone.
             if error.errno not in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOENT) or not os.path.lexists(made):
                 raise
             continue
@@ -61,7 +64,9 @@ def replace_directory(path: str, made: str) -> None:
 
 
 def find_set_aside(path: str) -> str | None:
-    """Return the old directory of `path` that a writer moved aside before it died; None: there is none."""
+    """Return the old directory of `path` that a writer moved aside before it died; None: there is
+    none.
+    """
     if os.path.lexists(path):
         return None
     folder, name = os.path.split(path)
@@ -74,7 +79,9 @@ def find_set_aside(path: str) -> str | None:
 
 
 def remove_directory(path: str) -> None:
-    """Remove an old directory or file. What cannot be removed is left behind: the new one is in place."""
+    """Remove an old directory or file. What cannot be removed is left behind: the new one is in
+    place.
+    """
     if os.path.isdir(path) and not os.path.islink(path):
         shutil.rmtree(path, ignore_errors=True)
     elif os.path.lexists(path):
@@ -108,7 +115,9 @@ def _exchange(path: str, other: str) -> bool:
 
 
 def _move_aside(path: str, made: str) -> None:
-    """Replace a directory in two steps; `find_set_aside` finds the old one if only the first was done."""
+    """Replace a directory in two steps; `find_set_aside` finds the old one if only the first was
+    done.
+    """
     old = f"{path}.{uuid.uuid4().hex[:8]}.old"
     os.rename(path, old)
     try:

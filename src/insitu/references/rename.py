@@ -20,7 +20,9 @@ from insitu.model.derived import ExpandedTable, SelectedTable
 __all__ = ["Renaming", "with_renamed_sources", "without_identity"]
 
 Renaming = Mapping[str, str] | tuple[str, str] | Callable[[str], str]
-"""Old prefix → new prefix (the longest counts); a pattern and its replacement; or a function of the URL."""
+"""Old prefix → new prefix (the longest counts); a pattern and its replacement; or a function of the
+URL.
+"""
 SourceChange = Callable[[Source], Source]
 
 
@@ -110,7 +112,9 @@ def _drop_identity(source: Source) -> Source:
 
 
 def _portable_etag(etag: str | None) -> str | None:
-    """Return an ETag that is valid at another location; those of local files contain the time of change."""
+    """Return an ETag that is valid at another location; those of local files contain the time of
+    change.
+    """
     return None if etag is not None and re.fullmatch(r"[0-9a-f]+-[0-9a-f]+", etag) else etag
 
 

@@ -82,8 +82,8 @@ def open_references(
     ----------
     url
         A file or a directory; also `reference+json://…`, `reference+parquet://…`,
-        `virtualizarr://…`. Of an Icechunk repository, `?branch=…`, `?tag=…` or `?snapshot=…` names a
-        version.
+        `virtualizarr://…`. Of an Icechunk repository, `?branch=…`, `?tag=…` or `?snapshot=…` names
+        a version.
     format
         One of `FORMATS`; if not given, suffix and content decide.
     errors
@@ -201,7 +201,9 @@ def detect_format(url: str) -> str | None:
 
 
 def is_store(url: str) -> bool:
-    """Return whether an insitu store lies at a URL: by suffix, and locally by content. Makes no request."""
+    """Return whether an insitu store lies at a URL: by suffix, and locally by content. Makes no
+    request.
+    """
     return _detect_format(url) == "insitu"
 
 
@@ -233,7 +235,8 @@ def save(
         "w": replace what is there (in an Icechunk repository, by a new version). "x": raise if
         something is there.
     inline_threshold
-        kerchunk formats and Icechunk: chunks of at most so many bytes are copied into the references.
+        kerchunk formats and Icechunk: chunks of at most so many bytes are copied into the
+        references.
     relative
         Write URLs relative to the target where possible, so that references and files can be moved
         together.

@@ -17,7 +17,8 @@ from insitu.model.derived import ExpandedTable, SelectedTable
 __all__ = ["ListedCells", "table_of_cells"]
 
 _DENSE_SHARE = 3
-"""A listed cell takes 8 bytes more than one of a full grid: below a third of it, a list is smaller."""
+"""A listed cell takes 8 bytes more than one of a full grid: below a third of it, a list is smaller.
+"""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

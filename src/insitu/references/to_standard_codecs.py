@@ -33,7 +33,8 @@ _MOST_CHUNKS = 1 << 20
 
 
 def to_standard_codecs(array: VirtualArray, storage_options: Mapping[str, Any] | None = None) -> VirtualArray:
-    """Return the array with codecs that other Zarr readers have, where that is possible; else as it is.
+    """Return the array with codecs that other Zarr readers have, where that is possible; else as it
+    is.
 
     Raises
     ------

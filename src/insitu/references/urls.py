@@ -97,7 +97,8 @@ def is_relative(url: str) -> bool:
 
 
 def relative_to(url: str, target: str) -> str:
-    """Return a URL relative to a reference file at `target`, where both are on one host; else as it is.
+    """Return a URL relative to a reference file at `target`, where both are on one host; else as it
+    is.
 
     Examples
     --------

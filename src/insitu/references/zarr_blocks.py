@@ -67,7 +67,9 @@ class ZarrExport:
     """Formats a URL for the references."""
     storage_options: Mapping[str, Any] | None = field(default=None, repr=False)
     filled: Mapping[str, bytes] = field(default_factory=dict)
-    """Encoded fill chunk of arrays whose unwritten chunks are written inline: Zarr V2 would mask them."""
+    """Encoded fill chunk of arrays whose unwritten chunks are written inline: Zarr V2 would mask
+    them.
+    """
 
     @classmethod
     def of(
@@ -130,7 +132,8 @@ class ZarrExport:
                 name = named or (lambda url: url)
                 return cls(group, arrays, number, documents, inline_threshold, name, storage_options, filled)
             attempts.append(worse)
-        # Name the arrays that the most capable version cannot hold, with the reasons of all versions.
+        # Name the arrays that the most capable version cannot hold, with the reasons of all
+        # versions.
         every = {path: [worse[path] for worse in attempts if path in worse] for path in min(attempts, key=len)}
         raise _unsupported_error({path: "; ".join(dict.fromkeys(why)) for path, why in every.items()}, what)
 
@@ -173,7 +176,9 @@ class ZarrExport:
     def _measured(
         self, array: ZarrArraySpec, source: Indices, offset: npt.NDArray[np.int64], length: npt.NDArray[np.int64]
     ) -> None:
-        """Fill in the lengths of chunks that reach to the end of their file: references need a length."""
+        """Fill in the lengths of chunks that reach to the end of their file: references need a
+        length.
+        """
         for row in np.flatnonzero((source >= 0) & (length < 0) & (offset > 0)).tolist():
             with open_source(array.tile.chunks.sources[int(source[row])].url, self.storage_options) as opened:
                 length[row] = opened.size() - offset[row]
@@ -212,7 +217,9 @@ def _array_documents(array: ZarrArraySpec, zarr_format: int) -> dict[str, Any]:
 
 
 def _documents_with_fill_chunk(array: ZarrArraySpec, zarr_format: int) -> tuple[dict[str, Any], bytes] | None:
-    """Return documents and fill chunk for writing out unwritten chunks; None if that is not possible."""
+    """Return documents and fill chunk for writing out unwritten chunks; None if that is not
+    possible.
+    """
     if not array.unwritten or array.absent:
         return None
     many, array.unwritten = array.unwritten, 0
@@ -248,7 +255,9 @@ def fill_chunk(array: ZarrArraySpec) -> bytes | None:
 
 
 def _is_fill_chunk(data: bytes, array: ZarrArraySpec) -> bool:
-    """Return whether a chunk decodes to fill values: some codecs cannot encode and return their input."""
+    """Return whether a chunk decodes to fill values: some codecs cannot encode and return their
+    input.
+    """
     encoding = array.encoding
     try:
         found = decode(data, encoding, array.chunks)

@@ -1,4 +1,5 @@
-"""Scan a URL into a group of stored arrays: a file of any format, a Zarr store, or saved references.
+"""Scan a URL into a group of stored arrays: a file of any format, a Zarr store, or saved
+references.
 
 The only module that knows both how archives are scanned (`formats`, `references`) and how they are
 read (`reading`). CF decoding happens above, in `combining.scan_member`.
@@ -48,9 +49,9 @@ def scan_stored(
     Parameters
     ----------
     url
-        A path, a URL (`http://`, `https://`, `s3://`, `gs://`, `az://`), or an open source of bytes:
-        an archive file, a Zarr store (directory, prefix, zip), saved references, or a member of a
-        zip or tar archive (`runs.zip::2024/jan.nc`).
+        A path, a URL (`http://`, `https://`, `s3://`, `gs://`, `az://`), or an open source of
+        bytes: an archive file, a Zarr store (directory, prefix, zip), saved references, or a member
+        of a zip or tar archive (`runs.zip::2024/jan.nc`).
     group
         Scan this group only.
     variables
@@ -119,7 +120,9 @@ _COLLECTION_SCHEME = re.compile(r"(reference\+json|reference\+parquet|virtualiza
 
 
 def can_be_collection(url: str) -> bool:
-    """Return whether references or a Zarr store can lie at a URL: by its name, or a local directory."""
+    """Return whether references or a Zarr store can lie at a URL: by its name, or a local
+    directory.
+    """
     found = bool(_COLLECTION_SUFFIX.search(url.partition("?")[0]) or _COLLECTION_SCHEME.match(url)) or os.path.isdir(
         url
     )

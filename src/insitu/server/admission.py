@@ -1,4 +1,5 @@
-"""Admission control: start a request when the decoded bytes of all running requests leave room for it.
+"""Admission control: start a request when the decoded bytes of all running requests leave room for
+it.
 
 Requests start in the order in which they arrive, so that small requests never overtake a large one
 for ever. The queue is bounded: a request that finds it full, or waits too long in it, is refused

@@ -41,7 +41,8 @@ ROUTE_FACTORIES: list[Callable[[Worker], Sequence[BaseRoute]]] = [
 
 
 def create_app(settings: Settings, worker: Worker | None = None) -> ASGIApp:
-    """Return the server as an ASGI application. Once started, this process reads from the roots only.
+    """Return the server as an ASGI application. Once started, this process reads from the roots
+    only.
 
     Parameters
     ----------

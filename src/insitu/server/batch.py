@@ -309,7 +309,8 @@ def _read_batch(worker: Worker, ready: PreparedBatch, deadline: Deadline) -> Ite
                 with _report_archive_on_refusal(task.job):
                     for values in _read_blocks(task, opened, tally):
                         deadline.check()
-                        # Only with the first block: an error before it can still be sent as a status.
+                        # Only with the first block: an error before it can still be sent as a
+                        # status.
                         yield (
                             head + cbor2.dumps(_block_payload(values)) if head else cbor2.dumps(_block_payload(values))
                         )

@@ -1,4 +1,5 @@
-"""The cache of decoded chunks as one client sees it: only chunks that its own credentials have read.
+"""The cache of decoded chunks as one client sees it: only chunks that its own credentials have
+read.
 
 A worker has one cache, bounded in bytes, for all its routes. The key of a chunk holds who has read
 it (a digest of the credentials and the storage options), what identifies the object (URL, size,

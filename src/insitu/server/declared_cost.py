@@ -46,7 +46,8 @@ GROUP_BYTES = 256
 
 
 def body_cost(body: bytes, content_type: str, limits: Limits) -> int:
-    """Return about how many bytes the body of a request takes once decoded; an error if that is too much.
+    """Return about how many bytes the body of a request takes once decoded; an error if that is too
+    much.
 
     A byte of CBOR may be an empty list, which takes 64 bytes.
     """
@@ -110,7 +111,8 @@ class _AnswerSize:
 
 
 def job_cost(limits: Limits, job: BatchJob, array: VirtualArray, selection: Selection, part: Selection | None) -> int:
-    """Return about how many bytes a job holds at a time; an error if that is more than the limits allow.
+    """Return about how many bytes a job holds at a time; an error if that is more than the limits
+    allow.
 
     Parameters
     ----------

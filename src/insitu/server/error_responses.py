@@ -92,11 +92,13 @@ STATUS_BY_KIND = {
     "source": 502,
     "error": 500,
 }
-"""HTTP status by the kind of an error, for insitu's own routes; the Reductionist routes have fewer."""
+"""HTTP status by the kind of an error, for insitu's own routes; the Reductionist routes have fewer.
+"""
 
 
 def public_message(error: BaseException) -> str:
-    """Return the text of an error for a client: without secrets and without paths outside the roots.
+    """Return the text of an error for a client: without secrets and without paths outside the
+    roots.
 
     The name of an object is left out as a whole if it is such a path. Messages about storage, and
     those of other libraries, are searched for paths too. Other messages of insitu name variables

@@ -60,7 +60,8 @@ class HeaderLimitsProtocol(Protocol):
             self.transport.close()
 
     def shutdown(self) -> None:
-        """Close the connection when the server stops: at once if it is idle, else after the response.
+        """Close the connection when the server stops: at once if it is idle, else after the
+        response.
 
         A TLS connection that is being closed waits for the client's close_notify. A client that
         keeps an idle connection sends none, and would hold up the server for the whole grace

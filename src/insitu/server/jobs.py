@@ -1,4 +1,5 @@
-"""Parsing and checking of batch requests: the jobs of `/reduce` and `/read`, and the request of `/scan`.
+"""Parsing and checking of batch requests: the jobs of `/reduce` and `/read`, and the request of
+`/scan`.
 
 A job names an array, by URL and variable or as a table of its chunks, and what to do with it.
 """

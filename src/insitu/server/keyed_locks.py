@@ -1,4 +1,5 @@
-"""Locks by key, so that only one request at a time does the work for a key, such as scanning an archive.
+"""Locks by key, so that only one request at a time does the work for a key, such as scanning an
+archive.
 
 A lock exists only while a request holds it or waits for it.
 """

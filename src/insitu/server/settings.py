@@ -55,7 +55,8 @@ class Settings:
     keep_dims: bool = False
     """Whether the Reductionist routes keep reduced dimensions and nest their counts."""
     storage_options: Mapping[str, Any] = field(default_factory=dict, repr=False)
-    """The server's own storage options by URL prefix. Without, it reads remote stores anonymously."""
+    """The server's own storage options by URL prefix. Without, it reads remote stores anonymously.
+    """
     metrics: str | None = None
     """Folder for the metrics of all workers."""
     threads: int | None = None

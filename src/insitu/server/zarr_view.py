@@ -46,7 +46,8 @@ __all__ = ["zarr_routes"]
 SCAN_BYTES = 32 << 20
 """Bytes that are counted for the scan of an archive."""
 ENCODED_CACHE_BYTES = 64 << 20
-"""Size of the cache of newly encoded chunks: clients such as GDAL request them in several ranges."""
+"""Size of the cache of newly encoded chunks: clients such as GDAL request them in several ranges.
+"""
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/+")
 _RANGE = re.compile(r"bytes=([0-9]{0,18})-([0-9]{0,18})")
 _CORS_HEADERS = {

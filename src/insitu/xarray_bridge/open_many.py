@@ -89,7 +89,8 @@ def open_mfdataset(
         None: threads where they help; a number of threads; a `concurrent.futures.Executor`;
         `"dask"` or a Dask client.
     progress
-        True: a progress bar; or a function that is called with the numbers of scanned and of all files.
+        True: a progress bar; or a function that is called with the numbers of scanned and of all
+        files.
     group, format, chunks, cache, active, active_required, verify, allow_local
         As for `open_dataset`.
     storage_options, **decode

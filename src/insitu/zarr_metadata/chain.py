@@ -1,8 +1,8 @@
 """Parse the codecs of a Zarr array: V2 filters and compressor, or V3 codecs.
 
-Both become a chain for an `Encoding`: byte order and axis order are parts of it, the rest are codecs
-in the order of writing. Sharding is not a codec here but a second grid inside of the object: it is
-taken out level by level, with the location of its index.
+Both become a chain for an `Encoding`: byte order and axis order are parts of it, the rest are
+codecs in the order of writing. Sharding is not a codec here but a second grid inside of the object:
+it is taken out level by level, with the location of its index.
 """
 
 from __future__ import annotations
@@ -27,7 +27,9 @@ SHARDING = "sharding_indexed"
 
 @dataclass(frozen=True, slots=True)
 class ShardLevel:
-    """One level of sharding: a chunk that is itself a grid of chunks, with an index of where they lie."""
+    """One level of sharding: a chunk that is itself a grid of chunks, with an index of where they
+    lie.
+    """
 
     inner: tuple[int, ...]
     """Shape of an inner chunk, in the order of the array's axes."""

@@ -23,7 +23,8 @@ _SPECIAL_FLOATS = {
 
 
 def from_json(value: Any, dtype: np.dtype[Any]) -> bytes | None:
-    """Return one element's bytes, in the byte order of `dtype`; None: there is no fill value (zeros).
+    """Return one element's bytes, in the byte order of `dtype`; None: there is no fill value
+    (zeros).
 
     Examples
     --------
@@ -103,7 +104,9 @@ def _structure_bytes(value: Mapping[str, Any], dtype: np.dtype[Any]) -> bytes:
 
 
 def from_text(value: Any) -> bytes | None:
-    """Return the fill value of variable-length texts, as UTF-8. A number becomes its digits, as in zarr-python."""
+    """Return the fill value of variable-length texts, as UTF-8. A number becomes its digits, as in
+    zarr-python.
+    """
     return None if value is None or value == "" else str(value).encode()
 
 

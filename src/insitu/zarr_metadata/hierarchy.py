@@ -180,7 +180,9 @@ def _build_group(
 
 
 def _dimension_names(array: ArrayMetadata, phony: dict[tuple[int, int], str]) -> tuple[str, ...]:
-    """Return dimension names; unnamed ones get `phony_dim_*`, the same for equal lengths, as in netCDF."""
+    """Return dimension names; unnamed ones get `phony_dim_*`, the same for equal lengths, as in
+    netCDF.
+    """
     names: list[str] = []
     times: dict[int, int] = {}
     for length, name in zip(array.shape, array.dims or (None,) * len(array.shape), strict=True):

@@ -1,9 +1,9 @@
 """Describe a virtual array as one Zarr array, or explain why Zarr cannot hold it.
 
-A Zarr array has one chunk shape, one chain of codecs and one packing; its chunks begin at the array's
-corner and are stored in full size. A mosaic that happens to be like that can be described; for any
-other the error gives the reason, with the files that differ. Cells are checked block by block, in the
-order of Zarr's grid, so an array of any size can be written in bounded memory.
+A Zarr array has one chunk shape, one chain of codecs and one packing; its chunks begin at the
+array's corner and are stored in full size. A mosaic that happens to be like that can be described;
+for any other the error gives the reason, with the files that differ. Cells are checked block by
+block, in the order of Zarr's grid, so an array of any size can be written in bounded memory.
 """
 
 from __future__ import annotations
@@ -37,7 +37,9 @@ _ENCODER_SETTINGS: Mapping[str, frozenset[str]] = {
 
 
 def without_encoder_settings(encoding: Encoding, filter_mask: int = 0) -> Encoding:
-    """Return the encoding without options of the encoder and skipped filters; equal ones decode equally."""
+    """Return the encoding without options of the encoder and skipped filters; equal ones decode
+    equally.
+    """
     codecs = []
     for position, codec in enumerate(encoding.codecs):
         if filter_mask >> position & 1:
@@ -59,7 +61,9 @@ class ZarrArraySpec:
     grid: tuple[int, ...]
     """Chunks along each dimension."""
     cuts: tuple[tuple[int, ...] | None, ...] = ()
-    """Chunk lengths of the irregular dimensions, for a rectilinear grid; None: regular. Empty: all are."""
+    """Chunk lengths of the irregular dimensions, for a rectilinear grid; None: regular. Empty: all
+    are.
+    """
     seen: dict[tuple[int, int, int], Source | None] = field(default_factory=dict)
     """Combinations of encoding, filter mask and packing in the cells, each with an example file."""
     unwritten: int = 0
@@ -75,7 +79,8 @@ class ZarrArraySpec:
         return count
 
     def blocks(self, size: int = CELLS_PER_BLOCK) -> Iterator[tuple[int, ChunkLocations]]:
-        """Yield the cells in C order of the grid, in blocks: the number of the first, and all locations.
+        """Yield the cells in C order of the grid, in blocks: the number of the first, and all
+        locations.
 
         Raises
         ------
@@ -138,7 +143,9 @@ class ZarrArraySpec:
 
     @property
     def encoding(self) -> Encoding:
-        """The encoding of the chunks, in the order of the dimensions; valid when all cells were checked."""
+        """The encoding of the chunks, in the order of the dimensions; valid when all cells were
+        checked.
+        """
         number, mask, _ = next(iter(self.seen), (0, 0, 0))
         encoding = self.tile.encodings[number]
         if not self.seen:  # no chunk has an order
@@ -194,7 +201,9 @@ def to_zarr_spec(array: VirtualArray, *, rectilinear: bool = False) -> ZarrArray
 
 
 def _rectilinear_lengths(axis: Axis) -> tuple[int, ...] | None:
-    """Return the chunk lengths of an axis for a rectilinear grid; None if that is not needed or not possible."""
+    """Return the chunk lengths of an axis for a rectilinear grid; None if that is not needed or not
+    possible.
+    """
     if axis.count <= 1 or (axis.is_regular and axis.padded):
         return None
     shown = axis.show(np.arange(axis.count))

@@ -1,4 +1,6 @@
-"""Can a member of an archive be named wherever a file can: alone, by a pattern, as fsspec chains it, from afar, in archives in archives?"""
+"""Can a member of an archive be named wherever a file can: alone, by a pattern, as fsspec chains
+it, from afar, in archives in archives?
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Is every element of the dmrpp namespace understood: texts, structures, blocks, places, filters in their order?"""
+"""Is every element of the dmrpp namespace understood: texts, structures, blocks, places, filters in
+their order?
+"""
 
 from __future__ import annotations
 
@@ -173,7 +175,9 @@ def test_positions_as_the_schema_has_them() -> None:
 
 
 def test_filters_in_the_order_of_the_document(tmp_path: Path) -> None:
-    """Documents without a version name them in any order; with one, in that in which they were applied."""
+    """Documents without a version name them in any order; with one, in that in which they were
+    applied.
+    """
     with h5py.File(tmp_path / "a.h5", "w") as file:
         made = file.create_dataset(
             "v", data=np.arange(50.0), chunks=(50,), compression=3, shuffle=True, fletcher32=True

@@ -16,7 +16,9 @@ RAGGED = [np.arange(3), np.arange(0), np.arange(5) + 10, np.array([7])]
 
 
 def _written(tmp_path: Path, *columns: fits.Column, ascii: bool = False, cards: dict[str, Any] | None = None) -> Path:
-    """A file with a table; `cards` are put into its header as they are, as astropy would scale the values by them."""
+    """A file with a table; `cards` are put into its header as they are, as astropy would scale the
+    values by them.
+    """
     path = tmp_path / "a.fits"
     unit = (fits.TableHDU if ascii else fits.BinTableHDU).from_columns(columns, name="T")
     for number in range(len(cards or {})):

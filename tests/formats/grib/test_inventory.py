@@ -1,4 +1,6 @@
-"""Is a file by its index the file by its headers, whatever fields it holds, with one look at each grid?"""
+"""Is a file by its index the file by its headers, whatever fields it holds, with one look at each
+grid?
+"""
 
 from __future__ import annotations
 
@@ -196,7 +198,8 @@ def test_every_level_and_every_forecast(tmp_path: Path, looked: list[int]) -> No
         path = _write(tmp_path, fields)
         looked.clear()
         found = insitu.scan(f"{path}.idx", decode=False)
-        # Beyond the first: levels that only their centre knows, or of coefficients; names of two parameters; texts of two levels.
+        # Beyond the first: levels that only their centre knows, or of coefficients; names of two
+        # parameters; texts of two levels.
         assert len(looked) < 0.6 * len(fields)
         _same(found, insitu.scan(path, decode=False))
 
@@ -332,7 +335,8 @@ def _mars(folder: Path, types: tuple[str, ...] = ("fc",), steps: tuple[int, ...]
 def test_words_of_mars(tmp_path: Path, looked: list[int]) -> None:
     path = _mars(tmp_path)
     found = insitu.scan(tmp_path / "a.index", decode=False)
-    # The first, and what the name of a parameter at the surface leaves open: geopotential may be at any level.
+    # The first, and what the name of a parameter at the surface leaves open: geopotential may be at
+    # any level.
     assert len(looked) <= 1 + 3
     _same(found, insitu.scan(path, decode=False))
 

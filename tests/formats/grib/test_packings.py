@@ -99,7 +99,9 @@ def test_decimal_scales_that_are_no_exact_powers(decimal: int, edition: int) -> 
 
 
 def packed(bits: int, groups: list[tuple[int, int, list[int]]], missing: int, order: int = 0, extra: bytes = b"") -> bytes:  # fmt: skip
-    """Complex packing written here, on a grid of its own: each group a reference, a width and its numbers."""
+    """Complex packing written here, on a grid of its own: each group a reference, a width and its
+    numbers.
+    """
     count = sum(len(numbers) for _, _, numbers in groups)
     message = bytearray(written("grid_simple", 8, rough(0), Ni=POINTS, Nj=1)) if count == POINTS else bytearray()
     assert message, "the groups make up the grid of the sample"
@@ -155,7 +157,9 @@ def is_same_or_left_to_eccodes(message: bytes) -> bool:
 @pytest.mark.parametrize("missing", [0, 1, 2])
 @pytest.mark.parametrize("order", [0, 1, 2])
 def test_groups_of_every_width_and_references_of_every_width(bits: int, missing: int, order: int) -> None:
-    """`bitsPerValue` is the width of the references: 0 does not mean one value, and the groups may mark missing values."""
+    """`bitsPerValue` is the width of the references: 0 does not mean one value, and the groups may
+    mark missing values.
+    """
     for widest in (0, 1, 8, 30, 31, 32):
         random = np.random.default_rng(widest)
         groups, left = [], POINTS
@@ -174,7 +178,9 @@ def test_groups_of_every_width_and_references_of_every_width(bits: int, missing:
 
 
 def test_missing_values_without_references(grib_file: Any) -> None:
-    """One group of width 0 and reference 0, in which all numbers are missing: NaN, not the reference value."""
+    """One group of width 0 and reference 0, in which all numbers are missing: NaN, not the
+    reference value.
+    """
     message = packed(0, [(0, 0, [0] * 100), (0, 1, [0, 1] * ((POINTS - 100) // 2))], 1)
     found = grib_file(message)
     assert np.isnan(found[:100]).all()
@@ -227,7 +233,9 @@ def test_wide_numbers(packing: str, bits: int, gaps: bool) -> None:
 @pytest.mark.parametrize("packing", PACKINGS[:-1])
 @pytest.mark.parametrize("gaps", [False, True])
 def test_one_value_with_scales(packing: str, gaps: bool) -> None:
-    """Fields of one value with scale factors in their header: ecCodes applies them in complex packing only."""
+    """Fields of one value with scale factors in their header: ecCodes applies them in complex
+    packing only.
+    """
     values = np.full(POINTS, 273.16)
     if gaps:
         values[np.random.default_rng(1).random(POINTS) < 0.3] = GAP

@@ -1,4 +1,6 @@
-"""Does a scan of GRIB files find every field, whatever the grid, the packing and the order of the messages?"""
+"""Does a scan of GRIB files find every field, whatever the grid, the packing and the order of the
+messages?
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Parsers of messages raise an error of ours for any bytes, however short: fields are bounds-checked."""
+"""Parsers of messages raise an error of ours for any bytes, however short: fields are
+bounds-checked.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,8 @@ def test_any_bytes(name: str) -> None:
     parse, chance = PARSERS[name], random.Random(name)
     refused = 0
     for number in range(4000):
-        # Small numbers are versions, classes and counts that are valid: they lead deeper into a parser.
+        # Small numbers are versions, classes and counts that are valid: they lead deeper into a
+        # parser.
         body = bytes(chance.choice((0, 1, 2, 3, 8, 16, chance.randrange(256))) for _ in range(number % 72))
         try:
             parse(body)

@@ -194,7 +194,9 @@ def _raw(file: h5py.File, name: str, kind: Any, data: bytes) -> None:
 
 @pytest.mark.parametrize("libver", ["earliest", "latest"])
 def test_the_byte_order_of_a_vax(tmp_path: Path, libver: str) -> None:
-    """Words of two bytes, the highest first; what older versions of the message say of it, the library takes for big-endian."""
+    """Words of two bytes, the highest first; what older versions of the message say of it, the
+    library takes for big-endian.
+    """
     path = tmp_path / "x.h5"
     data = np.random.default_rng(0).integers(0, 255, 64, "u1").tobytes()
     with h5py.File(path, "w", libver=libver) as file:

@@ -1,6 +1,8 @@
-"""Does netCDF read the same from headers that no writer makes: gaps, wrong sizes, trailing bytes, any mix of types?
+"""Does netCDF read the same from headers that no writer makes: gaps, wrong sizes, trailing bytes,
+any mix of types?
 
-The files are made here byte by byte, by the grammar of the specification, so that padding and places are ours to choose.
+The files are made here byte by byte, by the grammar of the specification, so that padding and
+places are ours to choose.
 """
 
 from __future__ import annotations
@@ -159,7 +161,9 @@ def test_netcdf_reads_the_same(tmp_path: Path, seed: int) -> None:
 @pytest.mark.parametrize("inner", [1, 3])
 @pytest.mark.parametrize("alone", [True, False])
 def test_padding_of_records(tmp_path: Path, code: int, inner: int, alone: bool) -> None:
-    """The records of a sole variable are not padded to four bytes, those of several are, whatever their type."""
+    """The records of a sole variable are not padded to four bytes, those of several are, whatever
+    their type.
+    """
     for version in (1, 2, 5) if code < 7 else (5,):
         writer = Writer(version, random.Random(code), 5, [("time", 0), ("x", inner)])
         writer.add("own", [0, 1], code)

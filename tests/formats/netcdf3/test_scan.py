@@ -1,4 +1,6 @@
-"""Does a scan of NetCDF-3 files find every byte, whatever the version, the padding and the record structure?"""
+"""Does a scan of NetCDF-3 files find every byte, whatever the version, the padding and the record
+structure?
+"""
 
 from __future__ import annotations
 

@@ -21,7 +21,9 @@ pytestmark = pytest.mark.filterwarnings("ignore::rasterio.errors.NotGeoreference
 
 
 def _tiff(tags: dict[int, Any], strips: Sequence[bytes], *, tiled: bool = False) -> bytes:
-    """A little-endian TIFF with these strips or tiles; numbers are SHORTs, pairs RATIONALs, texts as they are."""
+    """A little-endian TIFF with these strips or tiles; numbers are SHORTs, pairs RATIONALs, texts
+    as they are.
+    """
     rows: list[tuple[int, int, int, bytes]] = []
     data = bytearray(struct.pack("<2sHI", b"II", 42, 0))
     places = []

@@ -1,4 +1,6 @@
-"""Does a scan of TIFFs find every strip and tile, whatever the layout, the compression and the predictor?"""
+"""Does a scan of TIFFs find every strip and tile, whatever the layout, the compression and the
+predictor?
+"""
 
 from __future__ import annotations
 
@@ -127,7 +129,9 @@ DTYPES = ("uint8", "int16", "float32")
 
 
 def test_files_that_are_alike_are_not_taken_for_each_other(tmp_path: Path) -> None:
-    """What was made of one file's tags is used for the next: each must get its own values, attributes and place."""
+    """What was made of one file's tags is used for the next: each must get its own values,
+    attributes and place.
+    """
     for number in range(12):
         values = _pixels(1 + number % 2, 40, 50, DTYPES[number % 3]) + number
         where = {"crs": f"EPSG:{32633 + number % 2}", "transform": Affine(10.0, 0.0, 3e5 + number, 0.0, -20.0, 5e6)}

@@ -1,4 +1,6 @@
-"""Do Zarr stores read as zarr-python reads them? V2 and V3, every dtype, codec, key style, order, separator and shard."""
+"""Do Zarr stores read as zarr-python reads them? V2 and V3, every dtype, codec, key style, order,
+separator and shard.
+"""
 
 from __future__ import annotations
 

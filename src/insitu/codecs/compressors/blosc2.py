@@ -26,7 +26,8 @@ MAGIC = b"b2frame\0"
 SHORTEST = 87
 """Bytes of a frame's header without metalayers."""
 LOOSE, PADDING = 16, 1 << 20
-"""Limits of the size of a padded chunk relative to the array: larger ones could exhaust the memory."""
+"""Limits of the size of a padded chunk relative to the array: larger ones could exhaust the memory.
+"""
 SPECIAL_ZERO, SPECIAL_NAN, SPECIAL_UNINITIALISED = 1, 2, 4
 """Kinds of chunks without data: the highest bit of the offset is set, the kind is in bits 56-58."""
 

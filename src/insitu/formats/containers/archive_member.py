@@ -1,7 +1,7 @@
 """A member of an archive, and the source that shows its bytes as a file of its own.
 
-An uncompressed member is a name and a range of bytes. `MemberSource` shows that range as a source. What a
-scan finds in it is moved back to where it lies in the archive (`shift_offsets`).
+An uncompressed member is a name and a range of bytes. `MemberSource` shows that range as a source.
+What a scan finds in it is moved back to where it lies in the archive (`shift_offsets`).
 """
 
 from __future__ import annotations
@@ -77,7 +77,9 @@ class MemberSource(WrappedSource):
 
 
 def shift_offsets(tree: VirtualGroup, offset: int, own: str) -> VirtualGroup:
-    """Return what was found in a member with offsets that count from the beginning of the archive, whose URL is `own`."""
+    """Return what was found in a member with offsets that count from the beginning of the archive,
+    whose URL is `own`.
+    """
     return replace(
         tree,
         arrays={name: _shift_array(array, offset, own) for name, array in tree.arrays.items()},

@@ -92,7 +92,8 @@ def _needs_unpacking(source: ByteSource, path: str) -> bool:
 
 
 def expand_members(urls: Any, storage_options: Mapping[str, Any] | None = None) -> list[Any]:
-    """Return the URLs that patterns match, as `insitu.sources.expand_urls` does, and members of archives too: `runs_*.zip::2024/*.nc`.
+    """Return the URLs that patterns match, as `insitu.sources.expand_urls` does, and members of
+    archives too: `runs_*.zip::2024/*.nc`.
 
     Parameters
     ----------

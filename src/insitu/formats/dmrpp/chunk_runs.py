@@ -1,4 +1,5 @@
-"""Parse long lists of chunks in a DMR++ document as columns of numbers, without an object for each chunk.
+"""Parse long lists of chunks in a DMR++ document as columns of numbers, without an object for each
+chunk.
 
 Nearly all lists repeat one element, with the same attributes in the same order and other numbers.
 Without its digits, such a list is its first element, over and over; the digits alone are the table.

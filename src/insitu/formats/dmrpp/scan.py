@@ -118,7 +118,9 @@ class _Document:
         raise FormatError(f"the document {what}", url=self.url, structure=structure)
 
     def _parse(self, data: bytes, quickly: bool = True) -> Any:
-        """Return the tree of elements without the chunks, which become columns as soon as a variable's list is complete."""
+        """Return the tree of elements without the chunks, which become columns as soon as a
+        variable's list is complete.
+        """
         rest, runs = cut_out_runs(data) if quickly else (data, [])
         number = 0
         try:

@@ -185,7 +185,9 @@ def _heap_column(unit: HeaderDataUnit, number: int, column: TableColumn) -> Tabl
 
 
 def _substrings(form: Any, repeat: int) -> tuple[int, ...]:
-    """Return the shape of fixed-length texts in one cell, from TFORM (`60A12`: five of twelve letters); empty for one text."""
+    """Return the shape of fixed-length texts in one cell, from TFORM (`60A12`: five of twelve
+    letters); empty for one text.
+    """
     found = re.fullmatch(r"\s*\d*A(\d+)\s*", str(form))
     length = int(found[1]) if found else 0
     return (repeat // length, length) if 0 < length < repeat and repeat % length == 0 else ()

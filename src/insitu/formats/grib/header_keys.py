@@ -155,7 +155,9 @@ def _remembered_keys(
 
 
 def geometry(field: GribField) -> bytes:
-    """Return the part of the headers that describes the grid, without the vertical coefficients of GRIB 1."""
+    """Return the part of the headers that describes the grid, without the vertical coefficients of
+    GRIB 1.
+    """
     grid = field.grid
     if field.edition == 2:
         return grid[5:]
@@ -225,7 +227,9 @@ class EccodesMessage:
             ) from problem
 
     def array(self, key: str) -> np.ndarray[Any, Any]:
-        """Return coordinates as an array of doubles, computed in a subprocess if the grid may crash ecCodes."""
+        """Return coordinates as an array of doubles, computed in a subprocess if the grid may crash
+        ecCodes.
+        """
         try:
             if why := reason_not_to_compute(self.library, self._handle):
                 raise FormatError(why, offset=self.field.offset, structure="GRIB grid")

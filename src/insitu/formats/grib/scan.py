@@ -46,7 +46,9 @@ LEADING = 4096
 
 
 def is_grib(window: ReadCache) -> bool:
-    """Return whether a file begins with a GRIB message, or with the heading of a bulletin before one."""
+    """Return whether a file begins with a GRIB message, or with the heading of a bulletin before
+    one.
+    """
     at = first_message(window.head[:LEADING])
     return at == 0 or (at > 0 and not window.head[:at].strip(HEADING))
 

@@ -1,4 +1,5 @@
-"""Scan a GRIB file by the index beside it (`.idx` of NCEP, `.index` of ECMWF), reading few messages.
+"""Scan a GRIB file by the index beside it (`.idx` of NCEP, `.index` of ECMWF), reading few
+messages.
 
 The lines of an index say which field lies where. What they do not say (centre, grid, how an
 ensemble is numbered) is the same in all messages of a kind, so one message of each kind is read.

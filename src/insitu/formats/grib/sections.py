@@ -119,7 +119,9 @@ def read_message(offset: int, data: bytes, size: int) -> Walk[GribMessage]:
 
 
 def _large_message_length(reach: _MessageBytes, coded: int) -> Walk[int]:
-    """Return the length of a GRIB 1 message beyond 8 MiB, from that of its last section, which is then less than 120."""
+    """Return the length of a GRIB 1 message beyond 8 MiB, from that of its last section, which is
+    then less than 120.
+    """
     at = 8
     (flags,) = yield from reach.take(at + 7, 1)
     for present in (True, bool(flags & 0x80), bool(flags & 0x40)):

@@ -264,7 +264,8 @@ def _expected_headers(table: FieldTable, numbers: Sequence[int]) -> dict[str, An
 
 @lru_cache(maxsize=4096, typed=True)
 def _coordinate(key: str, name: str, values: tuple[Any, ...]) -> tuple[GribCoordinate, npt.NDArray[np.int64] | None]:
-    """Return a possible dimension, and the position of each field along it (None: all are the first).
+    """Return a possible dimension, and the position of each field along it (None: all are the
+    first).
 
     Cached: files of an archive have the same levels.
     """

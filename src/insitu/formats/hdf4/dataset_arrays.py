@@ -44,7 +44,9 @@ class ScientificDataset(NamedTuple):
 
 
 def has_partial_rows(stored: DataRanges, shape: tuple[int, ...], dtype: np.dtype[Any]) -> bool:
-    """Return whether blocks of an uncompressed dataset hold parts of rows, or some were never written."""
+    """Return whether blocks of an uncompressed dataset hold parts of rows, or some were never
+    written.
+    """
     row = math.prod(shape[1:]) * dtype.itemsize
     if stored.codec is not None or not row or not stored.ranges:
         return False

@@ -256,7 +256,9 @@ def _unique_names(names: list[str]) -> tuple[str, ...]:
 
 
 def _default_fill(number_type: int, dtype: np.dtype[Any]) -> bytes:
-    """Return what the library shows where nothing was written and no `_FillValue` is given (netcdf.h of mfhdf)."""
+    """Return what the library shows where nothing was written and no `_FillValue` is given
+    (netcdf.h of mfhdf).
+    """
     if number_type in CHARACTER_TYPES:
         return bytes(dtype.itemsize)
     if dtype.kind == "f":

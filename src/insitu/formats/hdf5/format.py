@@ -24,7 +24,9 @@ def is_hdf5(window: ReadCache) -> bool:
 
 
 def _is_behind_head(window: ReadCache, place: int) -> bool:
-    """Look for the signature behind a large user block, unless the file is known to be something else."""
+    """Look for the signature behind a large user block, unless the file is known to be something
+    else.
+    """
     if identify_foreign_file(window.head) is not None:
         return False
     places = []

@@ -33,7 +33,8 @@ FILL: dict[str, Any] = {
 
 MANY_RECORDS = 1024
 SMALL_RECORD = 4 << 10
-"""Bytes of records that are read whole: a piece costs about 8 µs, so this is faster than piece by piece.
+"""Bytes of records that are read whole: a piece costs about 8 µs, so this is faster than piece by
+piece.
 
 Larger records would be, too, but for ten times the bytes.
 """

@@ -2,8 +2,8 @@
 
 The first request reads the head of the file, where metadata usually lies. Later requests for
 headers and heaps are rounded out, and more so the more often they miss, because metadata is written
-in runs. Nodes of chunk indexes lie scattered among the data, so `ExactRanges` requests fetch exactly what
-they name and are not cached.
+in runs. Nodes of chunk indexes lie scattered among the data, so `ExactRanges` requests fetch
+exactly what they name and are not cached.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from insitu.sources.protocol import ByteSource
 
 __all__ = ["ReadCache"]
 
-# First read and first rounding in bytes. A local read costs microseconds, so little is read ahead; a
-# remote one costs as much as some hundred KiB.
+# First read and first rounding in bytes. A local read costs microseconds, so little is read ahead;
+# a remote one costs as much as some hundred KiB.
 LOCAL_HEAD, REMOTE_HEAD = 128 << 10, 128 << 10
 LOCAL_ROUND, REMOTE_ROUND = 8 << 10, 128 << 10
 ROUND_LIMIT = 1 << 20

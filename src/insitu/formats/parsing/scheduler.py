@@ -9,8 +9,8 @@ A walk yields one of
 
 - `[(offset, length), ...]`: absolute ranges whose neighbours are likely to be needed next (headers,
   heaps);
-- `ExactRanges([(offset, length), ...])`: ranges to be fetched as they are (nodes of chunk indexes, which
-  are scattered in the data);
+- `ExactRanges([(offset, length), ...])`: ranges to be fetched as they are (nodes of chunk indexes,
+  which are scattered in the data);
 - `Parallel([walk, ...])`: other walks, to run concurrently; it is sent the list of their results;
 - `Shared(key, make)`: a walk whose result several others need (a heap, a committed type); it runs
 once

@@ -144,7 +144,9 @@ class _Layout:
 
 
 def read_directories(window: ReadCache, wanted: Iterable[int]) -> list[Directory]:
-    """Return all directories in the order of the chain, each followed by its SubIFDs, with the values of the wanted tags."""
+    """Return all directories in the order of the chain, each followed by its SubIFDs, with the
+    values of the wanted tags.
+    """
     head, url = window.head, window.url
     order = ORDERS.get(head[:2])
     if order is None or not is_tiff(window):

@@ -84,7 +84,9 @@ def affine_of(tags: Directory, keys: dict[int, Any]) -> Affine | None:
 
 
 def control_points(tags: Directory, keys: dict[int, Any]) -> str:
-    """Return the control points of an image without a transformation as GeoJSON, as rioxarray does; empty if there are none."""
+    """Return the control points of an image without a transformation as GeoJSON, as rioxarray does;
+    empty if there are none.
+    """
     ties = _floats(tags, TIE_POINTS)
     if affine_of(tags, keys) is not None or ties.size % 6:
         return ""

@@ -166,7 +166,8 @@ def image_of(directory: Directory) -> TiffImage:
 
 
 _NOBODY = Directory(0, "<", {})
-"""Takes the place of the directory in what is remembered, because a directory belongs to one file."""
+"""Takes the place of the directory in what is remembered, because a directory belongs to one file.
+"""
 
 
 def _image_of(directory: Directory) -> TiffImage:
@@ -287,7 +288,9 @@ def _plain_type(bits: int, kind: int, order: str) -> np.dtype[Any] | None:
 
 
 def _odd_type(tags: Directory, bits: int, kind: int, row: int) -> tuple[np.dtype[Any], Codec]:
-    """Return the type and codec of pixels of other sizes, which are widened to the next type that NumPy has."""
+    """Return the type and codec of pixels of other sizes, which are widened to the next type that
+    NumPy has.
+    """
     if kind == COMPLEX_INTEGER and bits in (32, 64):
         part = np.dtype(f"{tags.order}i{bits // 16}")
         return np.dtype(f"c{bits // 4}"), Codec("complex_integers", {"dtype": part.str})
@@ -303,7 +306,9 @@ def _odd_type(tags: Directory, bits: int, kind: int, row: int) -> tuple[np.dtype
 def _image_chain(
     tags: Directory, compression: str, bits: int, kind: int, samples: int, photometric: int
 ) -> tuple[np.dtype[Any], tuple[Codec, ...]]:
-    """Return type and codecs of compressions that yield whole images, in the byte order of the machine."""
+    """Return type and codecs of compressions that yield whole images, in the byte order of the
+    machine.
+    """
     if compression.startswith("ccitt"):
         if bits != 1 or samples != 1:
             tags.fail(f"compression {compression} cannot hold {samples} bands of {bits} bits", "Compression")

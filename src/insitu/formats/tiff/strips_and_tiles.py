@@ -73,7 +73,9 @@ def tile_of(image: TiffImage, source: Source, size: int, fill: bytes | None, shi
 def _grid_and_encodings(
     image: TiffImage, fill: bytes | None
 ) -> tuple[tuple[Axis, ...], tuple[Encoding, ...], tuple[int, ...]]:
-    """Return the axes, the encodings of strips or tiles (the last row may have its own), and the shape of the grid."""
+    """Return the axes, the encodings of strips or tiles (the last row may have its own), and the
+    shape of the grid.
+    """
     rows, columns = image.block
     axes = (
         Axis.regular(image.height, rows, padded=image.tiled),
@@ -129,7 +131,9 @@ def _offsets_and_lengths(
 
 
 def _to_grid(column: npt.NDArray[Any], grid: tuple[int, ...]) -> npt.NDArray[np.int64]:
-    """Return a column of the file (band after band) as an array over rows, columns and bands, limited to `FAR`."""
+    """Return a column of the file (band after band) as an array over rows, columns and bands,
+    limited to `FAR`.
+    """
     if column.dtype.itemsize == 8 and int(column.max()) > FAR:
         column = np.minimum(column, FAR)
     wide = column.astype(np.int64)

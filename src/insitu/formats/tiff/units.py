@@ -28,7 +28,9 @@ _WITH_NUMBER = {9105}
 
 
 class UnitOfMeasure(NamedTuple):
-    """The name of a unit, its size in metres or radians, and EPSG's number if it is written (else 0)."""
+    """The name of a unit, its size in metres or radians, and EPSG's number if it is written (else
+    0).
+    """
 
     name: str
     factor: float

@@ -1,4 +1,5 @@
-"""Write WKT as GDAL does, for coordinate reference systems that GeoTIFF keys describe by their parts.
+"""Write WKT as GDAL does, for coordinate reference systems that GeoTIFF keys describe by their
+parts.
 
 Name, datum, ellipsoid and prime meridian lie in keys of their own (OGC 19-008r4, section 7.4 and
 annex C), their names in a citation. PROJ knows those that have a number. The text is the old WKT,
@@ -82,7 +83,9 @@ def _inverse_flattening(body: Any) -> float:
 
 
 def geographic_text(proj: Any, keys: dict[int, Any], *, alone: bool = True) -> str:
-    """Return `GEOGCS[…]` of a geographic system that the keys describe, alone or as part of a projected one."""
+    """Return `GEOGCS[…]` of a geographic system that the keys describe, alone or as part of a
+    projected one.
+    """
     code = epsg_code(keys, GEOGRAPHIC)
     said = _citation(keys)
     datum, datum_mark = said.get("datum", "unnamed"), ""
@@ -158,7 +161,9 @@ def _citation(keys: dict[int, Any]) -> dict[str, str]:
 
 
 def with_geographic(wkt: str, geographic: str, name: str | None) -> str:
-    """Return a projected system in WKT with another geographic system in it, and perhaps another name."""
+    """Return a projected system in WKT with another geographic system in it, and perhaps another
+    name.
+    """
     start = wkt.index("GEOGCS[")
     depth, end = 0, start
     for end in range(start + 6, len(wkt)):

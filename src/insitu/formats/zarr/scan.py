@@ -273,7 +273,9 @@ def _fetch_documents(holder: ZarrContainer, paths: list[str]) -> dict[str, bytes
 
 
 def _fetch_named_documents(holder: ZarrContainer, below: str, variables: Collection[str] | None) -> dict[str, bytes]:
-    """Return the documents of arrays that were asked for by name, and of their coordinates, where listing is not possible."""
+    """Return the documents of arrays that were asked for by name, and of their coordinates, where
+    listing is not possible.
+    """
     if not variables:
         raise FormatError(
             "the store has no consolidated metadata and cannot be listed",

@@ -1,9 +1,9 @@
 """Append a tree to an Icechunk repository along a dimension.
 
 If an array ends on a chunk border, the references of the new chunks follow the old ones. If it ends
-within a chunk, references cannot follow: they would be shown at wrong positions. Then the new values
-are read and written as native chunks if they are few, as coordinates nearly always are. Otherwise
-the append is refused and nothing changes.
+within a chunk, references cannot follow: they would be shown at wrong positions. Then the new
+values are read and written as native chunks if they are few, as coordinates nearly always are.
+Otherwise the append is refused and nothing changes.
 """
 
 from __future__ import annotations
@@ -58,7 +58,8 @@ def append_icechunk(
     read: Reader | None = None,
     storage_options: Mapping[str, Any] | None = None,
 ) -> AppendReport:
-    """Append a tree along a dimension, as a new version. Known steps are skipped: see `plan_append`.
+    """Append a tree along a dimension, as a new version. Known steps are skipped: see
+    `plan_append`.
 
     Parameters
     ----------
@@ -122,7 +123,9 @@ def _append_once(
 
 
 def _with_labels_in_one_chunk(group: VirtualGroup, dim: str, read: Reader) -> VirtualGroup:
-    """Return the tree with inline labels in one chunk each: skipped steps may have cut through theirs."""
+    """Return the tree with inline labels in one chunk each: skipped steps may have cut through
+    theirs.
+    """
     arrays = dict(group.arrays)
     for name, array in group.arrays.items():
         if array.dims == (dim,) and not array.sources and not array.dtype.hasobject and array.shape[0]:

@@ -1,8 +1,8 @@
 """Decode the manifests of Icechunk 1 repositories: the chunk references of their arrays.
 
 icechunk 2 lists references itself; icechunk 1 does not. A manifest is a header of 39 bytes and a
-compressed FlatBuffer (Icechunk specification, "Manifests"). All references of a manifest are decoded
-together, as columns.
+compressed FlatBuffer (Icechunk specification, "Manifests"). All references of a manifest are
+decoded together, as columns.
 """
 
 from __future__ import annotations
@@ -48,7 +48,9 @@ class ManifestRows:
     inline: dict[int, bytes]
     """By row."""
     modified: npt.NDArray[np.int64] | None = None
-    """Of virtual chunks: seconds since 1970 after which the file must not have changed; 0: not given."""
+    """Of virtual chunks: seconds since 1970 after which the file must not have changed; 0: not
+    given.
+    """
 
 
 def object_id(raw: bytes) -> str:

@@ -1,8 +1,8 @@
 """Open one version of an Icechunk repository as a tree of virtual arrays.
 
-The icechunk library gives metadata and references. The bytes are read by our own sources, like those
-of any archive: native chunks, inline chunks, and virtual chunks in archive files. The references of
-an array are loaded when the array is first used.
+The icechunk library gives metadata and references. The bytes are read by our own sources, like
+those of any archive: native chunks, inline chunks, and virtual chunks in archive files. The
+references of an array are loaded when the array is first used.
 """
 
 from __future__ import annotations
@@ -215,7 +215,9 @@ class Snapshot:
         return table_of_cells(shape, tuple(map(Source, urls)), number.astype(np.int64), *columns, bytes(inline))
 
     def _manifests(self, path: str) -> list[ManifestRows]:
-        """Return the references of an array from its manifests, for a library that does not list them."""
+        """Return the references of an array from its manifests, for a library that does not list
+        them.
+        """
         icechunk = import_icechunk()
         repository = icechunk.Repository.open(icechunk_storage(self.url, self.storage_options))
         found = repository.inspect_snapshot(self.id)
@@ -236,7 +238,9 @@ class Snapshot:
         return batches
 
     def _probe_local_files(self, store: Any, path: str, batches: Sequence[ManifestRows]) -> None:
-        """Read one byte of each local file through the library, which checks that the file did not change."""
+        """Read one byte of each local file through the library, which checks that the file did not
+        change.
+        """
         firsts: dict[str, Any] = {}
         for rows in batches:
             for row in np.flatnonzero(rows.virtual).tolist():

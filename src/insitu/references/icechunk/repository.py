@@ -210,7 +210,9 @@ def source_url(url: str) -> str:
 
 
 def container_prefix(url: str) -> str:
-    """Return the prefix of the container of a location: its bucket or host; of a file, its directory."""
+    """Return the prefix of the container of a location: its bucket or host; of a file, its
+    directory.
+    """
     if url.startswith("file://"):
         return url[: url.rindex("/") + 1]
     found = _BUCKET_PREFIX.match(url)
@@ -220,7 +222,9 @@ def container_prefix(url: str) -> str:
 
 
 def _anonymous_access(name: str) -> Any:
-    """Return the marker for access without credentials: icechunk 2 has names, icechunk 1 takes None."""
+    """Return the marker for access without credentials: icechunk 2 has names, icechunk 1 takes
+    None.
+    """
     return getattr(import_icechunk().credentials, name, None)
 
 
@@ -233,7 +237,9 @@ def credentials_for(prefix: str, storage_options: Mapping[str, Any] | None = Non
 
 
 def virtual_container(prefix: str, storage_options: Mapping[str, Any] | None = None) -> tuple[Any, Any]:
-    """Return the container of a prefix, and its credentials (None: none, or those of the environment)."""
+    """Return the container of a prefix, and its credentials (None: none, or those of the
+    environment).
+    """
     icechunk = import_icechunk()
     options = options_for(prefix, storage_options)
     if prefix.startswith("file://"):

@@ -1,9 +1,9 @@
 """Write a tree as a new version of an Icechunk repository.
 
-Metadata are written as Zarr V3 documents, references in bulk, a slab of the grid at a time, and small
-data inline. The containers (bucket, host or directory) of the references are put into the
-repository's configuration, so that other readers need only authorize them. Manifests of large arrays
-are split. Nothing is visible before the commit.
+Metadata are written as Zarr V3 documents, references in bulk, a slab of the grid at a time, and
+small data inline. The containers (bucket, host or directory) of the references are put into the
+repository's configuration, so that other readers need only authorize them. Manifests of large
+arrays are split. Nothing is visible before the commit.
 """
 
 from __future__ import annotations
@@ -116,7 +116,9 @@ def write_icechunk(
 
 @contextmanager
 def lock_repository(version: RepositoryVersion) -> Iterator[None]:
-    """Lock a local repository against other insitu writers: local commits do not exclude each other."""
+    """Lock a local repository against other insitu writers: local commits do not exclude each
+    other.
+    """
     path = local_path(version.url)
     if path is None or not os.path.isdir(path):
         yield

@@ -315,7 +315,9 @@ def read_parquet(
 def write_parquet(
     writing: ZarrExport, url: str, *, record_size: int = RECORD_SIZE, storage_options: Mapping[str, Any] | None = None
 ) -> None:
-    """Write a tree as a directory of references. An old one is replaced when the new one is complete."""
+    """Write a tree as a directory of references. An old one is replaced when the new one is
+    complete.
+    """
     if record_size < 1:
         raise ValueError(f"record_size must be positive, not {record_size}")
     path = local_path(url)

@@ -370,7 +370,8 @@ def open_store(
         try:
             return _parse_store(data, url, allow_local, storage_options)
         except NotFoundError:
-            # A writer may have replaced the root in between, and removed files that only the old one names.
+            # A writer may have replaced the root in between, and removed files that only the old
+            # one names.
             before, data = data, _read_root(url, storage_options)
             if data == before:
                 raise

@@ -1,8 +1,8 @@
 """Parquet files of a store: read a group of rows at a time with checksums, and write.
 
-The root records the sizes of a file and its footer, so the footer is one request and a group of rows
-another. It also records checksums: every fetched piece is verified before it is used. Small files are
-fetched as a whole. The files are plain Parquet, which any tool can query.
+The root records the sizes of a file and its footer, so the footer is one request and a group of
+rows another. It also records checksums: every fetched piece is verified before it is used. Small
+files are fetched as a whole. The files are plain Parquet, which any tool can query.
 """
 
 from __future__ import annotations
@@ -187,7 +187,9 @@ class RowFile:
                     raise self._damaged(f"group {group}")
 
     def _fetch_group(self, meta: Any, group: int, names: Sequence[str] | None) -> tuple[int, bytes]:
-        """Fetch and verify the sections of a group that hold some columns (None: all); return offset and bytes."""
+        """Fetch and verify the sections of a group that hold some columns (None: all); return
+        offset and bytes.
+        """
         wanted = [
             (section, checksum)
             for section, checksum in zip(_group_sections(meta, group), self.group_checksums[group], strict=True)
@@ -239,7 +241,8 @@ def digest(data: bytes) -> str:
 
 
 def _group_sections(meta: Any, group: int) -> list[tuple[int, int, set[str]]]:
-    """Return the sections of a group of rows that are fetched and verified as a whole: begin, end, columns.
+    """Return the sections of a group of rows that are fetched and verified as a whole: begin, end,
+    columns.
 
     The column of inline bytes, which may be large and is seldom needed, is a section of its own.
     """

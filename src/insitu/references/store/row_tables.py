@@ -1,8 +1,8 @@
 """Chunk tables whose rows lie in an insitu store, loaded lazily.
 
-The row number of a cell is computed. Its group of rows is loaded when first needed, without constant
-columns, and cached. `GridRows` is a full grid, `SparseRows` has the written cells of one, and `StackedTables`
-joins several tables along an axis: what was saved first and what was appended.
+The row number of a cell is computed. Its group of rows is loaded when first needed, without
+constant columns, and cached. `GridRows` is a full grid, `SparseRows` has the written cells of one,
+and `StackedTables` joins several tables along an axis: what was saved first and what was appended.
 """
 
 from __future__ import annotations
@@ -186,7 +186,9 @@ class GridRows:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SparseRows:
-    """Chunk table with rows for some cells of a grid, in ascending order; the others were never written."""
+    """Chunk table with rows for some cells of a grid, in ascending order; the others were never
+    written.
+    """
 
     shape: tuple[int, ...]
     sources: Sequence[Source]
@@ -208,8 +210,8 @@ class SparseRows:
                 at = np.minimum(np.searchsorted(numbers, wanted[here]), len(numbers) - 1)
                 there = numbers[at] == wanted[here]
                 row[here[there]] = begin + at[there]
-            # A cell behind all rows of its group may be in the next group, if that one does not begin where
-            # the root says: check it.
+            # A cell behind all rows of its group may be in the next group, if that one does not
+            # begin where the root says: check it.
             if k + 1 < len(self.starts) and (k < 0 or (wanted[here] > numbers[-1]).any()):
                 self._numbers(k + 1)
         found = row >= 0
@@ -223,7 +225,9 @@ class SparseRows:
         return ChunkLocations(**result, inline=rows.inline)
 
     def _numbers(self, k: int) -> tuple[int, Indices]:
-        """Return the first row of a group, counted from the table's first, and the cells of its rows."""
+        """Return the first row of a group, counted from the table's first, and the cells of its
+        rows.
+        """
         stored = self.stored
         start = (stored.first // ROWS_PER_GROUP + k) * ROWS_PER_GROUP
         low, high = max(stored.first - start, 0), min(stored.first + stored.count - start, ROWS_PER_GROUP)

@@ -1,4 +1,6 @@
-"""Read the two small tables of an insitu store that are needed to open it: irregular axes and packings."""
+"""Read the two small tables of an insitu store that are needed to open it: irregular axes and
+packings.
+"""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 """Validate the tree of an insitu store: tiles, axes and rows must be consistent.
 
 Everything that decides where a value is shown is checked when a store is opened: tiles lie inside
-their array and do not overlap, cells show parts of their chunks, every table has rows of its own. So
-a damaged root raises an error instead of showing values at wrong positions. The checksum of the root
-(`root.py`) finds the damage that no such rule can.
+their array and do not overlap, cells show parts of their chunks, every table has rows of its own.
+So a damaged root raises an error instead of showing values at wrong positions. The checksum of the
+root (`root.py`) finds the damage that no such rule can.
 """
 
 from __future__ import annotations
@@ -161,7 +161,9 @@ class RowRanges:
             self._ranges.setdefault(file, []).append((first, first + count))
 
     def check(self, complete: Mapping[str, int]) -> None:
-        """Raise `FormatError` if a row is used twice, or if a file in `complete` (name: rows) has unused rows."""
+        """Raise `FormatError` if a row is used twice, or if a file in `complete` (name: rows) has
+        unused rows.
+        """
         for file, ranges in self._ranges.items():
             ranges.sort()
             for (_, end), (first, _) in pairwise(ranges):

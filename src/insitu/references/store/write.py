@@ -1,8 +1,8 @@
 """Write an insitu store: new row files first, then the root in one atomic step.
 
-Rows are written block by block in bounded memory. Then the root that names the new files replaces the
-old root. A crash before that leaves the old state. If two writers save at once, the slower one gets
-an error and its files are removed.
+Rows are written block by block in bounded memory. Then the root that names the new files replaces
+the old root. A crash before that leaves the old state. If two writers save at once, the slower one
+gets an error and its files are removed.
 """
 
 from __future__ import annotations
@@ -120,7 +120,9 @@ class StoreUpdate:
         return self.opened.sources.is_relative()
 
     def replace(self, group: VirtualGroup, named: UrlFormatter | None = None) -> bool:
-        """Replace the tree; return False, and change nothing, if the store changed since it was read."""
+        """Replace the tree; return False, and change nothing, if the store changed since it was
+        read.
+        """
         to = open_folder(self.opened.url, self.storage_options)
         return _StoreWriter(to, self.opened.data, self.opened, named, self.opened.document.get("recipe")).try_save(
             group
@@ -164,7 +166,9 @@ class _StoreWriter:
         self.source_parts: list[dict[str, Any]] = list(document.get("sources", ()))
 
     def try_save(self, group: VirtualGroup) -> bool:
-        """Write the files, then the root; return False if another writer changed the store before that."""
+        """Write the files, then the root; return False if another writer changed the store before
+        that.
+        """
         ours = None
         try:
             document = self._document(group)

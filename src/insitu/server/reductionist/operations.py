@@ -1,4 +1,5 @@
-"""The operations of the protocol on the selected part of a chunk, and the encoding of their results.
+"""The operations of the protocol on the selected part of a chunk, and the encoding of their
+results.
 
 Missing values are left out as in NumPy's masked arrays; NaN is a value like any other. Sums are
 taken in 64 bits and returned in the type of the data; a sum that does not fit it is returned in a

@@ -244,7 +244,8 @@ class ObjectSource:
             body = self._take_whole()
             return body[-length:] if offset is None else body[offset : offset + length]
 
-        # Some stores do not know ranges from the end: there the fallback is quicker than many attempts.
+        # Some stores do not know ranges from the end: there the fallback is quicker than many
+        # attempts.
         attempts = self._policy.attempts if offset is not None else min(self._policy.attempts, 2)
         return self._retry(attempt, replace(self._policy, attempts=attempts), offset, length, stop)
 

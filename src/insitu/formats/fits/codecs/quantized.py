@@ -48,7 +48,9 @@ def _random_numbers(seed: int, count: int) -> NDArray[np.float32]:
 
 
 def fits_quantized(configuration: Configuration, form: BufferSpec) -> DecodeStep:
-    """Prepare for rounded floats, from `scale`, `zero`, `blank`, `dither` (0, 1 or 2) and `seed` (the tile's place in the sequence)."""
+    """Prepare for rounded floats, from `scale`, `zero`, `blank`, `dither` (0, 1 or 2) and `seed`
+    (the tile's place in the sequence).
+    """
     scale, zero = float(configuration["scale"]), float(configuration["zero"])
     dither, seed = int(configuration.get("dither", 0)), int(configuration.get("seed", 0))
     blank = configuration.get("blank")

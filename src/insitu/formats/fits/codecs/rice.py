@@ -16,7 +16,9 @@ __all__ = ["rice"]
 
 
 def rice(configuration: Configuration, form: BufferSpec) -> DecodeStep:
-    """Prepare for RICE_1, from `nblock` (pixels of a block) and `bytepix` (bytes of a coded integer)."""
+    """Prepare for RICE_1, from `nblock` (pixels of a block) and `bytepix` (bytes of a coded
+    integer).
+    """
     decode = require_function("imagecodecs_rcomp", ("imagecodecs", "rcomp_decode"))
     block, size = int(configuration.get("nblock", 32)), int(configuration.get("bytepix", 4))
     dtype, shape = form.dtype, form.shape

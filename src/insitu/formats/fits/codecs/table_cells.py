@@ -48,7 +48,8 @@ def fits_bits(configuration: Configuration, form: BufferSpec) -> DecodeStep:
 
 
 def fits_scaled(configuration: Configuration, form: BufferSpec) -> DecodeStep:
-    """Prepare for complex numbers of type `base` that are multiplied by `scale`, then added to `zero`, in double precision.
+    """Prepare for complex numbers of type `base` that are multiplied by `scale`, then added to
+    `zero`, in double precision.
 
     Astropy drops the imaginary part of such columns; the standard does not (4.0, section 7.3.2).
     """
@@ -78,7 +79,9 @@ def fits_text(configuration: Configuration, form: BufferSpec) -> DecodeStep:
 
 
 def fits_digits(configuration: Configuration, form: BufferSpec) -> DecodeStep:
-    """Prepare for numbers as text, from `width`, and, of cells that are empty or say `null`, the value `missing`."""
+    """Prepare for numbers as text, from `width`, and, of cells that are empty or say `null`, the
+    value `missing`.
+    """
     dtype, count, width = form.dtype, form.count, int(configuration["width"])
     null = str(configuration.get("null") or "").strip().encode("ascii", "replace")
     missing = configuration.get("missing")

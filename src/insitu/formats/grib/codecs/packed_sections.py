@@ -1,8 +1,8 @@
 """Split a GRIB message into the sections that its values are decoded from.
 
 The decoder needs three sections of a field: representation, bitmap, data. A GRIB 2 message may hold
-several fields, which share what is not repeated; `single_field_message` makes a message of its own of one of them,
-for libraries that take one field only.
+several fields, which share what is not repeated; `single_field_message` makes a message of its own
+of one of them, for libraries that take one field only.
 """
 
 from __future__ import annotations

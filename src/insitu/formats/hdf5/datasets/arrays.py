@@ -166,8 +166,8 @@ def dataset_encoding(file: FileContext, dataset: Dataset) -> Encoding:
     return _plain_encoding(dataset.datatype, dataset.filters, fill)
 
 
-# Variables of an archive share a few encodings. A datatype is hashed by identity, which works because
-# the message cache returns the same object.
+# Variables of an archive share a few encodings. A datatype is hashed by identity, which works
+# because the message cache returns the same object.
 @lru_cache(maxsize=1024)
 def _plain_encoding(datatype: Datatype, filters: tuple[Filter, ...], fill: bytes | None) -> Encoding:
     codecs = tuple(filter_codec(item, datatype.size) for item in filters)

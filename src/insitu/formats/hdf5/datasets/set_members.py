@@ -1,8 +1,8 @@
 """Virtual arrays of datasets in a set of files (family, split or multi driver).
 
-A set is scanned as one file (`JoinedFile`), but each chunk is read from the member that holds it, by
-that member's own URL. So readers of the result need to know nothing about sets. Chunks that lie in
-two members are stored inline.
+A set is scanned as one file (`JoinedFile`), but each chunk is read from the member that holds it,
+by that member's own URL. So readers of the result need to know nothing about sets. Chunks that lie
+in two members are stored inline.
 """
 
 from __future__ import annotations

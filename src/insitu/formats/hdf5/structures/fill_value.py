@@ -34,8 +34,9 @@ class Fill:
     value: bytes | None
     """One element, as stored; None: zeros."""
     state: str
-    """user, default (zeros), undefined (whatever was there; read as zeros), or per element (a value that
-    differs from element to element of an array type: only datasets without gaps can be read)."""
+    """user, default (zeros), undefined (whatever was there; read as zeros), or per element (a value
+    that differs from element to element of an array type: only datasets without gaps can be read).
+    """
 
 
 def parse_old_fill(body: bytes) -> Fill:

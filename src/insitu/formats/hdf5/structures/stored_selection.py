@@ -1,8 +1,8 @@
 """Parser of serialised dataspace selections.
 
 All, none, and hyperslabs of versions 1 to 3, regular and irregular: format specification 3.0, VII.C
-("Dataspace selection"). A regular hyperslab is one `AxisHyperslab` per axis, an irregular one a list of
-boxes.
+("Dataspace selection"). A regular hyperslab is one `AxisHyperslab` per axis, an irregular one a
+list of boxes.
 """
 
 from __future__ import annotations

@@ -97,7 +97,9 @@ def _scale_codes(codes: NDArray[Any], black: float, white: float, full: int) -> 
 
 
 def tiff_cmyk(configuration: Configuration, form: BufferSpec) -> DecodeStep:
-    """Prepare for four inks, and perhaps others behind them (`samples` in all), as red, green, blue and an opaque alpha."""
+    """Prepare for four inks, and perhaps others behind them (`samples` in all), as red, green, blue
+    and an opaque alpha.
+    """
     samples = int(configuration.get("samples", 4))
     if samples < 4:
         raise CodecError(f"CMYK needs 4 inks, not {samples}", codec="tiff_cmyk")

@@ -63,7 +63,9 @@ def bitorder(configuration: Configuration, form: BufferSpec) -> DecodeStep:
 
 
 def packints(configuration: Configuration, form: BufferSpec) -> DecodeStep:
-    """Prepare for integers of `bitspersample` bits, every `runlen` of them filled up to a whole byte."""
+    """Prepare for integers of `bitspersample` bits, every `runlen` of them filled up to a whole
+    byte.
+    """
     unpack = require_function("imagecodecs_packints", ("imagecodecs", "packints_decode"))
     bits, run_length = int(configuration["bitspersample"]), int(configuration.get("runlen") or 0)
     dtype, count = np.dtype(configuration["dtype"]), form.count
@@ -175,7 +177,9 @@ def float24(configuration: Configuration, form: BufferSpec) -> DecodeStep:
 
 
 def complex_integers(configuration: Configuration, form: BufferSpec) -> DecodeStep:
-    """Prepare for pairs of integers of type `dtype`, real and imaginary, which become complex floats as in GDAL."""
+    """Prepare for pairs of integers of type `dtype`, real and imaginary, which become complex
+    floats as in GDAL.
+    """
     part = np.dtype(configuration["dtype"])
     if part.kind not in "iu" or form.dtype is None or form.dtype.kind != "c":
         raise CodecError(f"pairs of {part} cannot become {form.dtype}")
