@@ -55,7 +55,8 @@ CLIENTS = {
         "a._version = 2; a.method = 'mean'; r = a[:, :, :]; print('\\n' + str(float(r.ravel()[0])))"
     ),
     "d: insitu, active=": (
-        "import insitu, sys; print(float(insitu.open_dataset(sys.argv[1], active=sys.argv[2], active_required=True).t.mean()))"
+        "import insitu, sys; print(float(insitu.open_dataset(sys.argv[1], active=sys.argv[2], "
+        "active_required=True).t.mean()))"
     ),
     "d': insitu reduce --active (the server finds the variable)": (
         "import sys; from insitu.active.client import Active; "
@@ -235,7 +236,8 @@ def verdicts(found: dict[tuple[str, str], dict[str, float]], effort: list[tuple[
     if effort:
         server, alone = (statistics.median(column) for column in zip(*effort, strict=True))
         print(
-            f"the server's processor: {server:.2f} s, {server / alone:.2f} times that of decoding alone, {alone:.2f} s (promised: 1.3)"
+            f"the server's processor: {server:.2f} s, {server / alone:.2f} times that of decoding "
+            f"alone, {alone:.2f} s (promised: 1.3)"
         )
 
 

@@ -152,7 +152,8 @@ def huge(quick: bool, rounds: int) -> None:
         times.append((opened, time.perf_counter() - begin, state.length))
     opened, first, _ = sorted(times)[len(times) // 2]
     print(
-        f"\n## an insitu store of {total:,} chunks\n\n{size / total:.2f} bytes a chunk. Opened in {1000 * opened:.1f} ms (target ≤ 100), first chunk found after {1000 * first:.1f} ms."
+        f"\n## an insitu store of {total:,} chunks\n\n{size / total:.2f} bytes a chunk. Opened in {1000 * opened:.1f} "
+        f"ms (target ≤ 100), first chunk found after {1000 * first:.1f} ms."
     )
 
 

@@ -161,7 +161,8 @@ def side_file(path: Path, quick: bool) -> None:
     side = 30 if quick else 200
     with path.open("w") as file:
         file.write(
-            '<Dataset xmlns="http://xml.opendap.org/ns/DAP/4.0#" xmlns:dmrpp="http://xml.opendap.org/dap/dmrpp/1.0.0#" name="a.nc">'
+            '<Dataset xmlns="http://xml.opendap.org/ns/DAP/4.0#" '
+            'xmlns:dmrpp="http://xml.opendap.org/dap/dmrpp/1.0.0#" name="a.nc">'
         )
         for number in range(5):
             file.write(

@@ -343,7 +343,10 @@ def _nginx(name: str, folder: Path) -> Running:
     (folder / "passwords").write_text("me:{PLAIN}secret\n")
     tls = proxy = ""
     if (folder / "certificate.pem").exists():
-        tls = f"listen 127.0.0.1:{port} ssl; ssl_certificate {folder}/certificate.pem; ssl_certificate_key {folder}/key.pem;"
+        tls = (
+            f"listen 127.0.0.1:{port} ssl; ssl_certificate {folder}/certificate.pem; "
+            f"ssl_certificate_key {folder}/key.pem;"
+        )
     text = _NGINX.format(folder=folder, port=port, tls=tls, proxy=proxy)
     if tls:
         text = text.replace(f"    listen 127.0.0.1:{port};\n", "")

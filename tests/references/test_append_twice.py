@@ -101,7 +101,8 @@ def test_labels_that_are_there_are_refused(tmp_path: Path, target: Path) -> None
     copy = make(tmp_path / "copy.nc", 2)
     with pytest.raises(
         ModelError,
-        match=r"holds (2000-01-03T.*, 2000-01-04T.*|2, 3 days since 2000-01-01.*) of 'time' already.*copy\.nc.*(Leave|Combine)",
+        match=r"holds (2000-01-03T.*, 2000-01-04T.*|2, 3 days since 2000-01-01.*) of 'time' "
+        r"already.*copy\.nc.*(Leave|Combine)",
     ):
         insitu.open_dataset(copy).insitu.append(target, "time")
     assert days_of(target) == [0, 1, 2, 3]

@@ -105,7 +105,7 @@ def test_without_pread(path, data, monkeypatch):
 
 
 def test_systems_that_stop_short(path, data, monkeypatch):
-    monkeypatch.setattr(local, "_MAX_REQUEST_BYTES", 100)
+    monkeypatch.setattr(local, "_LONGEST", 100)
     monkeypatch.setattr(local, "_pread", lambda number, length, offset: os.pread(number, min(length, 100), offset))
     source = LocalSource(path)
     assert source.read(3, 1000) == data[3:1003]

@@ -203,6 +203,34 @@ def test_assignment_is_copy_on_write(varied: Path, deep: bool) -> None:
     np.testing.assert_array_equal(open_dataset(varied).tas.values, before)
 
 
+@pytest.mark.parametrize(
+    "copy",
+    [
+        lambda array: array.astype(array.dtype),
+        lambda array: array.where(xr.ones_like(array, bool)),
+        lambda array: array.copy(data=np.copy(array.variable._data)),
+    ],
+    ids=["astype", "where", "numpy.copy"],
+)
+def test_what_is_written_to_a_result_stays_there(varied: Path, copy: Any) -> None:
+    ds = open_dataset(varied)
+    before = open_dataset(varied).tas.values
+    other = copy(ds.tas)
+    other[0, 0] = 99
+    np.testing.assert_array_equal(ds.tas.values, before)
+
+
+def test_out_is_written_to(varied: Path) -> None:
+    ds = open_dataset(varied)
+    values, lazy = ds.tas.copy().values, ds.tas.variable._data
+    target = np.zeros_like(values)
+    np.add(lazy, 1, out=target)
+    np.testing.assert_array_equal(target, values + 1)
+    alias = target
+    target += lazy
+    np.testing.assert_array_equal(alias, values + 1 + values)
+
+
 def test_assignment_reads_no_more_than_the_limit(varied: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(insitu.options, "read_limit", 10)
     ds = open_dataset(varied)

@@ -240,7 +240,8 @@ def selection_from_wire(data: Any, shape: Sequence[int]) -> Selection:
 
 def _refuse_entry(entry: Any) -> Any:
     raise SelectionError(
-        f"{str(entry)[:80]!r} is not a valid entry of a selection: use an integer, [start, step, length], slice or index"
+        f"{str(entry)[:80]!r} is not a valid entry of a selection: use an integer, [start, step, "
+        "length], slice or index"
     )
 
 

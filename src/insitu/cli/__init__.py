@@ -89,7 +89,8 @@ def main() -> None:
         # A bug: say so, and how to find out more.
         _print_error(
             "unexpected",
-            f"{type(problem).__name__}: {problem}. This is a bug: please report it, with the output of insitu --debug …",
+            f"{type(problem).__name__}: {problem}. This is a bug: please report it, with the output "
+            "of insitu --debug …",
         )
         sys.exit(3)
 

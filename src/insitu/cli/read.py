@@ -142,7 +142,8 @@ def _read_labelled(
     if unknown:
         raise SelectionError(
             f"{variable} has no labels along {unknown[0]!r}",
-            hint=f"There are: {', '.join(map(str, array.coords)) or 'none'}; or select by position: '{variable}[0, 10:20]'",
+            hint=f"There are: {', '.join(map(str, array.coords)) or 'none'}; or select by position: '{variable}[0, "
+            "10:20]'",
         )
     try:
         # A range selects all labels between its ends; "nearest" does not apply to it.

@@ -29,7 +29,8 @@ def reduce(
     method: Annotated[
         str,
         typer.Argument(
-            help="sum, mean, min, max, std, var, count, any, all, argmin, argmax, prod, median, quantile, tdigest or histogram; several, separated by commas, are computed in one pass."
+            help="sum, mean, min, max, std, var, count, any, all, argmin, argmax, prod, median, quantile, "
+            "tdigest or histogram; several, separated by commas, are computed in one pass."
         ),
     ],
     dim: Annotated[
@@ -83,7 +84,10 @@ def reduce(
         group, _, name = variable.strip("/").rpartition("/")
         archive = Archive.open(url, group=group or None, variables=[name], storage_options=how.pop("storage_options"))
         values = archive.reduce(name, methods, dim=dim or None, decode=not raw, tally=tally, **how)
-        summary = f"{plural(tally.chunks, 'chunk')} | {format_bytes(tally.bytes_fetched)} fetched, {format_bytes(tally.bytes_decoded)} decoded"
+        summary = (
+            f"{plural(tally.chunks, 'chunk')} | {format_bytes(tally.bytes_fetched)} fetched, {format_bytes(tally.bytes_decoded)} "
+            "decoded"
+        )
     seconds = time.perf_counter() - begin
     _print_statistics(values, form, variable, how)
     if verbose:
@@ -124,7 +128,10 @@ def _reduce_on_server(
 
     place = url if "://" in url else os.path.abspath(url)
     values, done = Active(active, required=True).reduce_url(place, variable, methods, **how)
-    summary = f"{plural(done['chunks'], 'chunk')} | {format_bytes(done['bytes_fetched'])} fetched and {format_bytes(done['bytes_decoded'])} decoded by {redact_url(active)}"
+    summary = (
+        f"{plural(done['chunks'], 'chunk')} | {format_bytes(done['bytes_fetched'])} fetched and {format_bytes(done['bytes_decoded'])} "
+        f"decoded by {redact_url(active)}"
+    )
     return {name: values[name] for name in methods}, summary
 
 

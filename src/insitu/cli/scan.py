@@ -34,7 +34,8 @@ def scan(
     urls: Annotated[
         list[str],
         typer.Argument(
-            help="Files: paths, URLs, patterns ('s3://bucket/**/*.nc'), prefixes that end in /, or @FILE with one per line.",
+            help="Files: paths, URLs, patterns ('s3://bucket/**/*.nc'), prefixes that end in /, or @FILE "
+            "with one per line.",
             metavar="URL...",
         ),
     ],
@@ -44,13 +45,15 @@ def scan(
             "--output",
             "-o",
             metavar="TARGET",
-            help="Save the references; the suffix selects the format: *.insitu for any archive; *.json, *.parq, *.parquet, *.icechunk for archives that Zarr can represent.",
+            help="Save the references; the suffix selects the format: *.insitu for any archive; *.json, "
+            "*.parq, *.parquet, *.icechunk for archives that Zarr can represent.",
         ),
     ] = None,
     concat_dim: Annotated[
         str | None,
         typer.Option(
-            help="Join the files along this dimension, in the order given; NAME=REGEX takes the labels of a new dimension from their names."
+            help="Join the files along this dimension, in the order given; NAME=REGEX takes the labels of "
+            "a new dimension from their names."
         ),
     ] = None,
     group: Annotated[str | None, typer.Option(help="Scan only this group.")] = None,
@@ -71,7 +74,8 @@ def scan(
     errors: Annotated[
         str,
         typer.Option(
-            help="What to do with files and variables that cannot be read: raise, warn (leave out with a warning) or skip (leave out silently)."
+            help="What to do with files and variables that cannot be read: raise, warn (leave out with a "
+            "warning) or skip (leave out silently)."
         ),
     ] = "raise",
     workers: Annotated[
@@ -119,7 +123,8 @@ def scan(
             opening |= _concat_options(concat_dim)
             total = _save_many(files, output, opening, workers, dask, restart, how)
     stderr.print(
-        f"{output}: {plural(len(files), 'file')}, {format_bytes(total)} when read, in {time.perf_counter() - begin:.1f} s",
+        f"{output}: {plural(len(files), 'file')}, {format_bytes(total)} when read, in {time.perf_counter() - begin:.1f} "
+        "s",
         markup=False,
         soft_wrap=True,
     )

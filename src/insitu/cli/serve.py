@@ -19,7 +19,8 @@ def serve(
     roots: Annotated[
         list[str] | None,
         typer.Argument(
-            help="What clients may read: folders, files, prefixes of http://, https:// or s3:// URLs. URL=FOLDER: read what lies under this URL from this folder."
+            help="What clients may read: folders, files, prefixes of http://, https:// or s3:// URLs. "
+            "URL=FOLDER: read what lies under this URL from this folder."
         ),
     ] = None,
     host: Annotated[str, typer.Option(help="Address to listen on; 0.0.0.0 for all interfaces.")] = "127.0.0.1",

@@ -60,7 +60,8 @@ def align_members(members: Sequence[Member], join: str, exclude: str | None = No
         if join == "override":
             if len({len(index) for index in known} | lengths) > 1:
                 raise CombineError(
-                    f"cannot align objects with join='override' with matching indexes along dimension {dim!r} that don't have the same size"
+                    f"cannot align objects with join='override' with matching indexes along dimension {dim!r} "
+                    "that don't have the same size"
                 )
             _override_labels(result, labels, sizes, dim, _first_label_variable(members, dim))
             continue

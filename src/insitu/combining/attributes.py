@@ -42,7 +42,8 @@ def merge_attributes(parts: Sequence[Attributes], how: str | Callable[..., dict[
             elif not is_equivalent(result[key], value):
                 if how == "no_conflicts":
                     raise CombineError(
-                        f"combine_attrs='no_conflicts', but some values are not the same: {key!r} is {result[key]!r} and {value!r}"
+                        f"combine_attrs='no_conflicts', but some values are not the same: {key!r} is {result[key]!r} "
+                        f"and {value!r}"
                     )
                 del result[key]
                 dropped.add(key)

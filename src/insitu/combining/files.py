@@ -130,7 +130,8 @@ def _placeholder_member(
         if name is None:
             raise CombineError(
                 f"the file at position {place} of the grid could not be opened, and its variables are unknown",
-                hint="Leave this row of files out: where files are merged (concat_dim=None), a missing one has no substitute",
+                hint="Leave this row of files out: where files are merged (concat_dim=None), a missing one "
+                "has no substitute",
             )
         neighbour = next((member for other, member in grid.items() if other[axis] == place[axis]), None)
         if neighbour is None:

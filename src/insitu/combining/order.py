@@ -72,7 +72,8 @@ def _rank_beginnings(labels: Sequence[npt.NDArray[Any]], dim: str, members: Sequ
         ascending = False
     else:
         raise CombineError(
-            f"Coordinate variable {dim} is neither monotonically increasing nor monotonically decreasing on all datasets"
+            f"Coordinate variable {dim} is neither monotonically increasing nor monotonically "
+            "decreasing on all datasets"
         )
     beginnings = pandas.Index([index[0] for index in labels]).to_series()
     if beginnings.dtype == object and len(kinds := set(map(type, beginnings))) > 1:

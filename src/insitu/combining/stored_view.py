@@ -238,7 +238,8 @@ def _check_one_packing(array: VirtualArray, name: str | None) -> None:
     if len(seen) > 1:
         (one, first), (other, second) = list(seen.items())[:2]
         raise UnsupportedError(
-            f"its files are packed differently: {_describe_packing(one)} in {first}, {_describe_packing(other)} in {second}",
+            f"its files are packed differently: {_describe_packing(one)} in {first}, {_describe_packing(other)} "
+            f"in {second}",
             variable=name,
             hint="Read decoded values, or the stored values of one file at a time",
         )

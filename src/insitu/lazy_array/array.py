@@ -201,7 +201,7 @@ class LazyArray(DeferredValues, Methods, NDArrayOperatorsMixin, ExplicitlyIndexe
         if not np.can_cast(self.dtype, to, casting):
             raise TypeError(f"Cannot cast array data from {self.dtype!r} to {to!r} according to the rule {casting!r}")
         if to == self.dtype and to.metadata == self.dtype.metadata:  # xarray writes enumerations by their metadata
-            return self
+            return self.copy() if copy else self
         if not self.steps and np.can_cast(self.dtype, to, "safe") and self.dtype.kind in "biufc" and to.kind in "iufc":
             return LazyArray(replace(self.array, dtype=to), self.access)  # a place is cast as it is filled
         return self.then(Cast(to))

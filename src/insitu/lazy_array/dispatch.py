@@ -56,7 +56,8 @@ def call_ufunc(ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], kwargs: di
         (array, number), (target,) = inputs, kwargs["out"]
         if target is array and np.ndim(number) == 0 and array.dtype.kind in "fc":
             return array.then(CombineWithNumber(ufunc, number))
-        kwargs = {}
+        if isinstance(target, DeferredValues):
+            kwargs = {}  # the caller assigns the result; values in memory are written to as asked for
     if method == "reduce" and len(inputs) == 1:
         function = UFUNC_REDUCTIONS.get(ufunc)
         if function is not None and not set(kwargs) - {"axis", "dtype", "keepdims"}:

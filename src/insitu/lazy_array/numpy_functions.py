@@ -313,12 +313,12 @@ def _size(a: LazyArray, axis: int | None = None) -> Any:
 
 @implements(np.copy)
 def _copy(a: LazyArray, order: str = "K", subok: bool = False) -> Any:
-    return a
+    return a.copy()
 
 
 @implements(np.astype)
 def _astype(x: LazyArray, dtype: Any, /, *, copy: bool = True, device: Any = None) -> Any:
-    return x.astype(dtype)
+    return x.astype(dtype, copy=copy)
 
 
 @implements(np.round, np.around)

@@ -64,7 +64,8 @@ class VirtualArray:
             raise ModelError(f"{len(self.dims)} dimension names {self.dims} for the shape {self.shape}")
         if self.origins.shape != (len(self.tiles), len(self.shape)):
             raise ModelError(
-                f"origins of shape {self.origins.shape} do not fit {len(self.tiles)} tiles in {len(self.shape)} dimensions"
+                f"origins of shape {self.origins.shape} do not fit {len(self.tiles)} tiles in {len(self.shape)} "
+                "dimensions"
             )
 
     @classmethod

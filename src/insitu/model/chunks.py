@@ -215,7 +215,8 @@ class Columns:
             object.__setattr__(self, name, narrow_column(column, ndim))
         if self.source.size and int(self.source.max()) >= len(self.sources):
             raise ModelError(
-                f"the source column refers to source {int(self.source.max())}, but there are {len(self.sources)} sources"
+                f"the source column refers to source {int(self.source.max())}, but there are {len(self.sources)} "
+                "sources"
             )
 
     @classmethod

@@ -45,7 +45,8 @@ def concatenate(arrays: Sequence[VirtualArray], dimension: int | str = 0) -> Vir
     for number, array in enumerate(arrays):
         if array.ndim != first.ndim or _drop_item(array.shape, dimension) != other:
             raise ModelError(
-                f"array {number} of shape {array.shape} does not continue one of {first.shape} along dimension {dimension}"
+                f"array {number} of shape {array.shape} does not continue one of {first.shape} along "
+                f"dimension {dimension}"
             )
     lengths = [array.shape[dimension] for array in arrays]
     starts = np.concatenate([[0], np.cumsum(lengths)])

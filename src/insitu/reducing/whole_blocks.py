@@ -163,7 +163,8 @@ def _split_into_boxes(array: VirtualArray, axes: tuple[int, ...], method: str, m
     )
     if passes > 2:
         warnings.warn(
-            f"{method} reads every chunk {passes} times, because chunks are long along the kept dimensions. Load the data first, or rechunk it",
+            f"{method} reads every chunk {passes} times, because chunks are long along the kept "
+            "dimensions. Load the data first, or rechunk it",
             stacklevel=2,
         )
     steps = dict(zip(kept, sizes, strict=True))

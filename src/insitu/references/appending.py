@@ -120,7 +120,8 @@ def _plan_group(
             _compare_other_labels(old, new, dim, read, target)
         if (torn := there & elsewhere).any():
             raise ModelError(
-                f"step {int(np.flatnonzero(torn)[0])} of {dim!r} comes from several files, and {target} holds only some of them",
+                f"step {int(np.flatnonzero(torn)[0])} of {dim!r} comes from several files, and {target} "
+                "holds only some of them",
                 url=_file_of_step(arrays, dim, int(np.flatnonzero(torn)[0])),
                 hint=_COMBINE_ANEW,
             )
@@ -278,7 +279,8 @@ def check_new_labels(
     wrong = _out_of_order_mask(held, added)
     if wrong.any() and not (may_precede and _out_of_order_mask(held[::-1], added[::-1]).sum() == 0):
         raise ModelError(
-            f"{_format_labels(added[wrong])}{unit} of {dim!r} is out of order: {held[-1]} is the last label of {target}",
+            f"{_format_labels(added[wrong])}{unit} of {dim!r} is out of order: {held[-1]} is the last "
+            f"label of {target}",
             url=_file_of_step(arrays, dim, int(np.argmax(wrong))),
             hint=_COMBINE_ANEW,
         )

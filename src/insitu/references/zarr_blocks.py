@@ -277,5 +277,6 @@ def _unsupported_error(reasons: Mapping[str, str], what: str) -> InsituError:
     return UnsupportedError(
         f"{what} cannot hold {len(reasons)} of the arrays: {shown}{more}",
         variable=", ".join(list(reasons)[:8]),
-        hint="Save as *.insitu, which holds every array, or drop these variables. Small ones can be copied: inline_threshold=",
+        hint="Save as *.insitu, which holds every array, or drop these variables. Small ones can be "
+        "copied: inline_threshold=",
     )

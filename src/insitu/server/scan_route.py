@@ -35,7 +35,8 @@ def scan_routes(worker: Worker) -> list[BaseRoute]:
             kind = request.headers.get("content-type", "")
             if len(body) > MAX_REQUEST_BYTES:
                 raise RequestTooLargeError(
-                    f"a request for metadata must not be larger than {MAX_REQUEST_BYTES} bytes: send a URL and options only"
+                    f"a request for metadata must not be larger than {MAX_REQUEST_BYTES} bytes: send a URL "
+                    "and options only"
                 )
             data = await worker.run(SCAN_BYTES, lambda deadline: _scan_to_wire(worker, body, kind, who))
         except InsituError as error:

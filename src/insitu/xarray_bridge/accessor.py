@@ -77,7 +77,8 @@ class InsituAccessor:
         for name, lazy in self._lazy():
             if lazy.steps:
                 raise ValueError(
-                    f"variable {name!r} was masked, filled or converted after opening, so no stored array is behind it: load() or drop it"
+                    f"variable {name!r} was masked, filled or converted after opening, so no stored array is "
+                    "behind it: load() or drop it"
                 )
             variable = self._dataset.variables[dataset_name(name)]
             arrays[name] = _with_dims_and_attributes(lazy.array, tuple(map(str, variable.dims)), dict(variable.attrs))

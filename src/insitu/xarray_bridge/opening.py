@@ -167,9 +167,11 @@ def to_datatree(groups: Mapping[str, xarray.Dataset], url: Any) -> xarray.DataTr
         return xarray.DataTree.from_dict(groups)
     except ValueError as problem:
         raise UnsupportedError(
-            f"the groups do not make a tree: xarray requires a group to have the labels of its parents ({str(problem).splitlines()[0]})",
+            "the groups do not make a tree: xarray requires a group to have the labels of its "
+            f"parents ({str(problem).splitlines()[0]})",
             url=redact_url(url) if isinstance(url, str) else None,
-            hint=f"Use xarray.open_groups(…, engine='insitu') for all groups, or open_dataset(…, group=…) for one: {', '.join(list(groups)[:4])} …",
+            hint="Use xarray.open_groups(…, engine='insitu') for all groups, or open_dataset(…, group=…) "
+            f"for one: {', '.join(list(groups)[:4])} …",
         ) from problem
 
 

@@ -165,7 +165,8 @@ def _nested_lists(grid: Mapping[GridPosition, Any], depth: int, at: GridPosition
     row = [n for n in numbers if any(place[: len(at) + 1] == (*at, n) for place in grid)]
     if row != numbers:
         raise CombineError(
-            f"there is no file at position {(*at, next(n for n in numbers if n not in row))} of the grid, and computed values cannot be absent",
+            f"there is no file at position {(*at, next(n for n in numbers if n not in row))} of the "
+            "grid, and computed values cannot be absent",
             hint="Compute after opening, not in preprocess, or leave the row out",
         )
     return [_nested_lists(grid, depth, (*at, n)) for n in row]

@@ -197,7 +197,8 @@ def _order_v2(encoding: Encoding, spec: ZarrArraySpec) -> str:
         return "F"
     wanted = tuple(spec.array.dims[axis] for axis in encoding.order)
     raise UnsupportedError(
-        f"its chunks are stored in the axis order {encoding.order}, and Zarr V2 has only C and F (transposed to {wanted} it can be saved)"
+        f"its chunks are stored in the axis order {encoding.order}, and Zarr V2 has only C and F "
+        f"(transposed to {wanted} it can be saved)"
     )
 
 

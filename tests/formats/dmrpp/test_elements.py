@@ -122,7 +122,10 @@ def test_structures_never_written() -> None:
 
 
 def test_structures_with_texts() -> None:
-    members = '<Int32 name="n"/><String name="t"/><String name="many"><Dim size="2"/></String><Float32 name="f"><Dim size="2"/></Float32>'
+    members = (
+        '<Int32 name="n"/><String name="t"/><String name="many"><Dim size="2"/></String><Float32 '
+        'name="f"><Dim size="2"/></Float32>'
+    )
     data, expected = b"", []
     for number, (text, first, second) in enumerate([("abc", "x", ""), ("", "yy", "zzz")]):
         data += np.int32(number).tobytes()
@@ -328,7 +331,10 @@ def test_attributes_that_hold_no_values_are_named() -> None:
 
 
 def test_fill_values_of_texts() -> None:
-    inside = '<String name="t"><Dim size="2"/><dmrpp:FixedLengthStringArray string_length="4"/><dmrpp:chunks fillValue="ab"/></String>'
+    inside = (
+        '<String name="t"><Dim size="2"/><dmrpp:FixedLengthStringArray '
+        'string_length="4"/><dmrpp:chunks fillValue="ab"/></String>'
+    )
     assert insitu.read(_open(inside), "t", decode=False).tolist() == [b"ab", b"ab"]
 
 

@@ -94,7 +94,10 @@ def test_a_stack_that_is_not_there_is_one_image(text: str) -> None:
 
 
 def test_entities_are_not_expanded() -> None:
-    bomb = b'<!DOCTYPE a [<!ENTITY a "aaaaaaaaaa"><!ENTITY b "&a;&a;&a;&a;&a;&a;">]><GDALMetadata><Item name="x">&b;</Item></GDALMetadata>\0'
+    bomb = (
+        b'<!DOCTYPE a [<!ENTITY a "aaaaaaaaaa"><!ENTITY b '
+        b'"&a;&a;&a;&a;&a;&a;">]><GDALMetadata><Item name="x">&b;</Item></GDALMetadata>\0'
+    )
     data = _big(*IMAGE, (273, 16, 1, 240), (279, 16, 1, 64), (42112, 2, len(bomb), 310), room=0).ljust(310, b"\1")
     source = MemorySource(data + bomb)
     with pytest.warns(InsituWarning, match="document type"):

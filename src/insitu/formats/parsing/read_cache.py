@@ -72,7 +72,8 @@ class ReadCache:
         self.size = source.size()
         if len(self._head) < min(wanted, self.size):
             raise TruncatedError(
-                f"the object has {self.size} bytes, but only {len(self._head)} of its first {min(wanted, self.size)} arrived",
+                f"the object has {self.size} bytes, but only {len(self._head)} of its first {min(wanted, self.size)} "
+                "arrived",
                 url=self.url,
                 hint="It was truncated while it was read, or the server reports a wrong size. Try again",
             )

@@ -241,7 +241,8 @@ def _plan_array(
             else "is cut into chunks of another shape"
         )
         raise UnsupportedError(
-            f"the array {why}: references cannot follow, and its {nbytes:,} new bytes are more than rewrite={rewrite:,} allows to copy",
+            f"the array {why}: references cannot follow, and its {nbytes:,} new bytes are more than "
+            f"rewrite={rewrite:,} allows to copy",
             variable=path,
             hint="Append to an *.insitu store, which holds such arrays, or allow the copy with rewrite=",
         )

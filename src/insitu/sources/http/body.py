@@ -128,7 +128,8 @@ class _Decompressor:
 
 def _too_large(url: str, size: int, most: int) -> SourceError:
     return SourceError(
-        f"the server does not support ranges, and the object ({size} bytes or more) is too large to take whole (limit {most})",
+        f"the server does not support ranges, and the object ({size} bytes or more) is too large "
+        f"to take whole (limit {most})",
         url=url,
         hint="Copy it to a server that supports range requests, or to a local disk.",
     )
