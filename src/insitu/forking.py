@@ -90,7 +90,7 @@ def _in_parent() -> None:
 
 
 def _in_child() -> None:
-    global _importing
+    global _import_lock
     _import_lock = threading.RLock()
     for lock in list(_locks):
         lock._at_fork_reinit()  # what the standard library does with its own (logging, queue, concurrent.futures)

@@ -56,7 +56,7 @@ _policy: AccessPolicy | None = None
 
 def set_access_policy(gate: AccessPolicy | None) -> None:
     """Set the access policy of this whole process; None allows everything."""
-    global _gate
+    global _policy
     _policy = gate
 
 

@@ -241,7 +241,7 @@ _lock = fork_safe_lock()
 
 
 def _set_traces(traces: tuple[Trace, ...]) -> None:
-    global _open
+    global _open_traces
     _open_traces = traces
 
 
