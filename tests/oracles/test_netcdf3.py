@@ -19,7 +19,7 @@ from real_files import parameters
 
 FILES = parameters("netcdf3")
 
-REFUSED = {"bad_cdf5_begin.nc": "begins in variable"}  # netCDF refuses it too
+REFUSED = {"bad_cdf5_begin.nc": "overlaps variable"}  # netCDF refuses it too
 
 
 @pytest.mark.parametrize("path", FILES)
