@@ -71,7 +71,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import insitu
 from insitu.codecs import prepare
-from insitu.reading.thread_pools import cores
+from insitu.reading.thread_pools import count_cores
 array = insitu.scan(sys.argv[1]).array("t")
 tile = array.tiles[0]
 rows = tile.chunks.locate(np.ix_(*(np.arange(n) for n in tile.chunks.shape)))
@@ -85,7 +85,7 @@ def decode(offset, length):
         kept.out = np.empty(shape, "f4")
     decoder(os.pread(file, length, offset), kept.out)
 
-with ThreadPoolExecutor(cores() + 1) as pool:
+with ThreadPoolExecutor(count_cores() + 1) as pool:
     for _ in range(2):  # the first time memory comes from the system
         begin = time.process_time()
         list(pool.map(decode, rows.offset.ravel().tolist(), rows.length.ravel().tolist()))

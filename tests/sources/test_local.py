@@ -165,9 +165,9 @@ def test_text_files_and_streams_are_refused():
 def test_forked_children_read_side_by_side(path):
     code = """
 import os, sys, hashlib
-from insitu.sources import Counted, LocalSource
+from insitu.sources import CountingSource, LocalSource
 path = sys.argv[1]
-source = Counted(LocalSource(path))
+source = CountingSource(LocalSource(path))
 expected = open(path, "rb").read()
 source._lock.acquire()          # as if a thread of the parent were at work
 children = []

@@ -47,8 +47,8 @@ def unpack(stored: NDArray[Any], packing: Packing, out: NDArray[Any] | None = No
     Examples
     --------
     >>> import numpy as np
-    >>> from insitu.model import Kind, Packing
-    >>> kind = Kind(dtype="float32", scale_dtype="float32")
+    >>> from insitu.model import Packing, PackingKind
+    >>> kind = PackingKind(dtype="float32", scale_dtype="float32")
     >>> unpack(np.array([1, -9], "i2"), Packing(scale=0.5, missing=(np.int16(-9),), kind=kind))
     array([0.5, nan], dtype=float32)
     """

@@ -101,7 +101,7 @@ def parse_reference_date(date: str) -> tuple[int, str]:
 
     Examples
     --------
-    >>> reference("1970-01-02 00:00:00.5")
+    >>> parse_reference_date("1970-01-02 00:00:00.5")
     (86400500, 'ms')
     """
     parts = _DATE.match(date)

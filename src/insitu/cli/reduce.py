@@ -107,7 +107,7 @@ def _parse_edges(text: str | None) -> list[float] | None:
 
     Examples
     --------
-    >>> _edges("0,1,10"), _edges("0:1:4")
+    >>> _parse_edges("0,1,10"), _parse_edges("0:1:4")
     ([0.0, 1.0, 10.0], [0.0, 0.25, 0.5, 0.75, 1.0])
     """
     if text is None or ":" not in text:

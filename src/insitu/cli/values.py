@@ -70,7 +70,7 @@ def output_format(asked: str | None, output: Path | None) -> str:
 
     Examples
     --------
-    >>> form_of(None, Path("x.csv")), form_of(None, None)
+    >>> output_format(None, Path("x.csv")), output_format(None, None)
     ('csv', 'text')
     """
     if asked is not None:

@@ -34,7 +34,7 @@ def select_names(dims: Mapping[str, Sequence[str]], variables: Collection[str] |
 
     Examples
     --------
-    >>> sorted(chosen({"time": ["time"], "tas": ["time", "x"], "pr": ["time"]}, ["tas"], url=""))
+    >>> sorted(select_names({"time": ["time"], "tas": ["time", "x"], "pr": ["time"]}, ["tas"], url=""))
     ['tas', 'time']
     """
     if variables is None:

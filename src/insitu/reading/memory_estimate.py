@@ -51,9 +51,9 @@ def estimate_read_memory(array: VirtualArray, selection: Selection) -> ReadMemor
     >>> from insitu.model import Columns, Encoding, Tile
     >>> tile = Tile((Axis.regular(1 << 40, 1),), (Encoding(np.dtype("i1")),), Columns.unwritten((1 << 40,)))
     >>> array = VirtualArray.of(tile, dims=("x",))
-    >>> weigh_read(array, Selection.of(np.s_[:10], array.shape)).plan < 1 << 14
+    >>> estimate_read_memory(array, Selection.of(np.s_[:10], array.shape)).plan < 1 << 14
     True
-    >>> weigh_read(array, Selection.of(..., array.shape)).plan > 1 << 48
+    >>> estimate_read_memory(array, Selection.of(..., array.shape)).plan > 1 << 48
     True
     """
     indices = sum(len(selector) for selector in selection.selectors if isinstance(selector, np.ndarray))

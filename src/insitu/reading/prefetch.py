@@ -104,7 +104,7 @@ def predict_next(before: Selection, now: Selection, shape: tuple[int, ...]) -> S
     Examples
     --------
     >>> first, second = (Selection.of((slice(n, n + 10), 3), (25, 5)) for n in (0, 10))
-    >>> following(first, second, (25, 5)).selectors
+    >>> predict_next(first, second, (25, 5)).selectors
     (Stride(start=20, step=1, length=5), 3)
     """
     moved = [

@@ -31,7 +31,7 @@ def parse_encoding(encoding: Encoding | Mapping[str, Any] | npt.DTypeLike) -> En
 
     Examples
     --------
-    >>> encoding_of({"dtype": "<f4", "codecs": [{"id": "shuffle", "elementsize": 4}, {"id": "zlib"}]}).codecs[1].name
+    >>> parse_encoding({"dtype": "<f4", "codecs": [{"id": "shuffle", "elementsize": 4}, {"id": "zlib"}]}).codecs[1].name
     'zlib'
     """
     if isinstance(encoding, Encoding):

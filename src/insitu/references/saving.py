@@ -59,7 +59,7 @@ def format_from_name(url: str) -> str | None:
 
     Examples
     --------
-    >>> format_of("s3://bucket/era5.parq/"), format_of("refs.json.zst"), format_of("data.nc")
+    >>> format_from_name("s3://bucket/era5.parq/"), format_from_name("refs.json.zst"), format_from_name("data.nc")
     ('kerchunk-parquet', 'kerchunk-json', None)
     """
     name = url.partition("?")[0].rstrip("/")

@@ -137,7 +137,7 @@ def host_of(url: str) -> str:
 
     Examples
     --------
-    >>> place_of("https://me@host:8080/a/b.nc?sig=x"), place_of("s3://bucket/key"), place_of("/data/x.nc")
+    >>> host_of("https://me@host:8080/a/b.nc?sig=x"), host_of("s3://bucket/key"), host_of("/data/x.nc")
     ('https://host:8080', 's3://bucket', 'files')
     """
     scheme = scheme_of(url)

@@ -51,7 +51,7 @@ def merge_ranges(offset: ArrayLike, length: ArrayLike, gap: int = 0, limit: int 
 
     Examples
     --------
-    >>> plan = merge([0, 100, 14], [10, 5, 6], gap=4)
+    >>> plan = merge_ranges([0, 100, 14], [10, 5, 6], gap=4)
     >>> plan.ranges(), plan.index.tolist(), plan.inner.tolist()
     ([(0, 20), (100, 5)], [0, 1, 0], [0, 0, 14])
     """

@@ -23,7 +23,7 @@ class CountingSource(WrappedSource):
     Examples
     --------
     >>> from insitu.sources import MemorySource
-    >>> source = Counted(MemorySource(bytes(100)))
+    >>> source = CountingSource(MemorySource(bytes(100)))
     >>> _ = source.read(0, 10), source.read_many([(20, 5), (90, 20)])
     >>> source.requests, source.batches, source.bytes, source.ranges
     (3, 2, 25, [(0, 10), (20, 5), (90, 20)])

@@ -66,7 +66,7 @@ def expand_urls(
 
     Examples
     --------
-    >>> expand(["a.nc", ["b.nc"], "c_{1,2}.nc"])
+    >>> expand_urls(["a.nc", ["b.nc"], "c_{1,2}.nc"])
     ['a.nc', 'b.nc', 'c_1.nc', 'c_2.nc']
     """
     if isinstance(urls, os.PathLike):
@@ -171,7 +171,7 @@ def _expand_braces(pattern: str) -> list[str]:
 
     Examples
     --------
-    >>> _braced("{a,b}/x{1,2}.nc")
+    >>> _expand_braces("{a,b}/x{1,2}.nc")
     ['a/x1.nc', 'a/x2.nc', 'b/x1.nc', 'b/x2.nc']
     """
     parts = _BRACES.split(pattern)
@@ -243,7 +243,7 @@ def _split_pattern(pattern: str) -> tuple[str, str, str]:
 
     Examples
     --------
-    >>> _split("s3://bucket/era5/20*/x.nc")
+    >>> _split_pattern("s3://bucket/era5/20*/x.nc")
     ('s3://bucket/era5/', '/', '20*/x.nc')
     """
     scheme, _, rest = pattern.partition("://")

@@ -29,7 +29,7 @@ class ObjectIdentity:
 
     Examples
     --------
-    >>> identity = Identity("https://host/x", Source("https://host/x", 100, '"v1"'))
+    >>> identity = ObjectIdentity("https://host/x", Source("https://host/x", 100, '"v1"'))
     >>> identity.size, identity.condition_headers()
     (100, {'If-Match': '"v1"'})
     >>> identity.observe(100, '"v2"', None)

@@ -82,7 +82,7 @@ def _cut_range(item: Range, limit: int) -> list[Range]:
 
     Examples
     --------
-    >>> _parts((10, 40 << 20), 16 << 20)[:2], len(_parts((10, 40 << 20), 16 << 20)), _parts((10, 5), 16 << 20)
+    >>> _cut_range((10, 40 << 20), 16 << 20)[:2], len(_cut_range((10, 40 << 20), 16 << 20)), _cut_range((10, 5), 16 << 20)
     ([(10, 8388608), (8388618, 8388608)], 5, [(10, 5)])
     """
     offset, length = item

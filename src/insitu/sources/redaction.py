@@ -48,7 +48,7 @@ def redact_url(url: str) -> str:
 
     Examples
     --------
-    >>> displayed("https://me:secret@host/a.nc?X-Amz-Signature=abc&version=3")
+    >>> redact_url("https://me:secret@host/a.nc?X-Amz-Signature=abc&version=3")
     'https://host/a.nc?version=3'
     """
     if "://" not in url or ("@" not in url and "?" not in url):
@@ -98,7 +98,7 @@ def split_userinfo(url: str) -> tuple[str, tuple[str, str] | None]:
 
     Examples
     --------
-    >>> userinfo("https://me:p%40ss@host/a.nc")
+    >>> split_userinfo("https://me:p%40ss@host/a.nc")
     ('https://host/a.nc', ('me', 'p@ss'))
     """
     parts = urlsplit(url)
@@ -119,7 +119,7 @@ def percent_encode(url: str) -> str:
 
     Examples
     --------
-    >>> quoted("https://host/shape-[5, 5, 4] 100%.nc?v=a b"), quoted("https://host/a%20b.nc")
+    >>> percent_encode("https://host/shape-[5, 5, 4] 100%.nc?v=a b"), percent_encode("https://host/a%20b.nc")
     ('https://host/shape-[5,%205,%204]%20100%25.nc?v=a%20b', 'https://host/a%20b.nc')
     """
     return quote(_LONE_PERCENT.sub("%25", url), safe="%/:?#[]@!$&'()*+,;=~")

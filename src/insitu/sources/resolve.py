@@ -95,8 +95,8 @@ def is_local(source: ByteSource) -> bool:
 
     Examples
     --------
-    >>> from insitu.sources import Counted, HttpSource
-    >>> is_local(open_source(b"abc")), is_local(Counted(HttpSource("https://host/x.nc")))
+    >>> from insitu.sources import CountingSource, HttpSource
+    >>> is_local(open_source(b"abc")), is_local(CountingSource(HttpSource("https://host/x.nc")))
     (True, False)
     """
     return isinstance(_innermost(source), LocalSource | MemorySource | FileLikeSource)

@@ -48,7 +48,7 @@ class RetryPolicy:
 
         Examples
         --------
-        >>> Patience().pause(2, chance=1.0), Patience().pause(0, chance=0.0, asked=3.0)
+        >>> RetryPolicy().pause(2, chance=1.0), RetryPolicy().pause(0, chance=0.0, asked=3.0)
         (0.8, 3.0)
         """
         step: float = min(self.longest_pause, self.first_pause * 2.0 ** min(attempt, 60))
@@ -103,13 +103,13 @@ def retry(
 
     Examples
     --------
-    >>> answers = iter([PassingError(SourceError("busy")), b"abc"])
+    >>> answers = iter([TransientError(SourceError("busy")), b"abc"])
     >>> def attempt(until):
     ...     answer = next(answers)
     ...     if isinstance(answer, Exception):
     ...         raise answer
     ...     return answer
-    >>> retry(attempt, Patience(first_pause=0.0), url="https://host/x")
+    >>> retry(attempt, RetryPolicy(first_pause=0.0), url="https://host/x")
     b'abc'
     """
     start = time.monotonic()
@@ -152,7 +152,7 @@ def retry_policy_for(options: Mapping[str, Any]) -> RetryPolicy:
 
     Examples
     --------
-    >>> rules = patience_for({"timeout": 20, "retries": 2})
+    >>> rules = retry_policy_for({"timeout": 20, "retries": 2})
     >>> rules.deadline, rules.attempts, rules.connect
     (20.0, 3, 10.0)
     """

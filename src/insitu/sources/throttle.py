@@ -27,7 +27,7 @@ class HostThrottle:
 
     Examples
     --------
-    >>> pace = Pace(latency=0.05, bandwidth=100e6, width=32)
+    >>> pace = HostThrottle(latency=0.05, bandwidth=100e6, width=32)
     >>> pace.request_bytes
     156250
     >>> pace.record_latency(0.01)

@@ -38,7 +38,7 @@ def member_path(name: str) -> str:
 
     Examples
     --------
-    >>> path_of("./runs//../jan.nc")
+    >>> member_path("./runs//../jan.nc")
     'runs/jan.nc'
     """
     return "/".join(part for part in name.replace("\\", "/").split("/") if part not in ("", ".", ".."))

@@ -43,11 +43,11 @@ def parse_member_url(url: Any) -> MemberUrl | None:
 
     Examples
     --------
-    >>> tuple(names_member("s3://bucket/runs.tar::2024/jan.nc"))
+    >>> tuple(parse_member_url("s3://bucket/runs.tar::2024/jan.nc"))
     ('s3://bucket/runs.tar', '2024/jan.nc', False)
-    >>> tuple(names_member("zip://jan.nc::https://host/runs.zip"))
+    >>> tuple(parse_member_url("zip://jan.nc::https://host/runs.zip"))
     ('https://host/runs.zip', 'jan.nc', True)
-    >>> names_member("simplecache::s3://bucket/jan.nc"), names_member("http://[::1]:8080/jan.nc")
+    >>> parse_member_url("simplecache::s3://bucket/jan.nc"), parse_member_url("http://[::1]:8080/jan.nc")
     (None, None)
     """
     if not isinstance(url, str) or "::" not in url:

@@ -32,7 +32,7 @@ def find_store_roots(paths: Sequence[str]) -> list[str]:
 
     Examples
     --------
-    >>> store_roots(["a.zarr/zarr.json", "a.zarr/t/zarr.json", "b.nc"])
+    >>> find_store_roots(["a.zarr/zarr.json", "a.zarr/t/zarr.json", "b.nc"])
     ['a.zarr']
     """
     marked = {path.rpartition("/")[0] for path in paths if path.rpartition("/")[2] in MARKS}

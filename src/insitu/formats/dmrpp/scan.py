@@ -362,9 +362,9 @@ def resolve_beside(url: str, href: str) -> str:
 
     Examples
     --------
-    >>> beside("https://example.com/a/b.nc.dmrpp", "c.nc")
+    >>> resolve_beside("https://example.com/a/b.nc.dmrpp", "c.nc")
     'https://example.com/a/c.nc'
-    >>> beside("s3://bucket/what?/b.nc.dmrpp", "c.nc")
+    >>> resolve_beside("s3://bucket/what?/b.nc.dmrpp", "c.nc")
     's3://bucket/what?/c.nc'
     """
     parts = href.split("/")

@@ -54,9 +54,9 @@ def data_file_names(url: str) -> list[str]:
 
     Examples
     --------
-    >>> target_names("s3://noaa/gfs.t00z.pgrb2.idx"), target_names("/data/oper-fc.index")
+    >>> data_file_names("s3://noaa/gfs.t00z.pgrb2.idx"), data_file_names("/data/oper-fc.index")
     (['gfs.t00z.pgrb2'], ['oper-fc.grib2', 'oper-fc.grib', 'oper-fc.grb2', 'oper-fc'])
-    >>> target_names("https://host/a%20b.grib.idx?v=1")  # decoded: whoever opens it quotes it again
+    >>> data_file_names("https://host/a%20b.grib.idx?v=1")  # decoded: whoever opens it quotes it again
     ['a b.grib']
     """
     name = file_name(url.replace("\\", "/"))

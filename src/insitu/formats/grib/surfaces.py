@@ -84,9 +84,9 @@ def parse_level(text: str) -> list[Layer]:
 
     Examples
     --------
-    >>> [(a.code, int.from_bytes(a.scaled[1:]), b.code) for a, b in layers("500 mb")]
+    >>> [(a.code, int.from_bytes(a.scaled[1:]), b.code) for a, b in parse_level("500 mb")]
     [(100, 50000, 255)]
-    >>> layers("local level type 241 1")
+    >>> parse_level("local level type 241 1")
     []
     """
     if text in _COLUMNS:

@@ -114,11 +114,11 @@ def sibling_urls(url: str, name: str) -> list[str]:
 
     Examples
     --------
-    >>> places_beside("https://host/a/b.h5?x=1", "../c.h5"), places_beside("s3://bucket/a/b.h5", "c.h5")
+    >>> sibling_urls("https://host/a/b.h5?x=1", "../c.h5"), sibling_urls("s3://bucket/a/b.h5", "c.h5")
     (['https://host/c.h5'], ['s3://bucket/a/c.h5'])
-    >>> places_beside("s3://bucket/run #1?/b.h5", "c d.h5"), places_beside("https://host/a%20b/c.h5", "c d.h5")
+    >>> sibling_urls("s3://bucket/run #1?/b.h5", "c d.h5"), sibling_urls("https://host/a%20b/c.h5", "c d.h5")
     (['s3://bucket/run #1?/c d.h5'], ['https://host/a%20b/c%20d.h5'])
-    >>> places_beside("/data/b.h5", "/gone/c.h5")
+    >>> sibling_urls("/data/b.h5", "/gone/c.h5")
     ['/gone/c.h5', '/data/c.h5']
     """
     if not name or "\0" in name or "://" in name or "::" in name:

@@ -34,7 +34,7 @@ def join_url(url: str, key: str) -> str:
 
     Examples
     --------
-    >>> beneath("s3://bucket/x.zarr/", "t/0.0"), beneath("https://host/x?v=2", "a b")
+    >>> join_url("s3://bucket/x.zarr/", "t/0.0"), join_url("https://host/x?v=2", "a b")
     ('s3://bucket/x.zarr/t/0.0', 'https://host/x/a%20b?v=2')
     """
     if not key:

@@ -21,7 +21,7 @@ class ByteSpan(NamedTuple):
 
         Examples
         --------
-        >>> Span(-3).within(10), Span(4, 20).within(10), Span(12).within(10)
+        >>> ByteSpan(-3).within(10), ByteSpan(4, 20).within(10), ByteSpan(12).within(10)
         ((7, 3), (4, 6), (10, 0))
         """
         start = max(size + self.start, 0) if self.start < 0 else min(self.start, size)

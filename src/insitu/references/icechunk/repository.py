@@ -79,7 +79,7 @@ def parse_version(url: str) -> RepositoryVersion:
 
     Examples
     --------
-    >>> wanted("s3://bucket/era5.icechunk?tag=v1")
+    >>> parse_version("s3://bucket/era5.icechunk?tag=v1")
     Version(url='s3://bucket/era5.icechunk', kind='tag', name='v1')
     """
     base, mark, query = url.partition("?")
@@ -190,7 +190,7 @@ def virtual_location(url: str) -> str:
 
     Examples
     --------
-    >>> location("/data/a b.nc"), location("s3://bucket/x#1.nc")
+    >>> virtual_location("/data/a b.nc"), virtual_location("s3://bucket/x#1.nc")
     ('file:///data/a%20b.nc', 's3://bucket/x%231.nc')
     """
     path = local_path(url)

@@ -37,7 +37,7 @@ def basic_auth_header(name: str, password: str) -> str:
 
     Examples
     --------
-    >>> basic("me", "secret")
+    >>> basic_auth_header("me", "secret")
     'Basic bWU6c2VjcmV0'
     """
     return "Basic " + b64encode(f"{name}:{password}".encode()).decode()

@@ -242,7 +242,7 @@ def parse_connection_string(text: str) -> dict[str, Any]:
 
     Examples
     --------
-    >>> connection("DefaultEndpointsProtocol=https;AccountName=me;AccountKey=a2V5==;EndpointSuffix=core.windows.net")
+    >>> parse_connection_string("DefaultEndpointsProtocol=https;AccountName=me;AccountKey=a2V5==;EndpointSuffix=core.windows.net")
     {'account_name': 'me', 'account_key': 'a2V5=='}
     """
     names = {

@@ -135,7 +135,7 @@ def _parse_page(data: bytes, kind: str, name: str) -> tuple[ListingPage, str]:
     Examples
     --------
     >>> page = b"<R><Contents><Key>a/b</Key><Size>3</Size></Contents><CommonPrefixes><Prefix>a/c/</Prefix></CommonPrefixes></R>"
-    >>> _read(page, "s3", "s3://x")
+    >>> _parse_page(page, "s3", "s3://x")
     (Page(folders=['a/c/'], files=[('a/b', 3)]), '')
     """
     if declares_doctype(data):

@@ -58,7 +58,7 @@ def convert_numbers(data: Any, layout: Mapping[str, Any], dtype: np.dtype[Any]) 
     Examples
     --------
     >>> layout = {"size": 2, "big": False, "offset": 4, "precision": 12, "signed": True}
-    >>> converted(b"\x10\x00\xf0\xff", layout, np.dtype("<i2")).tolist()
+    >>> convert_numbers(b"\x10\x00\xf0\xff", layout, np.dtype("<i2")).tolist()
     [1, -1]
     """
     size = int(layout["size"])

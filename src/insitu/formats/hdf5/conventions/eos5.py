@@ -111,7 +111,7 @@ def parse_field_dims(text: str) -> Fields:
     ...       OBJECT=DataField_1
     ...         DataFieldName="t"
     ...         DimList=("YDim","XDim")'''
-    >>> parse_structure(text)
+    >>> parse_field_dims(text)
     {('GRIDS', 'g', 't'): ('YDim', 'XDim')}
     """
     fields: Fields = {}
