@@ -68,4 +68,4 @@ def test_the_end_of_a_run_says_what_is_missing(tmp_path: Path) -> None:
     assert "corpus: 1 skipped: " in done.stdout
     missing = done.stdout.partition("no test of this selection calls a function of: ")[2].partition("\n")[0]
     assert {"xarray_bridge", "server"} <= set(missing.split(", "))
-    assert "formats/hdf5" not in missing.split(", ")
+    assert "formats/hdf5/structures" not in missing.split(", ")

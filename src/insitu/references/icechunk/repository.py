@@ -80,7 +80,7 @@ def parse_version(url: str) -> RepositoryVersion:
     Examples
     --------
     >>> parse_version("s3://bucket/era5.icechunk?tag=v1")
-    Version(url='s3://bucket/era5.icechunk', kind='tag', name='v1')
+    RepositoryVersion(url='s3://bucket/era5.icechunk', kind='tag', name='v1')
     """
     base, mark, query = url.partition("?")
     base = local_path(base) or base.rstrip("/")

@@ -136,7 +136,7 @@ def _parse_page(data: bytes, kind: str, name: str) -> tuple[ListingPage, str]:
     --------
     >>> page = b"<R><Contents><Key>a/b</Key><Size>3</Size></Contents><CommonPrefixes><Prefix>a/c/</Prefix></CommonPrefixes></R>"
     >>> _parse_page(page, "s3", "s3://x")
-    (Page(folders=['a/c/'], files=[('a/b', 3)]), '')
+    (ListingPage(folders=['a/c/'], files=[('a/b', 3)]), '')
     """
     if declares_doctype(data):
         raise SourceError("the store's listing declares a document type, which is not accepted", url=name)
