@@ -1,11 +1,14 @@
 """What does it cost to know the mean of 1 GB that lies elsewhere?
 
-The file is on a web server, an `insitu serve` beside it (it knows the URL's folder). Clients reach both over the loopback as it is, and
-over a link of 100 Mbit/s with 20 ms: (a) xarray with h5netcdf and fsspec; (b) zarr over kerchunk references; (c) PyActiveStorage with our
-server, one request a chunk; (d) insitu, `open_dataset(url, active=…)`; (e) insitu, the same without a server. Also what the server's
-processor did for (d), request, metadata and all, beside decoding the same chunks alone.
+The file is on a web server, an `insitu serve` beside it (it knows the URL's folder). Clients reach
+both over the loopback as it is, and over a link of 100 Mbit/s with 20 ms: (a) xarray with h5netcdf
+and fsspec; (b) zarr over kerchunk references; (c) PyActiveStorage with our server, one request a
+chunk; (d) insitu, `open_dataset(url, active=…)`; (e) insitu, the same without a server. Also what
+the server's processor did for (d), request, metadata and all, beside decoding the same chunks
+alone.
 
-    python bench/active.py [--quick] [--peers PYTHON]      # an interpreter that has the peers; by default this one
+    python bench/active.py [--quick] [--peers PYTHON]      # an interpreter that has the peers; by
+    default this one
 """
 
 from __future__ import annotations
@@ -52,10 +55,11 @@ CLIENTS = {
         "a._version = 2; a.method = 'mean'; r = a[:, :, :]; print('\\n' + str(float(r.ravel()[0])))"
     ),
     "d: insitu, active=": (
-        "import insitu, sys; print(float(insitu.open_dataset(sys.argv[1], active=sys.argv[2], active_required=True).t.mean()))"
+        "import insitu, sys; print(float(insitu.open_dataset(sys.argv[1], active=sys.argv[2], "
+        "active_required=True).t.mean()))"
     ),
     "d': insitu reduce --active (the server finds the variable)": (
-        "import sys; from insitu.reducing.active import Active; "
+        "import sys; from insitu.active.client import Active; "
         "print(float(Active(sys.argv[2], True).reduce_url(sys.argv[1], 't', ['mean'])[0]['mean']))"
     ),
     "e: insitu, read here": "import insitu, sys; print(float(insitu.open_dataset(sys.argv[1]).t.mean()))",
@@ -67,7 +71,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import insitu
 from insitu.codecs import prepare
-from insitu.reading.pool import cores
+from insitu.reading.thread_pools import count_cores
 array = insitu.scan(sys.argv[1]).array("t")
 tile = array.tiles[0]
 rows = tile.chunks.locate(np.ix_(*(np.arange(n) for n in tile.chunks.shape)))
@@ -81,17 +85,21 @@ def decode(offset, length):
         kept.out = np.empty(shape, "f4")
     decoder(os.pread(file, length, offset), kept.out)
 
-with ThreadPoolExecutor(cores() + 1) as pool:
+with ThreadPoolExecutor(count_cores() + 1) as pool:
     for _ in range(2):  # the first time memory comes from the system
         begin = time.process_time()
         list(pool.map(decode, rows.offset.ravel().tolist(), rows.length.ravel().tolist()))
         seconds = time.process_time() - begin
 print(seconds)
 """
-"""Decoding alone, at its best: the server's decoder, on as many threads, into arrays that stay, in a process that has done it before."""
+"""Decoding alone, at its best: the server's decoder, on as many threads, into arrays that stay, in
+a process that has done it before.
+"""
 
 ROUNDS = 5
-"""Of the server and of decoding alone, one after the other, so that both find the same machine; medians are compared."""
+"""Of the server and of decoding alone, one after the other, so that both find the same machine;
+medians are compared.
+"""
 
 
 def interpreter(name: str, peers: str) -> str:
@@ -116,7 +124,7 @@ IMPORTS = {
     "a": "import fsspec.implementations.http, h5netcdf, xarray; xarray.backends.list_engines()",
     "b": "import fsspec.implementations.http, zarr, xarray; xarray.backends.list_engines()",
     "c": "import activestorage.active",
-    "d": "import insitu, insitu.reducing.active, cbor2; insitu.open_dataset",
+    "d": "import insitu, insitu.active.client, cbor2; insitu.open_dataset",
     "e": "import insitu; insitu.open_dataset",
 }
 
@@ -228,7 +236,8 @@ def verdicts(found: dict[tuple[str, str], dict[str, float]], effort: list[tuple[
     if effort:
         server, alone = (statistics.median(column) for column in zip(*effort, strict=True))
         print(
-            f"the server's processor: {server:.2f} s, {server / alone:.2f} times that of decoding alone, {alone:.2f} s (promised: 1.3)"
+            f"the server's processor: {server:.2f} s, {server / alone:.2f} times that of decoding "
+            f"alone, {alone:.2f} s (promised: 1.3)"
         )
 
 

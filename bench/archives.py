@@ -1,7 +1,8 @@
 """Which files are the benchmarks run on, and how is each one made again, the same, on any machine?
 
-Each maker writes one file (or one folder of files) from a fixed seed. They are made once and kept in the folder that
-`INSITU_BENCH_DIR` names (`.bench/` of this repository if it is not set, ignored by git); `quick` makes a small one beside it.
+Each maker writes one file (or one folder of files) from a fixed seed. They are made once and kept
+in the folder that `INSITU_BENCH_DIR` names (`.bench/` of this repository if it is not set, ignored
+by git); `quick` makes a small one beside it.
 
     python bench/archives.py              # make all of them
     python bench/archives.py --quick      # small ones
@@ -52,7 +53,9 @@ def million_chunks(path: Path, quick: bool) -> None:
 
 
 def cmip_like(path: Path, quick: bool) -> None:
-    """500 files such as a climate model leaves: 5 variables of 20 chunks, coordinates with bounds, 30 attributes."""
+    """500 files such as a climate model leaves: 5 variables of 20 chunks, coordinates with bounds,
+    30 attributes.
+    """
     path.mkdir()
     for number in range(20 if quick else 500):
         _cmip_file(path / f"model_{number:04d}.nc", number)
@@ -120,7 +123,9 @@ def head(path: Path, quick: bool) -> None:
 
 
 def scattered(path: Path, quick: bool) -> None:
-    """100 variables of 240 chunks, 290 MB, written step by step: the nodes of the B-trees lie all over the file."""
+    """100 variables of 240 chunks, 290 MB, written step by step: the nodes of the B-trees lie all
+    over the file.
+    """
     import netCDF4
 
     variables, steps, rows, columns = (10 if quick else 100), (60 if quick else 240), 48, 64
@@ -141,7 +146,9 @@ def scattered(path: Path, quick: bool) -> None:
 
 
 def _weather(shape: tuple[int, int, int], slab: int) -> Iterator[tuple[int, NDArray[np.float32]]]:
-    """Give slabs of a field like a temperature: waves that move, and noise that a sensor or a model's turbulence would have."""
+    """Give slabs of a field like a temperature: waves that move, and noise that a sensor or a
+    model's turbulence would have.
+    """
     random = np.random.default_rng(3)
     y, x = np.meshgrid(np.linspace(0, 6, shape[1], dtype="f4"), np.linspace(0, 6, shape[2], dtype="f4"), indexing="ij")
     for first in range(0, shape[0], slab):
@@ -154,7 +161,9 @@ def _weather(shape: tuple[int, int, int], slab: int) -> Iterator[tuple[int, NDAr
 
 
 def _dataset(path: Path, shape: tuple[int, int, int], chunks: tuple[int, int, int], **how: Any) -> None:
-    """Write the field with h5py, with the attributes that xarray and the virtual peers take dimension names from."""
+    """Write the field with h5py, with the attributes that xarray and the virtual peers take
+    dimension names from.
+    """
     import h5py
 
     with h5py.File(path, "w", libver="earliest") as file:
@@ -201,7 +210,8 @@ def small_chunks(path: Path, quick: bool) -> None:
 def zarr_copy(of: str, compressor: str | None) -> Callable[[Path, bool], None]:
     """Make the maker of a native Zarr 3 copy of an archive, for the peers that read nothing else.
 
-    They know no separate shuffle codec: blosc, which shuffles inside, is the nearest that both of them decode.
+    They know no separate shuffle codec: blosc, which shuffles inside, is the nearest that both of
+    them decode.
     """
 
     def make(path: Path, quick: bool) -> None:

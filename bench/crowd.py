@@ -1,7 +1,8 @@
 """Does the server stay right, and within its memory, when two hundred clients ask at once?
 
-Each asks again and again and knows every answer: chunks (`/v2`), whole variables (`/reduce`), URLs that are refused, bodies that are no JSON. Told: answers, wrong
-ones, those told to come again, the time of the slowest in a hundred, the server's largest memory.
+Each asks again and again and knows every answer: chunks (`/v2`), whole variables (`/reduce`), URLs
+that are refused, bodies that are no JSON. Told: answers, wrong ones, those told to come again, the
+time of the slowest in a hundred, the server's largest memory.
 
     python bench/crowd.py [--seconds 60] [--clients 200] [--workers 1]
 """
@@ -67,10 +68,12 @@ def main() -> None:
             watching.join()
     slow = np.percentile(done, [50, 99]) if done else (float("nan"),) * 2
     print(
-        f"{len(done):,} right answers in {seconds:.0f} s ({len(done) / seconds:.0f} a second), {len(wrong)} wrong or lost"
+        f"{len(done):,} right answers in {seconds:.0f} s ({len(done) / seconds:.0f} a second), {len(wrong)} "
+        "wrong or lost"
     )
     print(
-        f"half within {1000 * slow[0]:.0f} ms, 99 of 100 within {1000 * slow[1]:.0f} ms; at most {largest[0] / 2**20:.0f} MiB"
+        f"half within {1000 * slow[0]:.0f} ms, 99 of 100 within {1000 * slow[1]:.0f} ms; at most {largest[0] / 2**20:.0f} "
+        "MiB"
     )
     for item in wrong[:5]:
         print(item)

@@ -1,6 +1,7 @@
 """How does each library find the chunks of NetCDF-3, GRIB, TIFF, FITS and DMR++ files?
 
-One function for each contestant of `scan_formats.py`, as in `scanners.py`. The answer that is compared is the number of bytes that the references point at.
+One function for each contestant of `scan_formats.py`, as in `scanners.py`. The answer that is
+compared is the number of bytes that the references point at.
 """
 
 from __future__ import annotations

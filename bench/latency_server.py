@@ -1,11 +1,13 @@
 """What does a scan cost over a network, where each request takes a while?
 
-A small HTTP/1.1 server on the loopback, in a process of its own: keep-alive, Range requests, a delay added to each request, and a
-count of what was asked. `GET /-/stats` tells requests, bytes, the most requests at once, and the waves (how often a request came
-when none was under way: for a reader that asks for all it needs at once, the round trips); `GET /-/reset` starts anew. Both are
+A small HTTP/1.1 server on the loopback, in a process of its own: keep-alive, Range requests, a
+delay added to each request, and a count of what was asked. `GET /-/stats` tells requests, bytes,
+the most requests at once, and the waves (how often a request came when none was under way: for a
+reader that asks for all it needs at once, the round trips); `GET /-/reset` starts anew. Both are
 free of delay and not counted.
 
-    python bench/latency_server.py FOLDER --delay 0.05        # prints its URL; ends when its standard input does
+    python bench/latency_server.py FOLDER --delay 0.05        # prints its URL; ends when its
+    standard input does
 """
 
 from __future__ import annotations

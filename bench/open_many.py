@@ -1,4 +1,5 @@
-"""How long does it take to open many files as one dataset, beside xarray, VirtualiZarr and kerchunk? And how does it grow with their number?
+"""How long does it take to open many files as one dataset, beside xarray, VirtualiZarr and
+kerchunk? And how does it grow with their number?
 
 python bench/open_many.py [--quick] [--case cmip|growth|cuts]
 """
@@ -38,7 +39,9 @@ def cmip(quick: bool, rounds: int, only: list[str] | None) -> None:
 
 
 def growth(quick: bool) -> None:
-    """100, 1,000 and 10,000 files of 12 variables: names of 100 real ones, joined in the order given."""
+    """100, 1,000 and 10,000 files of 12 variables: names of 100 real ones, joined in the order
+    given.
+    """
     real = _twelve(20 if quick else 100)
     print("\n## Files of 12 variables, joined along time\n")
     print("| files | seconds | milliseconds a file | memory kept |")
@@ -52,7 +55,8 @@ def growth(quick: bool) -> None:
             print(f"| {count:,} | failed: {result.error} |")
             continue
         print(
-            f"| {count:,} | {result.seconds[0]:.2f} | {result.seconds[0] / count * 1e3:.2f} | {result.growth[0] / 1e6:.0f} MB |"
+            f"| {count:,} | {result.seconds[0]:.2f} | {result.seconds[0] / count * 1e3:.2f} | {result.growth[0] / 1e6:.0f} "
+            "MB |"
         )
 
 
@@ -94,10 +98,12 @@ def _names(real: list[Path], count: int) -> Path:
 
 
 def cuts(quick: bool) -> None:
-    """10,000 parts that alternate between three ways to be cut across the join: how long does planning a read take?"""
-    from insitu.combining.joining import joined
+    """10,000 parts that alternate between three ways to be cut across the join: how long does
+    planning a read take?
+    """
+    from insitu.combining.joining import join_arrays
     from insitu.model import Axis, Columns, Encoding, Selection, Source, Tile, VirtualArray
-    from insitu.reading import plan
+    from insitu.reading import plan_read
 
     parts, encoding = [], Encoding(np.dtype("f4"))
     count = 300 if quick else 10_000
@@ -110,7 +116,7 @@ def cuts(quick: bool) -> None:
         table = Columns(grid, source, np.asarray(0), offset, np.asarray(size * 360 * 16))
         parts.append(VirtualArray.of(Tile(axes, (encoding,), table), dims=("time", "lat", "lon")))
     start = time.perf_counter()
-    whole = joined(parts, 0)
+    whole = join_arrays(parts, 0)
     seconds = time.perf_counter() - start
     print(f"\n## {count:,} parts that alternate between three cuts\n")
     print(f"Joined in {seconds:.2f} s: {len(whole.tiles):,} tiles.\n")
@@ -128,12 +134,13 @@ def cuts(quick: bool) -> None:
         best = float("inf")
         for _ in range(5):
             start = time.process_time()  # of the processor: planning waits for nothing
-            made = plan(whole, selection)
+            made = plan_read(whole, selection)
             best = min(best, time.process_time() - start)
         touched = len(made.sources)  # every part is a file of its own
         each = best / max(touched, 1) * 1e6
         print(
-            f"| {name} | {touched:,} | {best:.4f} | {each:.1f} | {'a plan of its own' if touched == 1 else 'yes' if each <= 50 else '**no**'} |"
+            f"| {name} | {touched:,} | {best:.4f} | {each:.1f} | {'a plan of its own' if touched == 1 else 'yes' if each <= 50 else '**no**'} "
+            "|"
         )
 
 

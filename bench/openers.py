@@ -1,6 +1,7 @@
 """How does each library make one dataset of many files?
 
-One function for each contestant of `open_many.py`. It imports what it needs, warms up on two files, and gives a function that opens `paths` as one.
+One function for each contestant of `open_many.py`. It imports what it needs, warms up on two files,
+and gives a function that opens `paths` as one.
 """
 
 from __future__ import annotations

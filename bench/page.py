@@ -1,4 +1,5 @@
-"""What do the benchmarks say, when, and on which machine? Runs them one after another and writes docs/benchmarks.md.
+"""What do the benchmarks say, when, and on which machine? Runs them one after another and writes
+docs/benchmarks.md.
 
 python bench/page.py [--quick] [SCRIPT...]
 """

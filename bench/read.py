@@ -1,9 +1,10 @@
-"""How fast are values read, beside everything that reads the same file, or a native Zarr copy of it?
+"""How fast are values read, beside everything that reads the same file, or a native Zarr copy of
+it?
 
     python bench/read.py [--quick] [--case zlib|slabs|zstd|plain|small_chunks]
 
-The archives are in the page cache: what is measured is the reader. Contestants marked * read a native Zarr copy, with blosc doing
-the shuffle and the same compressor.
+The archives are in the page cache: what is measured is the reader. Contestants marked * read a
+native Zarr copy, with blosc doing the shuffle and the same compressor.
 """
 
 from __future__ import annotations

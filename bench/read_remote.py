@@ -1,13 +1,14 @@
 """How fast are a thousand small chunks read that lie scattered over a remote file?
 
-A variable of 102,400 chunks of 4 kB, of which a strided selection touches 1,024; HTTP, 50 ms added to each request. Everybody has
-what it needs to know where they lie (references, a repository, a scan) before the clock starts, except those that cannot keep it.
-The server counts requests and bytes, those of the preparation included.
+A variable of 102,400 chunks of 4 kB, of which a strided selection touches 1,024; HTTP, 50 ms added
+to each request. Everybody has what it needs to know where they lie (references, a repository, a
+scan) before the clock starts, except those that cannot keep it. The server counts requests and
+bytes, those of the preparation included.
 
     python bench/read_remote.py [--quick] [--case scattered|files|again]
 
-`files` reads one chunk of each of 200 files; `again` reads the scattered chunks a second time, in another process, with a cache
-on disk.
+`files` reads one chunk of each of 200 files; `again` reads the scattered chunks a second time, in
+another process, with a cache on disk.
 """
 
 from __future__ import annotations
@@ -54,7 +55,9 @@ def insitu(url: str, path: str, step: int, cache: str | None = None) -> Work:
 
 
 def _references(url: str, path: str) -> dict[str, Any]:
-    """Kerchunk's references of the local copy, kept beside it, with the remote URL in the place of its own."""
+    """Kerchunk's references of the local copy, kept beside it, with the remote URL in the place of
+    its own.
+    """
     from kerchunk.hdf import SingleHdf5ToZarr
 
     kept = Path(path).with_suffix(".kerchunk.json")

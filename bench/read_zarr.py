@@ -2,8 +2,10 @@
 
     python bench/read_zarr.py [--quick] [--case zstd|sharded|small_shards|slabs|noisy]
 
-The stores are in the page cache: what is measured is the reader. The field is that of `read.py`, rounded to sixteenths of a kelvin (as archives are, by packing or
-bit rounding: zstd then has something to do); `noisy` is the same without rounding, where decoding zstd is nearly all there is to do.
+The stores are in the page cache: what is measured is the reader. The field is that of `read.py`,
+rounded to sixteenths of a kelvin (as archives are, by packing or bit rounding: zstd then has
+something to do); `noisy` is the same without rounding, where decoding zstd is nearly all there is
+to do.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
 """How does each library read values out of a file?
 
-One function for each contestant of `read.py`. It imports what it needs, prepares what a user would have prepared once (references,
-a repository, a copy), warms up on a small file, and gives a function that opens the archive and reads: all of it, or many small
-slabs. The clock runs from opening to values; only what has been saved before (references) or cannot be saved (a ManifestStore) is
-not counted, to the advantage of the peers.
+One function for each contestant of `read.py`. It imports what it needs, prepares what a user would
+have prepared once (references, a repository, a copy), warms up on a small file, and gives a
+function that opens the archive and reads: all of it, or many small slabs. The clock runs from
+opening to values; only what has been saved before (references) or cannot be saved (a ManifestStore)
+is not counted, to the advantage of the peers.
 """
 
 from __future__ import annotations
@@ -232,7 +233,9 @@ def zarr_native(path: str, warm: str, slabs: Slabs | None = None) -> Callable[[]
 
 
 def preadv(path: str, warm: str, slabs: Slabs | None = None) -> Callable[[], list[Any]]:
-    """No library: the bytes of the uncompressed chunks, in file order, into one new buffer. What the disk (or its cache) can give."""
+    """No library: the bytes of the uncompressed chunks, in file order, into one new buffer. What
+    the disk (or its cache) can give.
+    """
     import h5py as library
 
     with library.File(path) as file:

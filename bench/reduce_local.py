@@ -2,7 +2,8 @@
 
     python bench/reduce_local.py [--quick] [--case mean|three|time]
 
-The archive (1.07 GB of float32, shuffle + zlib, 4 MiB chunks) is in the page cache: what is measured is fetching, decoding and reducing.
+The archive (1.07 GB of float32, shuffle + zlib, 4 MiB chunks) is in the page cache: what is
+measured is fetching, decoding and reducing.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """How does each library take statistics of a variable in a file?
 
-One function for each contestant of `reduce_local.py`. It imports what it needs, warms up on a small file, and gives a function that opens the
-archive and takes the statistics it is asked for. Who cannot take several in one pass does them one after another.
+One function for each contestant of `reduce_local.py`. It imports what it needs, warms up on a small
+file, and gives a function that opens the archive and takes the statistics it is asked for. Who
+cannot take several in one pass does them one after another.
 """
 
 from __future__ import annotations
@@ -20,7 +21,9 @@ Take = Callable[[str, list[str], tuple[int, ...] | None], Answers]
 
 
 def check(values: Answers) -> str:
-    """What all contestants must agree on: five digits of the mean of each answer (peers sum float32 in float32)."""
+    """What all contestants must agree on: five digits of the mean of each answer (peers sum float32
+    in float32).
+    """
     return " ".join(f"{name} {np.mean(values[name], dtype='f8'):.5g}" for name in sorted(values))
 
 
@@ -84,7 +87,9 @@ def dask_xarray(**asked: Any) -> Callable[[], Answers]:
 
 
 def active_storage(**asked: Any) -> Callable[[], Answers]:
-    """PyActiveStorage on a local file: its chunk reductions, in this process, with its own number of threads."""
+    """PyActiveStorage on a local file: its chunk reductions, in this process, with its own number
+    of threads.
+    """
     from activestorage.active import Active
 
     def take(path: str, methods: list[str], axes: tuple[int, ...] | None) -> Answers:

@@ -1,7 +1,8 @@
 """How does each library build, join, write and open references?
 
-One function for each contestant of `references.py`: it imports and prepares what it needs and gives a function that does the work.
-The references are those of an archive of 1,000 files with 86-character URLs.
+One function for each contestant of `references.py`: it imports and prepares what it needs and gives
+a function that does the work. The references are those of an archive of 1,000 files with
+86-character URLs.
 """
 
 from __future__ import annotations

@@ -1,8 +1,10 @@
-"""How fast are references built, joined, written and opened, and how large are they, beside VirtualiZarr and fsspec?
+"""How fast are references built, joined, written and opened, and how large are they, beside
+VirtualiZarr and fsspec?
 
     python bench/references.py [--quick] [--case build|join|parquet|json|store|open|value|huge]
 
-`huge` writes an insitu store of 100 million chunks once (about 400 MB in the folder of the archives) and opens it.
+`huge` writes an insitu store of 100 million chunks once (about 400 MB in the folder of the
+archives) and opens it.
 """
 
 from __future__ import annotations
@@ -110,7 +112,7 @@ class Computed:
         self.shape, self.sources = shape, sources
 
     def locate(self, cells: Any) -> Any:
-        from insitu.model import Located
+        from insitu.model import ChunkLocations
 
         number = np.ravel_multi_index(tuple(np.broadcast_arrays(*cells)), self.shape).reshape(-1)
         per = -(-int(np.prod(self.shape)) // len(self.sources))
@@ -118,7 +120,7 @@ class Computed:
         noise = (noise ^ (noise >> np.uint64(29))) * np.uint64(0xBF58476D1CE4E5B9)
         noise = ((noise ^ (noise >> np.uint64(32))) % np.uint64(2**31)).astype(np.int64)
         zero = np.zeros(len(number), np.int64)
-        return Located(
+        return ChunkLocations(
             number // per, 8192 + (number % per) * 50_000 + noise % 700, 40_000 + noise % 9000, zero, zero, zero, b""
         )
 
@@ -150,7 +152,8 @@ def huge(quick: bool, rounds: int) -> None:
         times.append((opened, time.perf_counter() - begin, state.length))
     opened, first, _ = sorted(times)[len(times) // 2]
     print(
-        f"\n## an insitu store of {total:,} chunks\n\n{size / total:.2f} bytes a chunk. Opened in {1000 * opened:.1f} ms (target ≤ 100), first chunk found after {1000 * first:.1f} ms."
+        f"\n## an insitu store of {total:,} chunks\n\n{size / total:.2f} bytes a chunk. Opened in {1000 * opened:.1f} "
+        f"ms (target ≤ 100), first chunk found after {1000 * first:.1f} ms."
     )
 
 

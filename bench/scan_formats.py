@@ -1,8 +1,11 @@
-"""How long does it take to find every chunk of NetCDF-3, GRIB, TIFF, FITS, DMR++, HDF4 and Zarr files, beside kerchunk, VirtualiZarr, gribberish, cfgrib and virtual-tiff?
+"""How long does it take to find every chunk of NetCDF-3, GRIB, TIFF, FITS, DMR++, HDF4 and Zarr
+files, beside kerchunk, VirtualiZarr, gribberish, cfgrib and virtual-tiff?
 
-    python bench/scan_formats.py [--quick] [--case netcdf3|netcdf3_many|grib|grib_many|tiff|tiff_many|fits|dmrpp|hdf4|zarr|zarr_zip] [--only NAME]
+    python bench/scan_formats.py [--quick] [--case
+    netcdf3|netcdf3_many|grib|grib_many|tiff|tiff_many|fits|dmrpp|hdf4|zarr|zarr_zip] [--only NAME]
 
-With `--http` the same files come from a server that adds 50 ms to each request; requests, round trips and bytes are counted.
+With `--http` the same files come from a server that adds 50 ms to each request; requests, round
+trips and bytes are counted.
 """
 
 from __future__ import annotations
@@ -158,7 +161,8 @@ def side_file(path: Path, quick: bool) -> None:
     side = 30 if quick else 200
     with path.open("w") as file:
         file.write(
-            '<Dataset xmlns="http://xml.opendap.org/ns/DAP/4.0#" xmlns:dmrpp="http://xml.opendap.org/dap/dmrpp/1.0.0#" name="a.nc">'
+            '<Dataset xmlns="http://xml.opendap.org/ns/DAP/4.0#" '
+            'xmlns:dmrpp="http://xml.opendap.org/dap/dmrpp/1.0.0#" name="a.nc">'
         )
         for number in range(5):
             file.write(

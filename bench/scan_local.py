@@ -1,4 +1,5 @@
-"""How long does it take to find every chunk of local HDF5 files, beside kerchunk, VirtualiZarr, h5py, pyfive and hidefix?
+"""How long does it take to find every chunk of local HDF5 files, beside kerchunk, VirtualiZarr,
+h5py, pyfive and hidefix?
 
 python bench/scan_local.py [--quick] [--case million|cmip]
 """

@@ -1,9 +1,10 @@
 """What does a scan over HTTP cost, when each request takes 50 ms?
 
-Two files: one with its metadata at the head, one written step by step, whose B-tree nodes lie all over it; and 200 files of one archive, everybody with 64
-threads (where a library takes turns in them, that is its own affair). Seconds depend on the
-machine; requests, round trips and bytes do not. The server counts them. Waves are how often a request came when none was under way:
-the round trips of a reader that asks for all it needs at once.
+Two files: one with its metadata at the head, one written step by step, whose B-tree nodes lie all
+over it; and 200 files of one archive, everybody with 64 threads (where a library takes turns in
+them, that is its own affair). Seconds depend on the machine; requests, round trips and bytes do
+not. The server counts them. Waves are how often a request came when none was under way: the round
+trips of a reader that asks for all it needs at once.
 
     python bench/scan_remote.py [--quick] [--case head|scattered|files]
 """

@@ -1,7 +1,8 @@
 """How does each library find out where the chunks of a file lie?
 
-One function for each contestant of `scan_local.py` and `scan_remote.py`. It imports what it needs, warms up on a small file, and
-gives a function that scans `paths` and returns all that it found (kept alive, so that its memory is seen).
+One function for each contestant of `scan_local.py` and `scan_remote.py`. It imports what it needs,
+warms up on a small file, and gives a function that scans `paths` and returns all that it found
+(kept alive, so that its memory is seen).
 """
 
 from __future__ import annotations
@@ -16,7 +17,9 @@ __all__ = ["check"]
 
 
 def check(found: Sequence[Any]) -> int:
-    """How many chunks were found (contiguous data is one); the answer that all contestants must agree on."""
+    """How many chunks were found (contiguous data is one); the answer that all contestants must
+    agree on.
+    """
     return sum(count(one) for count, one in found)
 
 

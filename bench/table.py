@@ -1,9 +1,11 @@
 """How many times faster is one than the other, measured so that the answer can be trusted?
 
-Every run of every contestant is a process of its own, so none profits from what another has loaded or leaves memory behind. The
-rounds are interleaved (each contestant once, then all again), so a busy machine hits all alike; the median of the rounds counts.
-What a contestant needs before the clock starts (imports, a warm-up on a small file) it does when it is made; then it is called
-once. Answers are compared: a contestant that answers something else is shown as wrong, one that fails with its reason.
+Every run of every contestant is a process of its own, so none profits from what another has loaded
+or leaves memory behind. The rounds are interleaved (each contestant once, then all again), so a
+busy machine hits all alike; the median of the rounds counts. What a contestant needs before the
+clock starts (imports, a warm-up on a small file) it does when it is made; then it is called once.
+Answers are compared: a contestant that answers something else is shown as wrong, one that fails
+with its reason.
 """
 
 from __future__ import annotations
@@ -35,7 +37,9 @@ class Contestant:
 
     name: str
     call: str
-    """`module:function`: called with `arguments`, gives a function that does the work and returns an answer."""
+    """`module:function`: called with `arguments`, gives a function that does the work and returns
+    an answer.
+    """
     arguments: Mapping[str, Any] = field(default_factory=dict)
     cores: int | None = None
     """How many cores the process may use."""
@@ -81,7 +85,9 @@ def compete(
     before: Callable[[], None] | None = None,
     after: Callable[[], Mapping[str, float]] | None = None,
 ) -> list[Result]:
-    """Run all contestants, interleaved. `before` and `after` surround each run; what `after` gives is kept beside the time."""
+    """Run all contestants, interleaved. `before` and `after` surround each run; what `after` gives
+    is kept beside the time.
+    """
     results = {contestant.name: Result(contestant.name) for contestant in contestants}
     for number in range(rounds):
         for contestant in contestants:
@@ -129,7 +135,9 @@ def _run(contestant: Contestant, timeout: float) -> dict[str, Any]:
 
 
 def _reason(stderr: str) -> str:
-    """The line that says what went wrong: the last that speaks of an error, not the end of a stack trace."""
+    """The line that says what went wrong: the last that speaks of an error, not the end of a stack
+    trace.
+    """
     lines = [line.strip() for line in stderr.splitlines() if line.strip()]
     telling = [line for line in lines if re.search(r"(?i)^(?!\d+: ).*(error|exception|panicked|unsupported)", line)]
     return (telling or lines or ["died"])[-1].replace("|", "/")[:200]
@@ -179,7 +187,9 @@ def show(
     targets: Sequence[Target] = (),
     notes: Sequence[str] = (),
 ) -> None:
-    """Print one table: seconds, how many times slower than ours, the target and whether it is reached."""
+    """Print one table: seconds, how many times slower than ours, the target and whether it is
+    reached.
+    """
     print(f"\n## {title}\n")
     us = next((result for result in results if result.name == ours and result.seconds), None)
     answers = Counter(str(result.answer) for result in results if result.seconds)

@@ -1,9 +1,11 @@
 """What does a slow link do to whoever reads over it?
 
-A TCP proxy in a process of its own: several ports, each forwarded to another one, all through one link of so many bits a second and so
-much delay. It counts bytes and HTTP requests that pass. `Throttle` runs it for the time of a `with` block.
+A TCP proxy in a process of its own: several ports, each forwarded to another one, all through one
+link of so many bits a second and so much delay. It counts bytes and HTTP requests that pass.
+`Throttle` runs it for the time of a `with` block.
 
-    python bench/throttle.py --rate 100e6 --delay 0.02 TARGET_PORT …      # prints one port a line; commands on standard input: stats, reset
+    python bench/throttle.py --rate 100e6 --delay 0.02 TARGET_PORT …      # prints one port a line;
+    commands on standard input: stats, reset
 """
 
 from __future__ import annotations

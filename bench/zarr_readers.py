@@ -1,4 +1,6 @@
-"""How does each library read a native Zarr store? What `read_zarr.py` adds to the contestants of `readers.py`."""
+"""How does each library read a native Zarr store? What `read_zarr.py` adds to the contestants of
+`readers.py`.
+"""
 
 from __future__ import annotations
 

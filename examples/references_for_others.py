@@ -1,4 +1,6 @@
-"""Files that are alike can be saved in the forms of others: kerchunk for fsspec and zarr, Icechunk for everybody with icechunk."""
+"""Files that are alike can be saved in the forms of others: kerchunk for fsspec and zarr, Icechunk
+for everybody with icechunk.
+"""
 
 import warnings
 

@@ -1,4 +1,6 @@
-"""Time series at many places: a vectorised selection reads each chunk once, whatever the number of stations."""
+"""Time series at many places: a vectorised selection reads each chunk once, whatever the number of
+stations.
+"""
 
 import numpy as np
 import xarray as xr

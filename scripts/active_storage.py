@@ -1,4 +1,5 @@
-"""PyActiveStorage in an environment of its own, for tests and benchmarks: it wants other versions of things than we do.
+"""PyActiveStorage in an environment of its own, for tests and benchmarks: it wants other versions
+of things than we do.
 
 python scripts/active_storage.py install
 """
@@ -16,7 +17,9 @@ FOLDER = Path(os.environ.get("INSITU_SERVERS") or Path(__file__).resolve().paren
 
 
 def python() -> Path | None:
-    """The interpreter that has it; None if there is none. `INSITU_PYACTIVESTORAGE` names another one."""
+    """The interpreter that has it; None if there is none. `INSITU_PYACTIVESTORAGE` names another
+    one.
+    """
     named = os.environ.get("INSITU_PYACTIVESTORAGE")
     path = Path(named) if named else FOLDER / ("Scripts" if os.name == "nt" else "bin") / "python"
     if not path.exists():

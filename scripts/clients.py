@@ -1,6 +1,7 @@
 """Zarr clients that the tests of the server's Zarr view run: zarrita.js from npm, GDAL from Debian.
 
-`python scripts/clients.py install` puts zarrita into `.clients` and, where that is allowed, installs Debian's `gdal-bin`. Tests that find no client are skipped, with the reason.
+`python scripts/clients.py install` puts zarrita into `.clients` and, where that is allowed,
+installs Debian's `gdal-bin`. Tests that find no client are skipped, with the reason.
 """
 
 from __future__ import annotations

@@ -1,14 +1,18 @@
-"""Pins of every package that an environment of this project holds: `constraints/python3.11.txt` and its like.
+"""Pins of every package that an environment of this project holds: `constraints/python3.11.txt` and
+its like.
 
-    python scripts/constraints.py write      # pins what this interpreter's environment holds, for its Python version
-    python scripts/constraints.py check      # says where this environment departs from the pins; exit code 1 if it does
+    python scripts/constraints.py write      # pins what this interpreter's environment holds, for
+    its Python version python scripts/constraints.py check      # says where this environment
+    departs from the pins; exit code 1 if it does
 
-`make update-constraints` does the first in a fresh environment. `make test` and CI install with these files, so that a
-release of another project cannot break a test overnight; `make test-latest` installs without them.
+`make update-constraints` does the first in a fresh environment. `make test` and CI install with
+these files, so that a release of another project cannot break a test overnight; `make test-latest`
+installs without them.
 
-Only what the project's extras reach is pinned: a package that somebody put into the environment by hand is not. A
-dependency whose marker excludes this machine (pyhdf has wheels for x86_64 only) keeps the pin that it had, unless it
-is installed all the same, so that one file serves every machine.
+Only what the project's extras reach is pinned: a package that somebody put into the environment by
+hand is not. A dependency whose marker excludes this machine (pyhdf has wheels for x86_64 only)
+keeps the pin that it had, unless it is installed all the same, so that one file serves every
+machine.
 """
 
 from __future__ import annotations
@@ -29,7 +33,9 @@ FILE = ROOT / "constraints" / f"python{VERSION}.txt"
 
 
 def find_pins() -> dict[str, str]:
-    """Return the installed version of everything that the project's extras reach, by canonical name."""
+    """Return the installed version of everything that the project's extras reach, by canonical
+    name.
+    """
     pins: dict[str, str] = {}
     seen: set[tuple[str, frozenset[str]]] = set()
     waiting = [(PROJECT, EXTRAS)]
@@ -51,7 +57,9 @@ def find_pins() -> dict[str, str]:
 
 
 def _needs(requirements: list[str] | None, extras: frozenset[str]) -> Iterator[Requirement]:
-    """Yield the requirements that hold here, and those that only a marker about the machine excludes."""
+    """Yield the requirements that hold here, and those that only a marker about the machine
+    excludes.
+    """
     for text in requirements or []:
         requirement = Requirement(text)
         marker = requirement.marker

@@ -1,7 +1,9 @@
-"""pyhdf, the oracle of the HDF4 tests, on machines that PyPI has no wheel for (all but x86_64): built against Debian's HDF4.
+"""pyhdf, the oracle of the HDF4 tests, on machines that PyPI has no wheel for (all but x86_64):
+built against Debian's HDF4.
 
-`python scripts/hdf4.py install` does nothing where pyhdf is there already. Otherwise it builds it against `libhdf4-dev`, which it
-installs where that is allowed. Where it cannot be had, the HDF4 tests are skipped, and the end of the run says so.
+`python scripts/hdf4.py install` does nothing where pyhdf is there already. Otherwise it builds it
+against `libhdf4-dev`, which it installs where that is allowed. Where it cannot be had, the HDF4
+tests are skipped, and the end of the run says so.
 """
 
 from __future__ import annotations

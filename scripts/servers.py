@@ -1,11 +1,12 @@
 """Where do the servers come from that the remote tests run against, and how are they started?
 
-Real ones, on the loopback interface, each from where its makers put it: nothing is installed into the system, all of it
-lies in one folder beside the project (`.servers`, ignored by git), and no rights are needed.
+Real ones, on the loopback interface, each from where its makers put it: nothing is installed into
+the system, all of it lies in one folder beside the project (`.servers`, ignored by git), and no
+rights are needed.
 
-    python scripts/servers.py install            # all that are not there yet; minutes at most, then gives up on what is missing
-    python scripts/servers.py status
-    python scripts/servers.py run seaweedfs      # one of them, until the standard input ends
+    python scripts/servers.py install            # all that are not there yet; minutes at most, then
+    gives up on what is missing python scripts/servers.py status python scripts/servers.py run
+    seaweedfs      # one of them, until the standard input ends
 
 | name | what it is | from |
 |---|---|---|
@@ -246,8 +247,9 @@ def _run(
     return Running(name, process, url, folder)
 
 
-# In the new process: ask the system to end it when we end, in whatever way, and become the server. (By a function to be called after the fork, Python would
-# have to fork in earnest, and a test process that has reserved a lot of memory may not.)
+# In the new process: ask the system to end it when we end, in whatever way, and become the server.
+# (By a function to be called after the fork, Python would have to fork in earnest, and a test
+# process that has reserved a lot of memory may not.)
 _ENDING_WITH_US = (
     "import ctypes, os, signal, sys; ctypes.CDLL(None).prctl(1, signal.SIGKILL); os.execvp(sys.argv[1], sys.argv[1:])"
 )
@@ -341,7 +343,10 @@ def _nginx(name: str, folder: Path) -> Running:
     (folder / "passwords").write_text("me:{PLAIN}secret\n")
     tls = proxy = ""
     if (folder / "certificate.pem").exists():
-        tls = f"listen 127.0.0.1:{port} ssl; ssl_certificate {folder}/certificate.pem; ssl_certificate_key {folder}/key.pem;"
+        tls = (
+            f"listen 127.0.0.1:{port} ssl; ssl_certificate {folder}/certificate.pem; "
+            f"ssl_certificate_key {folder}/key.pem;"
+        )
     text = _NGINX.format(folder=folder, port=port, tls=tls, proxy=proxy)
     if tls:
         text = text.replace(f"    listen 127.0.0.1:{port};\n", "")

@@ -1,4 +1,6 @@
-"""One chunk for every codec of the table, encoded by other people's libraries where there is an encoder."""
+"""One chunk for every codec of the table, encoded by other people's libraries where there is an
+encoder.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from insitu.codecs.table import TABLE
+from insitu.codecs.registry import CODECS
 
 SHAPE = (48, 64)
 
@@ -194,9 +196,6 @@ def encoded(name: str, hdf5_class: Any) -> Chunk:
         "szip": lambda: raw("<u2", struct.pack("<I", size) + szip, **parameters),
         "tiff_cielab": lambda: Chunk({}, "u1", (48, 64, 4), noise(48 * 64 * 3)),
         "tiff_cmyk": lambda: Chunk({}, "u1", (48, 64, 4), noise(48 * 64 * 4)),
-        "tiff_next": lambda: raw("u1", bytes([0, *noise(16)]) * 48),
-        "tiff_sgilog": lambda: Chunk({}, "<i2", (48, 64, 3), noise(40000)),
-        "tiff_thunder": lambda: raw("u1", bytes([0b11000101, 63]) * 48),
         "tiff_ycbcr": lambda: Chunk({"subsampling": [2, 2]}, "u1", (48, 64, 3), noise(48 * 64 * 3 // 2)),
         "transpose": lambda: raw(order=[1, 0]),
         "vlen-array": lambda: _texts("vlen-array"),
@@ -207,7 +206,7 @@ def encoded(name: str, hdf5_class: Any) -> Chunk:
         "zlib": lambda: plain(zlib.compress),
         "zstd": lambda: plain(lambda data: imagecodecs.zstd_encode(data)),
     }  # fmt: skip
-    assert made.keys() == TABLE.keys(), "every codec of the table has a chunk here"
+    assert made.keys() == CODECS.keys(), "every codec of the table has a chunk here"
     return made[name]()
 
 

@@ -1,4 +1,6 @@
-"""What every test stands on: hypothesis profiles, markers, and where real files by other people may lie."""
+"""What every test stands on: hypothesis profiles, markers, and where real files by other people may
+lie.
+"""
 
 from __future__ import annotations
 

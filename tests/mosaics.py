@@ -1,6 +1,8 @@
-"""Random virtual arrays whose values are known: an array, what NumPy says it is, and the bytes it refers to.
+"""Random virtual arrays whose values are known: an array, what NumPy says it is, and the bytes it
+refers to.
 
-`evaluate` is the plainest possible reader (one cell after another, no planning): the oracle for the model's algebra.
+`evaluate` is the plainest possible reader (one cell after another, no planning): the oracle for the
+model's algebra.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ from insitu.model import (
     concatenate,
     stack,
 )
-from insitu.model.derived import Selected
+from insitu.model.derived import SelectedTable
 
 FILL = 7
 ABSENT_VALUE = -9
@@ -88,7 +90,8 @@ def chunked(
 ) -> Case:
     """Values laid out in chunks, as a file would; `states` makes some cells Unwritten or Inline.
 
-    With `lazy` the table is not a plain one in memory, so that selections and joins go through the derived tables.
+    With `lazy` the table is not a plain one in memory, so that selections and joins go through the
+    derived tables.
     """
     values = values.copy()
     axes = tuple(Axis.regular(n, c, padded) for n, c in zip(values.shape, chunk_shape, strict=True))
@@ -110,7 +113,7 @@ def chunked(
         if state != UNWRITTEN:
             target += data
     table = Columns(grid, (Source(url),), source, offset, length, inline=bytes(inline))
-    chunks: ChunkTable = Selected(table, (None,) * values.ndim) if lazy else table
+    chunks: ChunkTable = SelectedTable(table, (None,) * values.ndim) if lazy else table
     tile = Tile(axes, (Encoding(values.dtype, (), order, fill),), chunks)
     dims = tuple("abcdef"[: values.ndim])
     array = VirtualArray.of(tile, dims=dims, fill_value=values.dtype.type(ABSENT_VALUE))

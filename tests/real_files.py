@@ -1,7 +1,9 @@
-"""Files that other projects wrote: the small set in `tests/files`, and the large corpus where it is present.
+"""Files that other projects wrote: the small set in `tests/files`, and the large corpus where it is
+present.
 
-`tests/files` is part of the project (`tests/files/README.md` names each file's writer and licence), so the oracle tests always
-run. The corpus is not: it lies beside the checkout or where `INSITU_CORPUS` says, and tests that read it carry the marker `corpus`.
+`tests/files` is part of the project (`tests/files/README.md` names each file's writer and licence),
+so the oracle tests always run. The corpus is not: it lies beside the checkout or where
+`INSITU_CORPUS` says, and tests that read it carry the marker `corpus`.
 """
 
 from __future__ import annotations
@@ -24,12 +26,16 @@ def list_files(folder: Path) -> list[Path]:
 
 
 def corpus_files(*kinds: str) -> list[Path]:
-    """Return the corpus's files of these kinds (`hdf5`, `netcdf3`, `grib`, `tiff`, `bigtiff`, `fits`)."""
+    """Return the corpus's files of these kinds (`hdf5`, `netcdf3`, `grib`, `tiff`, `bigtiff`,
+    `fits`).
+    """
     return [path for kind in kinds for path in list_files(CORPUS / kind)]
 
 
 def parameters(*kinds: str, without: frozenset[str] | set[str] = frozenset()) -> list[Any]:
-    """Return the files of these kinds as parameters of a test, those of the corpus marked; `without` are names to leave out."""
+    """Return the files of these kinds as parameters of a test, those of the corpus marked;
+    `without` are names to leave out.
+    """
     ours = [pytest.param(path, id=f"files-{path.name}") for kind in kinds for path in list_files(FILES / kind)]
     theirs = [pytest.param(path, id=path.name, marks=pytest.mark.corpus) for path in corpus_files(*kinds)]
     return [parameter for parameter in [*ours, *theirs] if parameter.values[0].name not in without]

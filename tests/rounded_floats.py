@@ -1,4 +1,6 @@
-"""Comparison of floats that FITS keeps as rounded integers with what astropy's C code makes of them."""
+"""Comparison of floats that FITS keeps as rounded integers with what astropy's C code makes of
+them.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,8 @@ __all__ = ["assert_same_floats"]
 
 
 def assert_same_floats(ours: np.ndarray[Any, Any], theirs: np.ndarray[Any, Any]) -> None:
-    """Compare to the bit; where astropy's C code multiplies and adds in one rounding, as on ARM, to the last bit of the numbers that it adds.
+    """Compare to the bit; where astropy's C code multiplies and adds in one rounding, as on ARM, to
+    the last bit of the numbers that it adds.
 
     The zero of a tile is up to some 1e9 with the second method of dithering.
     """

@@ -18,7 +18,7 @@ def test_an_error_says_where_and_what_to_do() -> None:
 
 
 def test_an_outer_layer_adds_what_it_knows() -> None:
-    problem = errors.CodecError("bad data", codec="zlib").located(
+    problem = errors.CodecError("bad data", codec="zlib").with_context(
         url="b.h5", offset=10, length=5, codec="other", chunk=None
     )
     assert str(problem) == "bad data [codec zlib, bytes 10-15, in b.h5]"

@@ -1,4 +1,6 @@
-"""Does the suite keep its promises: pins that fit the project, a quick selection that exists and is complete, an end that says what is missing?"""
+"""Does the suite keep its promises: pins that fit the project, a quick selection that exists and is
+complete, an end that says what is missing?
+"""
 
 from __future__ import annotations
 
@@ -65,5 +67,5 @@ def test_the_end_of_a_run_says_what_is_missing(tmp_path: Path) -> None:
     assert "no large corpus of real files here" in done.stdout
     assert "corpus: 1 skipped: " in done.stdout
     missing = done.stdout.partition("no test of this selection calls a function of: ")[2].partition("\n")[0]
-    assert {"xarray_bridge", "service"} <= set(missing.split(", "))
-    assert "formats/hdf5" not in missing.split(", ")
+    assert {"xarray_bridge", "server"} <= set(missing.split(", "))
+    assert "formats/hdf5/structures" not in missing.split(", ")

@@ -1,10 +1,12 @@
-"""Write `tests/files`: small files of every format by other projects' writers, and a few that other projects ship with their tests.
+"""Write `tests/files`: small files of every format by other projects' writers, and a few that other
+projects ship with their tests.
 
     python scripts/test_files             # all of them, and MANIFEST.csv
     python scripts/test_files hdf5 grib   # some kinds only; MANIFEST.csv keeps its other lines
 
-The oracle tests read every one of these files beside the field's own reader, so that they mean something without the large corpus. The values are
-drawn from a fixed seed; the bytes depend on the versions of the writers, which MANIFEST.csv names.
+The oracle tests read every one of these files beside the field's own reader, so that they mean
+something without the large corpus. The values are drawn from a fixed seed; the bytes depend on the
+versions of the writers, which MANIFEST.csv names.
 """
 
 from __future__ import annotations

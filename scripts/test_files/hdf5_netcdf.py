@@ -1,4 +1,6 @@
-"""HDF5 by h5py, NetCDF-4 and NetCDF-3 by netCDF-C, h5netcdf and scipy (the last two as xarray calls them)."""
+"""HDF5 by h5py, NetCDF-4 and NetCDF-3 by netCDF-C, h5netcdf and scipy (the last two as xarray calls
+them).
+"""
 
 from __future__ import annotations
 

@@ -14,7 +14,9 @@ Write = Callable[[Path], None]
 
 
 class Made(NamedTuple):
-    """How a file or store comes about: `write(path)` writes it, with the packages that `writer` names."""
+    """How a file or store comes about: `write(path)` writes it, with the packages that `writer`
+    names.
+    """
 
     file: str
     writer: tuple[str, ...]

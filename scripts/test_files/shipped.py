@@ -1,4 +1,6 @@
-"""Files that other projects ship with their tests inside their wheels, under licences that allow copying (`tests/files/LICENSES`)."""
+"""Files that other projects ship with their tests inside their wheels, under licences that allow
+copying (`tests/files/LICENSES`).
+"""
 
 from __future__ import annotations
 

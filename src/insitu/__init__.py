@@ -9,10 +9,10 @@ from insitu.sources import trace
 
 if TYPE_CHECKING:
     from insitu.archive import Archive
+    from insitu.lazy_array.options import options
     from insitu.maintenance import check, refresh
     from insitu.verbs import read, reduce, scan, zarr_store
     from insitu.xarray_bridge import open_dataset, open_datatree, open_mfdataset
-    from insitu.xarray_bridge.options import options
 
 __all__ = [
     "Archive",

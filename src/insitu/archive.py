@@ -1,8 +1,9 @@
-"""The front door: one object behind every verb.
+"""`Archive`: the one object behind all functions, commands and servers.
 
-An `Archive` is what lies at a URL, or at many: a file, a Zarr store, saved references, or a thousand files combined. It is scanned and decoded once,
-and its values are those that xarray shows, whichever way they are asked for. `insitu.scan`, `read`, `reduce`, `check`, `refresh` and `zarr_store`, the
-datasets of `xarray_bridge`, the command line and the server all go through it.
+An `Archive` is a file, a Zarr store, saved references, or many files combined. It is scanned and
+decoded once, and its values are those that xarray shows, whichever interface asks for them.
+`insitu.scan`, `read`, `reduce`, `check`, `refresh` and `zarr_store`, the datasets of
+`xarray_bridge`, the command line and the server all go through it.
 """
 
 from __future__ import annotations
@@ -16,51 +17,53 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from insitu.active.client import Active
 from insitu.combining.conventions import Decoding
-from insitu.combining.gather import gather
+from insitu.combining.file_names import expand_paths, without_secrets
 from insitu.combining.member import Member, Variable
-from insitu.combining.names import found_paths, without_secrets
 from insitu.combining.recipe import Recipe
-from insitu.combining.report import Survey
 from insitu.combining.saved import array_from_variable, tree_from_member
-from insitu.combining.scanning import Failure, Job, loader, scan_member, scan_tree
+from insitu.combining.scan_many import scan_many
+from insitu.combining.scan_member import Failure, Job, make_loader, scan_member, scan_tree
 from insitu.combining.stored_view import stored_view
+from insitu.combining.survey import Survey
 from insitu.errors import SelectionError, UnsupportedError, VariableError
 from insitu.maintenance import (
     append_member,
     check,
     drop,
+    empty_append_report,
     known_files,
     nest_groups,
     refresh,
-    report_of_append,
     rollback,
     save_tree,
     saved_recipe,
 )
 from insitu.model import Selection, VirtualArray, VirtualGroup
-from insitu.opening import Verify, is_saved_tree, may_be_many, read_selection, scan_stored
-from insitu.reading import ChunkCache, Tally
-from insitu.reducing.active import Active
+from insitu.reading import ChunkCache, ReadStatistics
 from insitu.reducing.reduce import statistics
+from insitu.scanning.scan_url import Verify, can_be_collection, is_saved_tree, read_selection, scan_stored
 from insitu.sources import open_source
 from insitu.sources.address import is_remote
 
 if TYPE_CHECKING:
     import xarray
 
-    from insitu.references import AppendReport, Report
+    from insitu.references import AppendReport, CheckReport
 
 __all__ = ["Archive"]
 
-Found = Sequence[Member | Failure]
-CombineFound = Callable[[Found, Sequence[tuple[int, ...]], Sequence[Any]], Member]
-"""Makes one member of what came of each file, given their positions in nested lists and their names."""
+ScannedFiles = Sequence[Member | Failure]
+CombineFound = Callable[[ScannedFiles, Sequence[tuple[int, ...]], Sequence[Any]], Member]
+"""Combines the scanned files into one member, given their positions in nested lists and their
+names.
+"""
 
 
 @dataclass(slots=True, eq=False)
 class Archive:
-    """One archive, opened. Make it with `Archive.open`.
+    """An open archive. Create it with `Archive.open`.
 
     Examples
     --------
@@ -73,21 +76,21 @@ class Archive:
     job: Job
     recipe: Recipe
     location: Any = None
-    """What was opened, where it is one thing; None if many files were combined."""
+    """What was opened; None if many files were combined."""
     urls: tuple[Any, ...] = ()
-    """The files."""
+    """The files that were opened."""
     survey: Survey | None = None
-    """Which files differ in what, where many were combined."""
+    """The differences between files that were combined."""
     active: Active | None = None
-    """The server that reduces next to the data."""
+    """The server that reduces next to the data, if one is used."""
     cache: ChunkCache | None = None
-    """Keeps decoded chunks for the next reads."""
+    """Cache of decoded chunks, for later reads."""
     kept: tuple[Any, ...] = field(default=(), repr=False)
-    """What sources in memory are made of: found again by name only as long as somebody holds them."""
+    """Sources in memory: they are found by name only while something refers to them."""
     attributes_by_url: Mapping[str, Mapping[str, Any]] = field(default_factory=dict, repr=False)
     """The attributes of each of many files."""
     only_groups: Member | None = field(default=None, repr=False)
-    """One of many files, if it has groups but no variables."""
+    """The first of many files that has groups."""
     _members: dict[str, Member] = field(default_factory=dict, repr=False)
     _tree: VirtualGroup | None = field(default=None, repr=False)
 
@@ -117,23 +120,26 @@ class Archive:
         combine_found: CombineFound | None = None,
         **how: Any,
     ) -> Archive:
-        """Open what lies at a URL, or at many.
+        """Open an archive: one URL, or many files combined.
 
         Parameters
         ----------
         urls
-            A path, URL, open file or bytes; a pattern, a list, nested lists: then the files are combined into one dataset.
+            A path, URL, open file or bytes. The files of a pattern, a list or nested lists are
+            combined into one dataset.
         many
-            Whether `urls` stands for files to combine; if not given, lists and patterns do.
-        group, variables, format, errors, cache, active, active_required, verify, allow_local, storage_options
+            Whether `urls` are files to combine; by default lists and patterns are.
+        group, variables, format, errors, cache, active, active_required, verify, allow_local,
+        storage_options
             See `insitu.open_dataset`.
         combine, concat_dim, parallel, progress
             See `insitu.open_mfdataset`.
         finish, combine_found
-            Done to what each file gives before files are combined; combines them, in place of the recipe.
+            Called with the member of each file before files are combined; combines the files
+            instead of the recipe.
         **how
-            xarray's keywords of decoding (`mask_and_scale`, `decode_times`, …) and of combining (`data_vars`, `coords`, `compat`, `join`,
-            `combine_attrs`).
+            xarray's keywords of decoding (`mask_and_scale`, `decode_times`, …) and of combining
+            (`data_vars`, `coords`, `compat`, `join`, `combine_attrs`).
         """
         if errors not in ("raise", "warn", "skip"):
             raise ValueError(f'errors must be "raise", "warn" or "skip", not {errors!r}')
@@ -150,14 +156,14 @@ class Archive:
             variables=names,
             format=format,
             decoding=how,
-            unknown=None if finish is None else "it was opened with preprocess=, a function, which cannot be kept",
+            unknown=None if finish is None else "it was opened with preprocess=, a function, which cannot be saved",
             **combining,
         )
         many = is_many(urls) if many is None else many
-        nested = found_paths(urls, storage_options) if many else [urls]
-        pairs = list(_positions(nested))
+        nested = expand_paths(urls, storage_options) if many else [urls]
+        pairs = list(_iter_positions(nested))
         if not pairs:
-            raise OSError("no files to open")
+            raise OSError("there are no files to open: the list is empty")
         found, options, kept = open_objects([url for _, url in pairs], storage_options)
         job = Job(
             decoding,
@@ -175,9 +181,9 @@ class Archive:
             job, recipe, None if many else found[0], tuple(found), active=server, cache=cache_from(cache), kept=kept
         )
         if many:
-            found_members = gather(found, job, parallel=parallel, progress=progress)
+            found_members = scan_many(found, job, parallel=parallel, progress=progress)
             if combine_found is None:
-                load = loader(options)
+                load = make_loader(options)
                 member = recipe.combine_found(found_members, [place for place, _ in pairs], found, load, errors)
             else:
                 member = combine_found(found_members, [place for place, _ in pairs], found)
@@ -196,13 +202,11 @@ class Archive:
     # -- what it holds
 
     def member(self, path: str = "") -> Member:
-        """Return one group, decoded: the one that was opened, or one below it."""
+        """Return one group, decoded: the group that was opened, or one below it."""
         path = path.strip("/")
         if path not in self._members:
             if self.location is None:
-                raise VariableError(
-                    f"no group {path!r}", hint="Files that are combined have the groups that group= names"
-                )
+                raise VariableError(f"no group {path!r}", hint="Combined files have one group: open them with group=")
             whole = "/".join(part for part in ((self.job.group or "").strip("/"), path) if part)
             self._members[path] = self._scan_member(replace(self.job, group=whole or None))
         return self._members[path]
@@ -212,14 +216,14 @@ class Archive:
         return found if job.finish is None else job.finish(found)
 
     def _scan_by_server(self, job: Job) -> VirtualGroup | None:
-        """Return what the server next to the data found there, if there is one."""
+        """Return the group as the server next to the data scanned it; None if no server is used."""
         url = self.location
         if self.active is None or not isinstance(url, str) or not is_remote(url) or job.format is not None:
             return None
         return self.active.scan(url, group=job.group, storage_options=job.storage_options)
 
     def all_members(self) -> Iterator[tuple[str, Member]]:
-        """Give every group, decoded, with its path."""
+        """Yield every group, decoded, with its path."""
         if self.location is None:
             yield "", self.member()
         else:
@@ -233,7 +237,7 @@ class Archive:
         return self._tree
 
     def subtree(self, variables: Collection[str] | None = None) -> VirtualGroup:
-        """Return the tree with only these variables, and their labels; all if none are named."""
+        """Return the tree with only these variables and their coordinates; None: with all."""
         if variables is None:
             return self.tree
         groups: dict[str, VirtualGroup] = {"": VirtualGroup({})}
@@ -253,7 +257,9 @@ class Archive:
         return nest_groups(groups)
 
     def variable(self, path: str) -> Variable:
-        """Return a variable by its path, e.g. `forecast/tas`; without one, an error that says what there is."""
+        """Return a variable by its path, e.g. `forecast/tas`; an unknown one raises with the names
+        that exist.
+        """
         group, _, name = path.strip("/").rpartition("/")
         member = self.member(group)
         if name not in member.variables:
@@ -269,20 +275,20 @@ class Archive:
         path
             The variable, e.g. `forecast/tas`.
         decode
-            Whether it has the values that xarray shows, or the stored ones.
+            Whether to show the values that xarray shows, or the stored ones.
 
         Raises
         ------
         UnsupportedError
-            If stored values are asked for and the files of the variable are packed differently.
+            If stored values are requested and the files of the variable are packed differently.
         """
         if not decode and self.location is not None and not is_saved_tree(self.location):
             return self._scan_stored(path)
         found = array_from_variable(path, self.variable(path))
-        return found if decode else stored_view(found, path, loader(self.job.storage_options))
+        return found if decode else stored_view(found, path, make_loader(self.job.storage_options))
 
     def _scan_stored(self, path: str) -> VirtualArray:
-        """Return a variable of one file as the file holds it: characters one by one, and also what nothing decodes."""
+        """Return a variable of one file as it is stored, also if it cannot be decoded."""
         job = self.job
         errors: Any = job.errors
         tree = scan_stored(
@@ -303,9 +309,9 @@ class Archive:
         points: Sequence[Any] | None = None,
         out: npt.NDArray[Any] | None = None,
         decode: bool = True,
-        tally: Tally | None = None,
+        tally: ReadStatistics | None = None,
     ) -> npt.NDArray[Any]:
-        """Return one hyperslab of a variable: see `insitu.read`."""
+        """Read one hyperslab of a variable: see `insitu.read`."""
         array = self.array(path, decode=decode)
         return read_selection(
             array, selection, start=start, count=count, points=points, out=out, name=path, tally=tally,
@@ -335,15 +341,19 @@ class Archive:
     # -- keeping it
 
     def save(self, target: str | os.PathLike[str], **how: Any) -> None:
-        """Save the archive in the form that the target's name says: see `insitu.references.save`."""
+        """Save the archive. The suffix of the target chooses the format: see
+        `insitu.references.save`.
+        """
         how.setdefault("storage_options", self.job.storage_options)
         save_tree(self.tree, target, recipe=self.recipe_to_save(), **how)
 
     def recipe_to_save(self) -> Recipe | None:
-        """Return how the archive came about, with the files that were scanned; of a saved archive, what was saved with it."""
+        """Return how the files were combined, to be saved; of a saved archive, the recipe that it
+        has.
+        """
         if is_saved_tree(self.location):
             return saved_recipe(os.fspath(self.location), self.job.storage_options)
-        if any(not isinstance(url, str) or may_be_many(url) for url in self.urls):
+        if any(not isinstance(url, str) or can_be_collection(url) for url in self.urls):
             return self.recipe
         return replace(self.recipe, files=tuple(self.urls))
 
@@ -356,7 +366,7 @@ class Archive:
         progress: Callable[[int, int], None] | None = None,
         parallel: Any = None,
     ) -> AppendReport:
-        """Add files to the saved archive. Files that it has already, unchanged, are left out.
+        """Append files to the saved archive. Files that it holds already, unchanged, are skipped.
 
         Parameters
         ----------
@@ -369,11 +379,11 @@ class Archive:
         progress, parallel
             See `insitu.open_mfdataset`.
         """
-        target = self._saved_at()
+        target = self._saved_location()
         options = self.job.storage_options
-        new, there = known_files(target, found_paths(urls if is_many(urls) else [urls], options), dim, options)
+        new, there = known_files(target, expand_paths(urls if is_many(urls) else [urls], options), dim, options)
         if not new:
-            return report_of_append(target, dim, there)
+            return empty_append_report(target, dim, there)
         recipe = saved_recipe(target, options) or Recipe()
         files = Archive.open(
             new, parallel=parallel, progress=progress, storage_options=options, **recipe.open_options(dim)
@@ -383,71 +393,75 @@ class Archive:
         return replace(done, skipped=(*there, *done.skipped))
 
     def drop(self, urls: Sequence[str], replacement: Any = None) -> tuple[str, ...]:
-        """Take files out of the saved archive; returns their URLs.
+        """Take files out of the saved archive; return their URLs.
 
         Parameters
         ----------
         urls
             The files, as `check` names them.
         replacement
-            Files that come in their place, in the same step: as for `open`.
+            Files to put in their place, in the same step: as for `open`.
         """
-        target, options = self._saved_at(), self.job.storage_options
+        target, options = self._saved_location(), self.job.storage_options
         new = None
         if replacement is not None:
             recipe = saved_recipe(target, options) or Recipe()
-            files = found_paths(replacement if is_many(replacement) else [replacement], options)
+            files = expand_paths(replacement if is_many(replacement) else [replacement], options)
             dim = recipe.concat_dim if isinstance(recipe.concat_dim, str) else "time"
             new = Archive.open(files, storage_options=options, **recipe.open_options(dim)).member()
         done = drop(target, urls, replacement=new, storage_options=options)
         self._forget()
         return done
 
-    def check(self, **how: Any) -> Report:
-        """Ask every source whether it still is what was scanned: see `insitu.check`."""
+    def check(self, **how: Any) -> CheckReport:
+        """Check that no source changed since it was scanned: see `insitu.check`."""
         saved = isinstance(self.location, str) and is_saved_tree(self.location)
-        found: Report = check(self.location if saved else self.tree, storage_options=self.job.storage_options, **how)
+        found: CheckReport = check(
+            self.location if saved else self.tree, storage_options=self.job.storage_options, **how
+        )
         return found
 
-    def refresh(self, **how: Any) -> Report:
-        """Scan the sources again that changed, and save the archive: see `insitu.refresh`."""
-        found: Report = refresh(self._saved_at(), storage_options=self.job.storage_options, **how)
+    def refresh(self, **how: Any) -> CheckReport:
+        """Scan changed sources again, and save the archive: see `insitu.refresh`."""
+        found: CheckReport = refresh(self._saved_location(), storage_options=self.job.storage_options, **how)
         self._forget()
         return found
 
     def rollback(self) -> None:
-        """Put the state of the saved archive before its last change in place again."""
-        rollback(self._saved_at(), storage_options=self.job.storage_options)
+        """Undo the last change of the saved archive."""
+        rollback(self._saved_location(), storage_options=self.job.storage_options)
         self._forget()
 
-    def _saved_at(self) -> str:
+    def _saved_location(self) -> str:
         if not isinstance(self.location, str):
-            raise UnsupportedError("this archive was not saved yet", hint="Save it first: archive.save('x.insitu')")
+            raise UnsupportedError("this archive is not saved", hint="Save it first: archive.save('x.insitu')")
         return self.location
 
     def _forget(self) -> None:
-        """Look again at what lies there, when it is next asked for."""
+        """Drop what was scanned, so that the next access scans again."""
         self._members.clear()
         self._tree = None
 
     def dataset(self, **how: Any) -> xarray.Dataset:
-        """Return the archive as a dataset of virtual arrays; keywords as for `insitu.open_dataset` after opening (`chunks`)."""
-        bridge: Any = import_module("insitu.xarray_bridge.opening")  # above this module: it registers what xarray needs
+        """Return the archive as a lazy dataset; keywords as for `insitu.open_dataset` (`chunks`)."""
+        bridge: Any = import_module("insitu.xarray_bridge.opening")  # a layer above: it registers what xarray needs
         found: xarray.Dataset = bridge.dataset_from_archive(self, **how)
         return found
 
 
-def _positions(nested: Any, at: tuple[int, ...] = ()) -> Iterator[tuple[tuple[int, ...], Any]]:
-    """Give each item of nested lists, with its position."""
+def _iter_positions(nested: Any, at: tuple[int, ...] = ()) -> Iterator[tuple[tuple[int, ...], Any]]:
+    """Yield each item of nested lists, with its position."""
     if isinstance(nested, (list, tuple)):
         for number, part in enumerate(nested):
-            yield from _positions(part, (*at, number))
+            yield from _iter_positions(part, (*at, number))
     else:
         yield at, nested
 
 
 def is_many(urls: Any) -> bool:
-    """Return whether a location stands for files that are to be combined: a list, a pattern, a file that lists names."""
+    """Return whether a location means files to combine: a list, a pattern, or `@` and a file of
+    names.
+    """
     if isinstance(urls, (list, tuple)):
         return True
     if isinstance(urls, os.PathLike):
@@ -458,7 +472,7 @@ def is_many(urls: Any) -> bool:
 
 
 def resolve_references(urls: Any, storage_options: Mapping[str, Any] | None) -> tuple[Any, Mapping[str, Any] | None]:
-    """Return where the references of fsspec's `reference://` lie, and the options that their files are opened with."""
+    """Return the location behind fsspec's `reference://`, and the options for its files."""
     if not isinstance(urls, str) or not urls.startswith("reference://"):
         return urls, storage_options
     given = dict(storage_options or {})
@@ -472,9 +486,10 @@ def resolve_references(urls: Any, storage_options: Mapping[str, Any] | None) -> 
 def open_objects(
     urls: Sequence[Any], storage_options: Mapping[str, Any] | None
 ) -> tuple[list[Any], Mapping[str, Any] | None, tuple[Any, ...]]:
-    """Return what to scan, the options to open it with, and what must be held for as long as it is read.
+    """Return what to scan, the options to open it with, and the sources to keep alive.
 
-    Secrets in URLs move to the options. Bytes and open files become sources, which are found again by name only while they are held.
+    Secrets in URLs are moved to the options. Bytes and open files become sources, which are found
+    by name only while something refers to them.
     """
     urls, options = without_secrets(urls, storage_options)
     found, kept = [], []
@@ -484,14 +499,14 @@ def open_objects(
         elif not isinstance(url, (str, Mapping)):
             source = open_source(url, options)
             if source.url.startswith(("memory:", "file-object:")):
-                kept.append(source)  # which holds the bytes, or the open file
+                kept.append(source)  # it holds the bytes, or the open file
             url = source
         found.append(url)
     return found, options, tuple(kept)
 
 
 def cache_from(cache: ChunkCache | int | bool | None) -> ChunkCache | None:
-    """Return the cache that an option stands for."""
+    """Return the chunk cache of an option: a cache, a size in bytes, or None."""
     if isinstance(cache, ChunkCache):
         return cache
     return None if cache is None or isinstance(cache, bool) else ChunkCache(int(cache))
@@ -500,11 +515,11 @@ def cache_from(cache: ChunkCache | int | bool | None) -> ChunkCache | None:
 def axes_of(
     array: VirtualArray, selection: Any, dim: str | Sequence[str] | None, axes: int | Sequence[int] | None
 ) -> int | Sequence[int] | None:
-    """Return the axes of a selection's shape that dimensions by name stand for."""
+    """Return the axes of a selection's shape for dimensions by name."""
     if dim is None:
         return axes
     if axes is not None:
-        raise SelectionError("give either dim or axes")
+        raise SelectionError("give either dim or axes, not both")
     chosen = Selection.of(selection, array.shape) if not isinstance(selection, Selection) else selection
     left = [
         name for name, one in zip(array.dims, chosen.selectors, strict=True) if not isinstance(one, (int, np.integer))

@@ -1,10 +1,12 @@
 """Cooperative cancellation: a deadline that long work checks between its steps.
 
-A server gives each request a `Deadline` and runs its work inside `deadline_scope`. Loops that may take long (over chunks, tiles, retries,
-structures of a file) call `check_deadline`, which raises `LateError` once time is up or nobody waits for the answer any more. So the work ends,
-not only the answer. `carry_deadline` takes the deadline along to the threads of a pool. Without a deadline a check costs some 50 ns.
+A server gives each request a `Deadline` and runs its work inside `deadline_scope`. Loops that may
+take long (over chunks, tiles, retries, structures of a file) call `check_deadline`, which raises
+`LateError` once time is up or nobody waits for the answer any more. So the work ends, not only the
+answer. `carry_deadline` takes the deadline along to the threads of a pool. Without a deadline a
+check costs some 50 ns.
 
-The deadline of one HTTP exchange is another thing: see `insitu.sources.deadline`.
+The deadline of one HTTP request is another thing: see `insitu.sources.http.deadline`.
 """
 
 from __future__ import annotations
@@ -22,19 +24,18 @@ from insitu.errors import TimedOutError
 __all__ = [
     "Deadline",
     "LateError",
+    "cap_to_deadline",
     "carry_deadline",
     "check_deadline",
-    "current_deadline",
     "deadline_scope",
-    "end_of_work",
-    "wait_for",
+    "wait_for_event",
 ]
 
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
 
-_SLICE = 0.25
-"""Seconds between two looks at the deadline while a thread waits for another one."""
+_POLL_SECONDS = 0.25
+"""Seconds between two checks of the deadline while a thread waits for another one."""
 
 
 class LateError(TimedOutError):
@@ -45,7 +46,7 @@ class LateError(TimedOutError):
 
 @dataclass(slots=True, eq=False, weakref_slot=True)
 class Deadline:
-    """When some work has to be done."""
+    """The time by which some work has to end."""
 
     at: float
     """By the monotonic clock."""
@@ -71,11 +72,6 @@ class Deadline:
 _current: ContextVar[Deadline | None] = ContextVar("insitu_deadline", default=None)
 
 
-def current_deadline() -> Deadline | None:
-    """Return the deadline of the work that this thread does; None if it has none."""
-    return _current.get()
-
-
 def check_deadline() -> None:
     """Raise `LateError` if the work of this thread has a deadline that is over."""
     deadline = _current.get()
@@ -83,8 +79,10 @@ def check_deadline() -> None:
         deadline.check()
 
 
-def end_of_work(until: float) -> float:
-    """Return `until` or the end of this thread's deadline, whichever is earlier, by the monotonic clock."""
+def cap_to_deadline(until: float) -> float:
+    """Return `until` or the end of this thread's deadline, whichever is earlier, by the monotonic
+    clock.
+    """
     deadline = _current.get()
     return until if deadline is None else min(until, deadline.at)
 
@@ -120,10 +118,10 @@ def carry_deadline(function: Callable[Arguments, Result]) -> Callable[Arguments,
     return carried
 
 
-def wait_for(event: threading.Event) -> None:
+def wait_for_event(event: threading.Event) -> None:
     """Wait until another thread sets `event`, but not past the deadline of this thread's work."""
     if _current.get() is None:
         event.wait()
         return
-    while not event.wait(_SLICE):
+    while not event.wait(_POLL_SECONDS):
         check_deadline()

@@ -1,20 +1,20 @@
-"""What can go wrong, grouped by what the caller does next.
+"""Exceptions of insitu, grouped by what the caller does next.
 
 ```
-InsituError                     anything of ours
-├── FormatError      ValueError           the file is damaged, or is not what it claims: mend or leave out the file
-├── UnsupportedError NotImplementedError  the file is fine, we do not read that part: errors="warn" keeps the rest
-├── SourceError      OSError              bytes could not be had: look at the network, the path, the credentials
+InsituError                     every error of insitu
+├── FormatError      ValueError           the file is damaged, or not of the format it claims: repair it or leave it out
+├── UnsupportedError NotImplementedError  the file is fine, this part is not supported: errors="warn" keeps the rest
+├── SourceError      OSError              bytes cannot be read: check the network, the path, the credentials
 │   ├── NotFoundError    FileNotFoundError
 │   ├── AccessError      PermissionError
 │   ├── TimedOutError    TimeoutError
 │   ├── TruncatedError                    the object ends before the range does
-│   └── StaleSourceError                  the object is not the one that was scanned: scan again
-├── CodecError       ValueError           the bytes came, but are not what the encoding says
-│   ├── UnknownCodecError LookupError     nothing here decodes that: install what the message names
+│   └── StaleSourceError                  the object has changed since the scan: scan again
+├── CodecError       ValueError           the bytes cannot be decoded as the encoding says
+│   ├── UnknownCodecError LookupError     no decoder is installed: install what the message names
 │   └── ChecksumError                     the bytes are damaged
 ├── SelectionError   IndexError           the selection does not fit the array
-│   └── SelectionSizeError MemoryError    what is selected does not fit into memory: select less
+│   └── SelectionSizeError MemoryError    the selection does not fit into memory: select less
 ├── VariableError    KeyError             no such variable
 │   └── GroupError       OSError          no such group (xarray's engines raise OSError, too)
 └── ModelError       ValueError           arrays that cannot be joined or shaped that way
@@ -49,16 +49,16 @@ __all__ = [
 
 
 class InsituError(Exception):
-    """Anything of ours.
+    """Base class of all errors of insitu.
 
     Parameters
     ----------
     message
         What is wrong, in one sentence.
     hint
-        The way out, if there is one.
+        What to do about it.
     place
-        Where: any of `url`, `offset`, `length`, `structure`, `codec`, `variable`, `chunk`.
+        Context: any of `url`, `offset`, `length`, `structure`, `codec`, `variable`, `chunk`.
     """
 
     kind: ClassVar[str] = "error"
@@ -69,8 +69,10 @@ class InsituError(Exception):
         self.place = {name: value for name, value in place.items() if value is not None}
         super().__init__(message)
 
-    def located(self, **place: Any) -> InsituError:
-        """Add what an inner layer could not know (a decoder knows no URL); what is known already stays."""
+    def with_context(self, **place: Any) -> InsituError:
+        """Add context that an inner layer does not have (a decoder knows no URL); what is known
+        already stays.
+        """
         for name, value in place.items():
             if value is not None:
                 self.place.setdefault(name, value)
@@ -78,16 +80,16 @@ class InsituError(Exception):
 
     @property
     def url(self) -> str | None:
-        """The archive object concerned."""
+        """URL of the object concerned."""
         return self.place.get("url")
 
     @property
     def offset(self) -> int | None:
-        """The byte offset in it."""
+        """Byte offset in that object."""
         return self.place.get("offset")
 
     def __str__(self) -> str:
-        where = _where(self.place)
+        where = _format_context(self.place)
         text = f"{self.message} [{where}]" if where else self.message
         return f"{text}. {self.hint}" if self.hint else text
 
@@ -99,34 +101,34 @@ def _rebuild(cls: type[InsituError], message: str, hint: str | None, place: dict
     return cls(message, hint=hint, **place)
 
 
-def _where(place: dict[str, Any]) -> str:
+def _format_context(place: dict[str, Any]) -> str:
     parts = [f"{name} {place[name]}" for name in ("structure", "variable", "chunk", "codec") if name in place]
     offset, length = place.get("offset"), place.get("length")
     if offset is not None:
         parts.append(f"bytes {offset}-{offset + length}" if length is not None else f"offset {offset}")
-    parts += [f"{name} {value}" for name, value in place.items() if name not in _ORDERED]
+    parts += [f"{name} {value}" for name, value in place.items() if name not in _ORDERED_CONTEXT]
     if "url" in place:
         parts.append(f"in {place['url']}")
     return ", ".join(parts)
 
 
-_ORDERED = frozenset({"structure", "variable", "chunk", "codec", "offset", "length", "url"})
+_ORDERED_CONTEXT = frozenset({"structure", "variable", "chunk", "codec", "offset", "length", "url"})
 
 
 class FormatError(InsituError, ValueError):
-    """The file is damaged, or is not what it claims to be."""
+    """The file is damaged, or not of the format that it claims."""
 
     kind = "format"
 
 
 class UnsupportedError(InsituError, NotImplementedError):
-    """The file is fine; this part of it is not read by insitu."""
+    """The file is fine; this part of it is not supported."""
 
     kind = "unsupported"
 
 
 class SourceError(InsituError, OSError):
-    """Bytes could not be had."""
+    """Bytes cannot be read from storage."""
 
     kind = "source"
 
@@ -138,7 +140,7 @@ class NotFoundError(SourceError, FileNotFoundError):
 
 
 class AccessError(SourceError, PermissionError):
-    """The object may not be read with these credentials."""
+    """These credentials do not allow access to the object."""
 
     kind = "access"
 
@@ -156,19 +158,19 @@ class TruncatedError(SourceError):
 
 
 class StaleSourceError(SourceError):
-    """The object is not the one that was scanned."""
+    """The object has changed since it was scanned."""
 
     kind = "stale"
 
 
 class CodecError(InsituError, ValueError):
-    """The bytes are not what the encoding says."""
+    """The bytes cannot be decoded as the encoding says."""
 
     kind = "codec"
 
 
 class UnknownCodecError(CodecError, LookupError):
-    """Nothing here decodes that codec."""
+    """No decoder for this codec is installed."""
 
     kind = "unknown-codec"
 
@@ -186,7 +188,7 @@ class SelectionError(InsituError, IndexError):
 
 
 class SelectionSizeError(SelectionError, MemoryError):
-    """What is selected does not fit into memory."""
+    """The selection does not fit into memory."""
 
     kind = "selection-size"
 
@@ -210,4 +212,4 @@ class ModelError(InsituError, ValueError):
 
 
 class InsituWarning(UserWarning):
-    """Something was left out or went wrong on the way, and the result can be used."""
+    """Something was left out or failed, and the result can still be used."""

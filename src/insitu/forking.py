@@ -1,8 +1,9 @@
 """Locks, state and imports that survive `fork`.
 
-A forked child has one thread, and inherits the locks of all others as they were: what another thread held at that moment
-stays locked for ever. Locks that are made here are open in a child; objects with more state than a lock register
-themselves and are renewed; imports are finished before the fork. (multiprocessing forks by default on Linux up to Python 3.13.)
+A forked child has one thread, and inherits the locks of all others as they were: a lock that
+another thread held at that moment stays locked for ever. Locks made here are open in a child;
+objects with more state than a lock register themselves and are renewed; imports are finished before
+the fork. (multiprocessing forks by default on Linux up to Python 3.13.)
 """
 
 from __future__ import annotations
@@ -19,11 +20,13 @@ from typing import Any, Protocol
 __all__ = ["delay_forks", "fork_safe_lock", "fork_safe_rlock", "import_before_fork", "renew_after_fork"]
 
 _PATIENCE = 30.0
-"""Seconds that a fork waits for an import that is under way in another thread; large libraries take one or two."""
+"""Seconds that a fork waits for an import that is under way in another thread; large libraries take
+one or two.
+"""
 
 
 class Renewable(Protocol):
-    """Something that a forked child has to set up again."""
+    """An object that has to be set up again in a forked child."""
 
     def renew(self) -> None:
         """Make new locks; drop what is shared with the parent."""
@@ -31,7 +34,7 @@ class Renewable(Protocol):
 
 _locks: weakref.WeakSet[Any] = weakref.WeakSet()
 _renewables: weakref.WeakSet[Renewable] = weakref.WeakSet()
-_importing = threading.RLock()
+_import_lock = threading.RLock()
 
 
 def fork_safe_lock() -> threading.Lock:
@@ -54,10 +57,11 @@ def renew_after_fork(thing: Renewable) -> None:
 
 
 def import_before_fork(name: str) -> ModuleType:
-    """Import a module as `importlib.import_module` does. A fork in another thread waits until that is done.
+    """Import a module as `importlib.import_module` does. A fork in another thread waits until that
+    is done.
 
-    A child that is forked in the middle of an import can never import that module: its lock belongs to a thread that is
-    not there.
+    A child that is forked in the middle of an import can never import that module: its lock belongs
+    to a thread that does not exist there.
     """
     with delay_forks():
         return importlib.import_module(name)
@@ -65,27 +69,29 @@ def import_before_fork(name: str) -> ModuleType:
 
 @contextmanager
 def delay_forks() -> Iterator[None]:
-    """Have forks in other threads wait: for imports, and for libraries that import parts of themselves under locks of their own."""
-    with _importing:
+    """Have forks in other threads wait: for imports, and for libraries that import parts of
+    themselves under locks of their own.
+    """
+    with _import_lock:
         yield
 
 
-_waited = threading.local()
+_fork_state = threading.local()
 
 
 def _before() -> None:
     # Not for ever: the import may wait for something that the forking thread holds.
-    _waited.held = _importing.acquire(timeout=_PATIENCE)
+    _fork_state.held = _import_lock.acquire(timeout=_PATIENCE)
 
 
 def _in_parent() -> None:
-    if _waited.held:
-        _importing.release()
+    if _fork_state.held:
+        _import_lock.release()
 
 
 def _in_child() -> None:
-    global _importing
-    _importing = threading.RLock()
+    global _import_lock
+    _import_lock = threading.RLock()
     for lock in list(_locks):
         lock._at_fork_reinit()  # what the standard library does with its own (logging, queue, concurrent.futures)
     for thing in list(_renewables):

@@ -1,7 +1,9 @@
-"""The founding contract of active storage: load a chunk's bytes, decode them, return only the asked parts, or only their reduction.
+"""Read or reduce elements of one chunk by offset, size and encoding: the contract of active
+storage.
 
-`read` and `reduce` do it here, or next to the data on a server that `insitu serve` runs (`active=`). Both know nothing of files and
-formats: an offset, a size, an encoding, and spans of the decoded elements are all there is.
+`read` and `reduce` load and decode the chunk here, or next to the data on a server that `insitu
+serve` runs (`active=`). They know no files and formats, only an offset, a size, an encoding, and
+spans of the decoded elements.
 """
 
 from __future__ import annotations
@@ -12,11 +14,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from insitu.active.client import Active
 from insitu.model import Encoding, VirtualArray
 from insitu.reading import read_array
-from insitu.reducing.active import Active
+from insitu.reducing.chunk_storage import Spans, chunk_array, parse_encoding, spans_selection
 from insitu.reducing.reduce import statistics
-from insitu.reducing.storage import Spans, chunk_array, encoding_of, spans_selection
 
 __all__ = ["read", "reduce"]
 
@@ -33,21 +35,22 @@ def read(
     active_required: bool = False,
     storage_options: Mapping[str, Any] | None = None,
 ) -> npt.NDArray[Any]:
-    """Elements of one chunk.
+    """Return elements of one chunk.
 
     Parameters
     ----------
     url, offset, size
-        Where the chunk's bytes lie; without a size, up to the end of the object.
+        Where the chunk's bytes lie; without a size, up to the end of the file.
     encoding
-        An `Encoding`; or `{"dtype": "<f4", "codecs": [{"id": "shuffle", "elementsize": 4}, {"id": "zlib"}]}`, in the order of
-        writing; or just a type.
+        An `Encoding`; or `{"dtype": "<f4", "codecs": [{"id": "shuffle", "elementsize": 4},
+        {"id": "zlib"}]}`, in the order of writing; or just a type.
     spans
-        `(first, many)` elements of the decoded chunk, in C order, as `Selection.spans()` gives them; all of it, in its shape, if not given.
+        `(first, count)` of elements of the decoded chunk, in C order, as `Selection.spans()` gives
+        them; if not given, the whole chunk in its shape.
     shape
-        Of the chunk; may be left out where nothing is compressed.
+        The shape of the chunk; may be left out if nothing is compressed.
     active, active_required
-        Address of a server that does it next to the data, and whether it is an error if it cannot.
+        Address of a server that reads next to the data, and whether it is an error if it cannot.
     storage_options
         See `insitu.scan`.
 
@@ -59,7 +62,7 @@ def read(
     ...     read(file.name, 0, None, {"dtype": "<i4", "codecs": [{"id": "zlib"}]}, [(2, 3), (9, 1)], shape=(3, 4))
     array([2, 3, 4, 9], dtype=int32)
     """
-    array, selection = _wanted(url, offset, size, encoding, spans, shape)
+    array, selection = _array_and_selection(url, offset, size, encoding, spans, shape)
     if active is not None:
         return Active(active, active_required).read(array, selection, storage_options=storage_options)
     return read_array(array, selection, storage_options=storage_options)
@@ -82,18 +85,19 @@ def reduce(
     active_required: bool = False,
     storage_options: Mapping[str, Any] | None = None,
 ) -> Any:
-    """A statistic of elements of one chunk.
+    """Return a statistic of elements of one chunk.
 
     Parameters
     ----------
     url, offset, size, encoding, spans, shape, active, active_required, storage_options
         As for `read`.
     method
-        One of the statistics of `insitu.reduce`; or several, which are taken in one pass and come as a mapping.
+        A statistic of `insitu.reduce`; or several, which are computed in one pass and returned by
+        name.
     axes
-        Of the chunk, without spans; all if not given.
+        The axes of the chunk to reduce, without spans; all if not given.
     skipna
-        Whether NaN is left out; if not given, yes for floating-point values.
+        Whether to skip NaN; by default yes for floating-point values.
     q, edges
         As for `insitu.reduce`.
 
@@ -105,7 +109,7 @@ def reduce(
     ...     int(reduce(file.name, 8, 40, "<i4", [(0, 2), (9, 1)], "max"))
     11
     """
-    array, selection = _wanted(url, offset, size, encoding, spans, shape)
+    array, selection = _array_and_selection(url, offset, size, encoding, spans, shape)
     methods = [method] if isinstance(method, str) else list(method)
     take = statistics if active is None else Active(active, active_required).statistics
     found = take(
@@ -114,7 +118,7 @@ def reduce(
     return found[method] if isinstance(method, str) else found
 
 
-def _wanted(
+def _array_and_selection(
     url: str,
     offset: int,
     size: int | None,
@@ -122,7 +126,7 @@ def _wanted(
     spans: Spans | None,
     shape: Sequence[int] | None,
 ) -> tuple[VirtualArray, Any]:
-    chain = encoding_of(encoding)
+    chain = parse_encoding(encoding)
     if spans is None:
         return chunk_array(url, offset, size, chain, shape), ...
     flat = None if shape is None else (int(np.prod(shape, dtype=np.int64)),)

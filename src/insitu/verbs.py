@@ -1,4 +1,4 @@
-"""The verbs as functions: scan, read, reduce, check, convert, refresh, zarr_store. Each opens an `Archive` and asks it."""
+"""The functions `insitu.scan`, `read`, `reduce` and `zarr_store`. Each opens an `Archive`."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy.typing as npt
 
+from insitu.active.client import Active
 from insitu.archive import Archive, axes_of
-from insitu.combining.scanning import loader
+from insitu.combining.scan_member import make_loader
 from insitu.combining.stored_view import stored_view, zarr_tree
 from insitu.errors import UnsupportedError, VariableError
 from insitu.model import VirtualArray, VirtualGroup
-from insitu.opening import Verify, read_selection, scan_stored
-from insitu.reading import ChunkCache, Tally, summary
-from insitu.reducing.active import Active
+from insitu.reading import ChunkCache, ReadStatistics, format_summary
 from insitu.reducing.reduce import reduce_array
+from insitu.scanning.scan_url import Verify, read_selection, scan_stored
 
 if TYPE_CHECKING:
     from insitu.reading.zarr_store.store import InsituStore
@@ -36,33 +36,35 @@ def scan(
     allow_local: bool = False,
     storage_options: Mapping[str, Any] | None = None,
 ) -> VirtualGroup:
-    """Find where every chunk of an archive lies, how it is encoded and packed. Reads metadata and labels only.
+    """Scan an archive: find where every chunk lies, how it is encoded and packed. Reads metadata
+    and labels only.
 
     Parameters
     ----------
     url
-        A path, a URL (`http://`, `https://`, `s3://`, `gs://`, `az://`), or an open source of bytes: an archive file, a Zarr store
-        (directory, prefix, zip), a saved set of references, or a member of a zip or tar archive (`runs.zip::2024/jan.nc`).
+        A path, a URL (`http://`, `https://`, `s3://`, `gs://`, `az://`), or an open source of
+        bytes: an archive file, a Zarr store (directory, prefix, zip), saved references, or a member
+        of a zip or tar archive (`runs.zip::2024/jan.nc`).
     group
         Scan this group only.
     variables
         Scan only these variables, and the labels that they refer to.
     errors
-        `"raise"`: a variable that cannot be taken is an error. `"warn"`: it is left out, with a warning, and its reason is kept in
-        `problems`.
+        `"raise"`: a variable that cannot be read is an error. `"warn"`: it is left out with a
+        warning, and the reason is kept in `problems`.
     format
-        The format of a file by name, if its first bytes should not decide.
+        The format of a file; if not given, its first bytes decide.
     decode
-        Whether arrays have the shapes, types and values that xarray shows, or those that the file stores.
+        Whether arrays have the shapes, types and values that xarray shows, or the stored ones.
     verify
-        When to find out whether sources still are what was scanned. `"read"`: when one is opened to read from it, which costs no request
-        more. `"open"`: now too; a set of references asks every source that it names. `"never"`: never. A source that changed raises
-        `StaleSourceError`.
+        When to check that sources did not change since they were scanned. `"read"`: when one is
+        opened for reading, which takes no additional request. `"open"`: also now, for every source
+        of saved references. `"never"`: not at all. A changed source raises `StaleSourceError`.
     allow_local
-        Whether references from elsewhere may name files of this machine.
+        Whether remote references may name local files.
     storage_options
-        Credentials and endpoints: `anon`, `key`, `secret`, `token`, `endpoint_url`, `region`, `headers`; or a mapping of URL prefix →
-        such options.
+        Credentials and endpoints: `anon`, `key`, `secret`, `token`, `endpoint_url`, `region`,
+        `headers`; or a mapping of URL prefix → such options.
 
     Returns
     -------
@@ -73,7 +75,8 @@ def scan(
     --------
     >>> group = insitu.scan("era5.nc")  # doctest: +SKIP
     >>> group.arrays["t2m"].tiles[0].chunks[0, 0, 0]  # doctest: +SKIP
-    Stored(source=Source(url='era5.nc', …), offset=8192, length=52311, filter_mask=0, encoding=0, packing=0)
+    Stored(source=Source(url='era5.nc', …), offset=8192, length=52311, filter_mask=0, encoding=0,
+    packing=0)
     """
     names = [variables] if isinstance(variables, str) else variables
     how: dict[str, Any] = {"errors": errors, "format": format, "verify": verify, "allow_local": allow_local}
@@ -95,49 +98,52 @@ def read(
     cache: ChunkCache | None = None,
     verbose: bool = False,
     storage_options: Mapping[str, Any] | None = None,
-    tally: Tally | None = None,
+    tally: ReadStatistics | None = None,
 ) -> npt.NDArray[Any]:
     """Read one hyperslab as an array: the values that xarray shows.
 
     Parameters
     ----------
     url
-        Where the archive is, or what `scan` returned (then nothing is scanned again).
+        A path or URL, or what `scan` returned (then nothing is scanned again).
     path
         The variable, e.g. `"forecast/tas"`.
     selection
-        Integers, slices of any step, Ellipsis, index arrays and boolean arrays (each axis on its own).
+        Integers, slices of any step, Ellipsis, index arrays and boolean arrays, each axis
+        independently.
     start, count
-        Instead of a selection: the corner and the extent, as in the netCDF library. Without `count`, up to the end.
+        Instead of a selection: corner and extent, as in the netCDF library. Without `count`, up to
+        the end.
     points
-        Instead of a selection: index arrays that are paired up (stations on a grid), or slices; each touched chunk is decoded once.
+        Instead of a selection: index arrays of equal shape (stations on a grid), or slices. Each
+        chunk is decoded once.
     out
-        Where to put the values.
+        The array to read into.
     decode
-        False: the stored values, as h5py gives them, without scale, offset, missing values and times. An error where the files of the
-        variable are packed differently.
+        False: return the stored values, as h5py does, without scale, offset, missing values and
+        times. An error if the files of the variable are packed differently.
     cache
-        Keeps decoded chunks for the next reads.
+        A cache of decoded chunks, for later reads.
     verbose
-        Say on standard error what the read did: type, shape, chunks, codecs, requests, bytes, seconds. The logger `insitu.read` says the
-        same at level DEBUG.
+        Print to standard error what the read did: type, shape, chunks, codecs, requests, bytes,
+        seconds. The logger `insitu.read` logs the same at level DEBUG.
     storage_options
         See `scan`.
     tally
-        The same as an object: counts requests, bytes and seconds, if given.
+        An object that counts requests, bytes and seconds.
 
     Examples
     --------
     >>> insitu.read("era5.nc", "t2m", np.s_[0, ::-1, 100:200])  # doctest: +SKIP
     """
     array = _array(url, path, decode, storage_options)
-    tally = tally if tally is not None else Tally()
+    tally = tally if tally is not None else ReadStatistics()
     values = read_selection(
         array, selection, start=start, count=count, points=points, out=out, name=path, cache=cache,
         storage_options=storage_options, tally=tally,
     )  # fmt: skip
     if verbose:
-        print(summary(array, values.shape, tally, path), file=sys.stderr)
+        print(format_summary(array, values.shape, tally, path), file=sys.stderr)
     return values
 
 
@@ -156,9 +162,9 @@ def reduce(
     active: str | None = None,
     active_required: bool = False,
     storage_options: Mapping[str, Any] | None = None,
-    tally: Tally | None = None,
+    tally: ReadStatistics | None = None,
 ) -> npt.NDArray[Any]:
-    """Reduce a variable, chunk by chunk, in bounded memory: what xarray gives.
+    """Reduce a variable chunk by chunk, in bounded memory. The result is that of xarray.
 
     Parameters
     ----------
@@ -167,24 +173,27 @@ def reduce(
     path
         The variable.
     method
-        `sum`, `mean`, `min`, `max`, `std`, `var`, `count`, `any`, `all`, `argmin`, `argmax`, `prod`, `median`; `quantile` and
-        `tdigest`, which want `q`; `histogram`, which wants `edges`.
+        `sum`, `mean`, `min`, `max`, `std`, `var`, `count`, `any`, `all`, `argmin`, `argmax`,
+        `prod`, `median`; `quantile` and `tdigest`, which need `q`; `histogram`, which needs
+        `edges`.
     dim
-        Along which dimensions, by name; all if not given.
+        The dimensions to reduce, by name; all if not given.
     axes
         The same by number, counted in the selection.
     selection
         As for `read`.
     skipna
-        Whether NaN is left out; if not given, yes for floating-point values.
+        Whether to skip NaN; by default yes for floating-point values.
     q
-        From 0 to 1; several make a first axis. A `tdigest` gives quantiles of values that are too many to be held, with an error of rank of at most 0.6 %.
+        Quantiles from 0 to 1; several make a first axis. `tdigest` estimates quantiles of more
+        values than fit into memory, with an error of rank of at most 0.6 %.
     edges
-        Of the bins, increasing; the counts have a first axis for the bins.
+        Edges of the bins, increasing. The bins are the first axis of the result.
     decode
-        False: the stored values, as for `read`.
+        False: reduce the stored values, as for `read`.
     active, active_required
-        The address of a server that does it next to the data, and whether it is an error if it cannot: see `open_dataset`.
+        The address of a server that reduces next to the data, and whether it is an error if it
+        cannot: see `open_dataset`.
     storage_options, tally
         As for `read`.
 
@@ -210,20 +219,22 @@ def reduce(
 def _array(url: Any, path: str | None, decode: bool, storage_options: Mapping[str, Any] | None) -> VirtualArray:
     """Return the variable that a call names."""
     if isinstance(url, VirtualArray):
-        return url if decode else stored_view(url, path, loader(storage_options))
+        return url if decode else stored_view(url, path, make_loader(storage_options))
     if path is None:
-        raise VariableError("which variable?", hint="Give its path as the second argument")
+        raise VariableError("no variable was given", hint='Give its path as the second argument, e.g. "forecast/tas"')
     if isinstance(url, VirtualGroup):
         array = url.array(path)
-        return array if decode else stored_view(array, path, loader(storage_options))
+        return array if decode else stored_view(array, path, make_loader(storage_options))
     group, _, name = path.strip("/").rpartition("/")
-    # Only this variable is looked at: a file may hold others that cannot be taken.
+    # Scan only this variable: the file may hold others that cannot be read.
     archive = Archive.open(url, group=group or None, variables=[name], storage_options=storage_options)
     return archive.array(name, decode=decode)
 
 
 VIEW_CACHE_BYTES = 128 << 20
-"""Decoded chunks that a Zarr view keeps: neighbouring chunks of a mosaic that was cut anew need the same ones."""
+"""Bytes of decoded chunks that a Zarr view caches: neighbouring chunks of a mosaic need the same
+ones.
+"""
 
 
 def zarr_store(
@@ -235,10 +246,11 @@ def zarr_store(
     portable: bool = False,
     storage_options: Mapping[str, Any] | None = None,
 ) -> InsituStore:
-    """Any archive as a read-only Zarr store, for every tool that reads Zarr. Copies nothing.
+    """Return a read-only Zarr store that shows any archive to tools that read Zarr. Copies nothing.
 
-    Arrays that Zarr can say keep their chunks: the bytes are passed on as they lie in the archive. Mosaics (files that are chunked, encoded or packed differently) are cut into a regular grid, and each chunk is read and
-    encoded when it is asked for.
+    Arrays that fit into Zarr keep their chunks: the bytes are passed on unchanged. Mosaics (files
+    that are chunked, encoded or packed differently) get a regular chunk grid, and each chunk is
+    read and encoded when it is requested.
 
     Parameters
     ----------
@@ -247,24 +259,25 @@ def zarr_store(
     group
         Show this group only.
     zarr_format
-        Which version of Zarr the store speaks.
+        The Zarr version of the store.
     compression
-        Of chunks that are encoded anew: "gzip", "zlib" (version 2), "zstd"; None: none.
+        Compression of chunks that are encoded anew: "gzip", "zlib" (version 2), "zstd"; None: none.
     portable
-        Pass on only chunks whose codecs readers other than zarr-python know too; encode the others anew.
+        Pass on only chunks with codecs that readers other than zarr-python have too; encode the
+        others anew.
     storage_options
         See `scan`.
 
     Returns
     -------
     zarr.abc.store.Store
-        What `zarr.open` and `xarray.open_zarr` take.
+        A store for `zarr.open` and `xarray.open_zarr`.
 
     Examples
     --------
     >>> zarr.open_group(insitu.zarr_store("era5.nc"), mode="r")["t2m"][0, :10]  # doctest: +SKIP
     """
-    from insitu.formats.choosing import below
+    from insitu.formats.variable_filter import subtree
     from insitu.reading.zarr_store import ZarrTree
 
     try:
@@ -273,10 +286,10 @@ def zarr_store(
         raise UnsupportedError("a Zarr store needs zarr-python", hint="pip install 'insitu[zarr]'") from problem
 
     if isinstance(url, VirtualGroup):
-        tree = below(url, group, url="this archive")
+        tree = subtree(url, group, url="this archive")
     else:
         tree = Archive.open(url, group=group, errors="warn", storage_options=storage_options).tree
-    tree = zarr_tree(tree, loader(storage_options))
+    tree = zarr_tree(tree, make_loader(storage_options))
     return InsituStore(
         ZarrTree(tree, zarr_format, compression, portable, storage_options, ChunkCache(VIEW_CACHE_BYTES))
     )

@@ -1,4 +1,6 @@
-"""On a disk that is full or may not be written to: no cut file is left behind, and a scan goes on without its journal."""
+"""On a disk that is full or may not be written to: no cut file is left behind, and a scan goes on
+without its journal.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ resource.setrlimit(resource.RLIMIT_FSIZE, (3000, resource.RLIM_INFINITY))
 from insitu.cli import main
 main()
 """
-"""The command line on a system where no file may grow beyond 3,000 bytes: writes fail as on a full disk."""
+"""The command line on a system where no file may grow beyond 3,000 bytes: writes fail as on a full
+disk.
+"""
 
 
 @pytest.fixture
@@ -94,7 +98,7 @@ def test_a_journal_on_a_full_disk(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     from insitu.cli import resume
-    from insitu.cli.resume import Journal, Resuming
+    from insitu.cli.resume import Journal, ResumingExecutor
 
     journal = Journal(tmp_path / "j")
 
@@ -114,7 +118,7 @@ def test_a_journal_on_a_full_disk(
 
     with monkeypatch.context() as patch:
         patch.setattr(resume.os, "fdopen", full)
-        assert [*Resuming(None, journal).map(lambda batch: [batch], [["a"], ["b"], ["c"]])] == [
+        assert [*ResumingExecutor(None, journal).map(lambda batch: [batch], [["a"], ["b"], ["c"]])] == [
             [["a"]],
             [["b"]],
             [["c"]],

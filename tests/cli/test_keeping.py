@@ -100,7 +100,8 @@ def test_append_that_runs_twice(tmp_path: Path) -> None:
     os.utime(tmp_path / "insitu" / "b.h5", (2e9, 2e9))
     changed = insitu("append", tmp_path / "x.insitu", tmp_path / "insitu" / "b.h5", code=1)
     assert "insitu refresh" in " ".join(changed.stderr.split())
-    # As a fresh scan does, an insitu store puts earlier labels in front; an Icechunk repository can only grow at its end.
+    # As a fresh scan does, an insitu store puts earlier labels in front; an Icechunk repository can
+    # only grow at its end.
     earlier = make(tmp_path / "d.h5", -9)
     assert "4 steps" in insitu("append", tmp_path / "x.insitu", earlier).stderr
     assert open_dataset(tmp_path / "x.insitu").time.values.tolist() == [*range(-9, -5), *range(12)]

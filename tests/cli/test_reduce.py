@@ -101,18 +101,20 @@ def test_histograms(run: Run, path: Path, where: list[str]) -> None:
         (["histogram"], "edges"),
         (["histogram", "--edges", "3,2,1"], "increase"),
         (["histogram", "--edges", "1:2"], "first:last:bins"),
-        (["quantile"], "which"),
-        (["tdigest", "--q", "x"], "no numbers"),
+        (["quantile"], "needs q"),
+        (["tdigest", "--q", "x"], "not a list of numbers"),
         (["mean", "--axes", "5"], "out of bounds"),
         (["mean", "--as", "xml"], "one of text, table, json"),
         (["mean", "--option", "x"], "NAME=VALUE"),
     ],
 )
 def test_what_is_wrong_is_said(run: Run, path: Path, arguments: list[str], said: str) -> None:
-    code = 2 if said in ("first:last:bins", "no numbers", "one of text, table, json", "NAME=VALUE") else 1
+    code = 2 if said in ("first:last:bins", "not a list of numbers", "one of text, table, json", "NAME=VALUE") else 1
     assert said in run("reduce", path, "t", *arguments, code=code)[1].replace("\n", " ")
 
 
 def test_a_server_that_is_not_there(run: Run, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("insitu.reducing.client.FIRST_PAUSE", 0.001)
-    assert "cannot be reached" in run("reduce", path, "t", "mean", "--active", "http://127.0.0.1:9", code=1)[1]
+    monkeypatch.setattr("insitu.active.transport.FIRST_PAUSE", 0.001)
+    assert (
+        "cannot connect to the server" in run("reduce", path, "t", "mean", "--active", "http://127.0.0.1:9", code=1)[1]
+    )

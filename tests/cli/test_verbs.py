@@ -20,7 +20,7 @@ import xarray as xr
 
 import insitu
 import insitu.cli
-from insitu.cli.resume import Journal, Resuming, journal_for
+from insitu.cli.resume import Journal, ResumingExecutor, journal_for
 from insitu.errors import AccessError
 
 Run = Callable[..., tuple[str, str]]
@@ -135,7 +135,7 @@ def test_a_killed_scan_goes_on(archive: Path, tmp_path: Path) -> None:
     """Killed in the middle of it, the same command does the rest only."""
     target = tmp_path / "all.insitu"
     slow = (
-        "import sys, time, insitu.cli, insitu.combining.scanning as s\n"
+        "import sys, time, insitu.cli, insitu.combining.scan_member as s\n"
         "one = s.Job.one\n"
         "s.Job.one = lambda job, url, memory=None: (time.sleep(float(sys.argv.pop())) if 0 else time.sleep(DELAY), one(job, url, memory))[1]\n"
         "insitu.cli.main()"
@@ -171,7 +171,7 @@ def test_a_journal_of_others_is_not_believed(tmp_path: Path, monkeypatch: pytest
     path.write_bytes(pickle.dumps([1])[:-3])
     assert journal.load(["a"]) is None
     journal.folder.chmod(0o777)
-    with pytest.raises(AccessError, match="others may write"):
+    with pytest.raises(AccessError, match="other users may write"):
         Journal(journal.folder)
 
 
@@ -183,8 +183,8 @@ def test_resuming_runs_only_what_is_new(tmp_path: Path) -> None:
         asked.extend(batch)
         return [name.upper() for name in batch]
 
-    assert [*Resuming(None, journal).map(work, [["a"], ["b"]])] == [["A"], ["B"]]
-    assert [*Resuming(None, journal).map(work, [["a"], ["c"], ["b"]])] == [["A"], ["C"], ["B"]]
+    assert [*ResumingExecutor(None, journal).map(work, [["a"], ["b"]])] == [["A"], ["B"]]
+    assert [*ResumingExecutor(None, journal).map(work, [["a"], ["c"], ["b"]])] == [["A"], ["C"], ["B"]]
     assert asked == ["a", "b", "c"]
     assert journal.found == 2
 

@@ -1,4 +1,6 @@
-"""Blosc2 frames that python-blosc2 writes: many chunks, n-dimensional arrays, chunks that are only described."""
+"""Blosc2 frames that python-blosc2 writes: many chunks, n-dimensional arrays, chunks that are only
+described.
+"""
 
 from __future__ import annotations
 

@@ -14,8 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import insitu
-from insitu.codecs import cf
-from insitu.codecs.packing import unpack
+from insitu.cf import decode
+from insitu.cf.packing import unpack
 from insitu.errors import CodecError, FormatError, InsituError, ModelError, UnsupportedError
 from insitu.model import IDENTITY, Axis, Codec, Columns, Encoding, Tile, VirtualArray, concatenate
 from insitu.reading import read_array
@@ -27,7 +27,9 @@ FIXED = settings(max_examples=100, deadline=None)
 
 
 def stored(values: np.ndarray, attributes: dict[str, Any], chunk: int = 2) -> VirtualArray:
-    """An array as a scan gives it: cells of `chunk` elements along the first axis, the bytes at hand."""
+    """An array as a scan gives it: cells of `chunk` elements along the first axis, the bytes at
+    hand.
+    """
     grid = (-(-values.shape[0] // chunk), *([1] * (values.ndim - 1))) if values.ndim else ()
     axes = tuple(Axis.regular(n, max(chunk if i == 0 else n, 1), padded=False) for i, n in enumerate(values.shape))
     row = values[:1].nbytes if values.ndim and len(values) else values.nbytes
@@ -75,7 +77,9 @@ NANOSECONDS = {
 
 
 def lost(values: np.ndarray, attributes: dict[str, Any], times: np.ndarray) -> bool:
-    """Whether xarray let times overflow in silence, as it does when others are NaN or have a fraction; we raise."""
+    """Whether xarray let times overflow in silence, as it does when others are NaN or have a
+    fraction; we raise.
+    """
     if times.dtype.kind not in "mM":
         return False
     missing = (values != values) | (values == attributes.get("_FillValue"))
@@ -89,7 +93,8 @@ def lost(values: np.ndarray, attributes: dict[str, Any], times: np.ndarray) -> b
 def check(values: np.ndarray, attributes: dict[str, Any], **options: Any) -> None:
     """What xarray decodes, we decode to the same.
 
-    What it refuses we refuse by name, or read: it refuses integers with a fill value even where none is missing.
+    What it refuses we refuse by name, or read: it refuses integers with a fill value even where
+    none is missing.
     """
     array = stored(values, attributes)
     encoding = {"source": "a.nc"}
@@ -101,11 +106,13 @@ def check(values: np.ndarray, attributes: dict[str, Any], **options: Any) -> Non
             expected = decode_cf_variable("v", variable, **options).load()
         except Exception:  # xarray raises whatever NumPy and pandas raise
             with contextlib.suppress(InsituError):
-                read_array(cf.decoded(array, name="v", encoding=encoding, values=lambda: values, **options).array)
+                read_array(
+                    decode.decode_variable(array, name="v", encoding=encoding, values=lambda: values, **options).array
+                )
             return
         if lost(values, attributes, expected.values):
             return
-        found = cf.decoded(array, name="v", encoding=encoding, values=lambda: values, **options)
+        found = decode.decode_variable(array, name="v", encoding=encoding, values=lambda: values, **options)
         result = read_array(found.array) if found.array.ndim else one_element(found.array)
     assert found.array.dims == expected.dims
     assert result.dtype == found.array.dtype == expected.dtype
@@ -147,7 +154,8 @@ def variables(draw: st.DrawFn) -> tuple[np.ndarray, dict[str, Any]]:
         attributes["scale_factor"] = draw(kind)(draw(number))
     if draw(st.booleans()):
         attributes["add_offset"] = draw(kind)(draw(number))
-    # xarray compares swapped bytes with the fill value of unsigned big-endian data, and misses it: we do not.
+    # xarray compares swapped bytes with the fill value of unsigned big-endian data, and misses it:
+    # we do not.
     if dtype.isnative and draw(st.booleans()) and draw(st.booleans()):
         attributes["_Unsigned"] = draw(st.sampled_from(["true", "false", "True"]))
     if draw(st.booleans()) and draw(st.booleans()):
@@ -170,7 +178,7 @@ def test_every_part_of_a_mosaic_by_its_own_rules(cases: list[tuple[np.ndarray, d
             parts = [decode_cf_variable("v", xr.Variable("d0", values, attrs)).values for values, attrs in cases]
         except ValueError:
             return
-        arrays = [cf.decoded(stored(values, attrs)).array for values, attrs in cases]
+        arrays = [decode.decode_variable(stored(values, attrs)).array for values, attrs in cases]
         mosaic = concatenate(arrays, "d0")
         expected = np.concatenate(parts)
     assert mosaic.dtype == expected.dtype
@@ -263,12 +271,12 @@ def test_fixed_and_masked_text_as_xarray() -> None:
 def test_text_that_is_not_its_charset_is_an_error() -> None:
     array = stored(np.array([b"\xff"]), {"_Encoding": "utf-8"})
     with pytest.raises(CodecError, match="utf-8"):
-        read_array(cf.decoded(array).array)
+        read_array(decode.decode_variable(array).array)
 
 
 def test_characters_cost_no_read() -> None:
     values = np.array([b"one", b"two"]).view("S1").reshape(2, 3)
-    found = cf.decoded(stored(values, {}), values=lambda: pytest.fail("they were read")).array
+    found = decode.decode_variable(stored(values, {}), values=lambda: pytest.fail("they were read")).array
     assert found.dims == ("d0",)
     assert read_array(found).tolist() == [b"one", b"two"]
     assert read_array(found[::-1]).tolist() == [b"two", b"one"]
@@ -279,9 +287,9 @@ def test_characters_in_several_cells_are_read_and_kept() -> None:
     axes = (Axis.regular(2, 2), Axis.regular(3, 2))
     tile = Tile(axes, (Encoding(np.dtype("S1")),), Columns.unwritten((1, 2)))
     array = VirtualArray.of(tile, dims=("x", "n"))
-    assert read_array(cf.decoded(array, values=lambda: values).array).tolist() == [b"one", b"two"]
+    assert read_array(decode.decode_variable(array, values=lambda: values).array).tolist() == [b"one", b"two"]
     with pytest.raises(UnsupportedError, match="several chunks"):
-        cf.decoded(array)
+        decode.decode_variable(array)
 
 
 def test_unwritten_characters_are_empty() -> None:
@@ -290,7 +298,7 @@ def test_unwritten_characters_are_empty() -> None:
         (Encoding(np.dtype("S1"), (Codec("zlib"),), fill=b"\0"),),
         Columns.unwritten((1, 1)),
     )
-    assert read_array(cf.decoded(VirtualArray.of(tile, dims=("x", "n"))).array).tolist() == [b"", b""]
+    assert read_array(decode.decode_variable(VirtualArray.of(tile, dims=("x", "n"))).array).tolist() == [b"", b""]
 
 
 def test_booleans_and_swapped_bytes() -> None:
@@ -304,13 +312,13 @@ def test_booleans_and_swapped_bytes() -> None:
 
 def test_swapped_unsigned_values_are_missing_too() -> None:
     values = np.array([1, -1, -2], ">i2")
-    found = cf.decoded(stored(values, {"_Unsigned": "true", "_FillValue": np.int16(-1)}))
+    found = decode.decode_variable(stored(values, {"_Unsigned": "true", "_FillValue": np.int16(-1)}))
     np.testing.assert_array_equal(read_array(found.array), np.array([1, np.nan, 65534], "f4"))
 
 
 def test_plain_values_stay_as_they_are() -> None:
     array = stored(np.arange(4.0), {"_FillValue": np.float64("nan"), "units": "K"})
-    found = cf.decoded(array)
+    found = decode.decode_variable(array)
     assert found.array.tiles[0].packings.identity
     assert found.attributes == {"units": "K"}
     assert np.isnan(found.encoding["_FillValue"])
@@ -318,13 +326,15 @@ def test_plain_values_stay_as_they_are() -> None:
 
 def test_alike_variables_share_their_table() -> None:
     attributes = {"_FillValue": np.int16(-1), "scale_factor": 0.5}
-    one, two = (cf.decoded(stored(np.zeros(3, "i2"), dict(attributes))).array.tiles[0].packings for _ in range(2))
+    one, two = (
+        decode.decode_variable(stored(np.zeros(3, "i2"), dict(attributes))).array.tiles[0].packings for _ in range(2)
+    )
     assert one is two
 
 
 def test_dates_that_nobody_looked_at_are_checked_when_read() -> None:
     array = stored(np.array([0, 10**6]), {"units": "days since 2000-01-01"})
-    found = cf.decoded(array, name="time").array
+    found = decode.decode_variable(array, name="time").array
     assert found.dtype == np.dtype("M8[ns]")
     assert read_array(found[:1]).tolist() == [np.datetime64("2000-01-01", "ns").astype(int)]
     with pytest.raises(CodecError, match="out of range") as caught:
@@ -340,9 +350,9 @@ def test_values_are_read_once_and_only_where_they_decide() -> None:
         asked.append(1)
         return values
 
-    cf.decoded(stored(values, {"units": "K", "scale_factor": 2.0}), values=read)
+    decode.decode_variable(stored(values, {"units": "K", "scale_factor": 2.0}), values=read)
     assert not asked
-    cf.decoded(stored(values, {"units": "hours since 2000-01-01"}), values=read)
+    decode.decode_variable(stored(values, {"units": "hours since 2000-01-01"}), values=read)
     assert len(asked) == 1
 
 
@@ -350,19 +360,19 @@ def test_what_makes_no_sense_is_named() -> None:
     values = np.zeros(2, "i2")
     for attributes in ({"scale_factor": "big"}, {"scale_factor": np.array([1.0, 2.0])}, {"add_offset": 2**60 + 1}):
         with pytest.raises(FormatError, match="mask_and_scale=False") as caught:
-            cf.decoded(stored(values, attributes), name="tas")
+            decode.decode_variable(stored(values, attributes), name="tas")
         assert "variable tas" in str(caught.value)
     with pytest.raises(FormatError, match="decode_times=False"):
-        cf.decoded(stored(values, {"units": "days since ever"}), name="time")
+        decode.decode_variable(stored(values, {"units": "days since ever"}), name="time")
     with pytest.raises(InsituError, match="moon"):
-        cf.decoded(stored(values, {"units": "days since 2000-01-01", "calendar": "moon"}))
+        decode.decode_variable(stored(values, {"units": "days since 2000-01-01", "calendar": "moon"}))
     with pytest.raises(FormatError, match="twice"):
-        cf.decoded(stored(values, {"scale_factor": 2.0}), encoding={"scale_factor": 2.0})
-    done = cf.decoded(stored(values, {"scale_factor": 2.0}))
+        decode.decode_variable(stored(values, {"scale_factor": 2.0}), encoding={"scale_factor": 2.0})
+    done = decode.decode_variable(stored(values, {"scale_factor": 2.0}))
     with pytest.raises(ModelError, match="already"):
-        cf.decoded(done.array)
+        decode.decode_variable(done.array)
     with pytest.raises(TypeError, match="coder"):
-        cf.decoded(
+        decode.decode_variable(
             stored(values, {"units": "days since 2000-01-01"}),
             decode_times=xr.coders.CFDatetimeCoder(),
             use_cftime=True,
@@ -372,17 +382,17 @@ def test_what_makes_no_sense_is_named() -> None:
 @pytest.mark.parametrize(
     ("values", "attributes", "said"),
     [
-        (np.zeros(2, "i2"), {"missing_value": np.array([1, 2], "i2")}, "several values"),
-        (np.zeros(2, "i2"), {"_FillValue": np.float32("nan")}, "no integer"),
-        (np.zeros(2, "f4"), {"_Unsigned": "true"}, "no integers"),
-        (np.zeros(2), {"units": "days since 1500-01-01"}, "reform"),
+        (np.zeros(2, "i2"), {"missing_value": np.array([1, 2], "i2")}, "several missing values"),
+        (np.zeros(2, "i2"), {"_FillValue": np.float32("nan")}, "but integer values"),
+        (np.zeros(2, "f4"), {"_Unsigned": "true"}, "no integer values"),
+        (np.zeros(2), {"units": "days since 1500-01-01"}, "before the Gregorian calendar"),
         (np.array([0, 10**6]), {"units": "days since 2000-01-01"}, "out of the range"),
         (np.zeros(2), {"units": "days", "dtype": "timedelta64[D]"}, r"timedelta64\[s\]"),
     ],
 )
 def test_what_the_user_should_know(values: np.ndarray, attributes: dict[str, Any], said: str) -> None:
     with pytest.warns(xr.SerializationWarning, match=said):
-        cf.decoded(stored(values, attributes), name="v", values=lambda: values)
+        decode.decode_variable(stored(values, attributes), name="v", values=lambda: values)
 
 
 def test_a_file_as_xarray(tmp_path: Any) -> None:
@@ -428,12 +438,12 @@ def test_a_file_as_xarray(tmp_path: Any) -> None:
     with xr.open_dataset(path, engine="netcdf4") as dataset:
         for name, expected in dataset.variables.items():
             array = group.arrays[name]
-            found = cf.decoded(array, name=name, values=partial(read_array, array))
+            found = decode.decode_variable(array, name=name, values=partial(read_array, array))
             result = read_array(found.array)
             assert found.array.dims == expected.dims or name == "fixed"
             assert same_bits(result, np.asarray(expected.load().values)), (name, result, expected.values)
             assert repr(found.attributes) == repr(expected.attrs)
             for key in keys:
                 assert repr(found.encoding.get(key)) == repr(expected.encoding.get(key))
-    told = cf.decoded(group.arrays["colour"]).encoding["dtype"].metadata
+    told = decode.decode_variable(group.arrays["colour"]).encoding["dtype"].metadata
     assert told == {"enum": {"red": 1, "blue": 2}, "enum_name": "colours"}

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from insitu.codecs import decode, library
-from insitu.codecs.checksums import fletcher32_numpy
+from insitu.codecs import decode, libraries
+from insitu.codecs.filters.checksums import fletcher32_numpy
 from insitu.errors import ChecksumError, CodecError
 from insitu.model import Codec, Encoding
 
@@ -53,7 +53,7 @@ def test_too_short_for_a_checksum(codec):
     data=st.one_of(st.binary(max_size=3000), st.integers(0, 3000).map(bytes), st.integers(0, 3000).map(b"\xff".__mul__))
 )
 def test_fletcher32_everywhere_the_same(name, data):
-    way = library.find(*name.split(":")) if name else fletcher32_numpy
+    way = libraries.find_function(*name.split(":")) if name else fletcher32_numpy
     if way is None:
         pytest.skip("not installed")
     array = np.frombuffer(data, np.uint8)

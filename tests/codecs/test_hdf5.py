@@ -1,4 +1,6 @@
-"""Chunks written by h5py with the HDF5 library's filters and hdf5plugin's decode to what h5py reads."""
+"""Chunks written by h5py with the HDF5 library's filters and hdf5plugin's decode to what h5py
+reads.
+"""
 
 from __future__ import annotations
 

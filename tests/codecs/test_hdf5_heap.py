@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from insitu.codecs.hdf5_heap import collection_size, parse_collection
 from insitu.errors import FormatError
+from insitu.formats.hdf5.codecs.global_heap import collection_size, parse_collection
 
 
 def _collection(objects: dict[int, bytes], size: int = 4096, width: int = 8) -> bytes:

@@ -1,4 +1,6 @@
-"""What happens where a library is missing: another does the work, or the error says what to install."""
+"""What happens where a library is missing: another does the work, or the error says what to
+install.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,7 @@ import numcodecs
 import numpy as np
 import pytest
 
-from insitu.codecs import decode, library, prepare
+from insitu.codecs import decode, libraries, prepare
 from insitu.errors import CodecError, UnknownCodecError
 from insitu.model import Codec, Encoding
 
@@ -99,13 +101,13 @@ def test_zstd_fallback_needs_the_size(without):
     frame = bytes(numcodecs.Zstd().encode(PAYLOAD))
     # The same frame with a descriptor that leaves the size out (window of 2 MiB instead).
     unsized = frame[:4] + b"\0" + b"\x58" + frame[7:]
-    with pytest.raises(CodecError, match="does not say"):
+    with pytest.raises(CodecError, match="does not declare its size"):
         decode(unsized, encoding, (4000,))
     with pytest.raises(CodecError, match="not a Zstandard frame"):
         decode(b"x" * 50, encoding, (4000,))
 
 
 def test_find():
-    assert library.find("no_such_module", "x") is None
-    assert library.find("zlib", "no_such_function") is None
-    assert library.find("zlib", "crc32") is zlib.crc32
+    assert libraries.find_function("no_such_module", "x") is None
+    assert libraries.find_function("zlib", "no_such_function") is None
+    assert libraries.find_function("zlib", "crc32") is zlib.crc32

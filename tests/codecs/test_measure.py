@@ -5,9 +5,9 @@ import math
 import numpy as np
 import pytest
 
-from insitu.codecs.library import find
+from insitu.codecs.libraries import find_function
 
-measure = find("insitu.codecs._kernels", "measure")
+measure = find_function("insitu.codecs._kernels", "measure")
 pytestmark = pytest.mark.skipif(measure is None, reason="the C extension was not built")
 ALL = 3
 

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from insitu.codecs import native
+from insitu.codecs import native_functions
 from insitu.codecs.chain import SMALL_CHUNK, prepare
-from insitu.codecs.library import find
+from insitu.codecs.libraries import find_function
 from insitu.errors import CodecError
 from insitu.model import Codec, Encoding
 
@@ -47,7 +47,7 @@ def test_many_small_chunks_go_to_their_places(data: st.DataObject) -> None:
     decoder.scatter(stored, start, extent, out, places)
     assert out.tobytes() == expected.tobytes()
     apart = np.zeros_like(backing)[tuple(slice(None, None, step) for _ in shape)]
-    replace(decoder, together=None).scatter(stored, start, extent, apart, places)
+    replace(decoder, batch_library=None).scatter(stored, start, extent, apart, places)
     assert apart.tobytes() == expected.tobytes()
 
 
@@ -71,17 +71,20 @@ def test_a_damaged_chunk_among_many_is_named(codec: str, damage: str) -> None:
 
 def test_large_chunks_and_other_chains_go_one_by_one() -> None:
     few = Encoding(np.dtype("u1"), (Codec("zlib"),))
-    assert prepare(few, (SMALL_CHUNK + 1,)).together is None
-    assert prepare(replace(few, codecs=(Codec("bz2"),)), (10,)).together is None
+    assert prepare(few, (SMALL_CHUNK + 1,)).batch_library is None
+    assert prepare(replace(few, codecs=(Codec("bz2"),)), (10,)).batch_library is None
     checked = replace(few, codecs=(Codec("zlib"), Codec("fletcher32")))
-    assert prepare(checked, (10,)).together is None
-    if find("insitu.codecs._kernels", "decode_boxes") is not None and native.library("zlib") is not None:
-        assert prepare(few, (10,)).together is not None
+    assert prepare(checked, (10,)).batch_library is None
+    if (
+        find_function("insitu.codecs._kernels", "decode_boxes") is not None
+        and native_functions.find_native_library("zlib") is not None
+    ):
+        assert prepare(few, (10,)).batch_library is not None
 
 
 def test_the_kernel_checks_what_it_is_given() -> None:
-    decode = find("insitu.codecs._kernels", "decode_boxes")
-    functions = native.library("zlib")
+    decode = find_function("insitu.codecs._kernels", "decode_boxes")
+    functions = native_functions.find_native_library("zlib")
     if decode is None or functions is None:
         pytest.skip("the C extension was not built, or there is no libdeflate")
     chunk = zlib.compress(bytes(16))

@@ -1,4 +1,6 @@
-"""One chunk's stored values become meant ones: into any output, by any thread, and never by another row's rules."""
+"""One chunk's stored values become meant ones: into any output, by any thread, and never by another
+row's rules.
+"""
 
 from __future__ import annotations
 
@@ -12,11 +14,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from insitu.codecs.packing import prepare, unpack, unpacked_dtype
+from insitu.cf.packing import get_unpacker, unpack, unpacked_dtype
 from insitu.errors import CodecError, ModelError
-from insitu.model import Kind, Packing, Packings
+from insitu.model import Packing, PackingKind, Packings
 
-PACKED = Kind(dtype="float32", masked="float32", scaled="float32", scale_dtype="float32", offset_dtype="float32")
+PACKED = PackingKind(dtype="float32", masked="float32", scaled="float32", scale_dtype="float32", offset_dtype="float32")
 ROW = Packing(0.5, 10.0, (np.int16(-9),), PACKED)
 STORED = np.array([[0, 1, -9], [4, -9, 6]], "i2")
 MEANT = np.array([[10, 10.5, np.nan], [12, np.nan, 13]], "f4")
@@ -44,7 +46,7 @@ def test_an_output_that_cannot_hold_them_is_refused() -> None:
 
 
 def test_in_place() -> None:
-    row = Packing(missing=(np.float32(1e20),), kind=Kind(dtype="float32", masked="float32"))
+    row = Packing(missing=(np.float32(1e20),), kind=PackingKind(dtype="float32", masked="float32"))
     values = np.array([1, 1e20, 3], "f4")
     assert unpack(values, row, values) is values
     np.testing.assert_array_equal(values, np.array([1, np.nan, 3], "f4"))
@@ -74,12 +76,14 @@ def test_a_row_without_types_takes_the_usual_ones() -> None:
     assert unpack(STORED, Packing(scale=0.5)).dtype == np.float64
     assert unpack(STORED, Packing(missing=(np.int16(1),))).dtype == np.float32
     assert unpack(STORED.astype("i4"), Packing(missing=(np.int32(1),))).dtype == np.float64
-    assert unpack(np.array([b"a"]), Packing(missing=(), kind=Kind(missing=(b"a",)))).tolist() != [b"a"]
+    assert unpack(np.array([b"a"]), Packing(missing=(), kind=PackingKind(missing=(b"a",)))).tolist() != [b"a"]
 
 
 def test_fill_values_do_not_overflow_aloud() -> None:
     fill = np.float32(9.96921e36)
-    row = Packing(1e6, None, (fill,), Kind(dtype="float32", masked="float32", scaled="float32", scale_dtype="float32"))
+    row = Packing(
+        1e6, None, (fill,), PackingKind(dtype="float32", masked="float32", scaled="float32", scale_dtype="float32")
+    )
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         np.testing.assert_array_equal(unpack(np.array([fill, 1], "f4"), row), np.array([np.nan, 1e6], "f4"))
@@ -89,7 +93,7 @@ def test_rounding_follows_the_type_of_the_scale() -> None:
     stored = np.arange(-500, 500, dtype="f4") / 7
     for name in ("float32", "float64", "float"):
         scale: Any = {"float32": np.float32, "float64": np.float64, "float": float}[name](0.1)
-        kind = Kind(dtype="float32", scaled="float32", scale_dtype=name)
+        kind = PackingKind(dtype="float32", scaled="float32", scale_dtype=name)
         expected = stored.copy()
         expected *= scale
         assert unpack(stored, Packing(float(scale), kind=kind)).tobytes() == expected.tobytes()
@@ -97,7 +101,7 @@ def test_rounding_follows_the_type_of_the_scale() -> None:
 
 def test_rows_that_are_equal_and_decode_otherwise_are_not_mixed_up() -> None:
     # A plain number takes the type of what it is compared with; a NumPy one does not.
-    kind = Kind(dtype="float32", masked="float32", scaled="float32", scale_dtype="float32")
+    kind = PackingKind(dtype="float32", masked="float32", scaled="float32", scale_dtype="float32")
     stored = np.array([2**32 - 1], "u4")
     plain, typed = Packing(1.0, None, (2**32 - 1,), kind), Packing(1.0, None, (np.uint32(2**32 - 1),), kind)
     assert plain == typed
@@ -105,13 +109,15 @@ def test_rows_that_are_equal_and_decode_otherwise_are_not_mixed_up() -> None:
     assert unpack(stored, typed)[0] == 2**32
     for zero in (0.0, -0.0):
         row = Packing(
-            0.0, zero, (), Kind(dtype="float64", scaled="float64", scale_dtype="float64", offset_dtype="float64")
+            0.0, zero, (), PackingKind(dtype="float64", scaled="float64", scale_dtype="float64", offset_dtype="float64")
         )
         assert np.signbit(unpack(np.array([-1.0]), row)[0]) == np.signbit(zero)
 
 
 def test_integers_have_no_room_for_missing_values() -> None:
-    row = Packing(2.0, None, (np.int16(1),), Kind(dtype="int16", masked="int16", scaled="int16", scale_dtype="int16"))
+    row = Packing(
+        2.0, None, (np.int16(1),), PackingKind(dtype="int16", masked="int16", scaled="int16", scale_dtype="int16")
+    )
     assert unpack(np.array([2, 3], "i2"), row).tolist() == [4, 6]
     with pytest.raises(CodecError, match="mask_and_scale=False"):
         unpack(np.array([1], "i2"), row)
@@ -123,7 +129,7 @@ def test_threads_share_a_row() -> None:
     with ThreadPoolExecutor(8) as pool:
         for found in pool.map(lambda _: unpack(stored, ROW), range(64)):
             np.testing.assert_array_equal(found, expected)
-    assert prepare(ROW, stored.dtype) is prepare(ROW, stored.dtype)
+    assert get_unpacker(ROW, stored.dtype) is get_unpacker(ROW, stored.dtype)
 
 
 numbers = st.one_of(
@@ -136,7 +142,12 @@ rows = st.builds(
     offset=st.none() | st.floats(allow_nan=False),
     missing=st.lists(numbers, max_size=3).map(tuple),
     kind=st.sampled_from(
-        [Kind(), PACKED, Kind(missing=("x", b"y")), Kind(dtype="datetime64[ns]", unit="D", base="ns")]
+        [
+            PackingKind(),
+            PACKED,
+            PackingKind(missing=("x", b"y")),
+            PackingKind(dtype="datetime64[ns]", unit="D", base="ns"),
+        ]
     ),
     epoch=st.integers(-(2**63), 2**63 - 1),
 ).filter(lambda row: row.kind.scale_dtype is None or (row.scale is not None and row.offset is not None))

@@ -1,4 +1,6 @@
-"""Damaged data of every codec: an error, or the same values whatever was in memory before; never uninitialised memory."""
+"""Damaged data of every codec: an error, or the same values whatever was in memory before; never
+uninitialised memory.
+"""
 
 from __future__ import annotations
 
@@ -11,9 +13,9 @@ import numpy as np
 import pytest
 
 from codecs_encoded import encoded
-from insitu.codecs import scratch
+from insitu.codecs import thread_buffers
 from insitu.codecs.chain import decode
-from insitu.codecs.table import TABLE
+from insitu.codecs.registry import CODECS
 from insitu.errors import CodecError, UnknownCodecError
 from insitu.model import Codec, Encoding
 
@@ -39,7 +41,7 @@ def fill_memory(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
 
         perturb(M_PERTURB, pattern)
         monkeypatch.setattr(np, "empty", patterned)
-        scratch._slots.buffers.clear()
+        thread_buffers._slots.buffers.clear()
 
     yield fill
     perturb(M_PERTURB, 0)
@@ -64,7 +66,7 @@ def damage(data: bytes, number: int) -> bytes:
     return bytes(flipped)
 
 
-@pytest.mark.parametrize("name", sorted(TABLE))
+@pytest.mark.parametrize("name", sorted(CODECS))
 def test_damaged_data_is_an_error_or_always_the_same(name: str, hdf5: Any, fill_memory: Any) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

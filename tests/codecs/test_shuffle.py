@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from insitu.codecs import decode, library
-from insitu.codecs.shuffle import unshuffle
+from insitu.codecs import decode, libraries
+from insitu.codecs.filters.shuffle import unshuffle
 from insitu.errors import CodecError
 from insitu.model import Codec, Encoding
 
-kernel = library.find("insitu.codecs._kernels", "unshuffle")
+kernel = libraries.find_function("insitu.codecs._kernels", "unshuffle")
 needs_kernel = pytest.mark.skipif(kernel is None, reason="the C extension was not built")
 
 
@@ -41,8 +41,8 @@ def test_other_lengths_are_refused(way):
 
 @needs_kernel
 def test_the_kernel_checks_its_arguments():
-    box = library.find("insitu.codecs._kernels", "unshuffle_box")
-    bits = library.find("insitu.codecs._kernels", "unpack_bits")
+    box = libraries.find_function("insitu.codecs._kernels", "unshuffle_box")
+    bits = libraries.find_function("insitu.codecs._kernels", "unpack_bits")
     out = np.zeros((2, 2), "<i4")
     for arguments in (
         (bytes(15), 4, (2, 2), (0, 0), out),

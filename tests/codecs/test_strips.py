@@ -1,4 +1,6 @@
-"""Do the codecs of TIFF and FITS agree with those who define them: imagecodecs, NumPy, astropy's conventions?"""
+"""Do the codecs of TIFF and FITS agree with those who define them: imagecodecs, NumPy, astropy's
+conventions?
+"""
 
 from __future__ import annotations
 

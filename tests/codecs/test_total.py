@@ -5,9 +5,9 @@ import math
 import numpy as np
 import pytest
 
-from insitu.codecs.library import find
+from insitu.codecs.libraries import find_function
 
-total = find("insitu.codecs._kernels", "total")
+total = find_function("insitu.codecs._kernels", "total")
 pytestmark = pytest.mark.skipif(total is None, reason="the C extension was not built")
 
 

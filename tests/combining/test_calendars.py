@@ -1,4 +1,6 @@
-"""Dates of several calendars in one dataset stay dates: labels, bounds, data variables, coordinates, in every way of combining."""
+"""Dates of several calendars in one dataset stay dates: labels, bounds, data variables,
+coordinates, in every way of combining.
+"""
 
 from __future__ import annotations
 
@@ -15,10 +17,10 @@ import xarray as xr
 import insitu
 from fixtures.agreement import agree, identical, theirs
 from fixtures.make_archive import Part, write_all
-from insitu.codecs.casting import as_objects, cast
+from insitu.cf.casting import cast_values, to_date_objects
 from insitu.combining.member import CombineError
 from insitu.errors import InsituError, UnsupportedError
-from insitu.reading.zarr_store.kinds import form_of
+from insitu.reading.zarr_store.value_forms import choose_value_form
 from insitu.xarray_bridge import open_many, open_mfdataset
 
 CALENDARS = [("standard", "noleap"), ("noleap", "standard"), ("noleap", "360_day"), ("standard", "noleap", "standard")]
@@ -102,7 +104,7 @@ def test_other_ways_of_combining(paths: list[str], how: str) -> None:
 
 def test_what_a_preprocess_computes(paths: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("dask.array")
-    monkeypatch.setattr(open_many, "COMPUTED", 1)
+    monkeypatch.setattr(open_many, "COMPUTED_LIMIT", 1)
     agree(paths, combine="nested", concat_dim="time", preprocess=lambda ds: ds.assign(v=ds.v + 1))
 
 
@@ -165,16 +167,20 @@ def test_archive_with_bounds(tmp_path: Path) -> None:
 
 
 def test_zarr_view_refuses_two_calendars(tmp_path: Path) -> None:
-    """One calendar is all that Zarr's metadata can say: dates of the other must not become missing ones."""
+    """One calendar is all that Zarr's metadata can say: dates of the other must not become missing
+    ones.
+    """
     paths = [write(tmp_path / "0.nc", 0, "standard"), write(tmp_path / "1.nc", 2, "noleap")]
     ds = open_mfdataset(paths, combine="nested", concat_dim="time")
     with pytest.raises(UnsupportedError, match="several calendars"):
-        form_of(ds.time_bnds.variable._data.array)
+        choose_value_form(ds.time_bnds.variable._data.array)
 
 
 @pytest.mark.parametrize("target", ["kept.insitu", "kept.json", "kept.parq"])
 def test_saved(tmp_path: Path, target: str) -> None:
-    """Labels are kept as values, which have one calendar; the insitu store keeps everything else as it is."""
+    """Labels are kept as values, which have one calendar; the insitu store keeps everything else as
+    it is.
+    """
     paths = [write(tmp_path / "0.nc", 0, "standard"), write(tmp_path / "1.nc", 2, "noleap")]
     ds = open_mfdataset(paths, combine="nested", concat_dim="time")
     with pytest.raises(UnsupportedError, match=r"several calendars.*variable time"):
@@ -191,9 +197,9 @@ def test_saved(tmp_path: Path, target: str) -> None:
 @pytest.mark.parametrize("unit", ["ns", "us", "s", "D"])
 def test_objects_of_dates(unit: str) -> None:
     dates = np.array([["2000-01-01", "NaT"]], f"M8[{unit}]")
-    found = as_objects(dates)
+    found = to_date_objects(dates)
     assert found.shape == (1, 2)
     assert found[0, 0] == pandas.Timestamp("2000-01-01")
     assert found[0, 1] is pandas.NaT
-    assert as_objects(np.array([1], "m8[D]")).tolist() == [pandas.Timedelta("1D")]
-    assert cast(np.array([1, 2]), np.dtype(object)).tolist() == [1, 2]
+    assert to_date_objects(np.array([1], "m8[D]")).tolist() == [pandas.Timedelta("1D")]
+    assert cast_values(np.array([1, 2]), np.dtype(object)).tolist() == [1, 2]

@@ -9,15 +9,15 @@ import pytest
 import xarray as xr
 
 import insitu
-from insitu.combining.attributes import common
+from insitu.combining.attributes import common_items
 
 
 def test_a_packing_is_kept_whole_or_not_at_all() -> None:
     one = {"dtype": "i2", "scale_factor": 0.5, "_FillValue": -9, "zlib": True}
-    assert common([one, dict(one)]) == one
-    assert common([one, {**one, "scale_factor": 0.25}]) == {"zlib": True}
-    assert common([one, {"dtype": "i2", "_FillValue": -9, "zlib": True}]) == {"zlib": True}
-    assert common([{"dtype": "i2"}, {"dtype": "i2", "add_offset": 1.0}]) == {}
+    assert common_items([one, dict(one)]) == one
+    assert common_items([one, {**one, "scale_factor": 0.25}]) == {"zlib": True}
+    assert common_items([one, {"dtype": "i2", "_FillValue": -9, "zlib": True}]) == {"zlib": True}
+    assert common_items([{"dtype": "i2"}, {"dtype": "i2", "add_offset": 1.0}]) == {}
 
 
 @pytest.mark.parametrize("scales", [(0.5, 0.25), (0.5, 0.5)])

@@ -1,4 +1,4 @@
-"""Do the grids of HDF-EOS5 files have coordinates?"""
+"""Coordinates of the grids of HDF-EOS5 files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""A variable that some files lack makes xarray merge; what all files have must stay virtual, and equal to xarray's."""
+"""A variable that some files lack makes xarray merge; what all files have must stay virtual, and
+equal to xarray's.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +12,8 @@ import numpy as np
 import pytest
 import xarray as xr
 
+from insitu.lazy_array.array import LazyArray
 from insitu.xarray_bridge import open_mfdataset
-from insitu.xarray_bridge.lazy import LazyArray
 
 
 def write(folder: Path, dtype: str) -> list[str]:

@@ -102,7 +102,9 @@ def _random(folder: Path, seed: int, **how: bool) -> bool:
 
 @pytest.mark.parametrize("order", list(permutations(("v", "x", "y", "w"))), ids="".join)
 def test_variables_that_lack_the_dimensions_of_a_grid(tmp_path: Path, order: tuple[str, ...]) -> None:
-    """Which dimension comes first in them is decided by the order in which a file holds its variables."""
+    """Which dimension comes first in them is decided by the order in which a file holds its
+    variables.
+    """
     files = [
         xr.Dataset(
             {"v": (("x", "y"), np.full((2, 3), 10.0 * i + j)), "w": ((), 10.0 * i + j)},
@@ -117,20 +119,26 @@ def test_variables_that_lack_the_dimensions_of_a_grid(tmp_path: Path, order: tup
 
 
 def test_files_inside_each_other(tmp_path: Path) -> None:
-    """Files of different size, each inside the labels of the one before: they are joined along what xarray meets first."""
+    """Files of different size, each inside the labels of the one before: they are joined along what
+    xarray meets first.
+    """
     archive = random_archive(5431)
     assert agree(write_archive(tmp_path, archive), **archive.options)
 
 
 @pytest.mark.parametrize("first", [0, 20])
 def test_appended_one_by_one(tmp_path: Path, first: int) -> None:
-    """A store of one or several files, to which the others are appended, is the dataset that xarray makes of all files."""
+    """A store of one or several files, to which the others are appended, is the dataset that xarray
+    makes of all files.
+    """
     compared = [_appended(tmp_path / str(seed), seed) for seed in range(first, first + 20)]
     assert any(compared)
 
 
 def _appended(folder: Path, seed: int) -> bool:
-    """Save some files, append the others one by one, compare; False where today's `append` or xarray refuses the files."""
+    """Save some files, append the others one by one, compare; False where today's `append` or
+    xarray refuses the files.
+    """
     rng = np.random.default_rng(seed)
     folder.mkdir()
     archive, first = [], 0

@@ -1,4 +1,4 @@
-"""Does a MATLAB file show what MATLAB shows?"""
+"""MATLAB files are shown as MATLAB shows them."""
 
 from __future__ import annotations
 
@@ -101,7 +101,9 @@ DENSE = np.array([[0, 1.5, 0, 0], [2, 0, 0, 3], [0, 0, 0, 4]])
 
 
 def _sparse(file: h5py.File, name: str, dense: np.ndarray, kind: str) -> None:
-    """A sparse matrix as MATLAB writes it: compressed columns; of a matrix of zeros, only the columns."""
+    """A sparse matrix as MATLAB writes it: compressed columns; of a matrix of zeros, only the
+    columns.
+    """
     group = file.create_group(name)
     group.attrs["MATLAB_class"], group.attrs["MATLAB_sparse"] = np.bytes_(kind), np.uint64(dense.shape[0])
     columns, rows = np.nonzero(dense.T)

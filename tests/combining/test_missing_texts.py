@@ -1,4 +1,6 @@
-"""Texts of varying length that are missing: NaN, as xarray has it, however they were opened, combined and saved."""
+"""Texts of varying length that are missing: NaN, as xarray has it, however they were opened,
+combined and saved.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Does the work grow with the number of files only as it must: no dataset for each, one tile for all that are cut alike?"""
+"""Work grows with the number of files only as needed: no dataset for each, one tile for all of one
+chunk shape.
+"""
 
 from __future__ import annotations
 
@@ -10,11 +12,11 @@ import pytest
 import xarray as xr
 
 from fixtures.make_archive import Part, write_all
-from insitu.combining.combine import by_coords, nested
-from insitu.combining.gather import gather
+from insitu.combining.combine import combine_by_coords, combine_nested
 from insitu.combining.member import Member
-from insitu.combining.rules import Rules
-from insitu.combining.scanning import Job, loader
+from insitu.combining.rules import CombineRules
+from insitu.combining.scan_many import scan_many
+from insitu.combining.scan_member import Job, make_loader
 from insitu.model import VirtualArray
 from insitu.xarray_bridge import open_mfdataset
 
@@ -42,7 +44,7 @@ def test_no_dataset_for_each_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 def _many(tmp_path: Path, count: int) -> list[Member]:
     """As many members as wanted, made of one real file, a day apart."""
     (path,) = write_all(tmp_path, [Part(days=1, stored="i2", packing=3)])
-    (first,) = gather([path], Job())
+    (first,) = scan_many([path], Job())
     assert isinstance(first, Member)
     members = []
     for number in range(count):
@@ -55,11 +57,11 @@ def _many(tmp_path: Path, count: int) -> list[Member]:
 
 def test_thousands_of_files_are_one_tile(tmp_path: Path) -> None:
     members = _many(tmp_path, 3000)
-    rules = Rules(loader(None))
-    combined = by_coords(list(reversed(members)), rules)
+    rules = CombineRules(make_loader(None))
+    combined = combine_by_coords(list(reversed(members)), rules)
     tas = combined.variables["tas"]
     assert tas.shape[0] == 3000
     assert isinstance(tas.data, VirtualArray)
     assert len(tas.data.tiles) == 1
-    same = nested({(number,): member for number, member in enumerate(members)}, ["time"], rules)
+    same = combine_nested({(number,): member for number, member in enumerate(members)}, ["time"], rules)
     np.testing.assert_array_equal(same.variables["time"].data, combined.variables["time"].data)

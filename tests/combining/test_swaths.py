@@ -1,4 +1,4 @@
-"""Do the fields of HDF-EOS5 swaths and zonal averages have their coordinates?"""
+"""Coordinates of the fields of HDF-EOS5 swaths and zonal averages."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import xarray as xr
 
 import insitu
 from insitu import references
-from insitu.combining.swaths import geolocation_of
+from insitu.combining.vendor_conventions.eos5_swaths import geolocation_of
 
 SWATH = "HDFEOS/SWATHS/O3"
 DATA = f"{SWATH}/Data Fields"

@@ -1,4 +1,6 @@
-"""Marks that the tests of other projects carry, and strict expected failures for what the table of exceptions names."""
+"""Marks that the tests of other projects carry, and strict expected failures for what the table of
+exceptions names.
+"""
 
 from __future__ import annotations
 
@@ -18,8 +20,8 @@ with warnings.catch_warnings():
     warnings.simplefilter("ignore")
     import xarray.tests.conftest as xarray_fixtures
 
-# xarray's tests change settings of the whole process, in which our other tests run too: files that these leave open would
-# make any later test fail.
+# xarray's tests change settings of the whole process, in which our other tests run too: files that
+# these leave open would make any later test fail.
 xarray.set_options(warn_for_unclosed_files=False)
 with suppress(ImportError):
     import dask
@@ -28,7 +30,8 @@ with suppress(ImportError):
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    # Unknown marks are errors here, and every version of xarray has its own: take their names from its text.
+    # Unknown marks are errors here, and every version of xarray has its own: take their names from
+    # its text.
     known = {re.split(r"[:(]", line)[0].strip() for line in config.getini("markers")}
     for name in sorted(_marks() - known):
         config.addinivalue_line("markers", f"{name}: used by xarray's tests")

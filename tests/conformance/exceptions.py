@@ -1,8 +1,9 @@
 """Table of the tests of xarray that insitu does not pass, each with its reason.
 
-A key is `test`, `class::test` or `door:class::test`; the door is "virtual" (`insitu.open_dataset`) or "engine" (`engine="insitu"`),
-and `test` may name one set of parameters. Every test in the table must fail: one that passes is reported, so that the table stays true. Names
-that the installed xarray does not have do no harm.
+A key is `test`, `class::test` or `door:class::test`; the door is "virtual" (`insitu.open_dataset`)
+or "engine" (`engine="insitu"`), and `test` may name one set of parameters. Every test in the table
+must fail: one that passes is reported, so that the table stays true. Names that the installed
+xarray does not have do no harm.
 """
 
 from __future__ import annotations
@@ -31,7 +32,8 @@ EXCEPTIONS: dict[str, str] = {
 }
 
 NOT_RUN = frozenset({BEING_WRITTEN})
-"""Reasons for which a test is not even run: failing half-way it would leave an open writer behind."""
+"""Reasons for which a test is not even run: failing half-way it would leave an open writer behind.
+"""
 
 
 def reason_for(door: str, parent: str, test: str) -> str | None:

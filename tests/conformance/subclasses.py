@@ -46,7 +46,8 @@ def subclasses(module: ModuleType, classes: Mapping[str, str | None]) -> dict[st
     module
         Of xarray's tests.
     classes
-        Names of classes. With each, the name of another class whose tests are not run a second time, or None.
+        Names of classes. With each, the name of another class whose tests are not run a second
+        time, or None.
     """
     made = {}
     for door in DOORS:

@@ -1,4 +1,6 @@
-"""xarray's own tests of its netCDF backends: files written by xarray's engines, read back by insitu."""
+"""xarray's own tests of its netCDF backends: files written by xarray's engines, read back by
+insitu.
+"""
 
 from __future__ import annotations
 

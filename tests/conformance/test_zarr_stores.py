@@ -21,7 +21,9 @@ from insitu.reading.zarr_store.store import InsituStore
 
 
 class Seeded(InsituStore):
-    """A view under whose feet keys can be put: some of zarr-python's tests do that by way of the store."""
+    """A view under whose feet keys can be put: some of zarr-python's tests do that by way of the
+    store.
+    """
 
     async def set(self, key: str, value: Buffer) -> None:
         self.tree.documents[key] = value.to_bytes()
@@ -41,7 +43,9 @@ def anyio_backend() -> str:
 
 @pytest.mark.anyio
 class TestReadSide(StoreTests[Seeded, cpu.Buffer]):
-    """What zarr-python asks of every store that is read, over keys that are put under the store's feet."""
+    """What zarr-python asks of every store that is read, over keys that are put under the store's
+    feet.
+    """
 
     store_cls = Seeded
     buffer_cls = cpu.Buffer

@@ -1,4 +1,6 @@
-"""How is a page of the documentation run? Its Python blocks one after another, its commands in a shell, in an empty folder."""
+"""How is a page of the documentation run? Its Python blocks one after another, its commands in a
+shell, in an empty folder.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ def blocks(page: Path) -> list[tuple[str, str]]:
 
 
 def as_program(page: Path, port: int) -> str:
-    """A page as one Python program: commands become calls, what they are shown to print is looked for in what they print."""
+    """A page as one Python program: commands become calls, what they are shown to print is looked
+    for in what they print.
+    """
     lines = ["from docs.running import command"]
     for kind, text in blocks(page):
         text = text.replace("8080", str(port))

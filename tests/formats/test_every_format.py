@@ -1,4 +1,6 @@
-"""Is every format read over HTTP in few requests, and kept in every form of references that can hold it?"""
+"""Is every format read over HTTP in few requests, and kept in every form of references that can
+hold it?
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Do files of several formats make one dataset, wherever they are, and is it kept in every form that can hold it?"""
+"""Do files of several formats make one dataset, wherever they are, and is it kept in every form
+that can hold it?
+"""
 
 from __future__ import annotations
 
@@ -76,7 +78,9 @@ def test_kept_and_opened_again(archive: list[Path], tmp_path: Path, served: Any,
 @pytest.mark.filterwarnings("ignore::FutureWarning")
 @pytest.mark.parametrize("target", ["archive.json", "archive.parq", "archive.icechunk"])
 def test_forms_that_cannot_hold_it_say_so(archive: list[Path], tmp_path: Path, target: str) -> None:
-    """Packings differ from year to year: one Zarr array cannot say that. Years that are alike can be kept."""
+    """Packings differ from year to year: one Zarr array cannot say that. Years that are alike can
+    be kept.
+    """
     if target.endswith("icechunk"):
         pytest.importorskip("icechunk")
     ours = insitu.open_mfdataset(archive, **HOW)

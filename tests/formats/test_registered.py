@@ -1,4 +1,6 @@
-"""Does a format that another package brings work? The one of `docs/own_format.md`, as it stands there."""
+"""Does a format that another package brings work? The one of `docs/own_format.md`, as it stands
+there.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,7 @@ import pytest
 
 import insitu
 from insitu.errors import FormatError, UnsupportedError
-from insitu.formats import registered as registry
+from insitu.formats import registry
 
 PAGE = Path(__file__).parents[2] / "docs" / "own_format.md"
 
@@ -34,9 +36,9 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         (about / "METADATA").write_text(f"Metadata-Version: 2.1\nName: insitu-{name}\nVersion: 1.0\n")
         (about / "entry_points.txt").write_text(f"[insitu.formats]\n{name} = {module}:{name.upper()}\n")
     monkeypatch.syspath_prepend(folder)
-    registry._declared.cache_clear()
+    registry._third_party_formats.cache_clear()
     yield
-    registry._declared.cache_clear()
+    registry._third_party_formats.cache_clear()
     sys.modules.pop("insitu_npy", None)
 
 
@@ -75,5 +77,5 @@ def test_asked_for_by_name(tmp_path: Path) -> None:
 
 def test_without_the_package_it_is_no_format(tmp_path: Path) -> None:
     np.save(tmp_path / "a.npy", np.arange(3))
-    with pytest.raises(FormatError, match="of no format"):
+    with pytest.raises(FormatError, match="not known"):
         insitu.scan(tmp_path / "a.npy", decode=False)

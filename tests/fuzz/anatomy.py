@@ -1,7 +1,9 @@
-"""Where in an HDF5 file does which structure begin and end, and which of its numbers lead to another?
+"""Where in an HDF5 file does which structure begin and end, and which of its numbers lead to
+another?
 
-The parser is watched while it scans: every range that it asks for is a structure, every run of bytes whose checksum it wants is one to its
-last byte; what has a signature is found without it. A field is taken for an address where it holds the place of a structure.
+The parser is watched while it scans: every range that it asks for is a structure, every run of
+bytes whose checksum it wants is one to its last byte; what has a signature is found without it. A
+field is taken for an address where it holds the place of a structure.
 """
 
 from __future__ import annotations
@@ -17,8 +19,8 @@ from unittest import mock
 
 import insitu
 from insitu.errors import InsituError
-from insitu.formats.hdf5 import checksum, memo
-from insitu.formats.hdf5.file import File
+from insitu.formats.hdf5.structures import checksum, message_cache
+from insitu.formats.hdf5.structures.file import FileContext
 from insitu.sources import MemorySource
 
 __all__ = ["Anatomy", "Matching", "dissected", "repaired"]
@@ -56,10 +58,10 @@ def dissected(data: bytes) -> Anatomy:
         if 0 <= start < end <= len(data):
             found[start] = max(found.get(start, start), end)
 
-    files: list[File] = []
-    asked = File.range
+    files: list[FileContext] = []
+    asked = FileContext.range
 
-    def ranged(self: File, address: int, length: int, structure: str) -> tuple[int, int]:
+    def ranged(self: FileContext, address: int, length: int, structure: str) -> tuple[int, int]:
         place = asked(self, address, length, structure)
         if structure not in DATA:
             note(place[0], place[0] + length)
@@ -72,7 +74,7 @@ def dissected(data: bytes) -> Anatomy:
         return checksum.jenkins_lookup3(block, 0)
 
     with ExitStack() as stack:
-        stack.enter_context(mock.patch.object(File, "range", ranged))
+        stack.enter_context(mock.patch.object(FileContext, "range", ranged))
         stack.enter_context(mock.patch.object(checksum, "lookup3", summed))
         scanned(data)
     width, base = (files[0].offset_size, files[0].base) if files else (8, 0)
@@ -128,10 +130,12 @@ def scanned(data: bytes) -> Any:
 
 @contextmanager
 def forgetful() -> Iterator[None]:
-    """Begin and end without what was parsed before: a header that is known is not looked at again, nor its checksum."""
-    memo._answers.clear()
+    """Begin and end without what was parsed before: a header that is known is not looked at again,
+    nor its checksum.
+    """
+    message_cache._answers.clear()
     yield
-    memo._answers.clear()
+    message_cache._answers.clear()
 
 
 class Matching(int):

@@ -1,6 +1,7 @@
 """Does a file take more time or memory than it is worth?
 
-A second of the processor, and some memory beyond what the process has. Wall-clock time is not looked at: others may keep the machine busy.
+A second of the processor, and some memory beyond what the process has. Wall-clock time is not
+looked at: others may keep the machine busy.
 """
 
 from __future__ import annotations
@@ -31,7 +32,8 @@ def _late(number: int, frame: FrameType | None) -> None:
 
 @contextmanager
 def bounded(*, believe: bool = True) -> Iterator[Callable[[bytes], str]]:
-    """Give a function that scans and reads a file: read, in part or refused; anything else is what went wrong.
+    """Give a function that scans and reads a file: read, in part or refused; anything else is what
+    went wrong.
 
     Parameters
     ----------

@@ -1,8 +1,9 @@
 """Which changes of a file get past its outer walls?
 
-Those that keep the file in shape: they hit structures and not the space between, lengths and counts where there are some, addresses so that
-they lead to another structure (round in a circle, if it is one that leads back), the end of the file at the end of a structure. A change is
-four small numbers, so hypothesis can draw it and make it simpler; what they mean depends on the file.
+Those that keep the file in shape: they hit structures and not the space between, lengths and counts
+where there are some, addresses so that they lead to another structure (round in a circle, if it is
+one that leads back), the end of the file at the end of a structure. A change is four small numbers,
+so hypothesis can draw it and make it simpler; what they mean depends on the file.
 """
 
 from __future__ import annotations

@@ -2,10 +2,12 @@
 
     python tests/fuzz/fuzz_hdf5.py [--minutes 1] [--seed 0] [--beside-h5py] [FILE ...]
 
-Changes the given files (by default the generated ones of the tests), scans and reads them, and keeps what raises anything but an error of
-ours with its place, takes more than a second of the processor or more memory than files of that size are worth, in `tests/fuzz/findings`.
-Every other change is blind, with checksums believed; the rest hit structures, with checksums put right. With `--beside-h5py` those are also
-read by h5py, in a process of its own, and values that differ are kept too. Ends with 1 if something was found.
+Changes the given files (by default the generated ones of the tests), scans and reads them, and
+keeps what raises anything but an error of ours with its place, takes more than a second of the
+processor or more memory than files of that size are worth, in `tests/fuzz/findings`. Every other
+change is blind, with checksums believed; the rest hit structures, with checksums put right. With
+`--beside-h5py` those are also read by h5py, in a process of its own, and values that differ are
+kept too. Ends with 1 if something was found.
 """
 
 from __future__ import annotations

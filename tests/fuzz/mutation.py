@@ -1,7 +1,8 @@
 """How is a file made worse, and what may become of it?
 
-A few bytes are changed, numbers are set to what tends to hurt, runs are copied elsewhere, the end is cut off. Whatever comes of it: the right
-values or others, or an error of ours, soon; nothing else. Checksums are believed, or hardly a change would get past them.
+A few bytes are changed, numbers are set to what tends to hurt, runs are copied elsewhere, the end
+is cut off. Whatever comes of it: the right values or others, or an error of ours, soon; nothing
+else. Checksums are believed, or hardly a change would get past them.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from finding import Finding
 
 import insitu
 from insitu.errors import FormatError, InsituError
-from insitu.formats.hdf5 import checksum
+from insitu.formats.hdf5.structures import checksum
 from insitu.sources import MemorySource
 
 __all__ = ["LARGEST_SEED", "believed", "disagreement", "mutated", "tried"]
@@ -63,7 +64,9 @@ def mutated(data: bytes, chance: random.Random) -> bytes:
 
 
 def tried(data: bytes) -> str:
-    """Scan and read a file in memory; what became of it. Anything but an error of ours, with its place, is raised."""
+    """Scan and read a file in memory; what became of it. Anything but an error of ours, with its
+    place, is raised.
+    """
     source = MemorySource(data)  # alive as long as it is read
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -95,7 +98,9 @@ def _placed(problem: InsituError) -> None:
 
 
 def disagreement(findings: Iterable[Finding]) -> str:
-    """What a file says to h5py and not to us; "" if nothing. Which dimension of a damaged file is which, everybody may guess."""
+    """What a file says to h5py and not to us; "" if nothing. Which dimension of a damaged file is
+    which, everybody may guess.
+    """
     wrong = [item for item in findings if item.verdict == "wrong"]
     told = [(item.name, part) for item in wrong for part in item.why.split("; ") if not part.startswith("dimension ")]
     return "\n".join(f"{name}: {part}" for name, part in told)

@@ -1,7 +1,7 @@
 """Which files are worth changing?
 
-The generated ones of the tests that are not too large, and a few more that have much in little: every kind of index in its deep form, heaps
-of every kind, one file in another.
+The generated ones of the tests that are not too large, and a few more that have much in little:
+every kind of index in its deep form, heaps of every kind, one file in another.
 """
 
 from __future__ import annotations

@@ -1,8 +1,10 @@
-"""Does any file, changed where it counts, hurt the HDF5 parser, or make it say something else than h5py?
+"""Does any file, changed where it counts, hurt the HDF5 parser, or make it say something else than
+h5py?
 
-Hypothesis draws a generated file and a few changes of its structures (`changes`); checksums are put right afterwards, so that the change is
-seen by the parser. Then: an error of ours that names file, byte and structure, or values; within a second of the processor and little
-memory; and where h5py reads the file too, the same values.
+Hypothesis draws a generated file and a few changes of its structures (`changes`); checksums are put
+right afterwards, so that the change is seen by the parser. Then: an error of ours that names file,
+byte and structure, or values; within a second of the processor and little memory; and where h5py
+reads the file too, the same values.
 """
 
 from __future__ import annotations
@@ -49,7 +51,9 @@ def seeds(tmp_path_factory: pytest.TempPathFactory) -> list[Seed]:
 
 @pytest.fixture(scope="module")
 def beside(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[bytes], list[Finding]]]:
-    """Hold a file beside h5py, in a process of its own: what h5py does with damaged files is not for this one."""
+    """Hold a file beside h5py, in a process of its own: what h5py does with damaged files is not
+    for this one.
+    """
     path = tmp_path_factory.mktemp("beside") / "changed.h5"
     answers = findings_of("hdf5", itertools.repeat(path), seconds=60)
 
@@ -104,7 +108,9 @@ def test_no_change_hurts(
 )
 @pytest.mark.parametrize("libver", ["earliest", "v108", "latest"])
 def test_cut_at_every_structure(seeds: list[Seed], kind: str, libver: str) -> None:
-    """The file ends just before, at and just behind each beginning and end, and its superblock says that it does."""
+    """The file ends just before, at and just behind each beginning and end, and its superblock says
+    that it does.
+    """
     for name, data, anatomy in seeds:
         if name != f"{kind}-{libver}":
             continue

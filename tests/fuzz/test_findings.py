@@ -40,7 +40,9 @@ def small_files(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[str, byt
 
 @pytest.mark.parametrize("seed", range(8))
 def test_changes_to_every_generated_file(seed: int, small_files: list[tuple[str, bytes]]) -> None:
-    """A part of what `make fuzz` does without end: nothing but our errors, each within a second of the processor and little memory."""
+    """A part of what `make fuzz` does without end: nothing but our errors, each within a second of
+    the processor and little memory.
+    """
     assert len(small_files) > 40
     with bounded() as judged:
         for number, (name, data) in enumerate(small_files):

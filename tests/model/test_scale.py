@@ -10,8 +10,8 @@ from insitu.model import (
     Axis,
     Columns,
     Encoding,
-    Kind,
     Packing,
+    PackingKind,
     Packings,
     Source,
     Tile,
@@ -20,10 +20,10 @@ from insitu.model import (
 )
 
 PARTS = 10_000
-KIND = Kind(dtype="float32", scale_dtype="float64", offset_dtype="float64")
+KIND = PackingKind(dtype="float32", scale_dtype="float64", offset_dtype="float64")
 
 
-def part(number: int, days: int, kind: Kind = KIND) -> VirtualArray:
+def part(number: int, days: int, kind: PackingKind = KIND) -> VirtualArray:
     """A month of daily maps in chunks of ten days: a partial last chunk, and a packing of its own."""
     axes = (Axis.regular(days, 10), Axis.regular(180, 90), Axis.regular(360, 180))
     grid = tuple(axis.count for axis in axes)

@@ -18,7 +18,7 @@ from insitu.model import (
     Packing,
     Packings,
     Source,
-    Sparse,
+    SparseTable,
     Stored,
     Tile,
     Unwritten,
@@ -47,13 +47,13 @@ def test_item_access_gives_states() -> None:
 
 def test_a_table_without_axes_has_one_cell() -> None:
     assert Columns.inlined((), b"xyz")[()] == Inline(b"xyz")
-    assert Columns.inlined((), b"xyz").expanded()[0] == Inline(b"xyz")
+    assert Columns.inlined((), b"xyz").with_new_axis()[0] == Inline(b"xyz")
 
 
 def test_columns_that_do_not_fit_are_refused() -> None:
     with pytest.raises(ModelError, match="does not fit a grid"):
         Columns((4,), (SOURCE,), np.zeros(3, int), np.zeros(4, int), np.zeros(4, int))
-    with pytest.raises(ModelError, match="source 1 of 1"):
+    with pytest.raises(ModelError, match="refers to source 1"):
         Columns((4,), (SOURCE,), np.ones(4, int), np.zeros(4, int), np.zeros(4, int))
     with pytest.raises(ModelError, match="the chunk table"):
         Tile((Axis.regular(10, 5),), (Encoding(np.dtype("f4")),), Columns.unwritten((3,)))
@@ -66,7 +66,7 @@ def test_scatter_keeps_what_was_written(grid: tuple[int, int]) -> None:
     index = np.stack(np.unravel_index(numbers, grid), 1)
     offset = random.integers(0, 10**12, 15)
     table = scatter(grid, (SOURCE,), index, offset, 7, np.arange(15))
-    assert isinstance(table, Sparse if grid[0] > 4 else Columns)
+    assert isinstance(table, SparseTable if grid[0] > 4 else Columns)
     for row in range(15):
         assert table[tuple(index[row].tolist())] == Stored(SOURCE, int(offset[row]), 7, row, 0, 0)
     written = set(map(tuple, index.tolist()))
@@ -197,3 +197,20 @@ def test_one_element_beside_the_only_tile() -> None:
     assert array[0].tiles == array[8:].tiles == ()
     assert array[3].tiles[0].shape == ()
     assert array[0:0].tiles[0].shape == (0,)
+
+
+@pytest.mark.parametrize(
+    "values", [np.arange(6.0).reshape(2, 3).T, np.zeros((0, 3), "i2"), np.array(b"ab"), np.array(7)]
+)
+def test_values_in_memory_as_an_array(values: np.ndarray) -> None:
+    array = VirtualArray.from_values(values, attributes={"units": "m"})
+    assert (array.shape, array.dtype, array.attributes) == (values.shape, values.dtype, {"units": "m"})
+    assert array.dims == tuple(f"dim_{number}" for number in range(values.ndim))
+    if values.size:
+        assert array.tiles[0].chunks[(0,) * values.ndim] == Inline(values.tobytes())
+
+
+@pytest.mark.parametrize("values", [np.array(["a", None], object), np.zeros(2, "V0")])
+def test_values_without_a_fixed_size_are_refused(values: np.ndarray) -> None:
+    with pytest.raises(ModelError, match="cannot be stored inline"):
+        VirtualArray.from_values(values)

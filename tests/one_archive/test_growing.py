@@ -1,4 +1,4 @@
-"""Saved archives that grow, shrink and are renewed: always what combining their files anew gives."""
+"""Append, drop, refresh and rollback give what combining the files anew gives."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ class TestAppend:
         target = tmp_path / "x.insitu"
         insitu.Archive.open(list(map(str, files[:2]))).save(target)
         overlap = write(tmp_path / "overlap.nc", STEPS + 1)
-        with pytest.raises(InsituError, match=r"are in .*x\.insitu already"):
+        with pytest.raises(InsituError, match=r"x\.insitu holds .* already"):
             insitu.Archive.open(target).append(str(overlap))
         check(target, *files[:2])
 
@@ -182,7 +182,7 @@ class TestDropAndRollback:
         assert result.exit_code == 0, result.output
         check(target, files[0], other, *files[2:])
         overlapping = write(tmp_path / "overlapping.nc", 0)
-        with pytest.raises(InsituError, match="is in two files"):
+        with pytest.raises(InsituError, match="two files have the label"):
             insitu.Archive.open(target).drop([str(other)], overlapping)
         check(target, files[0], other, *files[2:])
 
@@ -213,7 +213,7 @@ class TestDropAndRollback:
     def test_an_unknown_file_is_refused(self, files: list[Path], tmp_path: Path) -> None:
         target = tmp_path / "x.insitu"
         insitu.Archive.open(list(map(str, files))).save(target)
-        with pytest.raises(InsituError, match="not a file of this archive"):
+        with pytest.raises(InsituError, match=r"no file absent\.nc"):
             insitu.Archive.open(target).drop(["absent.nc"])
 
 
@@ -258,7 +258,7 @@ class TestRefresh:
         target = tmp_path / "x.insitu"
         insitu.Archive.open(list(map(str, files))).save(target)
         write(files[1], 0)
-        with pytest.raises(StaleSourceError, match="does not fit"):
+        with pytest.raises(StaleSourceError, match="do not match the rest"):
             insitu.refresh(target)
 
     def test_a_missing_file_is_named(self, files: list[Path], tmp_path: Path) -> None:
@@ -281,7 +281,9 @@ def test_constant_bounds_are_kept_once_in_references(tmp_path: Path) -> None:
 
 
 class TestRefreshOfOtherFormats:
-    """One source of an archive of another format changes: the archive is what a fresh scan gives, or it says why not."""
+    """One source of an archive of another format changes: the archive is what a fresh scan gives,
+    or it says why not.
+    """
 
     def test_zipped_members(self, tmp_path: Path) -> None:
         import zipfile

@@ -1,4 +1,4 @@
-"""Every way in gives the numbers that xarray shows: kinds of variables × forms of an archive × ways to ask."""
+"""All interfaces return the values that xarray shows: kinds of variables × formats × functions."""
 
 from __future__ import annotations
 
@@ -156,9 +156,9 @@ def _cases() -> list[Any]:
 class TestEveryWay:
     def test_read(self, archives: Any, kind: str, form: str) -> None:
         url, expected = archives(kind, form)
-        _same(insitu.read(url, "v"), expected.v.values)
-        _same(insitu.read(url, "v", np.s_[1:, ::2]), expected.v.values[1:, ::2])
-        _same(insitu.read(url, "time"), expected.time.values)
+        _assert_equal(insitu.read(url, "v"), expected.v.values)
+        _assert_equal(insitu.read(url, "v", np.s_[1:, ::2]), expected.v.values[1:, ::2])
+        _assert_equal(insitu.read(url, "time"), expected.time.values)
 
     def test_dataset(self, archives: Any, kind: str, form: str) -> None:
         url, expected = archives(kind, form)
@@ -172,7 +172,7 @@ class TestEveryWay:
             pytest.skip("no numbers")
         for method in ("mean", "min", "max", "sum", "count"):
             wanted = getattr(expected.v.astype("f8"), method)("time").values
-            _near(insitu.reduce(url, "v", method, dim="time"), wanted)
+            _assert_close(insitu.reduce(url, "v", method, dim="time"), wanted)
 
     def test_command_line(self, archives: Any, kind: str, form: str, tmp_path: Path) -> None:
         url, expected = archives(kind, form)
@@ -181,11 +181,11 @@ class TestEveryWay:
         assert texts == [_as_csv(value) for value in expected.v.values[1]]
         _run(["read", url, "v[1]", "-o", str(tmp_path / "v.npy")])
         if expected.v.dtype.kind != "O":
-            _same(np.load(tmp_path / "v.npy"), expected.v.values[1])
+            _assert_equal(np.load(tmp_path / "v.npy"), expected.v.values[1])
         assert _run(["read", url, "v[1]"]).strip() == np.array2string(expected.v.values[1], threshold=1000)
         if kind in NUMBERS:
             told = json.loads(_run(["reduce", url, "v", "mean", "--as", "json"]))
-            _near(np.asarray(told["mean"]), expected.v.astype("f8").mean().values)
+            _assert_close(np.asarray(told["mean"]), expected.v.astype("f8").mean().values)
 
 
 def _run(arguments: list[str]) -> str:
@@ -200,12 +200,12 @@ def _as_csv(value: Any) -> str:
     return str(value.item() if isinstance(value, np.generic) else value)
 
 
-def _same(found: Any, expected: Any) -> None:
+def _assert_equal(found: Any, expected: Any) -> None:
     assert found.dtype.kind == expected.dtype.kind or {found.dtype.kind, expected.dtype.kind} <= set("SU")
     np.testing.assert_array_equal(found, expected)
 
 
-def _near(found: Any, expected: Any) -> None:
+def _assert_close(found: Any, expected: Any) -> None:
     np.testing.assert_allclose(np.asarray(found, "f8"), expected, rtol=1e-6, equal_nan=True)
 
 
@@ -260,22 +260,24 @@ class TestServer:
             pytest.skip("no numbers")
         near = insitu.open_dataset(url, active=server.url, active_required=kind != "bool")
         for method in ("mean", "min", "max", "sum", "count"):
-            _near(getattr(near.v.astype("f8"), method)("time").values, getattr(expected.v.astype("f8"), method)("time"))
+            _assert_close(
+                getattr(near.v.astype("f8"), method)("time").values, getattr(expected.v.astype("f8"), method)("time")
+            )
         told = json.loads(_run(["reduce", url, "v", "mean", "--dim", "time", "--active", server.url, "--as", "json"]))
-        _near(np.asarray(told["mean"]), expected.v.astype("f8").mean("time").values)
+        _assert_close(np.asarray(told["mean"]), expected.v.astype("f8").mean("time").values)
 
     def test_zarr_view(self, archives: Any, server: Any, kind: str, form: str) -> None:
         path, expected = archives(kind, form)
         url = f"{server.url}/zarr{path}!/"
         found = insitu.read(url, "v", np.s_[1:, ::2])
         wanted = expected.v.values[1:, ::2]
-        _same(found.astype(str) if wanted.dtype.kind == "U" else found, wanted)
-        _same(insitu.read(url, "time"), expected.time.values)
+        _assert_equal(found.astype(str) if wanted.dtype.kind == "U" else found, wanted)
+        _assert_equal(insitu.read(url, "time"), expected.time.values)
         xr.testing.assert_equal(insitu.open_dataset(url).load(), expected)
         table = _run(["read", url, "v[1]", "--as", "csv"]).splitlines()
         assert [line.rsplit(",", 1)[1] for line in table[1:]] == [_as_csv(value) for value in expected.v.values[1]]
         if kind in NUMBERS:
-            _near(insitu.reduce(url, "v", "mean", dim="time"), expected.v.astype("f8").mean("time").values)
+            _assert_close(insitu.reduce(url, "v", "mean", dim="time"), expected.v.astype("f8").mean("time").values)
 
 
 def test_a_dictionary_of_references_is_an_archive(archives: Any) -> None:

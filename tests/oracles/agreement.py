@@ -28,7 +28,8 @@ def report(title: str, comparison: str, paths: list[Path], shown: set[str]) -> N
     files = Counter(verdict_of(findings) for findings in found.values())
     datasets = Counter(finding.verdict for findings in found.values() for finding in findings)
     print(
-        f"\n## {title}: {len(found)} files, {sum(datasets.values())} findings\n\n| verdict | files (by their worst) | datasets |\n|---|---|---|"
+        f"\n## {title}: {len(found)} files, {sum(datasets.values())} findings\n\n| verdict | "
+        "files (by their worst) | datasets |\n|---|---|---|"
     )
     for verdict in ORDER:
         if files[verdict] or datasets[verdict]:

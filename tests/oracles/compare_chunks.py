@@ -17,7 +17,9 @@ Row = tuple[tuple[int, ...], int, int, int]
 
 
 def chunk_problem(theirs: h5py.Dataset, array: Any) -> str:
-    """Say what differs from `get_chunk_info` (or `get_offset` for contiguous data); "" if nothing does."""
+    """Say what differs from `get_chunk_info` (or `get_offset` for contiguous data); "" if nothing
+    does.
+    """
     if not len(array.tiles):
         return "" if 0 in theirs.shape else "no tile"
     if theirs.is_virtual or theirs.external:
@@ -78,14 +80,17 @@ def _rows(theirs: h5py.Dataset) -> list[Row] | str:
 def _turned(theirs: h5py.Dataset) -> bool:
     """Whether the dataset may have an extensible array with its axes turned round.
 
-    Where one axis is unlimited and it is not the first, the array counts the chunks along it slowest. The library (2.0) forgets to
-    turn the axes back when it lists chunks, and gives coordinates outside of the dataset; reading is right.
+    Where one axis is unlimited and it is not the first, the array counts the chunks along it
+    slowest. The library (2.0) forgets to turn the axes back when it lists chunks, and gives
+    coordinates outside of the dataset; reading is right.
     """
     return theirs.maxshape.count(None) == 1 and theirs.maxshape[0] is not None
 
 
 def _own_codecs(theirs: h5py.Dataset, tile: Any) -> int:
-    """Steps of decoding that come before the file's filters (where values lie, which bits count): bits of the mask that it does not have."""
+    """Steps of decoding that come before the file's filters (where values lie, which bits count):
+    bits of the mask that it does not have.
+    """
     return len(tile.encodings[0].codecs) - theirs.id.get_create_plist().get_nfilters()
 
 
@@ -126,7 +131,8 @@ def _by_place(theirs: h5py.Dataset, tile: Any, expected: list[Row], grid: tuple[
     bits = (1 << theirs.id.get_create_plist().get_nfilters()) - 1  # others say nothing
     columns[:, 2] &= bits
     ours[:, 2] &= bits
-    # The library can be told not to filter partial edge chunks: a property of the dataset there, a full mask here.
+    # The library can be told not to filter partial edge chunks: a property of the dataset there, a
+    # full mask here.
     last = np.array(theirs.shape) // np.array(theirs.chunks)
     partial = (index[:, : len(grid)] >= last).any(axis=1)
     ours[partial & (ours[:, 2] == bits) & (columns[:, 2] == 0), 2] = 0

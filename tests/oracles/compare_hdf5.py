@@ -1,7 +1,8 @@
 """Does a scan of an HDF5 file say what h5py says, dataset by dataset?
 
-For every dataset that h5py finds: is it there; do shape, dtype, dimension names, attributes and fill value agree; does each chunk
-lie where `get_chunk_info` says, with its size and filter mask; are the values the same, bit for bit, whole and by hyperslab?
+For every dataset that h5py finds: is it there; do shape, dtype, dimension names, attributes and
+fill value agree; does each chunk lie where `get_chunk_info` says, with its size and filter mask;
+are the values the same, bit for bit, whole and by hyperslab?
 """
 
 from __future__ import annotations
@@ -98,7 +99,9 @@ def _arrays(group: Any, prefix: str) -> Iterator[tuple[str, Any]]:
 
 
 def _compare_groups(oracle: h5py.Group, ours: Any, prefix: str, root: Any, above: tuple[int, ...]) -> Iterator[Finding]:
-    """Compare a group and all below it. `above`: the groups on the way here, so that a cycle of links ends."""
+    """Compare a group and all below it. `above`: the groups on the way here, so that a cycle of
+    links ends.
+    """
     try:
         above = (*above, h5py.h5o.get_info(oracle.id).addr)
         names = list(oracle)
@@ -214,7 +217,8 @@ def _differences(theirs: h5py.Dataset, array: Any, path: str, root: Any) -> Iter
         yield "h5py: puts members of this type over each other"
         return
     dtype, inner = flattened(dtype)  # of an array type: the axes inside each element
-    # Along an unlimited dimension that other variables have made longer, netCDF shows fill values behind what is stored.
+    # Along an unlimited dimension that other variables have made longer, netCDF shows fill values
+    # behind what is stored.
     grown = shape != array.shape and tuple(array.details.stored_shape or ()) == shape
     if array.shape not in (shape, (*shape, *inner)) and not grown:
         yield f"shape {array.shape}, not {shape}"
@@ -306,7 +310,9 @@ def _is_scale(scale: h5py.Dataset) -> bool:
 
 
 _names: dict[tuple[int, int], str] = {}
-"""Names of the scales of the file that is compared, by their addresses: HDF5 searches the whole file for the name of an object that a reference led to."""
+"""Names of the scales of the file that is compared, by their addresses: HDF5 searches the whole
+file for the name of an object that a reference led to.
+"""
 
 
 def _name_of(scale: h5py.Dataset) -> str:
@@ -327,7 +333,9 @@ def _above(dataset: h5py.Dataset, scale: str) -> bool:
 
 
 def _named(group: h5py.Group, name: str, scale: h5py.Dataset) -> bool:
-    """Whether a scale is found under this name here or in a group above (a scale may have several names)."""
+    """Whether a scale is found under this name here or in a group above (a scale may have several
+    names).
+    """
     while True:
         if any(candidate in group and group[candidate] == scale for candidate in (name, NON_COORDINATE + name)):
             return True

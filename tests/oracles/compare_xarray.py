@@ -1,6 +1,8 @@
-"""Does a scan of a NetCDF-4 file show the names, dimensions, attributes and values that xarray shows?
+"""Does a scan of a NetCDF-4 file show the names, dimensions, attributes and values that xarray
+shows?
 
-xarray with `decode_cf=False`, engine netcdf4, else h5netcdf. A group that the engine cannot open is left to the other oracle.
+xarray with `decode_cf=False`, engine netcdf4, else h5netcdf. A group that the engine cannot open is
+left to the other oracle.
 """
 
 from __future__ import annotations
@@ -79,7 +81,9 @@ def _variables(oracle: xarray.Dataset, root: Any, group: Any, prefix: str, engin
 
 
 def _undefined(array: Any) -> bool:
-    """Whether nothing was written and no fill value is defined: netCDF4 then gives what was in memory before."""
+    """Whether nothing was written and no fill value is defined: netCDF4 then gives what was in
+    memory before.
+    """
     tile = array.tiles[0] if len(array.tiles) else None
     if tile is None or any(encoding.fill is not None for encoding in tile.encodings):
         return False
@@ -97,7 +101,9 @@ def _attribute_problem(theirs: Mapping[Any, Any], ours: Any) -> str:
 
 
 def _alike(ours: np.dtype[Any], theirs: np.dtype[Any]) -> bool:
-    """Whether two dtypes mean the same: xarray shows native byte order always, and strings as whatever fits the values."""
+    """Whether two dtypes mean the same: xarray shows native byte order always, and strings as
+    whatever fits the values.
+    """
     if ours.kind in "SOU" and theirs.kind in "SOUT":
         return True
     if ours.names is not None and theirs.names is not None:  # padding is no difference

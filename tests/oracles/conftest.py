@@ -1,7 +1,8 @@
 """Where do the oracles' files come from, and what was found in them?
 
-The comparison modules of this folder and the makers in `tests/fixtures` are imported by name. Each comparison runs once over all
-files of a set, in a worker process (see `isolation.py`); the tests look their file up.
+The comparison modules of this folder and the makers in `tests/fixtures` are imported by name. Each
+comparison runs once over all files of a set, in a worker process (see `isolation.py`); the tests
+look their file up.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """What does a scan make of a file that is cut short, or has a wrong byte somewhere?
 
-An error of ours, or the right values; no other exception, no hang. `cut` shortens a file at many lengths; `flip` changes single
-bytes outside of the data. In a file of the newest format every metadata block has a checksum, so a flipped byte there cannot go
-unseen; the oldest format has none, so there a flip may well give another file, and only its manners are looked at.
+An error of ours, or the right values; no other exception, no hang. `cut` shortens a file at many
+lengths; `flip` changes single bytes outside of the data. In a file of the newest format every
+metadata block has a checksum, so a flipped byte there cannot go unseen; the oldest format has none,
+so there a flip may well give another file, and only its manners are looked at.
 """
 
 from __future__ import annotations
@@ -58,7 +59,9 @@ def flip(path: str) -> list[Finding]:
 
 
 def _data_bytes(path: str) -> set[int]:
-    """The bytes of chunks and contiguous data: changed there, a value is another one, and nobody can know."""
+    """The bytes of chunks and contiguous data: changed there, a value is another one, and nobody
+    can know.
+    """
     found: set[int] = set()
 
     def visit(_: str, item: Any) -> None:

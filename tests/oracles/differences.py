@@ -56,7 +56,12 @@ FILES = {
     "tstring-at.h5": "the same, in an attribute",
     "tstr.h5": "texts of fixed length: h5netcdf shows bytes, where netCDF-4, which dies of this file, shows texts",
     "test.h5": "the same",
-    "thlink.h5": "hard links in circles: h5netcdf numbers the dimensions without name that it meets twice once more; netCDF-4 dies of it",
-    "f03tst_open_mem.nc": "space that was never allocated and has no fill value: netCDF-C shows what happened to be in its memory",
+    "thlink.h5": (
+        "hard links in circles: h5netcdf numbers the dimensions without name that it meets twice "
+        "once more; netCDF-4 dies of it"
+    ),
+    "f03tst_open_mem.nc": (
+        "space that was never allocated and has no fill value: netCDF-C shows what happened to be in its memory"
+    ),
 }
 """Files of the corpus that open as another dataset than xarray's on purpose, and why."""

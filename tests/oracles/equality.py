@@ -1,7 +1,8 @@
 """When are two values the same, read by two libraries?
 
-Bit for bit, NaN included. What is not a difference: the byte order that an array is *returned* in, `str` beside UTF-8 `bytes`, a
-scalar beside an array of one element, an enumeration beside its integers.
+Bit for bit, NaN included. What is not a difference: the byte order that an array is *returned* in,
+`str` beside UTF-8 `bytes`, a scalar beside an array of one element, an enumeration beside its
+integers.
 """
 
 from __future__ import annotations
@@ -103,7 +104,9 @@ def _bytes(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 
 
 def same_dtype(ours: Any, theirs: Any) -> bool:
-    """Whether two dtypes are the same to NumPy; padding and metadata (an enumeration's names) aside."""
+    """Whether two dtypes are the same to NumPy; padding and metadata (an enumeration's names)
+    aside.
+    """
     (left, inside), (right, other) = flattened(np.dtype(ours)), flattened(np.dtype(theirs))
     if inside != other:
         return False
@@ -124,7 +127,9 @@ def flattened(dtype: np.dtype[Any]) -> tuple[np.dtype[Any], tuple[int, ...]]:
 
 
 def overlapping(dtype: np.dtype[Any]) -> bool:
-    """Whether members lie over each other: h5py (3.16) takes their places from the file, but wider numbers than there."""
+    """Whether members lie over each other: h5py (3.16) takes their places from the file, but wider
+    numbers than there.
+    """
     dtype, _ = flattened(dtype)
     if "vlen" in (dtype.metadata or {}) and isinstance(dtype.metadata["vlen"], np.dtype):
         return overlapping(dtype.metadata["vlen"])
@@ -137,7 +142,9 @@ def overlapping(dtype: np.dtype[Any]) -> bool:
 
 
 def different_attributes(ours: Mapping[str, Any], theirs: Mapping[str, Any], *, strict: bool) -> str:
-    """Say how two sets of attributes differ; "" if they do not. `strict`: dtype and form (scalar, array) count too."""
+    """Say how two sets of attributes differ; "" if they do not. `strict`: dtype and form (scalar,
+    array) count too.
+    """
     if missing := [name for name in theirs if name not in ours]:
         return f"attributes missing: {missing[:5]}"
     if extra := [name for name in ours if name not in theirs]:

@@ -1,7 +1,7 @@
 """What came out of holding a file beside an oracle?
 
-A `Finding` is one line: which object, which verdict, why. A comparison gives a list of them; the tests fail on the verdicts in
-`BAD`, the table of `agreement.py` counts them all.
+A `Finding` is one line: which object, which verdict, why. A comparison gives a list of them; the
+tests fail on the verdicts in `BAD`, the table of `agreement.py` counts them all.
 """
 
 from __future__ import annotations
@@ -22,8 +22,10 @@ class Finding:
     name: str
     """The path of the dataset or group in the file; "" for the file as a whole."""
     verdict: str
-    """equal; refused (an error of ours says why); unchecked (the oracle cannot read it); differs (on purpose, see `differences.py`);
-    wrong; crashed (an exception that is not ours, or the process died); hung."""
+    """equal; refused (an error of ours says why); unchecked (the oracle cannot read it); differs
+    (on purpose, see `differences.py`); wrong; crashed (an exception that is not ours, or the
+    process died); hung.
+    """
     why: str = ""
 
     def as_json(self) -> dict[str, str]:

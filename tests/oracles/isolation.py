@@ -1,9 +1,10 @@
 """How does one run a comparison on files that may kill the process or never end?
 
-A worker process takes one path after the other. When it dies or takes too long, that file gets a finding that says so, and a
-new worker goes on with the next one.
+A worker process takes one path after the other. When it dies or takes too long, that file gets a
+finding that says so, and a new worker goes on with the next one.
 
-    python isolation.py hdf5            (the worker; paths come one a line, answers go one a line as JSON)
+    python isolation.py hdf5            (the worker; paths come one a line, answers go one a line as
+    JSON)
 """
 
 from __future__ import annotations
@@ -28,7 +29,9 @@ READY = "ready\n"
 
 
 def findings_of(comparison: str, paths: Iterable[Path], seconds: float = 240) -> Iterator[tuple[Path, list[Finding]]]:
-    """Compare each file in a worker. `comparison`: hdf5 (h5py), xarray (its engine netcdf4; where that fails, h5netcdf), cut or flip (damage)."""
+    """Compare each file in a worker. `comparison`: hdf5 (h5py), xarray (its engine netcdf4; where
+    that fails, h5netcdf), cut or flip (damage).
+    """
     first, *others = ["netcdf4", "h5netcdf"] if comparison == "xarray" else [comparison]
     workers: dict[str, subprocess.Popen[str]] = {}
     try:
@@ -46,7 +49,8 @@ def findings_of(comparison: str, paths: Iterable[Path], seconds: float = 240) ->
 def generate(folder: Path) -> dict[str, Path]:
     """Write every file of `tests/fixtures` into a folder; give them by name.
 
-    In processes of their own: netCDF4 brings its own plugins and tells HDF5 about them, and h5py cannot write with those.
+    In processes of their own: netCDF4 brings its own plugins and tells HDF5 about them, and h5py
+    cannot write with those.
     """
     for maker in ("make_hdf5.py", "make_netcdf4.py"):
         command = [sys.executable, str(FIXTURES / maker), str(folder)]
@@ -55,7 +59,9 @@ def generate(folder: Path) -> dict[str, Path]:
 
 
 def _oracle_failed(findings: list[Finding]) -> bool:
-    """Whether nothing could be compared: the oracle died, never ended (ours is tested without it too), or opened no group."""
+    """Whether nothing could be compared: the oracle died, never ended (ours is tested without it
+    too), or opened no group.
+    """
     return bool(findings) and all(
         finding.why.startswith(DIED) or finding.verdict == "unchecked" for finding in findings
     )

@@ -2,9 +2,11 @@
 
     python tests/oracles/strange_hdf5.py FOLDER FIRST COUNT
 
-One file for each number from FIRST on, drawn at random: format version, width of addresses, user block, pages, shared messages; groups
-compact and dense, links of every kind; datasets of any type (`strange_types`), shape, limits, layout, filters, fill value, written whole, in part,
-chunk by chunk or not at all, grown and shrunk; attributes; virtual and external ones among them. The same number gives the same file.
+One file for each number from FIRST on, drawn at random: format version, width of addresses, user
+block, pages, shared messages; groups compact and dense, links of every kind; datasets of any type
+(`strange_types`), shape, limits, layout, filters, fill value, written whole, in part, chunk by
+chunk or not at all, grown and shrunk; attributes; virtual and external ones among them. The same
+number gives the same file.
 """
 
 from __future__ import annotations
@@ -62,7 +64,8 @@ def _creation(chance: random.Random, libver: str) -> Any:
     fcpl = h5p.create(h5p.FILE_CREATE)
     wide = True
     if chance.random() < 0.3:
-        # The library cannot open again what it wrote with lengths of 4 bytes, the newest format and an unlimited axis.
+        # The library cannot open again what it wrote with lengths of 4 bytes, the newest format and
+        # an unlimited axis.
         sizes = chance.choice([(4, 4), (4, 8), (8, 4), (2, 8)] if libver in ("earliest", "v108") else [(4, 8)])
         fcpl.set_sizes(*sizes)
         wide = sizes == (8, 8)

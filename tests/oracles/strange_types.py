@@ -1,8 +1,9 @@
 """Which types can a stranger think of?
 
-Drawn at random, one inside of another: numbers of any width, order and number of bits, floats of other forms, texts of every padding,
-enumerations, bit fields, opaque, arrays, records with gaps, references, and values of varying length. `Drawn` is a type of the library with a
-way to make values of it.
+Drawn at random, one inside of another: numbers of any width, order and number of bits, floats of
+other forms, texts of every padding, enumerations, bit fields, opaque, arrays, records with gaps,
+references, and values of varying length. `Drawn` is a type of the library with a way to make values
+of it.
 """
 
 from __future__ import annotations
@@ -123,7 +124,9 @@ def _odd_integer(chance: random.Random, depth: int) -> Drawn:
 
 
 def _odd_float(chance: random.Random, depth: int) -> Drawn:
-    """Floats of other forms: bfloat16, 24 bits, 8 bits, IBM's order of fields, a bias of their own, VAX's order of bytes."""
+    """Floats of other forms: bfloat16, 24 bits, 8 bits, IBM's order of fields, a bias of their own,
+    VAX's order of bytes.
+    """
     base, fields, precision, bias = chance.choice(
         [
             (h5t.IEEE_F16LE, (15, 7, 8, 0, 7), 16, 127),

@@ -1,6 +1,7 @@
 """Do scans and values of HDF5 files made by others agree with h5py and xarray?
 
-Many of the corpus are hostile or odd on purpose: each must agree, or be refused by an error of ours. Nothing may be wrong, crash or hang.
+Many of the corpus are hostile or odd on purpose: each must agree, or be refused by an error of
+ours. Nothing may be wrong, crash or hang.
 """
 
 from __future__ import annotations

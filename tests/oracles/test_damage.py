@@ -1,4 +1,6 @@
-"""Is what is not an HDF5 file, or no whole one, told so, by an error of ours that names file, place and structure?"""
+"""Is what is not an HDF5 file, or no whole one, told so, by an error of ours that names file, place
+and structure?
+"""
 
 from __future__ import annotations
 
@@ -64,7 +66,9 @@ def test_a_directory_of_nothing_is_refused(tmp_path: Path) -> None:
 
 
 def _small(path: Path, libver: str) -> None:
-    """A little of everything; fletcher32 on the chunks, and no variable-length data, so that all is under a checksum when new."""
+    """A little of everything; fletcher32 on the chunks, and no variable-length data, so that all is
+    under a checksum when new.
+    """
     random = np.random.default_rng(0)
     with h5py.File(path, "w", libver=libver) as file:
         how = {"chunks": (5, 4), "fletcher32": True}

@@ -1,4 +1,6 @@
-"""Do the files of `tests/files` whose formats have no module of their own here agree with their readers, and is each of them accounted for?"""
+"""Do the files of `tests/files` whose formats have no module of their own here agree with their
+readers, and is each of them accounted for?
+"""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ from real_files import parameters
 FILES = parameters("fits")
 
 REFUSED = {
-    "map_000_038_truncated.fit": {"PRIMARY": "the file ends"},
+    "map_000_038_truncated.fit": {"PRIMARY": "the file is truncated"},
     "astropy_group.fits": {"PRIMARY": "random groups"},
     "astropy_random_groups.fits": {"PRIMARY": "random groups"},
     "astropy_zerowidth.fits": {"AIPS AN/ORBPARM": "without elements"},

@@ -20,10 +20,13 @@ SEEN_BY_XARRAY = [
     *(name for name in HDF5 if name.startswith(("attributes", "groups", "scales", "types")) and name.endswith("t")),
     *(name for name in HDF5 if name.startswith("odd_") and name.endswith("latest") and not name.startswith(UNSEEN)),
 ]
-"""The files of netCDF, and those of h5py whose names, dimensions, types and attributes are of interest."""
+"""The files of netCDF, and those of h5py whose names, dimensions, types and attributes are of
+interest.
+"""
 
 REFUSED: dict[str, str] = {}
-"""Datasets that may be refused, by `file dataset` (without the library version), with the reason."""
+"""Datasets that may be refused, by `file dataset` (without the library version), with the reason.
+"""
 
 Found = Callable[[str, Sequence[str]], Mapping[str, list[Finding]]]
 

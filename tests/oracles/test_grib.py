@@ -24,8 +24,8 @@ FILES = parameters("grib")
 
 REFUSED = {
     # no whole message
-    "blend.t17z.master.f001.co.grib2.head": "the file ends",
-    "south_polar_stereo_grib1.grb.begin": "the file ends",
+    "blend.t17z.master.f001.co.grib2.head": "the file is truncated",
+    "south_polar_stereo_grib1.grb.begin": "the file is truncated",
 }
 DAMAGED = {"era5-levels-corrupted.grib": "does not end with 7777"}
 NO_ORACLE = {

@@ -1,7 +1,7 @@
 """Is any selection of any dataset what h5py and NumPy make of it?
 
-Datasets are drawn: dtype, shape, chunks, filters, format version, which part was ever written. The oracle is the whole dataset as
-h5py reads it, indexed by NumPy, one axis at a time.
+Datasets are drawn: dtype, shape, chunks, filters, format version, which part was ever written. The
+oracle is the whole dataset as h5py reads it, indexed by NumPy, one axis at a time.
 """
 
 from __future__ import annotations

@@ -1,8 +1,10 @@
 """Do files that a stranger might have written agree with h5py?
 
-A sample of what `strange_hdf5.py` draws, the same in every run; its other numbers can be tried by hand:
+A sample of what `strange_hdf5.py` draws, the same in every run; its other numbers can be tried by
+hand:
 
-    python tests/oracles/strange_hdf5.py FOLDER FIRST COUNT && python tests/oracles/agreement.py FOLDER --comparison hdf5
+    python tests/oracles/strange_hdf5.py FOLDER FIRST COUNT && python tests/oracles/agreement.py
+    FOLDER --comparison hdf5
 """
 
 from __future__ import annotations

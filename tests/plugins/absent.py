@@ -1,4 +1,6 @@
-"""The end of a run says what this machine lacks: the large corpus of real files, and whatever tests were skipped for."""
+"""The end of a run says what this machine lacks: the large corpus of real files, and whatever tests
+were skipped for.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,8 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
     terminalreporter.section("not tested on this machine", sep="-")
     if not CORPUS.is_dir():
         terminalreporter.line(
-            f"corpus: no large corpus of real files here (INSITU_CORPUS names one); the oracles ran over {FILES.name}/ only"
+            "corpus: no large corpus of real files here (INSITU_CORPUS names one); the oracles ran "
+            f"over {FILES.name}/ only"
         )
     for (kind, reason), count in sorted(skipped.items()):
         terminalreporter.line(f"{kind}: {count} skipped: {reason}")

@@ -1,4 +1,5 @@
-"""Markers that tests get by what they do: where they lie, which fixtures they use, whether they start a server.
+"""Markers that tests get by what they do: where they lie, which fixtures they use, whether they
+start a server.
 
 | marker | a test has it that |
 |---|---|

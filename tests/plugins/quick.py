@@ -1,8 +1,10 @@
-"""`--quick`: few examples of each property, no network, and a failure unless the selected tests call functions of every package of insitu.
+"""`--quick`: few examples of each property, no network, and a failure unless the selected tests
+call functions of every package of insitu.
 
-The last keeps `make quick` honest: a package without a test in `tests/quick.txt` is named at the end, and the run fails. What counts is a function
-that was called in the test processes; importing a module does not count. Only the first case of each test function is watched, and no property: watching
-makes Python code about twice as slow.
+The last keeps `make quick` honest: a package without a test in `tests/quick.txt` is named at the
+end, and the run fails. What counts is a function that was called in the test processes; importing a
+module does not count. Only the first case of each test function is watched, and no property:
+watching makes Python code about twice as slow.
 """
 
 from __future__ import annotations

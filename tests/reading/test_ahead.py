@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import insitu
 from insitu.errors import InsituError
 from insitu.model import Selection
-from insitu.reading.ahead import ahead_of, following
+from insitu.reading.prefetch import get_prefetcher, predict_next
 from insitu.sources import LocalSource
 
 VALUES = np.arange(12 * 20 * 30, dtype="f4").reshape(12, 20, 30)
@@ -47,7 +47,7 @@ def offsets(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 def settled(cache: insitu.ChunkCache) -> None:
-    for course in ahead_of(cache)._courses.values():
+    for course in get_prefetcher(cache)._courses.values():
         if course.under_way is not None:
             course.under_way.result(timeout=60)
 
@@ -64,7 +64,7 @@ def test_the_third_step_is_there_before_it_is_asked_for(file: Path, offsets: lis
     third = group.arrays["t"].tiles[0].chunks
     assert third[2, 0, 0].offset not in offsets  # it was read before
     assert third[3, 0, 0].offset in offsets  # and the fourth after it
-    assert ahead_of(cache).right == 1
+    assert get_prefetcher(cache).right == 1
 
 
 def test_each_chunk_is_fetched_once_in_a_walk_through_a_dataset(file: Path, offsets: list[int]) -> None:
@@ -77,7 +77,7 @@ def test_each_chunk_is_fetched_once_in_a_walk_through_a_dataset(file: Path, offs
     settled(cache)
     for step in range(12):
         assert offsets.count(chunks[step, 0, 0].offset) == 1
-    assert ahead_of(cache).right == 10
+    assert get_prefetcher(cache).right == 10
 
 
 def test_without_the_wish_nothing_is_read_ahead(file: Path) -> None:
@@ -102,7 +102,7 @@ def test_a_failure_is_told_by_the_read_itself(file: Path, caplog: pytest.LogCapt
         for step in range(2):
             insitu.read(group2, "t", step, cache=cache, decode=False)
         settled(cache)
-    assert "reading ahead failed" in caplog.text
+    assert "prefetching failed" in caplog.text
     with pytest.raises(InsituError, match=r"chunk \(2, 0, 0\)"):
         insitu.read(group2, "t", 2, cache=cache, decode=False)
 
@@ -119,7 +119,7 @@ def test_a_guess_lies_in_the_array(before: int, step: int, length: int, stride: 
     first, second, third = at(before), at(before + step), at(before + 2 * step)
     if first is None or second is None:
         return
-    guess = following(first, second, (size, 3))
+    guess = predict_next(first, second, (size, 3))
     if third is not None and step:
         assert guess is not None
         assert guess.selectors == third.selectors
@@ -134,9 +134,9 @@ def test_other_moves_are_no_course() -> None:
     def selection(*key: Any) -> Selection:
         return Selection.of(key, (10, 10))
 
-    assert following(selection(1, 1), selection(2, 2), (10, 10)) is None
-    assert following(selection(1, 1), selection(1, 1), (10, 10)) is None
-    assert following(selection(8, 1), selection(9, 1), (10, 10)) is None
-    assert following(selection([1, 2], 1), selection([3, 4], 1), (10, 10)) is None
-    assert following(selection([1, 2], 1), selection([1, 2], 3), (10, 10)).selectors[1] == 5
-    assert following(selection(slice(0, 3), 1), selection(4, 1), (10, 10)) is None
+    assert predict_next(selection(1, 1), selection(2, 2), (10, 10)) is None
+    assert predict_next(selection(1, 1), selection(1, 1), (10, 10)) is None
+    assert predict_next(selection(8, 1), selection(9, 1), (10, 10)) is None
+    assert predict_next(selection([1, 2], 1), selection([3, 4], 1), (10, 10)) is None
+    assert predict_next(selection([1, 2], 1), selection([1, 2], 3), (10, 10)).selectors[1] == 5
+    assert predict_next(selection(slice(0, 3), 1), selection(4, 1), (10, 10)) is None

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from insitu.model import Axis, Columns, Encoding, Packing, Packings, Selection, Tile, VirtualArray, concatenate
-from insitu.model.packing import Kind
-from insitu.reading import plan, read_array, touch
+from insitu.model.packing import PackingKind
+from insitu.reading import plan_read, read_array, select_cells
 
 
 def _part(values: np.ndarray[Any, Any], chunks: tuple[int, int], scale: float) -> VirtualArray:
@@ -25,7 +25,7 @@ def _part(values: np.ndarray[Any, Any], chunks: tuple[int, int], scale: float) -
     length = chunks[0] * chunks[1] * values.dtype.itemsize
     offset = np.arange(grid[0] * grid[1]).reshape(grid) * length
     table = Columns(grid, (), np.asarray(-3), offset, np.asarray(length), inline=cells.tobytes())
-    kind = Kind(dtype="float64", scaled="float64", scale_dtype="float64")
+    kind = PackingKind(dtype="float64", scaled="float64", scale_dtype="float64")
     tile = Tile(axes, (Encoding(values.dtype),), table, Packings.of([Packing(scale=scale, kind=kind)]))
     return VirtualArray((*values.shape,), np.dtype("f8"), ("t", "y"), (tile,), np.zeros((1, 2), np.int64))
 
@@ -74,6 +74,6 @@ def test_tiles_of_a_kind_are_one_wish(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = concatenate(parts, 0)
     selection = Selection.of((slice(None), slice(None)), whole.shape)
     assert len(whole.tiles) == 30
-    assert len(plan(whole, selection).tiles) == 3
-    monkeypatch.setattr(touch, "FEW", 1000)
-    assert len(plan(whole, selection).tiles) == 30
+    assert len(plan_read(whole, selection).tiles) == 3
+    monkeypatch.setattr(select_cells, "MIN_GROUP_SIZE", 1000)
+    assert len(plan_read(whole, selection).tiles) == 30

@@ -15,7 +15,7 @@ import pytest
 
 import insitu
 from insitu.errors import CodecError
-from insitu.reading import ChunkCache, Tally
+from insitu.reading import ChunkCache, ReadStatistics
 
 
 @pytest.fixture
@@ -34,7 +34,7 @@ def file(tmp_path: Path) -> Path:
 def test_a_second_read_fetches_nothing(file: Path, name: str, first_key: slice) -> None:
     cache = ChunkCache(1 << 20)
     group = insitu.scan(file, decode=False)
-    first, second = Tally(), Tally()
+    first, second = ReadStatistics(), ReadStatistics()
     one = insitu.read(group, name, first_key, cache=cache, tally=first, decode=False)
     other = insitu.read(group, name, np.s_[5:95:3], cache=cache, tally=second, decode=False)
     np.testing.assert_array_equal(one if name == "plain" else one[5:95:3], other)
@@ -53,7 +53,7 @@ def test_no_more_than_max_bytes_are_kept(file: Path) -> None:
     assert ChunkCache(10).get("a", lambda: np.zeros(100)).shape == (100,)
     cache.clear()
     assert cache.nbytes == 0
-    with pytest.raises(ValueError, match="cannot hold"):
+    with pytest.raises(ValueError, match="must not be negative"):
         ChunkCache(-1)
 
 

@@ -11,11 +11,11 @@ from insitu.errors import StaleSourceError
 from insitu.model import Columns, Selection, Source, Tile, VirtualArray
 from insitu.model import Encoding as Stored
 from insitu.model.axis import Axis
-from insitu.reading import plan
+from insitu.reading import plan_read
 from insitu.reading.execute import execute
-from insitu.reading.opened import Opened
-from insitu.reading.run import FAR_REQUESTS, batches
-from insitu.sources import Cached, Counted, DiskCache, LocalSource
+from insitu.reading.fetch_and_decode import REMOTE_REQUESTS, cut_batches
+from insitu.reading.source_pool import SourcePool
+from insitu.sources import CachedSource, CountingSource, DiskCache, LocalSource
 
 
 @pytest.fixture
@@ -30,14 +30,14 @@ def test_chunks_kept_on_disk_are_found_by_any_selection(file: Path, tmp_path: Pa
     group = insitu.scan(file, decode=False)
     array = group.arrays["x"]
     (about,) = array.sources
-    counted = Counted(LocalSource(file))
+    counted = CountingSource(LocalSource(file))
     cache = DiskCache(tmp_path / "cache", 1 << 20)
 
     def read(key: slice) -> np.ndarray:
         selection = Selection.of(key, array.shape)
         out = np.empty(selection.result_shape, array.dtype)
-        opened = Opened(opener=lambda source: Cached(counted, cache, about))
-        execute(plan(array, selection), out, opened)
+        opened = SourcePool(opener=lambda source: CachedSource(counted, cache, about))
+        execute(plan_read(array, selection), out, opened)
         return out
 
     expected = np.arange(4000.0).reshape(40, 100)
@@ -73,9 +73,9 @@ def test_tasks_far_away_end_with_their_object_and_have_few_requests() -> None:
     cells = np.arange(files * chunks)
     table = Columns((len(cells),), sources, cells // chunks, cells % chunks * step, np.asarray(size))
     tile = Tile((Axis.regular(len(cells) * 125, 125),), (Stored(np.dtype("<f8")),), table)
-    found = list(batches(plan(VirtualArray.of(tile, dims=("a",)), Selection.of(..., (len(cells) * 125,)))))
+    found = list(cut_batches(plan_read(VirtualArray.of(tile, dims=("a",)), Selection.of(..., (len(cells) * 125,)))))
     assert [begin for begin, _ in found] == [0, *[end for _, end in found[:-1]]]
     assert found[-1][1] == len(cells)
     for begin, end in found:
         assert begin // chunks == (end - 1) // chunks
-        assert 0 < end - begin <= FAR_REQUESTS
+        assert 0 < end - begin <= REMOTE_REQUESTS

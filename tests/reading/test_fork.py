@@ -1,4 +1,6 @@
-"""A child that is forked while other threads hold our locks, decode, or import a codec goes on: every lock and pool by name."""
+"""A child that is forked while other threads hold our locks, decode, or import a codec goes on:
+every lock and pool by name.
+"""
 
 from __future__ import annotations
 
@@ -18,15 +20,16 @@ import pytest
 
 import insitu
 from insitu import forking
-from insitu.codecs import grib_library, library
-from insitu.formats.grib import geography
-from insitu.reading import pool as reading_pool
+from insitu.active import transport
+from insitu.codecs import libraries
+from insitu.formats.grib import grid_coordinates
+from insitu.formats.grib.codecs import eccodes_library
+from insitu.reading import thread_pools as reading_pool
 from insitu.reading.cache import ChunkCache
-from insitu.reducing import client
-from insitu.references.insitu_store.part import Part
-from insitu.references.pool import Pool
-from insitu.references.recent import Recent
-from insitu.references.urls import Base
+from insitu.references.page_cache import PageCache
+from insitu.references.store.row_file import RowFile
+from insitu.references.url_pool import UrlPool
+from insitu.references.urls import UrlResolver
 from insitu.sources import threads as fetching
 from insitu.sources import tracing
 from insitu.sources.local import LocalSource
@@ -36,7 +39,8 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork.*:DeprecationWarning"),
 ]
 PATIENCE = 60
-"""Seconds that a child gets before it counts as hung. A child that is all right takes milliseconds."""
+"""Seconds that a child gets before it counts as hung. A child that is all right takes milliseconds.
+"""
 
 
 def in_child(work: Callable[[], object]) -> None:
@@ -88,17 +92,17 @@ def chunk_cache(path: Path) -> tuple[Any, Callable[[], object]]:
 
 
 def recent(path: Path) -> tuple[Any, Callable[[], object]]:
-    pages: Recent[str] = Recent(len)
+    pages: PageCache[str] = PageCache(len)
     return pages._lock, lambda: pages.find("x", lambda: "page")
 
 
 def url_pool(path: Path) -> tuple[Any, Callable[[], object]]:
-    urls = Pool(Base("s3://b/x"))
+    urls = UrlPool(UrlResolver("s3://b/x"))
     return urls._lock, lambda: urls.number("s3://b/y")
 
 
 def part(path: Path) -> tuple[Any, Callable[[], object]]:
-    stored = Part("nowhere", 1, 1, 1, "", ())
+    stored = RowFile("nowhere", 1, 1, 1, "", ())
     return stored.lock, lambda: _with(stored.lock)
 
 
@@ -108,24 +112,27 @@ def _with(lock: Any) -> None:
 
 
 def connection(path: Path) -> tuple[Any, Callable[[], object]]:
-    made = client.Connection("http://127.0.0.1:9") if hasattr(client, "Connection") else None
-    lock = client._guard if made is None else made._lock
+    made = transport.Connection("http://127.0.0.1:9") if hasattr(transport, "Connection") else None
+    lock = transport._guard if made is None else made._lock
     return lock, lambda: _with(lock)
 
 
 LOCKS: dict[str, Callable[[Path], tuple[Any, Callable[[], object]]]] = {
     "reading.cache.ChunkCache": chunk_cache,
-    "references.recent.Recent": recent,
-    "references.pool.Pool": url_pool,
-    "references.insitu_store.part.Part": part,
+    "references.page_cache.Recent": recent,
+    "references.url_pool.Pool": url_pool,
+    "references.store.row_file.Part": part,
     "sources.local.LocalSource": local_source,
-    "reducing.client": connection,
-    "reducing.client._guard": lambda path: (client._guard, lambda: _with(client._guard)),
-    "codecs.grib_library._LOCK": lambda path: (grib_library._LOCK, lambda: _with(grib_library._LOCK)),
-    "formats.grib.geography._lock": lambda path: (geography._lock, lambda: _with(geography._lock)),
+    "active.transport": connection,
+    "active.transport._guard": lambda path: (transport._guard, lambda: _with(transport._guard)),
+    "formats.grib.codecs.eccodes_library._LOCK": lambda path: (
+        eccodes_library._LOCK,
+        lambda: _with(eccodes_library._LOCK),
+    ),
+    "formats.grib.grid_coordinates._lock": lambda path: (grid_coordinates._lock, lambda: _with(grid_coordinates._lock)),
     "reading.pool._lock": lambda path: (
         reading_pool._lock,
-        lambda: reading_pool.workers().submit(int).result(PATIENCE),
+        lambda: reading_pool.get_worker_pool().submit(int).result(PATIENCE),
     ),
     "sources.threads._pool": lambda path: (
         fetching._pool._lock,
@@ -151,9 +158,9 @@ def test_a_lock_that_another_thread_holds(name: str, tmp_path: Path) -> None:
 
 def test_a_pool_whose_threads_are_busy() -> None:
     go = threading.Event()
-    busy = [reading_pool.workers().submit(go.wait, PATIENCE) for _ in range(40)]
+    busy = [reading_pool.get_worker_pool().submit(go.wait, PATIENCE) for _ in range(40)]
     try:
-        in_child(lambda: reading_pool.workers().submit(int).result(PATIENCE))
+        in_child(lambda: reading_pool.get_worker_pool().submit(int).result(PATIENCE))
     finally:
         go.set()
     for future in busy:
@@ -244,22 +251,22 @@ def test_a_library_that_imports_its_parts_under_a_lock(
         "    with _lock:\n        signals.begun.set()\n        signals.go.wait(signals.longest)\n        return len\n"
     )
     monkeypatch.delitem(sys.modules, "slow_lazy_library", raising=False)
-    thread = threading.Thread(target=library.find, args=("slow_lazy_library", "decode"))
+    thread = threading.Thread(target=libraries.find_function, args=("slow_lazy_library", "decode"))
     thread.start()
     assert slow_library.begun.wait(PATIENCE)
     threading.Timer(0.2, slow_library.go.set).start()
-    in_child(lambda: library.find("slow_lazy_library", "decode"))
+    in_child(lambda: libraries.find_function("slow_lazy_library", "decode"))
     thread.join()
 
 
 def test_a_codec_that_another_thread_imports(slow_library: Any) -> None:
-    thread = threading.Thread(target=library.find, args=("slow_codec_library", "decode"))
+    thread = threading.Thread(target=libraries.find_function, args=("slow_codec_library", "decode"))
     thread.start()
     assert slow_library.begun.wait(PATIENCE)
     threading.Timer(0.2, slow_library.go.set).start()  # the fork waits for it
 
     def work() -> None:
-        assert library.find("slow_codec_library", "decode") is len
+        assert libraries.find_function("slow_codec_library", "decode") is len
 
     in_child(work)
     thread.join()
@@ -267,29 +274,30 @@ def test_a_codec_that_another_thread_imports(slow_library: Any) -> None:
 
 def test_a_fork_does_not_wait_for_ever(slow_library: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(forking, "_PATIENCE", 0.1)
-    thread = threading.Thread(target=library.find, args=("slow_codec_library", "decode"))
+    thread = threading.Thread(target=libraries.find_function, args=("slow_codec_library", "decode"))
     thread.start()
     assert slow_library.begun.wait(PATIENCE)
-    in_child(lambda: library.find("zlib", "decompress"))  # others can be imported in the child
+    in_child(lambda: libraries.find_function("zlib", "decompress"))  # others can be imported in the child
     slow_library.go.set()
     thread.join()
-    assert library.find("slow_codec_library", "decode") is len
+    assert libraries.find_function("slow_codec_library", "decode") is len
 
 
 def test_no_lock_is_made_without_a_thought_of_fork() -> None:
-    """Every lock of the package that outlives a call is one of `forking`, or its owner is renewed in a child."""
+    """Every lock of the package that outlives a call is one of `forking`, or its owner is renewed
+    in a child.
+    """
     root = Path(insitu.__file__).parent
     known = {
         "forking.py": "makes them",
         "references/check.py": "lives as long as one call",
-        "reading/opened.py": "lives as long as one read",
-        "xarray_bridge/weighing.py": "lives as long as one reduction",
+        "xarray_bridge/weighted.py": "lives as long as one reduction",
     }
     strange = []
     for path in sorted(root.rglob("*.py")):
         name = path.relative_to(root).as_posix()
         text = path.read_text()
-        if name in known or name.startswith("service/"):  # the server's workers are spawned, never forked
+        if name in known or name.startswith("server/"):  # the server's workers are spawned, never forked
             continue
         makes = re.search(r"\b(threading\.)?(R?Lock|Condition|BoundedSemaphore)\(\)", text)
         if makes and not re.search(r"def renew\(self\)|register_at_fork|turn = threading\.Lock\(\)", text):

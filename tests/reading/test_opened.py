@@ -16,7 +16,7 @@ import insitu
 from insitu.cancellation import Deadline, LateError, deadline_scope
 from insitu.errors import NotFoundError, StaleSourceError
 from insitu.model import Source, VirtualArray, VirtualGroup, concatenate
-from insitu.reading import ChunkCache, Opened, read_array
+from insitu.reading import ChunkCache, SourcePool, read_array
 from insitu.reading.zarr_store import ZarrTree
 from insitu.reducing.reduce import reduce_array
 from insitu.sources import ByteSource, HttpSource, MemorySource
@@ -89,12 +89,12 @@ def test_two_recorded_versions_on_the_web(tmp_path: Path, monkeypatch: pytest.Mo
         url = f"http://127.0.0.1:{site.server_port}/a.h5"
         new = Source(url, len(handler.data), '"v2"')
         old = Source(url, len(handler.data), '"v1"')
-        with Opened() as opened:
-            with opened.lease(new) as source:
+        with SourcePool() as opened:
+            with opened.acquire(new) as source:
                 assert source.read(0, 4) == handler.data[:4]
-                with opened.lease(old) as other, pytest.raises(StaleSourceError):
+                with opened.acquire(old) as other, pytest.raises(StaleSourceError):
                     other.read(0, 4)
-            with opened.lease(new) as again:
+            with opened.acquire(new) as again:
                 assert again is source
     finally:
         site.shutdown()
@@ -127,10 +127,10 @@ def test_a_slow_source_delays_nobody_else() -> None:
             assert go.wait(30)
         return MemorySource(source.url.encode())
 
-    with Opened(opener=opener) as opened, ThreadPoolExecutor(2) as pool:
+    with SourcePool(opener=opener) as opened, ThreadPoolExecutor(2) as pool:
 
         def read(url: str) -> bytes:
-            with opened.lease(Source(url)) as source:
+            with opened.acquire(Source(url)) as source:
                 return source.read(0, 4)
 
         slow = pool.submit(read, "slow")
@@ -154,11 +154,11 @@ def test_threads_that_want_one_source_open_it_once() -> None:
             assert wanted.acquire(timeout=30)
         return MemorySource(b"abc")
 
-    with Opened(opener=opener) as opened, ThreadPoolExecutor(count) as pool:
+    with SourcePool(opener=opener) as opened, ThreadPoolExecutor(count) as pool:
 
         def read(_: int) -> bytes:
             wanted.release()
-            with opened.lease(Source("one")) as source:
+            with opened.acquire(Source("one")) as source:
                 return source.read(0, 3)
 
         assert list(pool.map(read, range(count))) == [b"abc"] * count
@@ -179,17 +179,17 @@ def test_a_source_that_cannot_be_opened_fails_for_all_who_wait_and_is_tried_agai
             threading.Event().wait(0.001)
         raise NotFoundError("no such object", url=source.url)
 
-    with Opened(opener=opener) as opened, ThreadPoolExecutor(count) as pool:
+    with SourcePool(opener=opener) as opened, ThreadPoolExecutor(count) as pool:
 
         def read(number: int) -> NotFoundError:
             wanted.release()
-            with pytest.raises(NotFoundError) as caught, opened.lease(Source("one")):
+            with pytest.raises(NotFoundError) as caught, opened.acquire(Source("one")):
                 pass
             return caught.value
 
         errors = list(pool.map(read, range(count)))
         assert len({id(error) for error in errors}) == count  # each may be told its own whereabouts
-        with opened.lease(Source("one")) as source:
+        with opened.acquire(Source("one")) as source:
             assert source.read(0, 3) == b"abc"
     assert calls == ["one", "one"]
 
@@ -207,10 +207,10 @@ def test_somebody_elses_deadline_is_not_mine() -> None:
             raise LateError("too late")
         return MemorySource(b"abc")
 
-    with Opened(opener=opener) as opened, ThreadPoolExecutor(2) as pool:
+    with SourcePool(opener=opener) as opened, ThreadPoolExecutor(2) as pool:
 
         def read() -> bytes:
-            with opened.lease(Source("one")) as source:
+            with opened.acquire(Source("one")) as source:
                 return source.read(0, 3)
 
         first = pool.submit(read)
@@ -229,10 +229,10 @@ def test_whoever_waits_for_a_source_waits_within_its_deadline() -> None:
         assert go.wait(30)
         return MemorySource(b"abc")
 
-    with Opened(opener=opener) as opened, ThreadPoolExecutor(1) as pool:
+    with SourcePool(opener=opener) as opened, ThreadPoolExecutor(1) as pool:
 
         def read() -> bytes:
-            with opened.lease(Source("one")) as source:
+            with opened.acquire(Source("one")) as source:
                 return source.read(0, 3)
 
         first = pool.submit(read)
@@ -251,9 +251,9 @@ def test_idle_sources_are_bounded() -> None:
         def close(self) -> None:
             closed.append(self.read(0, 9).decode())
 
-    with Opened(opener=lambda source: Noted(source.url.encode()), keep=2) as opened:
+    with SourcePool(opener=lambda source: Noted(source.url.encode()), keep=2) as opened:
         for url in "abcd":
-            with opened.lease(Source(url)):
+            with opened.acquire(Source(url)):
                 pass
         assert closed == ["a", "b"]
     assert closed == ["a", "b", "c", "d"]

@@ -17,7 +17,7 @@ import pytest
 
 import insitu
 from insitu.model import Selection
-from insitu.reading import Opened, execute, plan
+from insitu.reading import SourcePool, execute, plan_read
 from insitu.sources import MemorySource
 
 VALUES = np.arange(400_000, dtype="<i4").reshape(400, 1000)
@@ -89,7 +89,7 @@ def test_an_interrupt_ends_a_read_and_nothing_writes_afterwards(file: Path) -> N
 
     def read_on() -> None:
         for _ in range(100):
-            execute(plan(array, Selection.of(..., array.shape)), out, Opened(opener=lambda source: Slow(data)))
+            execute(plan_read(array, Selection.of(..., array.shape)), out, SourcePool(opener=lambda source: Slow(data)))
 
     before = signal.signal(signal.SIGALRM, interrupt)
     signal.setitimer(signal.ITIMER_REAL, 0.05)
@@ -133,8 +133,8 @@ def test_the_first_error_ends_the_read(file: Path) -> None:
 
     with pytest.raises(insitu.errors.SourceError, match="gone"):
         execute(
-            plan(array, Selection.of(..., array.shape)),
+            plan_read(array, Selection.of(..., array.shape)),
             np.empty(array.shape, array.dtype),
-            Opened(opener=lambda s: Failing(data)),
+            SourcePool(opener=lambda s: Failing(data)),
         )
     assert len(reads) < 10

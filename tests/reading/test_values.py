@@ -17,8 +17,8 @@ from insitu.model import (
     Codec,
     Columns,
     Encoding,
-    Kind,
     Packing,
+    PackingKind,
     Packings,
     Selection,
     Source,
@@ -26,22 +26,22 @@ from insitu.model import (
     VirtualArray,
     concatenate,
 )
-from insitu.reading import Opened, plan, read_array
+from insitu.reading import SourcePool, plan_read, read_array
 from insitu.reading.execute import execute
-from insitu.reading.run import BATCH_ROWS
+from insitu.reading.fetch_and_decode import BATCH_ROWS
 from insitu.sources import MemorySource
 from mosaics import ABSENT_VALUE, Case, bases, basic_keys, chunked, mosaics
 
 
-def on_disk(case: Case) -> Opened:
-    return Opened(opener=lambda source: MemorySource(case.disk[source.url]))
+def on_disk(case: Case) -> SourcePool:
+    return SourcePool(opener=lambda source: MemorySource(case.disk[source.url]))
 
 
 def values_of(case: Case, key: Any = ..., request_bytes: int = 1 << 14) -> np.ndarray:
     selection = Selection.of(key, case.array.shape)
     out = np.full(selection.result_shape, 77, case.array.dtype)
     if out.size:
-        execute(plan(case.array, selection, request_bytes=request_bytes), out, on_disk(case))
+        execute(plan_read(case.array, selection, request_bytes=request_bytes), out, on_disk(case))
     return out
 
 
@@ -87,7 +87,7 @@ def test_reading_a_selection_is_reading_the_selected(data: st.DataObject) -> Non
 def test_out_of_a_wider_type(case: Case, dtype: str) -> None:
     selection = Selection.of(..., case.array.shape)
     out = np.empty(case.array.shape, dtype)
-    execute(plan(case.array, selection), out, on_disk(case))
+    execute(plan_read(case.array, selection), out, on_disk(case))
     np.testing.assert_array_equal(out, case.values.astype(dtype))
 
 
@@ -118,7 +118,7 @@ def test_a_damaged_chunk_is_named() -> None:
     case = compressed(values, 10, "damaged", damage=1500)
     with pytest.raises(CodecError) as caught:
         execute(
-            plan(case.array, Selection.of(..., case.array.shape)),
+            plan_read(case.array, Selection.of(..., case.array.shape)),
             np.empty(values.shape, values.dtype),
             on_disk(case),
             name="tas",
@@ -149,12 +149,12 @@ def test_an_uncompressed_chunk_that_is_too_short_is_an_error() -> None:
 
 def test_only_the_needed_bytes_of_an_uncompressed_chunk_are_fetched() -> None:
     case = chunked(np.arange(100 * 100, dtype="<f8").reshape(100, 100), (100, 100), "f")
-    small = plan(case.array, Selection.of(np.s_[3, 10:20], case.array.shape))
+    small = plan_read(case.array, Selection.of(np.s_[3, 10:20], case.array.shape))
     assert small.nbytes == 80
-    column = plan(case.array, Selection.of(np.s_[:, 5], case.array.shape), request_bytes=0)
+    column = plan_read(case.array, Selection.of(np.s_[:, 5], case.array.shape), request_bytes=0)
     assert column.nbytes == 800
     assert len(column.offset) == 100
-    column = plan(case.array, Selection.of(np.s_[:, 5], case.array.shape), request_bytes=1 << 20)
+    column = plan_read(case.array, Selection.of(np.s_[:, 5], case.array.shape), request_bytes=1 << 20)
     assert len(column.offset) == 1  # where requests are dear, one that covers all
 
 
@@ -162,7 +162,7 @@ def test_cells_that_share_a_chunk_decode_it_once() -> None:
     case = compressed(np.arange(100, dtype="<i8"), 50, "f")
     taken = case.array.take(0, np.array([3, 90, 4, 91, 5, 92]))
     out = np.empty(6, "<i8")
-    tally = execute(plan(taken, Selection.of(..., (6,))), out, on_disk(case))
+    tally = execute(plan_read(taken, Selection.of(..., (6,))), out, on_disk(case))
     assert out.tolist() == [3, 90, 4, 91, 5, 92]
     assert tally.bytes_decoded == 2 * 50 * 8
 
@@ -198,7 +198,7 @@ def test_a_corner_of_an_axis_longer_than_memory() -> None:
     axes = (Axis.regular(2**40, 2**40), Axis.regular(2**20, 2**20))
     table = Columns((1, 1), (Source("f"),), np.asarray(0), np.asarray(0), np.asarray(2**60))
     array = VirtualArray.of(Tile(axes, (Encoding(np.dtype("u1")),), table), dims=("x", "y"))
-    corner = plan(array, Selection.of(np.s_[5:8, 100:110], array.shape))
+    corner = plan_read(array, Selection.of(np.s_[5:8, 100:110], array.shape))
     assert corner.offset.tolist() == [5 * 2**20 + 100 + i * 2**20 for i in range(3)]
     assert corner.length.tolist() == [10] * 3
 
@@ -221,7 +221,7 @@ def test_packings_are_undone_chunk_by_chunk(key: Any, codec: bool) -> None:
         stored = np.arange(10, dtype="<i2") + number
         case = compressed(stored, 4, f"f{number}") if codec else chunked(stored, (4,), f"f{number}")
         tile = case.array.tiles[0]
-        kind = Kind(dtype="float32", scale_dtype="float32")
+        kind = PackingKind(dtype="float32", scale_dtype="float32")
         packings = Packings.of([Packing(scale=scale, missing=(np.int16(3),), kind=kind)])
         tile = Tile(tile.axes, tile.encodings, tile.chunks, packings)
         parts.append(replace(VirtualArray.of(tile, dims=("x",)), dtype=np.dtype("f4")))

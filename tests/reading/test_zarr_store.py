@@ -1,4 +1,6 @@
-"""Any archive as a Zarr store: by zarr-python's own rules for stores, beside a store in memory with the same keys, and by value."""
+"""Any archive as a Zarr store: by zarr-python's own rules for stores, beside a store in memory with
+the same keys, and by value.
+"""
 
 from __future__ import annotations
 
@@ -27,10 +29,10 @@ from insitu.model import (
     VirtualGroup,
     concatenate,
 )
-from insitu.reading import Opened
+from insitu.reading import SourcePool
 from insitu.reading.zarr_store import ZarrTree
-from insitu.reading.zarr_store.passed import Passed
-from insitu.reading.zarr_store.recut import LARGEST, Recut, regular_chunks
+from insitu.reading.zarr_store.encoded_chunks import MAX_CHUNK_BYTES, EncodedChunks, regular_chunks
+from insitu.reading.zarr_store.stored_chunks import StoredChunks
 from insitu.sources import MemorySource
 from mosaics import Case, mosaics
 
@@ -95,13 +97,22 @@ def test_values(file: Path, zarr_format: int, portable: bool) -> None:
 def test_bytes_are_passed_on_where_zarr_can_say_them(file: Path) -> None:
     store = insitu.zarr_store(file)
     kinds = {name: type(view) for name, view in store.tree.views.items()}
-    assert {name for name, kind in kinds.items() if kind is Passed} == {"packed", "plain", "big", "g/h/one", "none"}
+    assert {name for name, kind in kinds.items() if kind is StoredChunks} == {
+        "packed",
+        "plain",
+        "big",
+        "g/h/one",
+        "none",
+    }
     place = insitu.scan(file, decode=False).array("packed").tiles[0].chunks[1, 2]
     with open(file, "rb") as raw:
         raw.seek(place.offset)
         assert store.get_sync("packed/c/1/2").to_bytes() == raw.read(place.length)
     portable = insitu.zarr_store(file, portable=True)
-    assert {name for name, view in portable.tree.views.items() if isinstance(view, Recut)} >= {"packed", "g/sparse"}
+    assert {name for name, view in portable.tree.views.items() if isinstance(view, EncodedChunks)} >= {
+        "packed",
+        "g/sparse",
+    }
 
 
 def test_xarray_reads_the_same(tmp_path: Path) -> None:
@@ -155,16 +166,16 @@ def test_a_mosaic_with_packings_times_and_text(tmp_path: Path) -> None:
     combined.insitu.save(tmp_path / "all.insitu")
     for zarr_format in (2, 3):
         store = insitu.zarr_store(tmp_path / "all.insitu", zarr_format=zarr_format)
-        assert isinstance(store.tree.views["t"], Recut)
+        assert isinstance(store.tree.views["t"], EncodedChunks)
         with xr.open_zarr(store, consolidated=True) as shown:
             xr.testing.assert_equal(shown.load(), combined.load())
             assert shown.time.dtype == combined.time.dtype
 
 
 def cftime_group() -> VirtualGroup:
-    from insitu.model import Kind, Packing, Packings
+    from insitu.model import Packing, PackingKind, Packings
 
-    kind = Kind(dtype="|O", unit="days", calendar="360_day", epoch="days since 2000-01-01")
+    kind = PackingKind(dtype="|O", unit="days", calendar="360_day", epoch="days since 2000-01-01")
     packings = Packings.of([Packing(kind=kind)])
     tile = Tile(
         (Axis.regular(3, 3),),
@@ -189,9 +200,11 @@ def test_times_of_other_calendars() -> None:
 @settings(max_examples=40, deadline=None)
 @given(mosaics(), st.sampled_from([2, 3]), st.data())
 def test_any_mosaic(case: Case, zarr_format: int, data: Any) -> None:
-    """A mosaic through the view is what NumPy says it is, and every key is what a store in memory gives."""
+    """A mosaic through the view is what NumPy says it is, and every key is what a store in memory
+    gives.
+    """
     tree = ZarrTree(VirtualGroup({"v": case.array}), zarr_format)
-    tree._opened = Opened(opener=lambda source: MemorySource(case.disk[source.url]))
+    tree._opened = SourcePool(opener=lambda source: MemorySource(case.disk[source.url]))
     store = InsituStore(tree)
     array = zarr.open_array(store, path="v", mode="r")
     np.testing.assert_array_equal(array[...], case.values)
@@ -294,7 +307,7 @@ def test_chunk_shapes() -> None:
         )
 
     assert regular_chunks(array((365, 180, 360), (30, 90, 180)), 4) == (30, 90, 180)
-    assert np.prod(regular_chunks(array((36500, 1800, 3600), (365, 1800, 3600)), 4)) * 4 <= LARGEST
+    assert np.prod(regular_chunks(array((36500, 1800, 3600), (365, 1800, 3600)), 4)) * 4 <= MAX_CHUNK_BYTES
     assert regular_chunks(array((1000, 10, 10), (1, 10, 10)), 4) == (655, 10, 10)
     joined = concatenate([array((5, 4), (5, 4)), array((50, 4), (25, 2))])
     assert regular_chunks(joined, 1 << 16) == (25, 2)

@@ -1,7 +1,9 @@
-"""Every statistic of every mosaic is what xarray gives for the same values: missing ones, types, errors and all.
+"""Every statistic of every mosaic is what xarray gives for the same values: missing ones, types,
+errors and all.
 
-xarray sums floats in their own type; we do in float64. So numbers are compared with xarray's of the values in the widest type, rounded to
-the type that it gives for the values as they are; types and missing answers with xarray's as they are.
+xarray sums floats in their own type; we do in float64. So numbers are compared with xarray's of the
+values in the widest type, rounded to the type that it gives for the values as they are; types and
+missing answers with xarray's as they are.
 """
 
 from __future__ import annotations
@@ -20,10 +22,10 @@ from hypothesis import strategies as st
 
 from insitu.errors import InsituError
 from insitu.model import INLINE, UNWRITTEN
-from insitu.reading import Opened
+from insitu.reading import SourcePool
 from insitu.reducing import measuring
-from insitu.reducing.reduce import answers
-from insitu.reducing.reductions import METHODS, Rules
+from insitu.reducing.reduce import compute_statistics
+from insitu.reducing.reductions import METHODS, ReductionRules
 from insitu.sources import MemorySource
 from mosaics import Case, basic_keys, changed, chunked, mosaics
 
@@ -36,8 +38,8 @@ OTHERS = ["|i1", "|u1", "<i2", ">i2", "<u2", "<i4", "<u4", "<i8", "<u8", "|b1"]
 def reduced(
     case: Case, methods: list[str], axes: Any = None, key: Any = ..., keepdims: bool = False, **rules: Any
 ) -> dict[str, np.ndarray]:
-    opened = Opened(opener=lambda source: MemorySource(case.disk[source.url]))
-    return answers(case.array, methods, axes, key, Rules(**rules), opened, keepdims=keepdims)
+    opened = SourcePool(opener=lambda source: MemorySource(case.disk[source.url]))
+    return compute_statistics(case.array, methods, axes, key, ReductionRules(**rules), opened, keepdims=keepdims)
 
 
 @pytest.fixture(params=[0, 100, 1 << 19], autouse=True)
@@ -79,7 +81,9 @@ def wide(values: np.ndarray) -> np.ndarray:
 
 
 def overflows(values: np.ndarray) -> bool:
-    """Whether a product may become infinite on the way: what a zero then makes of it depends on the order, in NumPy too."""
+    """Whether a product may become infinite on the way: what a zero then makes of it depends on the
+    order, in NumPy too.
+    """
     sizes = np.abs(wide(values))
     return bool(np.log2(sizes, where=sizes > 1, out=np.zeros(sizes.shape)).sum() > 1000)
 

@@ -1,4 +1,6 @@
-"""A reduction that a server cannot do is done here: with a warning each time that it moves much, or as an error. Tokens are never shown."""
+"""A reduction that a server cannot do is done here: with a warning each time that it moves much, or
+as an error. Tokens are never shown.
+"""
 
 from __future__ import annotations
 
@@ -16,18 +18,18 @@ import xarray as xr
 
 import insitu
 from insitu import storage
-from insitu.combining.scanning import Job
+from insitu.active.client import Active, ActiveWarning
+from insitu.active.fallback import bytes_to_move, settings
+from insitu.active.transport import ServerClient, ServerError, client_for
+from insitu.combining.scan_member import Job
 from insitu.errors import InsituError
+from insitu.lazy_array.deferred_values import Access
 from insitu.model import Codec, Encoding
-from insitu.reducing.active import Active, ActiveWarning
-from insitu.reducing.client import Client, ServerError, client_of
-from insitu.reducing.fallback import bytes_to_move, settings
-from insitu.reducing.storage import chunk_array
-from insitu.service import Settings
-from insitu.service.credentials import Credentials
-from insitu.sources.credentials import Found, Process
-from insitu.sources.redact import displayed, redacted
-from insitu.xarray_bridge.lazy import Access
+from insitu.reducing.chunk_storage import chunk_array
+from insitu.server import Settings
+from insitu.server.credentials import Credentials
+from insitu.sources.object_store.credentials import CredentialProcess, FoundCredentials
+from insitu.sources.redaction import redact_text, redact_url
 from service.serving import free_port
 
 VALUES = np.random.default_rng(0).normal(size=(40, 50, 60))
@@ -45,8 +47,8 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def nowhere(monkeypatch: pytest.MonkeyPatch) -> str:
     """The address of a server that is not there."""
-    monkeypatch.setattr("insitu.reducing.client.FIRST_PAUSE", 0.001)
-    monkeypatch.setattr("insitu.reducing.fallback._warned", set())
+    monkeypatch.setattr("insitu.active.transport.FIRST_PAUSE", 0.001)
+    monkeypatch.setattr("insitu.active.fallback._warned", set())
     return f"http://127.0.0.1:{free_port()}"
 
 
@@ -88,11 +90,13 @@ def test_much_is_warned_of_every_time(path: Path, nowhere: str, threshold: int, 
 
 
 def test_python_shows_it_every_time_by_default() -> None:
-    """Without a filter of ours Python shows a warning of one line once; a filter of the user's goes before ours."""
+    """Without a filter of ours Python shows a warning of one line once; a filter of the user's goes
+    before ours.
+    """
     code = (
         "import warnings\n"
         "from insitu.errors import SourceError\n"
-        "from insitu.reducing.fallback import warn_of_fallback\n"
+        "from insitu.active.fallback import warn_of_fallback\n"
         "for _ in range(3): warn_of_fallback('http://host', SourceError('gone'), 't', 1 << 40, stacklevel=1)\n"
     )
     for flags, count in (([], 3), (["-W", "ignore"], 0)):
@@ -153,14 +157,14 @@ SECRETS = {"key": "AK", "secret": HUSH, "headers": {"Authorization": f"Bearer {H
     [
         Active("http://host", token=HUSH),
         Active(f"https://:{HUSH}@host:8080", True),
-        Client("http://host", HUSH),
-        Client(f"http://:{HUSH}@host"),
+        ServerClient("http://host", HUSH),
+        ServerClient(f"http://:{HUSH}@host"),
         Access(SECRETS, "t", Active("http://host", token=HUSH)),
         Job(storage_options=SECRETS),
         Settings(tokens=(HUSH,), storage_options={"s3://": SECRETS}),
         Credentials("me", HUSH),
-        Found({"secret_access_key": HUSH}),
-        Process(f"get-keys --password {HUSH}", "s3://b"),
+        FoundCredentials({"secret_access_key": HUSH}),
+        CredentialProcess(f"get-keys --password {HUSH}", "s3://b"),
     ],
     ids=lambda thing: type(thing).__name__,
 )
@@ -173,7 +177,7 @@ def test_no_representation_shows_a_secret(thing: Any) -> None:
 def test_a_pickled_connection_still_works() -> None:
     active = pickle.loads(pickle.dumps(Active(f"https://:{HUSH}@host", True, "t")))
     assert active == Active(f"https://:{HUSH}@host", True, "t")
-    assert pickle.loads(pickle.dumps(Client(f"http://:{HUSH}@host"))).token == HUSH
+    assert pickle.loads(pickle.dumps(ServerClient(f"http://:{HUSH}@host"))).token == HUSH
 
 
 def test_no_message_shows_a_token(path: Path, nowhere: str) -> None:
@@ -185,7 +189,7 @@ def test_no_message_shows_a_token(path: Path, nowhere: str) -> None:
         insitu.open_dataset(path, active=url, active_required=True).t.mean()
     assert HUSH not in f"{problem.value!r} {problem.value}"
     with pytest.raises(ServerError) as wrong:
-        client_of(f"ftp://:{HUSH}@host")
+        client_for(f"ftp://:{HUSH}@host")
     assert HUSH not in str(wrong.value)
     dataset = insitu.open_dataset(path, active=url, storage_options={"secret": HUSH})
     shown = f"{dataset!r} {dataset._repr_html_()} {dataset.t.variable._data!r} {dataset.encoding} {dataset.t.encoding}"
@@ -209,7 +213,7 @@ def test_no_message_shows_a_token(path: Path, nowhere: str) -> None:
     ],
 )
 def test_no_text_shows_a_secret(text: str) -> None:
-    assert HUSH not in redacted(f"it failed: {text}, and so on")
+    assert HUSH not in redact_text(f"it failed: {text}, and so on")
 
 
 @pytest.mark.parametrize(
@@ -224,4 +228,4 @@ def test_no_text_shows_a_secret(text: str) -> None:
     ],
 )
 def test_what_is_shown_of_a_url(url: str, shown: str) -> None:
-    assert displayed(url) == shown
+    assert redact_url(url) == shown

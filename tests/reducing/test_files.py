@@ -10,7 +10,7 @@ import pytest
 import xarray as xr
 
 import insitu
-from insitu.reading import Tally
+from insitu.reading import ReadStatistics
 from insitu.reducing import reduce_array, statistics
 
 
@@ -49,7 +49,7 @@ def test_a_selection(path: Path) -> None:
     array = insitu.scan(path, decode=False).arrays["chunked"]
     with xr.open_dataset(path, mask_and_scale=False) as dataset:
         values = dataset["chunked"].values[3, ::-2, 10:45]
-    tally = Tally()
+    tally = ReadStatistics()
     found = reduce_array(
         array, "max", axes=0, selection=np.s_[3, ::-2, 10:45], keepdims=True, name="chunked", tally=tally
     )

@@ -1,4 +1,6 @@
-"""Partials: any way to cut the data and to put the pieces together again gives the same answer; they travel as plain arrays."""
+"""Partials: any way to cut the data and to put the pieces together again gives the same answer;
+they travel as plain arrays.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,7 @@ from hypothesis import strategies as st
 
 from insitu.errors import UnsupportedError
 from insitu.reducing import METHODS, Partial, Reduction
-from insitu.reducing.reductions import Rules
+from insitu.reducing.reductions import ReductionRules
 
 EVERY = tuple(sorted(METHODS))
 
@@ -37,7 +39,7 @@ def steps(reduction: Reduction, values: np.ndarray, borders: list[int]) -> list[
 @settings(max_examples=60)
 def test_any_cut_in_any_order(data: st.DataObject) -> None:
     values = values_of(data.draw, 12)
-    reduction = Reduction(EVERY, values.dtype, Rules(skipna=data.draw(st.sampled_from([None, False])), ddof=1))
+    reduction = Reduction(EVERY, values.dtype, ReductionRules(skipna=data.draw(st.sampled_from([None, False])), ddof=1))
     if reduction.skips and np.isnan(values).all(axis=0).any():
         reduction = Reduction(tuple(m for m in EVERY if not m.startswith("arg")), values.dtype, reduction.rules)
     pieces = data.draw(
@@ -57,8 +59,8 @@ def test_collapsing_is_merging(count: int) -> None:
     values = np.random.default_rng(count).random((count, 4, 3))
     reduction = Reduction(EVERY, values.dtype)
     positions = [np.arange(4)]
-    stacked = reduction.moved(reduction.step(values, (1,), positions), np.arange(count).reshape(-1, 1, 1) * 4)
-    collapsed = reduction.finalise(reduction.collapsed(stacked), 4 * count)
+    stacked = reduction.shift_positions(reduction.step(values, (1,), positions), np.arange(count).reshape(-1, 1, 1) * 4)
+    collapsed = reduction.finalise(reduction.collapse(stacked), 4 * count)
     flat = values.reshape(1, -1, 3)
     whole = reduction.finalise(reduction.step(flat[0], (0,), [np.arange(4 * count)]), 4 * count)
     for method in EVERY:
@@ -70,7 +72,7 @@ def test_the_same_values_again(times: int) -> None:
     values = np.array([[1.5, np.nan], [2.5, 4.0]])
     methods = tuple(method for method in EVERY if not method.startswith("arg"))
     reduction = Reduction(methods, values.dtype)
-    again = reduction.finalise(reduction.again(reduction.step(values, (0,)), times), 2 * times)
+    again = reduction.finalise(reduction.repeat(reduction.step(values, (0,)), times), 2 * times)
     whole = reduction.finalise(reduction.step(np.tile(values, (times, 1)), (0,)), 2 * times)
     for method in methods:
         np.testing.assert_allclose(again[method], whole[method], err_msg=method)
@@ -111,7 +113,7 @@ def test_float32_is_summed_in_float64() -> None:
 
 
 def test_what_there_is_not() -> None:
-    with pytest.raises(UnsupportedError, match="'mode' is not a reduction"):
+    with pytest.raises(UnsupportedError, match="'mode' is not a known reduction"):
         Reduction(("mode",), np.dtype("f4"))
-    with pytest.raises(UnsupportedError, match="no sum of values of datetime64"):
+    with pytest.raises(UnsupportedError, match="cannot compute sum of datetime64"):
         Reduction(("sum",), np.dtype("M8[s]"))

@@ -1,4 +1,6 @@
-"""Histograms are NumPy's, whatever the parts; quantiles of t-digests keep their bound however the values come."""
+"""Histograms are NumPy's, whatever the parts; quantiles of t-digests keep their bound however the
+values come.
+"""
 
 from __future__ import annotations
 
@@ -9,13 +11,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from insitu.active.wire import values_from_wire, values_to_wire
 from insitu.errors import InsituError, ModelError, UnsupportedError
-from insitu.reading import Opened
+from insitu.reading import SourcePool
 from insitu.reducing import Reduction
-from insitu.reducing.reduce import answers
-from insitu.reducing.reductions import Rules
-from insitu.reducing.sketches import BOUND, CENTROIDS, checked_edges
-from insitu.reducing.wire import values_from, values_to
+from insitu.reducing.reduce import compute_statistics
+from insitu.reducing.reductions import ReductionRules
+from insitu.reducing.sketches import CENTROIDS, RANK_ERROR_BOUND, check_edges
 from insitu.sources import MemorySource
 from mosaics import chunked
 
@@ -42,7 +44,9 @@ def merged(reduction: Reduction, parts: list[np.ndarray]) -> Any:
 
 
 def rank_error(values: np.ndarray, q: float, found: float) -> float:
-    """How far the rank of a value is from the one that was asked for: equal values have a range of ranks."""
+    """How far the rank of a value is from the one that was asked for: equal values have a range of
+    ranks.
+    """
     ordered = np.sort(values)
     low, high = np.searchsorted(ordered, found, "left"), np.searchsorted(ordered, found, "right")
     wanted = q * (len(ordered) - 1)
@@ -55,10 +59,10 @@ def test_quantiles_keep_their_bound(name: str, order: str) -> None:
     values = DISTRIBUTIONS[name]
     ordered = {"sorted": np.sort(values), "backwards": np.sort(values)[::-1]}.get(order, values)
     borders = [50_000, *range(50_100, 60_000, 300)] if order == "one long, many short" else range(1000, 60_000, 1000)
-    reduction = Reduction(("tdigest",), np.dtype("f8"), Rules(q=QUANTILES))
+    reduction = Reduction(("tdigest",), np.dtype("f8"), ReductionRules(q=QUANTILES))
     found = reduction.finalise(merged(reduction, np.split(ordered, borders)), len(values))["tdigest"][:, 0]
     for q, value in zip(QUANTILES, found, strict=True):
-        assert rank_error(values, q, value) <= BOUND * np.sqrt(q * (1 - q)) / CENTROIDS + 1 / len(values), q
+        assert rank_error(values, q, value) <= RANK_ERROR_BOUND * np.sqrt(q * (1 - q)) / CENTROIDS + 1 / len(values), q
     assert (found[0], found[-1]) == (values.min(), values.max())
     assert (np.diff(found) >= 0).all()
 
@@ -67,7 +71,7 @@ def test_quantiles_keep_their_bound(name: str, order: str) -> None:
 def test_few_values_are_exact(count: int) -> None:
     values = RANDOM.normal(0, 1, count)
     for q in (0.0, 0.3, 0.5, 1.0):
-        reduction = Reduction(("tdigest",), np.dtype("f8"), Rules(q=q))
+        reduction = Reduction(("tdigest",), np.dtype("f8"), ReductionRules(q=q))
         found = reduction.finalise(merged(reduction, np.array_split(values, 3)), count)["tdigest"]
         np.testing.assert_allclose(found, [np.quantile(values, q)], rtol=1e-12)
 
@@ -75,7 +79,7 @@ def test_few_values_are_exact(count: int) -> None:
 def test_missing_values_and_none_at_all() -> None:
     values = np.array([[1.0, np.nan, 3.0, 2.0], [np.nan] * 4, [4.0, 5.0, 6.0, 7.0]])
     for skipna, want in ((True, [2.0, np.nan, 5.5]), (False, [np.nan, np.nan, 5.5])):
-        reduction = Reduction(("tdigest",), np.dtype("f8"), Rules(skipna, q=0.5))
+        reduction = Reduction(("tdigest",), np.dtype("f8"), ReductionRules(skipna, q=0.5))
         total = reduction.merge(reduction.nothing((3, 1)), reduction.step(values[:, :2], (1,)))
         total = reduction.merge(total, reduction.step(values[:, 2:], (1,)))
         np.testing.assert_array_equal(reduction.finalise(total, 4)["tdigest"][:, 0], want)
@@ -84,20 +88,20 @@ def test_missing_values_and_none_at_all() -> None:
 
 
 def test_values_that_repeat() -> None:
-    both = Reduction(("tdigest", "histogram"), np.dtype("f4"), Rules(q=0.5, edges=(0.0, 2.0, 4.0)))
+    both = Reduction(("tdigest", "histogram"), np.dtype("f4"), ReductionRules(q=0.5, edges=(0.0, 2.0, 4.0)))
     once = both.step(np.array([1, 1, 3], "f4"), (0,))
-    found = both.finalise(both.again(once, np.array([5])), 15)
+    found = both.finalise(both.repeat(once, np.array([5])), 15)
     assert found["tdigest"] == 1
     assert found["histogram"].tolist() == [[10], [5]]
-    nothing = both.again(once, np.array([0]))
+    nothing = both.repeat(once, np.array([0]))
     assert both.finalise(nothing, 0)["histogram"].sum() == 0
     assert np.isnan(both.finalise(nothing, 0)["tdigest"])
 
 
 def test_a_digest_travels() -> None:
-    reduction = Reduction(("tdigest", "histogram"), np.dtype("f4"), Rules(q=0.5, edges=(0.0, 2.0, 4.0)))
+    reduction = Reduction(("tdigest", "histogram"), np.dtype("f4"), ReductionRules(q=0.5, edges=(0.0, 2.0, 4.0)))
     partial = reduction.step(np.arange(6, dtype="f4").reshape(2, 3), (1,))
-    there = {name: values_from(values_to(found)) for name, found in partial.items()}
+    there = {name: values_from_wire(values_to_wire(found)) for name, found in partial.items()}
     for name, found in partial.items():
         assert there[name].dtype == found.dtype
         assert there[name].tobytes() == found.tobytes()
@@ -117,9 +121,9 @@ def test_histograms_are_numpys(seed: int, dtype: str, edges: list[int], axes: An
     if np.dtype(dtype).kind == "f":
         values[rng.random(values.shape) < 0.1], values[rng.random(values.shape) < 0.05] = np.nan, np.inf
     case = chunked(values, (2, 4, 3), "file")
-    opened = Opened(opener=lambda source: MemorySource(case.disk[source.url]))
-    rules = Rules(edges=checked_edges(edges))
-    found = answers(case.array, ["histogram"], axes, np.s_[::steps], rules, opened)["histogram"]
+    opened = SourcePool(opener=lambda source: MemorySource(case.disk[source.url]))
+    rules = ReductionRules(edges=check_edges(edges))
+    found = compute_statistics(case.array, ["histogram"], axes, np.s_[::steps], rules, opened)["histogram"]
     chosen = values[::steps]
     gone = (0, 1, 2) if axes is None else axes
     kept = [axis for axis in range(3) if axis not in gone]
@@ -131,17 +135,17 @@ def test_histograms_are_numpys(seed: int, dtype: str, edges: list[int], axes: An
 @pytest.mark.parametrize("edges", [[1], [2, 1], [0, np.nan], [[0, 1]], "x", [0, "x"], range(70_000), []])
 def test_edges_that_are_none(edges: Any) -> None:
     with pytest.raises(ModelError):
-        checked_edges(edges)
+        check_edges(edges)
 
 
 def test_what_is_missing_to_ask() -> None:
     with pytest.raises(ModelError, match="edges"):
         Reduction(("histogram",), np.dtype("f4"))
     reduction = Reduction(("tdigest",), np.dtype("f4"))
-    with pytest.raises(ModelError, match="needs to know which"):
+    with pytest.raises(ModelError, match="needs q"):
         reduction.finalise(reduction.nothing(()), 0)
     for q in (1.5, -0.1, [[0.5]]):
         with pytest.raises(InsituError):
-            Reduction(("tdigest",), np.dtype("f4"), Rules(q=q)).finalise(reduction.nothing(()), 0)
+            Reduction(("tdigest",), np.dtype("f4"), ReductionRules(q=q)).finalise(reduction.nothing(()), 0)
     with pytest.raises(UnsupportedError):
-        Reduction(("tdigest",), np.dtype("M8[s]"), Rules(q=0.5))
+        Reduction(("tdigest",), np.dtype("M8[s]"), ReductionRules(q=0.5))

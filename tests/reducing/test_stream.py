@@ -1,4 +1,6 @@
-"""Streaming: every chunk once, on threads, the same bits each time; what nobody wrote costs nothing; errors say where."""
+"""Streaming: every chunk once, on threads, the same bits each time; what nobody wrote costs
+nothing; errors say where.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from insitu.combining.gaps import without_gaps
 from insitu.errors import CodecError, ModelError, SelectionError, UnsupportedError
 from insitu.model import (
     UNWRITTEN,
@@ -18,19 +19,20 @@ from insitu.model import (
     Codec,
     Columns,
     Encoding,
-    Kind,
     Packing,
+    PackingKind,
     Packings,
     Source,
     Tile,
     VirtualArray,
     concatenate,
 )
-from insitu.reading import Opened, Tally
-from insitu.reading import run as reading_run
-from insitu.reducing import fused, measuring
+from insitu.model.gaps import fill_gaps_with_absent
+from insitu.reading import ReadStatistics, SourcePool
+from insitu.reading import fetch_and_decode as reading_run
+from insitu.reducing import kernel_statistics, measuring
 from insitu.reducing import reduce as reducing
-from insitu.reducing.reductions import METHODS, Rules
+from insitu.reducing.reductions import METHODS, ReductionRules
 from insitu.sources import MemorySource
 from mosaics import Case
 
@@ -58,10 +60,12 @@ def compressed(values: np.ndarray, chunks: tuple[int, ...], url: str = "file", d
 
 
 def answers(
-    case: Case, methods: list[str], axes: Any = None, key: Any = ..., tally: Tally | None = None, **rules: Any
+    case: Case, methods: list[str], axes: Any = None, key: Any = ..., tally: ReadStatistics | None = None, **rules: Any
 ) -> Any:
-    opened = Opened(opener=lambda source: MemorySource(case.disk[source.url]))
-    return reducing.answers(case.array, methods, axes, key, Rules(**rules), opened, name="t", tally=tally)
+    opened = SourcePool(opener=lambda source: MemorySource(case.disk[source.url]))
+    return reducing.compute_statistics(
+        case.array, methods, axes, key, ReductionRules(**rules), opened, name="t", tally=tally
+    )
 
 
 def check(case: Case, key: Any = ..., values: np.ndarray | None = None) -> None:
@@ -104,7 +108,7 @@ def test_chunks_of_any_shape_on_threads(
 
 
 def test_every_chunk_once(field: np.ndarray) -> None:
-    case, tally = compressed(field, (4, 32, 32)), Tally()
+    case, tally = compressed(field, (4, 32, 32)), ReadStatistics()
     answers(case, ["mean", "std", "min", "argmax"], (0,), tally=tally)
     assert tally.chunks == 4 * 3 * 3
     assert tally.bytes_fetched == len(case.disk["file"])
@@ -155,9 +159,9 @@ def test_gaps_are_absent() -> None:
     values = np.full((5, 6), np.nan, "f4")
     values[:2, :3], values[2:, 4:] = 1, 5
     case = Case(array, values, one.disk | other.disk)
-    whole = without_gaps(array)
+    whole = fill_gaps_with_absent(array)
     assert sum(int(np.prod(tile.shape)) for tile in whole.tiles) == 30
-    assert without_gaps(whole) is whole
+    assert fill_gaps_with_absent(whole) is whole
     for skipna in (True, False):
         for axes in (None, (0,), (1,)):
             found = answers(case, ["mean", "count", "sum", "max"], axes, skipna=skipna)
@@ -171,7 +175,7 @@ def test_gaps_are_absent() -> None:
             np.testing.assert_array_equal(found["count"], (~np.isnan(values)).sum(axes))
     assert answers(case, ["argmin"], skipna=False)["argmin"] == 3  # the first place that nobody covers
     whole_numbers = replace(array, dtype=np.dtype("i4"), fill_value=None)
-    with pytest.raises(ModelError, match="nothing that means absent"):
+    with pytest.raises(ModelError, match="no value that means absent"):
         answers(Case(whole_numbers, values, case.disk), ["sum"])
     assert answers(Case(replace(whole_numbers, fill_value=np.int32(-1)), values, case.disk), ["sum"])["sum"] == 36 - 18
 
@@ -182,7 +186,7 @@ def test_files_that_are_packed_differently() -> None:
         stored = np.arange(24, dtype="i2").reshape(4, 6)
         stored[number, 2] = -9
         case = compressed(stored, (2, 4), f"file-{number}")
-        kind = Kind(dtype="float32", scale_dtype="float32")
+        kind = PackingKind(dtype="float32", scale_dtype="float32")
         packings = Packings.of([Packing(scale=scale, missing=(np.int16(-9),), kind=kind)])
         tile = replace(case.array.tiles[0], packings=packings)
         if number:  # a chunk that this file never wrote: its own fill value, through its own packing
@@ -228,9 +232,9 @@ def test_what_cannot_be_asked(field: np.ndarray) -> None:
         answers(case, ["sum"], 3)
     with pytest.raises(UnsupportedError, match="twice"):
         answers(case, ["sum"], (0, -3))
-    with pytest.raises(UnsupportedError, match="'mode' is not a reduction"):
+    with pytest.raises(UnsupportedError, match="'mode' is not a known reduction"):
         answers(case, ["mode"])
-    with pytest.raises(ValueError, match="no min of no values"):
+    with pytest.raises(ValueError, match="cannot compute min"):
         answers(case, ["min"], None, np.s_[:0])
     assert sorted(METHODS) == [
         "all",
@@ -251,7 +255,9 @@ def test_what_cannot_be_asked(field: np.ndarray) -> None:
 def packed_like(case: Case, *missing: float) -> Case:
     """The same file with numbers that stand for missing."""
     tile = case.array.tiles[0]
-    packing = Packing(missing=tuple(np.float32(value) for value in missing), kind=Kind(dtype="<f4", masked="<f4"))
+    packing = Packing(
+        missing=tuple(np.float32(value) for value in missing), kind=PackingKind(dtype="<f4", masked="<f4")
+    )
     values = np.where(np.isin(case.values, np.float32(missing)), np.float32(np.nan), case.values)
     array = VirtualArray.of(replace(tile, packings=Packings.of([packing])), dims=case.array.dims)
     return Case(array, values, case.disk)
@@ -266,7 +272,7 @@ def test_with_the_kernel_and_without(
     field: np.ndarray, kernel: bool, missing: tuple[float, ...], key: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if not kernel:
-        monkeypatch.setattr(measuring.Fused, "of", lambda reduction: None)
+        monkeypatch.setattr(measuring.ChunkKernel, "of", lambda reduction: None)
     monkeypatch.setattr(measuring, "FUSED_BYTES", 0)
     monkeypatch.setattr(measuring, "BLOCK_BYTES", 1)
     random = np.random.default_rng(1)
@@ -286,12 +292,12 @@ def test_with_the_kernel_and_without(
 
 
 def test_the_kernel_is_used_where_it_can_be(field: np.ndarray, monkeypatch: pytest.MonkeyPatch) -> None:
-    if fused.kernel() is None:
+    if kernel_statistics.load_kernel() is None:
         pytest.skip("the C extension was not built")
     used: list[Any] = []
-    run = measuring.Fused.run
+    run = measuring.ChunkKernel.run
     monkeypatch.setattr(measuring, "BLOCK_BYTES", 1)
-    monkeypatch.setattr(measuring.Fused, "run", lambda self, *how: used.append(how) or run(self, *how))
+    monkeypatch.setattr(measuring.ChunkKernel, "run", lambda self, *how: used.append(how) or run(self, *how))
     case = compressed(field, (5, 70, 30))
     answers(case, ["mean"])
     assert len(used) == 9

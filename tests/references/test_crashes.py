@@ -1,4 +1,4 @@
-"""What is left when a writer dies, or its disk is full, at any of its steps? The old state or the new one, never anything else."""
+"""Crashes and full disks at any step of a writer leave the old state or the new one."""
 
 from __future__ import annotations
 
@@ -15,9 +15,20 @@ import pytest
 
 from insitu.errors import InsituWarning, SourceError
 from insitu.maintenance import append_tree as append
-from insitu.model import Axis, Columns, Encoding, Kind, Packing, Packings, Source, Tile, VirtualArray, VirtualGroup
+from insitu.model import (
+    Axis,
+    Columns,
+    Encoding,
+    Packing,
+    PackingKind,
+    Packings,
+    Source,
+    Tile,
+    VirtualArray,
+    VirtualGroup,
+)
 from insitu.references import open_references, save
-from insitu.references.target import LocalFolder
+from insitu.references.atomic_write import LocalFolder
 
 
 @pytest.fixture(autouse=True)
@@ -26,13 +37,17 @@ def _no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def archive(*numbers: int) -> VirtualGroup:
-    """Files one after another: irregular axes, packings and inline data, so that every kind of file is written."""
+    """Files one after another: irregular axes, packings and inline data, so that every kind of file
+    is written.
+    """
     axes = (Axis.irregular(np.array([3, 2] * len(numbers)), 0, 1, 4), Axis.regular(4, 2))
     grid = tuple(axis.count for axis in axes)
     files = np.repeat(np.arange(len(numbers)), 2)[:, None]
     offset = 1000 * np.array(numbers)[files] + np.arange(grid[0] * grid[1]).reshape(grid)
     sources = tuple(Source(f"s3://b/{number}.nc", 10**6) for number in numbers)
-    packings = Packings.of([Packing(scale=1.5 + n, kind=Kind(dtype="float64", scale_dtype="float64")) for n in numbers])
+    packings = Packings.of(
+        [Packing(scale=1.5 + n, kind=PackingKind(dtype="float64", scale_dtype="float64")) for n in numbers]
+    )
     table = Columns(grid, sources, files, offset, np.asarray(50), packing=files)
     tile = Tile(axes, (Encoding(np.dtype("<i2")),), table, packings)
     return VirtualGroup({"t": VirtualArray.of(tile, dims=("time", "x"))})

@@ -1,4 +1,6 @@
-"""A directory is replaced in one step; where the file system cannot do that, what a dead writer leaves is found again."""
+"""A directory is replaced in one step; where the file system cannot do that, what a dead writer
+leaves is found again.
+"""
 
 from __future__ import annotations
 
@@ -130,7 +132,7 @@ def test_an_old_directory_stays_if_the_new_one_fails(
     def fails(path: str, made: str) -> None:
         raise OSError(5, "Input/output error")
 
-    monkeypatch.setattr("insitu.references.target.replace_directory", fails)
+    monkeypatch.setattr("insitu.references.atomic_write.replace_directory", fails)
     with pytest.raises(OSError, match="Input/output"):
         save(tree(2), path)
     assert number_at(path) == 1

@@ -30,9 +30,9 @@ from insitu.model import Axis, Inline, Stored, Unwritten
 from insitu.references import open_references, save
 from insitu.references.icechunk import append_icechunk, write
 from insitu.references.icechunk.manifest import decode_manifest
-from insitu.references.icechunk.place import Version, prefix_of
-from insitu.references.icechunk.read import ours
-from insitu.references.icechunk.write import rectilinear_known, split_sizes
+from insitu.references.icechunk.read import to_insitu_error
+from insitu.references.icechunk.repository import RepositoryVersion, container_prefix
+from insitu.references.icechunk.write import can_write_rectilinear, split_sizes
 
 icechunk = pytest.importorskip("icechunk")
 zarr = pytest.importorskip("zarr")
@@ -83,7 +83,9 @@ def raw(*paths: Path) -> np.ndarray:
 
 @pytest.fixture
 def native(tmp_path: Path) -> Path:
-    """What the library writes itself: chunks of its own, inline ones, a virtual one, and some never written."""
+    """What the library writes itself: chunks of its own, inline ones, a virtual one, and some never
+    written.
+    """
     (tmp_path / "data.bin").write_bytes(np.arange(100, dtype="<i4").tobytes())
     prefix = f"file://{tmp_path}/"
     config = icechunk.RepositoryConfig.default()
@@ -213,8 +215,8 @@ def test_sparse_and_large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
         data = file.create_dataset("v", (400, 300), "i2", chunks=(10, 10), fillvalue=-3)
         data[35:141, 100:260] = np.arange(106 * 160).reshape(106, 160)
         expected = data[:]
-    monkeypatch.setattr(write, "SPLIT", 100)
-    monkeypatch.setattr(write, "_SLAB", 64)
+    monkeypatch.setattr(write, "REFERENCES_PER_MANIFEST", 100)
+    monkeypatch.setattr(write, "_REFERENCES_PER_CALL", 64)
     target = tmp_path / "x.icechunk"
     save(insitu.scan(path, decode=False), target)
     np.testing.assert_array_equal(theirs(target)["v"][:], expected)
@@ -301,7 +303,7 @@ def test_chunks_of_different_lengths(tmp_path: Path) -> None:
         parts.append(insitu.scan(path, decode=False).array("v"))
     joined = VirtualGroup({"v": concatenate(parts)})
     target = tmp_path / "x.icechunk"
-    if not rectilinear_known():
+    if not can_write_rectilinear():
         with pytest.raises(UnsupportedError, match="chunks have different lengths"):
             save(joined, target)
         pytest.skip("the installed zarr and icechunk do not know rectilinear grids")
@@ -329,7 +331,7 @@ def test_a_remote_repository_may_not_name_local_files(tmp_path: Path, site: Any)
     source = make(tmp_path / "1.nc", 0, 10)
     save(insitu.scan(source, decode=False), tmp_path / "x.icechunk")
     found = insitu.scan(f"{site.url}/x.icechunk", decode=False)
-    with pytest.raises(InsituError, match="names a file of this machine"):
+    with pytest.raises(InsituError, match="names a local file"):
         insitu.read(found, "v", decode=False)
     allowed = open_references(f"{site.url}/x.icechunk", allow_local=True)
     assert allowed is not None
@@ -372,7 +374,7 @@ def test_manifests_of_version_1(tmp_path: Path) -> None:
 def test_damaged_manifests_are_errors(tmp_path: Path) -> None:
     data, node = manifests(tmp_path)
     random = np.random.default_rng(1)
-    with pytest.raises(FormatError, match="no manifest"):
+    with pytest.raises(FormatError, match="not a manifest"):
         decode_manifest(b"x" + data, node)
     refused = 0
     for _ in range(300):
@@ -393,11 +395,11 @@ def test_without_the_library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_places_without_a_container() -> None:
-    assert prefix_of("s3://bucket/a/b.nc") == "s3://bucket/"
-    assert prefix_of("file:///data/x/b.nc") == "file:///data/x/"
+    assert container_prefix("s3://bucket/a/b.nc") == "s3://bucket/"
+    assert container_prefix("file:///data/x/b.nc") == "file:///data/x/"
     with pytest.raises(UnsupportedError, match="no container"):
-        prefix_of("memory:x")
-    assert "icechunk failed" in str(ours(ValueError("\n  x something odd\n"), Version("/r")))
+        container_prefix("memory:x")
+    assert "icechunk failed" in str(to_insitu_error(ValueError("\n  x something odd\n"), RepositoryVersion("/r")))
 
 
 def test_virtualizarr_reads_the_same(tmp_path: Path) -> None:
@@ -446,25 +448,27 @@ def test_datasets_are_saved_and_appended(tmp_path: Path) -> None:
 
 
 def test_behind_a_gate_links_out_of_a_repository_are_refused(tmp_path):
-    """The library opens files by itself, so every link in the folder is asked for before it is let in."""
+    """The library opens files by itself, so every link in the folder is asked for before it is let
+    in.
+    """
     icechunk = pytest.importorskip("icechunk")
     zarr = pytest.importorskip("zarr")
     from insitu.errors import AccessError
-    from insitu.service.allowed import Allowed
-    from insitu.sources.gate import guarded
+    from insitu.server.roots import Roots
+    from insitu.sources.access_policy import access_policy_scope
 
     path = tmp_path / "in" / "x.icechunk"
     session = icechunk.Repository.create(icechunk.local_filesystem_storage(str(path))).writable_session("main")
     zarr.create_group(session.store).create_array("t", data=np.arange(4000, dtype="i4"))
     session.commit("one")
     (tmp_path / "out").mkdir()
-    with guarded(Allowed([str(tmp_path / "in")])):
+    with access_policy_scope(Roots([str(tmp_path / "in")])):
         assert insitu.read(str(path), "t", np.s_[5:7], decode=False).tolist() == [5, 6]
         moved = next((path / "chunks").iterdir())
         moved.rename(tmp_path / "out" / moved.name)
         moved.symlink_to(tmp_path / "out" / moved.name)
-        with pytest.raises(AccessError, match="may not read from there"):
+        with pytest.raises(AccessError, match="read from th"):
             insitu.scan(str(path), decode=False)
         for url in ("https://example.invalid/x.icechunk", "gs://box/x.icechunk", "s3://box/x.icechunk"):
-            with pytest.raises(AccessError, match="may not read from there"):
+            with pytest.raises(AccessError, match="read from th"):
                 insitu.scan(url, storage_options={"anon": True}, decode=False)

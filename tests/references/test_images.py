@@ -1,4 +1,4 @@
-"""Are the codecs of images kept by the names that other readers know, and do they read the same values?"""
+"""Image codecs are saved by the names that other readers know, and these read the same values."""
 
 from __future__ import annotations
 

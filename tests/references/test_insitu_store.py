@@ -1,4 +1,4 @@
-"""Does the insitu store hold everything the model can say, and survive crashes, second writers and damage?"""
+"""The insitu store holds everything the model has, and survives crashes, second writers and damage."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from insitu.model import (
     INLINE,
     Absent,
     Axis,
+    ChunkLocations,
     Codec,
     Columns,
     Encoding,
     GroupDetails,
-    Kind,
-    Located,
     Packing,
+    PackingKind,
     Packings,
     Source,
     Tile,
@@ -37,9 +37,9 @@ from insitu.model import (
     concatenate,
     scatter,
 )
-from insitu.references import open_references, renamed, save
-from insitu.references.insitu_store import NAME, open_store, pools, write
-from insitu.references.insitu_store.root import PREVIOUS
+from insitu.references import open_references, save, with_renamed_sources
+from insitu.references.store import NAME, open_store, pools, write
+from insitu.references.store.root import PREVIOUS
 from mosaics import Case, evaluate, mosaics
 
 
@@ -49,7 +49,7 @@ def opened(path: Path) -> VirtualGroup:
     return group
 
 
-def month(number: int, days: int = 31) -> VirtualArray:
+def make_month(number: int, days: int = 31) -> VirtualArray:
     """Daily maps in chunks of ten days: a partial last chunk, and a packing of its own."""
     axes = (Axis.regular(days, 10), Axis.regular(4, 2))
     grid = tuple(axis.count for axis in axes)
@@ -57,7 +57,7 @@ def month(number: int, days: int = 31) -> VirtualArray:
     table = Columns(
         grid, (Source(f"s3://b/{number:04}.nc", 10**6, f"e{number}", 1.5),), np.asarray(0), offset, offset % 7 + 50
     )
-    kind = Kind(dtype="float32", scale_dtype="float64")
+    kind = PackingKind(dtype="float32", scale_dtype="float64")
     packings = Packings.of([Packing(scale=0.5 + number, missing=(np.int16(-number), np.int16(3)), kind=kind)])
     encoding = Encoding(
         np.dtype("<i2"), (Codec("shuffle", {"elementsize": 2}), Codec("zlib", {"level": number % 9})), None, b"\1\0"
@@ -85,7 +85,7 @@ def columns(array: VirtualArray) -> list[tuple[Any, ...]]:
     return rows
 
 
-def same(one: VirtualArray, other: VirtualArray) -> None:
+def assert_same_chunks(one: VirtualArray, other: VirtualArray) -> None:
     assert (one.shape, one.dtype, one.dims) == (other.shape, other.dtype, other.dims)
     assert dict(one.attributes) == dict(other.attributes)
     assert len(one.tiles) == len(other.tiles)
@@ -100,7 +100,7 @@ def same(one: VirtualArray, other: VirtualArray) -> None:
 @given(mosaics())
 def test_every_mosaic_comes_back(tmp_path_factory: pytest.TempPathFactory, case: Case) -> None:
     target = tmp_path_factory.mktemp("s") / "x.insitu"
-    save(renamed(VirtualGroup({"a": case.array}), lambda url: f"s3://{url}"), target)
+    save(with_renamed_sources(VirtualGroup({"a": case.array}), lambda url: f"s3://{url}"), target)
     disk = {f"s3://{url}": data for url, data in case.disk.items()}
     back = opened(target).arrays["a"]
     np.testing.assert_array_equal(evaluate(back, disk), case.values)
@@ -110,15 +110,15 @@ def test_every_mosaic_comes_back(tmp_path_factory: pytest.TempPathFactory, case:
 
 
 def test_everything_else_comes_back(tmp_path: Path) -> None:
-    whole = concatenate([month(n, days) for n, days in enumerate((31, 28, 31, 30))], "time")
+    whole = concatenate([make_month(n, days) for n, days in enumerate((31, 28, 31, 30))], "time")
     assert len(whole.tiles) == 1
     attributes = {"a": np.arange(3, dtype=">i2"), "b": b"\xff", "c": float("nan"), "d": ["x", 1], "$": {"$e": (1, 2)}}
     details = GroupDetails(dims={"time": 31})
-    sub = VirtualGroup({"x": month(9)}, attributes={"deep": True}, details=details, problems={"y": "no"})
+    sub = VirtualGroup({"x": make_month(9)}, attributes={"deep": True}, details=details, problems={"y": "no"})
     save(VirtualGroup({"tas": whole}, {"sub": sub}, attributes, GroupDetails(format="hdf5")), tmp_path / "x.insitu")
     back = opened(tmp_path / "x.insitu")
-    same(back.arrays["tas"], whole)
-    same(back.groups["sub"].arrays["x"], month(9))
+    assert_same_chunks(back.arrays["tas"], whole)
+    assert_same_chunks(back.groups["sub"].arrays["x"], make_month(9))
     assert back.groups["sub"].problems == {"y": "no"}
     assert back.groups["sub"].details == GroupDetails(dims={"time": 31})
     assert repr(dict(back.attributes)) == repr(attributes)
@@ -144,7 +144,7 @@ def test_a_sparse_grid_stays_sparse(tmp_path: Path) -> None:
     index = np.array([[5, 7], [0, 3], [999_999, 0]])
     table = scatter(shape, (Source("/a.nc"),), index, [10, 20, 30], [1, 2, 3], [0, 1, 0])
     array = VirtualArray.of(Tile((Axis.regular(10**6, 1),) * 2, (Encoding(np.dtype("u1")),), table), dims=("y", "x"))
-    save(VirtualGroup({"a": array, "b": month(1), "c": array}), tmp_path / "x.insitu")
+    save(VirtualGroup({"a": array, "b": make_month(1), "c": array}), tmp_path / "x.insitu")
     for name in "ac":
         back = opened(tmp_path / "x.insitu").arrays[name].tiles[0].chunks
         assert back[5, 7] == table[5, 7]
@@ -156,18 +156,18 @@ def test_a_sparse_grid_stays_sparse(tmp_path: Path) -> None:
 def named_files(target: Path) -> set[str]:
     """The files that the root and the one before it name."""
     roots = [target / name for name in (NAME, PREVIOUS) if (target / name).exists()]
-    return set().union(*(write._files(json.loads(path.read_text())) for path in roots))
+    return set().union(*(write._file_names(json.loads(path.read_text())) for path in roots))
 
 
 def test_append_adds_parts_and_reads_nothing_old(tmp_path: Path) -> None:
     target = tmp_path / "x.insitu"
-    months = [month(n, 28 + n % 4) for n in range(12)]
-    save(VirtualGroup({"tas": concatenate(months[:3], "time"), "map": month(99)[0]}), target)
+    months = [make_month(n, 28 + n % 4) for n in range(12)]
+    save(VirtualGroup({"tas": concatenate(months[:3], "time"), "map": make_month(99)[0]}), target)
     chunks = {path.name: path.read_bytes() for path in target.glob("chunks-*")}
     for n in range(3, 12):
         append(VirtualGroup({"tas": months[n]}), target, "time")
-    same(opened(target).arrays["tas"], concatenate(months, "time"))
-    same(opened(target).arrays["map"], month(99)[0])
+    assert_same_chunks(opened(target).arrays["tas"], concatenate(months, "time"))
+    assert_same_chunks(opened(target).arrays["map"], make_month(99)[0])
     for name, data in chunks.items():
         assert (target / name).read_bytes() == data
     tables = json.loads((target / NAME).read_text())["tree"]["arrays"]["tas"]["tiles"][0]["chunks"]
@@ -177,52 +177,52 @@ def test_append_adds_parts_and_reads_nothing_old(tmp_path: Path) -> None:
 
 def test_append_is_what_combining_gives(tmp_path: Path) -> None:
     target = tmp_path / "x.insitu"
-    save(VirtualGroup({"tas": month(0)}), target)
-    append(VirtualGroup({"tas": month(1).transpose(1, 0)}), target, "time")
-    same(opened(target).arrays["tas"], concatenate([month(0), month(1)], "time"))
-    append(VirtualGroup({"pr": month(2)}), target, "time")
+    save(VirtualGroup({"tas": make_month(0)}), target)
+    append(VirtualGroup({"tas": make_month(1).transpose(1, 0)}), target, "time")
+    assert_same_chunks(opened(target).arrays["tas"], concatenate([make_month(0), make_month(1)], "time"))
+    append(VirtualGroup({"pr": make_month(2)}), target, "time")
     assert {name: array.shape for name, array in opened(target).arrays.items()} == {"tas": (93, 4), "pr": (93, 4)}
     assert isinstance(opened(target).arrays["pr"].tiles[0].chunks[0, 0], Absent)
 
 
 def test_append_refuses_what_does_not_fit(tmp_path: Path) -> None:
     target = tmp_path / "x.insitu"
-    save(VirtualGroup({"tas": month(0)}), target)
+    save(VirtualGroup({"tas": make_month(0)}), target)
     before = (target / NAME).read_bytes()
     with pytest.raises(ModelError, match="no dimension 'time'"):
-        append(VirtualGroup({"tas": month(1)[0]}), target, "time")
+        append(VirtualGroup({"tas": make_month(1)[0]}), target, "time")
     with pytest.raises(UnsupportedError, match="insitu store"):
-        append(VirtualGroup({"tas": month(1)}), tmp_path / "x.json", "time")
+        append(VirtualGroup({"tas": make_month(1)}), tmp_path / "x.json", "time")
     assert (target / NAME).read_bytes() == before
 
 
 def test_two_writers_one_wins_the_other_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     target = tmp_path / "x.insitu"
-    save(VirtualGroup({"tas": month(0)}), target)
-    original = write._Saving._document
+    save(VirtualGroup({"tas": make_month(0)}), target)
+    original = write._StoreWriter._document
 
     def slow(self: Any, group: VirtualGroup) -> dict[str, Any]:
         document = original(self, group)
-        monkeypatch.setattr(write._Saving, "_document", original)
-        append(VirtualGroup({"tas": month(1)}), target, "time")  # the other writer is faster
+        monkeypatch.setattr(write._StoreWriter, "_document", original)
+        append(VirtualGroup({"tas": make_month(1)}), target, "time")  # the other writer is faster
         return document
 
-    monkeypatch.setattr(write._Saving, "_document", slow)
+    monkeypatch.setattr(write._StoreWriter, "_document", slow)
     with pytest.raises(SourceError, match="another writer"):
-        append(VirtualGroup({"tas": month(2)}), target, "time")
-    same(opened(target).arrays["tas"], concatenate([month(0), month(1)], "time"))
+        append(VirtualGroup({"tas": make_month(2)}), target, "time")
+    assert_same_chunks(opened(target).arrays["tas"], concatenate([make_month(0), make_month(1)], "time"))
     assert {path.name for path in target.glob("*.parquet")} == named_files(target)
 
 
 def test_a_crash_leaves_the_old_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     target = tmp_path / "x.insitu"
-    save(VirtualGroup({"tas": month(0)}), target)
+    save(VirtualGroup({"tas": make_month(0)}), target)
     for step in ("packing_document", "source_columns", "axis_columns", "axis", "source"):
         with monkeypatch.context() as patch:
             patch.setattr(pools.Pools, step, _die)
             with pytest.raises(KeyboardInterrupt):
-                save(VirtualGroup({"tas": concatenate([month(1), month(2)], "time")}), target)
-        same(opened(target).arrays["tas"], month(0))
+                save(VirtualGroup({"tas": concatenate([make_month(1), make_month(2)], "time")}), target)
+        assert_same_chunks(opened(target).arrays["tas"], make_month(0))
     assert not list(target.glob("*.tmp"))
 
 
@@ -232,15 +232,15 @@ def _die(*_: Any) -> Any:
 
 def test_a_reader_of_a_replaced_store_is_told(tmp_path: Path) -> None:
     target = tmp_path / "x.insitu"
-    save(VirtualGroup({"tas": month(0)}), target)
+    save(VirtualGroup({"tas": make_month(0)}), target)
     old, other = opened(target), opened(target)
-    save(VirtualGroup({"tas": month(1)}), target)
+    save(VirtualGroup({"tas": make_month(1)}), target)
     columns(other.arrays["tas"])  # the previous state is kept
-    save(VirtualGroup({"tas": month(2)}), target)
+    save(VirtualGroup({"tas": make_month(2)}), target)
     with pytest.raises(StaleSourceError, match="written anew"):
         columns(old.arrays["tas"])
     with pytest.raises(InsituError, match="already"):
-        save(VirtualGroup({"tas": month(1)}), target, mode="x")
+        save(VirtualGroup({"tas": make_month(1)}), target, mode="x")
 
 
 class Computed:
@@ -250,7 +250,7 @@ class Computed:
         self.shape = shape
         self.sources = tuple(Source(f"https://data.example.org/archive/v1/file-{n:05}.nc", 1, "e") for n in range(1000))
 
-    def locate(self, cells: Any) -> Located:
+    def locate(self, cells: Any) -> ChunkLocations:
         number = np.ravel_multi_index(tuple(np.broadcast_arrays(*cells)), self.shape).reshape(-1)
         per = -(-int(np.prod(self.shape)) // 1000)
         rest = number % per
@@ -258,7 +258,7 @@ class Computed:
         noise = (noise ^ (noise >> np.uint64(29))) * np.uint64(0xBF58476D1CE4E5B9)
         noise = ((noise ^ (noise >> np.uint64(32))) % np.uint64(2**31)).astype(np.int64)
         zero = np.zeros(len(number), np.int64)
-        return Located(
+        return ChunkLocations(
             number // per, 8192 + rest * 700_000 + noise % 50_000, 600_000 + noise % 90_000, zero, zero, zero, b""
         )
 
@@ -323,7 +323,7 @@ DAMAGE = {
 @pytest.mark.parametrize("case", DAMAGE)
 def test_damaged_roots(tmp_path: Path, case: str) -> None:
     target = tmp_path / "x.insitu"
-    save(VirtualGroup({"tas": month(0)}), target)
+    save(VirtualGroup({"tas": make_month(0)}), target)
     path = target / NAME
     path.write_text(DAMAGE[case](json.loads(path.read_text())))
     with pytest.raises(FormatError) as caught:
@@ -333,10 +333,10 @@ def test_damaged_roots(tmp_path: Path, case: str) -> None:
 
 def test_newer_versions_and_damaged_parts(tmp_path: Path) -> None:
     target = tmp_path / "x.insitu"
-    save(VirtualGroup({"tas": month(0)}), target)
+    save(VirtualGroup({"tas": make_month(0)}), target)
     part = next(target.glob("chunks-*"))
     good = part.read_bytes()
-    right = columns(month(0))
+    right = columns(make_month(0))
     told = 0
     for at in range(4, len(good), 7):
         part.write_bytes(good[:at] + bytes([good[at] ^ 0x55]) + good[at + 1 :])
@@ -355,7 +355,7 @@ def test_newer_versions_and_damaged_parts(tmp_path: Path) -> None:
 
 
 def test_renamed_sources(tmp_path: Path) -> None:
-    group = VirtualGroup({"tas": concatenate([month(0), month(1)], "time")})
+    group = VirtualGroup({"tas": concatenate([make_month(0), make_month(1)], "time")})
     save(group, tmp_path / "x.insitu")
     stored = opened(tmp_path / "x.insitu")
     for tree in (group, stored):
@@ -364,12 +364,12 @@ def test_renamed_sources(tmp_path: Path) -> None:
             (r"^s3://b/(\d+)", r"/data/\1"),
             lambda url: url.replace("s3://b", "/data"),
         ):
-            found = renamed(tree, how).arrays["tas"]
+            found = with_renamed_sources(tree, how).arrays["tas"]
             urls = {row[0].url for row in columns(found)}
             assert urls == {"/data/0000.nc", "/data/0001.nc"}
     with pytest.raises(ModelError):
-        renamed(group, lambda url: "")
-    save(renamed(stored, {"s3://b/": "/data/"}), tmp_path / "y.insitu")
+        with_renamed_sources(group, lambda url: "")
+    save(with_renamed_sources(stored, {"s3://b/": "/data/"}), tmp_path / "y.insitu")
     assert {row[0].url for row in columns(opened(tmp_path / "y.insitu").arrays["tas"])} == {
         "/data/0000.nc",
         "/data/0001.nc",
@@ -377,9 +377,9 @@ def test_renamed_sources(tmp_path: Path) -> None:
 
 
 def test_absent_and_a_selection_of_a_store(tmp_path: Path) -> None:
-    save(VirtualGroup({"tas": concatenate([month(0), month(1)], "time")}), tmp_path / "x.insitu")
+    save(VirtualGroup({"tas": concatenate([make_month(0), make_month(1)], "time")}), tmp_path / "x.insitu")
     lazy = opened(tmp_path / "x.insitu").arrays["tas"]
-    eager = concatenate([month(0), month(1)], "time")
+    eager = concatenate([make_month(0), make_month(1)], "time")
     for pick in (lambda a: a.take(0, [40, -1, 3, 5]), lambda a: a[35:3:-2], lambda a: a[7].expand_dims(1, "k")):
         save(VirtualGroup({"tas": pick(lazy)}), tmp_path / "y.insitu")
         back = opened(tmp_path / "y.insitu").arrays["tas"]

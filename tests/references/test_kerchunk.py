@@ -1,4 +1,4 @@
-"""Do kerchunk's JSON and Parquet, and flat tables, come back as they went, and are bad ones refused by name?"""
+"""kerchunk JSON, kerchunk Parquet and flat tables: round trips, and errors that name what is wrong."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from insitu.errors import AccessError, FormatError, InsituError, UnsupportedErro
 from insitu.maintenance import convert
 from insitu.model import Inline, Source, Stored, Unwritten, VirtualArray, VirtualGroup, concatenate
 from insitu.reading import read_array
-from insitu.references import open_references, renamed, save
+from insitu.references import open_references, save, with_renamed_sources
 from mosaics import Case, evaluate, mosaics
 
 FORMS: dict[str, dict[str, Any]] = {
@@ -59,7 +59,7 @@ def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def same(ours: VirtualGroup, theirs: VirtualGroup) -> None:
+def assert_same_tree(ours: VirtualGroup, theirs: VirtualGroup) -> None:
     assert [path for path, _ in ours.all_arrays()] == [path for path, _ in theirs.all_arrays()]
     assert {k: np.asarray(v).tolist() for k, v in ours.attributes.items()} == {
         k: np.asarray(v).tolist() for k, v in theirs.attributes.items()
@@ -82,13 +82,14 @@ def test_round_trip(archive: Path, tmp_path: Path, name: str) -> None:
     group = insitu.scan(archive, decode=False)
     target = tmp_path / name
     save(group, target, **FORMS[name])
-    same(opened(target), group)
+    assert_same_tree(opened(target), group)
     decoded = group if target.suffix == ".insitu" else insitu.scan(archive)
     # … and from there into every other form.
     for other in ("y.json", "y.parq", "y.insitu", "y.parquet"):
         convert(str(target), str(tmp_path / other))
-        # A store of ours holds values as they are meant; the others hold stored ones, and attributes that say how they are meant.
-        same(opened(tmp_path / other), decoded if other == "y.insitu" else group)
+        # A store of ours holds values as they are meant; the others hold stored ones, and
+        # attributes that say how they are meant.
+        assert_same_tree(opened(tmp_path / other), decoded if other == "y.insitu" else group)
 
 
 def test_states_and_tables(archive: Path, tmp_path: Path) -> None:
@@ -117,13 +118,13 @@ def test_portable_archives(archive: Path, tmp_path: Path) -> None:
     (tmp_path / "one").rename(tmp_path / "two")
     expected = insitu.scan(tmp_path / "two" / "data" / "a.h5", decode=False)
     for name in ("x.json", "x.parq", "x.insitu", "x.parquet"):
-        same(opened(tmp_path / "two" / name), expected)
+        assert_same_tree(opened(tmp_path / "two" / name), expected)
 
 
 @settings(max_examples=60)
 @given(case=mosaics())
 def test_a_mosaic_is_said_right_or_refused(tmp_path_factory: pytest.TempPathFactory, case: Case) -> None:
-    group = renamed(VirtualGroup({"a": case.array}), lambda url: f"s3://{url}")
+    group = with_renamed_sources(VirtualGroup({"a": case.array}), lambda url: f"s3://{url}")
     disk = {f"s3://{url}": data for url, data in case.disk.items()}
     folder = tmp_path_factory.mktemp("m")
     for name, options in (("x.json", {}), ("x.parq", {"record_size": 5}), ("y.json", {"zarr_format": 3})):
@@ -263,7 +264,7 @@ def test_what_is_no_set_of_references(tmp_path: Path) -> None:
     (tmp_path / "x.json").write_text('{"version": 7, "refs": {}}')
     with pytest.raises(UnsupportedError, match="version"):
         open_references(str(tmp_path / "x.json"))
-    with pytest.raises(UnsupportedError, match="says no format"):
+    with pytest.raises(UnsupportedError, match="cannot tell the format"):
         save(VirtualGroup({}), tmp_path / "x.nc")
 
 
@@ -419,7 +420,7 @@ def test_flat_tables_with_other_names(tmp_path: Path) -> None:
         for url in (tmp_path / "flat.parquet", f"reference+parquet://{tmp_path / 'flat.parquet'}"):
             assert read_array(opened(url).arrays["a"]).tolist() == [2, 3, -1, -1]
     pq.write_table(pa.table({"x": [1]}), tmp_path / "flat.parquet")
-    with pytest.raises(FormatError, match="holds no references"):
+    with pytest.raises(FormatError, match="does not hold kerchunk references"):
         open_references(str(tmp_path / "flat.parquet"))
 
 
@@ -458,18 +459,20 @@ def test_zaro_names(archive: Path, tmp_path: Path) -> None:
     group = insitu.scan(archive, decode=False)
     save(group, tmp_path / "x.json")
     save(group, tmp_path / "x.parq")
-    same(opened(f"reference+json://{tmp_path}/x.json"), group)
-    same(opened(f"virtualizarr://{tmp_path}/x.parq"), group)
+    assert_same_tree(opened(f"reference+json://{tmp_path}/x.json"), group)
+    assert_same_tree(opened(f"virtualizarr://{tmp_path}/x.parq"), group)
 
 
 def test_remote_references_do_not_open_local_files(tmp_path: Path) -> None:
-    from insitu.references.kerchunk_json import read_json
-    from insitu.references.urls import Base
+    from insitu.references.kerchunk.json import read_json
+    from insitu.references.urls import UrlResolver
 
     refs = reference(**{"a/0": ["file:///etc/passwd", 0, 4]})
     with pytest.raises(AccessError, match="allow_local"):
-        read_json(refs, Base("https://example.org/x.json"))
-    assert isinstance(read_json(refs, Base("https://example.org/x.json", allow_local=True)).arrays["a"], VirtualArray)
+        read_json(refs, UrlResolver("https://example.org/x.json"))
+    assert isinstance(
+        read_json(refs, UrlResolver("https://example.org/x.json", allow_local=True)).arrays["a"], VirtualArray
+    )
 
 
 def test_sources_know_only_what_they_are(tmp_path: Path) -> None:

@@ -1,4 +1,6 @@
-"""Every writer is killed before each of its system calls: the old state or the new one is left, and can be opened and written to."""
+"""Every writer is killed before each of its system calls: the old state or the new one is left, and
+can be opened and written to.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,8 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
 CASES = [
     *[("save", suffix) for suffix in (".insitu", ".json", ".parq", ".parquet", ".icechunk")],
     *[("append", suffix) for suffix in (".insitu", ".icechunk")],
-    # Of changed sources: kerchunk's forms do not say what their sources were, and Icechunk refuses to open with them.
+    # Of changed sources: kerchunk's forms do not say what their sources were, and Icechunk refuses
+    # to open with them.
     ("refresh", ".insitu"),
     *[("resume", suffix) for suffix in (".insitu", ".parq")],
 ]

@@ -1,4 +1,4 @@
-"""Do the peers read what we write, and do we read what they write?"""
+"""Interoperability: other tools read what insitu writes, and insitu reads what they write."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def same(group: VirtualGroup | None, archive: Path) -> None:
+def assert_reads_like_h5py(group: VirtualGroup | None, archive: Path) -> None:
     """Our references of it, or what a peer made of it, hold the file's values."""
     assert group is not None
     with h5py.File(archive) as file:
@@ -136,7 +136,7 @@ def kerchunked(archive: Path, **options: Any) -> dict[str, Any]:
 def test_kerchunks_json(archive: Path, tmp_path: Path, threshold: int) -> None:
     refs = kerchunked(archive, inline_threshold=threshold)
     (tmp_path / "k.json").write_text(json.dumps(refs))
-    same(open_references(str(tmp_path / "k.json")), archive)
+    assert_reads_like_h5py(open_references(str(tmp_path / "k.json")), archive)
 
 
 @pytest.mark.parametrize("record_size", [10, 10_000])
@@ -146,7 +146,7 @@ def test_kerchunks_parquet(archive: Path, tmp_path: Path, record_size: int) -> N
     refs = kerchunked(archive, inline_threshold=300)
     df.refs_to_dataframe(refs, str(tmp_path / "k.parq"), record_size=record_size)
     # kerchunk leaves files out in which no chunk was written.
-    same(open_references(str(tmp_path / "k.parq"), missing="unwritten"), archive)
+    assert_reads_like_h5py(open_references(str(tmp_path / "k.parq"), missing="unwritten"), archive)
 
 
 @pytest.mark.parametrize("form", ["json", "parquet"])
@@ -164,12 +164,14 @@ def test_virtualizarrs_references(archive: Path, tmp_path: Path, form: str) -> N
     )
     target = tmp_path / ("v.json" if form == "json" else "v.parq")
     dataset.vz.to_kerchunk(str(target), format=form)
-    same(open_references(str(target), missing="unwritten"), archive)
+    assert_reads_like_h5py(open_references(str(target), missing="unwritten"), archive)
 
 
 @pytest.mark.parametrize("threshold", [0, 10_000])
 def test_kerchunks_combination_of_files(tmp_path: Path, threshold: int) -> None:
-    """Three files along time, joined by kerchunk: what xarray makes of the files, we make of its references."""
+    """Three files along time, joined by kerchunk: what xarray makes of the files, we make of its
+    references.
+    """
     xr = pytest.importorskip("xarray")
     combine = pytest.importorskip("kerchunk.combine")
     paths = []

@@ -1,4 +1,4 @@
-"""Is what only we can decode kept so that others can, and refused where it is too much?"""
+"""Codecs that only insitu decodes are converted for other readers, or refused if the data is large."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import insitu
 from insitu.errors import UnsupportedError
 from insitu.model import Axis, Codec, Columns, Encoding, Source, Tile, VirtualArray, VirtualGroup
 from insitu.references import open_references, save
-from insitu.references.insitu_store.values import pack, unpack
+from insitu.references.store.json_values import pack, unpack
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*")
 

@@ -1,6 +1,8 @@
-"""After a refresh the references show what opening the files anew shows; or the refresh is refused, with a reason and a way out.
+"""After a refresh the references show what opening the files anew shows; or the refresh is refused,
+with a reason and a way out.
 
-A matrix: what changed in one source, in stores of one file and of several, in every form that can be refreshed.
+A matrix: what changed in one source, in stores of one file and of several, in every form that can
+be refreshed.
 """
 
 from __future__ import annotations
@@ -127,7 +129,7 @@ CASES = [
 ]
 
 
-def renew(path: Path, number: int, **how: Any) -> None:
+def rewrite_file(path: Path, number: int, **how: Any) -> None:
     """Write a file anew, a while later."""
     path.unlink()
     make(path, number, **how)
@@ -142,16 +144,17 @@ def test_what_is_refreshed_is_what_opening_anew_gives(
     paths = [make(tmp_path / f"{n}.nc", n, **before) for n in range(count)]
     target = tmp_path / name
     saved(paths, target)
-    renew(paths[which], which, seed=1, **{**before, **change})
-    # What does not say how it was made keeps the variables that it has: the others may have been left out on purpose.
+    rewrite_file(paths[which], which, seed=1, **{**before, **change})
+    # What does not say how it was made keeps the variables that it has: the others may have been
+    # left out on purpose.
     left_out = [] if form == "insitu" else ["more"]
-    mended = judge(target, lambda: opened(paths).drop_vars(left_out, errors="ignore").load())
+    mended = refresh_and_compare(target, lambda: opened(paths).drop_vars(left_out, errors="ignore").load())
     if form == "insitu" and change.get("dtype") is None:
         assert mended, "a saved dataset can be made again"
 
 
-def refusal(target: Path) -> StaleSourceError | None:
-    """Refresh; the refusal, if it was refused."""
+def refresh_error(target: Path) -> StaleSourceError | None:
+    """Refresh; return the error, if there is one."""
     try:
         refresh(target)
     except StaleSourceError as problem:
@@ -159,9 +162,11 @@ def refusal(target: Path) -> StaleSourceError | None:
     return None
 
 
-def judge(target: Path, expected: Callable[[], Any]) -> bool:
-    """Refresh; whether it was done. What was done must be right, what was refused must say why."""
-    if (problem := refusal(target)) is not None:
+def refresh_and_compare(target: Path, expected: Callable[[], Any]) -> bool:
+    """Refresh, and compare with the files opened anew; return False if it raised an error with a
+    reason.
+    """
+    if (problem := refresh_error(target)) is not None:
         assert problem.url
         assert problem.hint
         assert len(problem.message) > 20
@@ -179,14 +184,14 @@ def test_one_file_with_the_same_meaning_is_renewed_in_every_form(tmp_path: Path)
         folder.mkdir()
         path = make(folder / "0.nc", number)
         saved([path], folder / name)
-        renew(path, number, seed=1, level=9)
-        assert judge(folder / name, lambda path=path: insitu.open_dataset(path).load()), form
+        rewrite_file(path, number, seed=1, level=9)
+        assert refresh_and_compare(folder / name, lambda path=path: insitu.open_dataset(path).load()), form
 
 
 def test_the_oracle_is_xarray(tmp_path: Path) -> None:
     paths = [make(tmp_path / f"{n}.nc", n) for n in range(3)]
     opened(paths).insitu.save(tmp_path / "x.insitu")
-    renew(paths[0], 0, scale_factor=1.0, units="K")
+    rewrite_file(paths[0], 0, scale_factor=1.0, units="K")
     refresh(tmp_path / "x.insitu")
     with xr.open_mfdataset(paths, engine="netcdf4") as files:
         xr.testing.assert_identical(insitu.open_dataset(tmp_path / "x.insitu").load(), files.load())
@@ -205,22 +210,24 @@ def test_datasets_that_were_changed_before_they_were_saved_are_refused(tmp_path:
         path = make(tmp_path / f"{number}.nc", 0, chunks=(1, WIDTH))
         target = tmp_path / f"{what}.insitu"
         change(insitu.open_dataset(path)).insitu.save(target)
-        renew(path, 0, seed=1, chunks=(1, WIDTH))
-        with pytest.raises(StaleSourceError, match=r"cannot be made again from its files.*Combine the archive anew"):
+        rewrite_file(path, 0, seed=1, chunks=(1, WIDTH))
+        with pytest.raises(StaleSourceError, match=r"cannot be rebuilt from its files.*Combine the archive anew"):
             refresh(target)
     dataset = insitu.open_dataset(make(tmp_path / "own.nc", 0))
     dataset[name].attrs["units"] = "furlong"
     dataset.insitu.save(tmp_path / "own.insitu")
-    renew(tmp_path / "own.nc", 0, seed=1)
+    rewrite_file(tmp_path / "own.nc", 0, seed=1)
     with pytest.raises(StaleSourceError, match="changed after it was opened"):
         refresh(tmp_path / "own.insitu")
 
 
 def test_chunks_in_another_order_are_not_put_in_place(tmp_path: Path) -> None:
-    """kerchunk's references to a dataset that was reversed, a chunk for each step: the file says nothing of that."""
+    """kerchunk's references to a dataset that was reversed, a chunk for each step: the file says
+    nothing of that.
+    """
     path = make(tmp_path / "0.nc", 0, chunks=(1, WIDTH))
     insitu.open_dataset(path)[["w"]].drop_vars("time").isel(time=slice(None, None, -1)).insitu.save(tmp_path / "x.json")
-    renew(path, 0, seed=1, chunks=(1, WIDTH))
+    rewrite_file(path, 0, seed=1, chunks=(1, WIDTH))
     with pytest.raises(StaleSourceError):
         refresh(tmp_path / "x.json")
 
@@ -234,7 +241,7 @@ def test_how_it_was_combined_is_kept(tmp_path: Path) -> None:
     ]
     for number, how in enumerate(hows):
         insitu.open_mfdataset(paths, **how).insitu.save(tmp_path / f"{number}.insitu")
-    renew(paths[1], 0, seed=1, scale_factor=3.0, title="run 7")
+    rewrite_file(paths[1], 0, seed=1, scale_factor=3.0, title="run 7")
     for number, how in enumerate(hows):
         refresh(tmp_path / f"{number}.insitu")
         found = insitu.open_dataset(tmp_path / f"{number}.insitu").load()
@@ -244,7 +251,7 @@ def test_how_it_was_combined_is_kept(tmp_path: Path) -> None:
 def test_a_function_cannot_be_repeated(tmp_path: Path) -> None:
     paths = [make(tmp_path / f"{n}.nc", n) for n in range(2)]
     insitu.open_mfdataset(paths, preprocess=lambda ds: ds[["z"]]).insitu.save(tmp_path / "x.insitu")
-    renew(paths[1], 1, seed=1)
+    rewrite_file(paths[1], 1, seed=1)
     with pytest.raises(StaleSourceError, match="preprocess="):
         refresh(tmp_path / "x.insitu")
 
@@ -255,7 +262,7 @@ def test_what_was_appended_is_appended_again(tmp_path: Path) -> None:
     opened(paths[:2]).insitu.save(target)
     for _ in range(2):
         insitu.open_mfdataset(paths[1:]).insitu.append(target, "time")
-    renew(paths[2], 2, seed=1, scale_factor=3.0)
+    rewrite_file(paths[2], 2, seed=1, scale_factor=3.0)
     refresh(target)
     xr.testing.assert_identical(insitu.open_dataset(target).load(), opened(paths).load())
     assert insitu.open_dataset(paths[3]).insitu.append(target, "time").steps == 0
@@ -267,7 +274,7 @@ def test_an_archive_that_moved_is_refreshed_where_it_is(tmp_path: Path) -> None:
     opened(paths).insitu.save(tmp_path / "a" / "x.insitu", relative=True)
     (tmp_path / "a").rename(tmp_path / "b")
     moved = [tmp_path / "b" / path.name for path in paths]
-    renew(moved[1], 1, seed=1)
+    rewrite_file(moved[1], 1, seed=1)
     refresh(tmp_path / "b" / "x.insitu")
     (tmp_path / "b").rename(tmp_path / "c")
     found = insitu.open_dataset(tmp_path / "c" / "x.insitu").load()
@@ -275,20 +282,20 @@ def test_an_archive_that_moved_is_refreshed_where_it_is(tmp_path: Path) -> None:
 
 
 def test_a_store_that_grew_in_the_meantime_is_not_overwritten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from insitu import maintenance
+    from insitu.maintenance import refreshing
 
     paths = [make(tmp_path / f"{n}.nc", n) for n in range(3)]
     target = tmp_path / "x.insitu"
     opened(paths[:2]).insitu.save(target)
-    renew(paths[0], 0, seed=1)
-    original = maintenance.scan_tree
+    rewrite_file(paths[0], 0, seed=1)
+    original = refreshing.scan_tree
 
     def slow(*given: Any) -> Any:
         made = list(original(*given))
         insitu.open_dataset(paths[2]).insitu.append(target, "time")
         return made
 
-    monkeypatch.setattr(maintenance, "scan_tree", slow)
+    monkeypatch.setattr(refreshing, "scan_tree", slow)
     with pytest.raises(SourceError, match="another writer"):
         refresh(target)
     monkeypatch.undo()
@@ -366,7 +373,7 @@ def test_other_formats(tmp_path: Path, name: str, target: str) -> None:
     path.unlink()
     MAKERS[name](path, 1)
     os.utime(path, (2e9, 2e9))
-    if (problem := refusal(tmp_path / target)) is not None:
+    if (problem := refresh_error(tmp_path / target)) is not None:
         assert target != "x.insitu", problem
         assert problem.url
         assert problem.hint
@@ -381,7 +388,7 @@ def test_a_repository_is_refused_by_name(tmp_path: Path) -> None:
     path = make(tmp_path / "0.nc", 0)
     insitu.open_dataset(path).insitu.save(tmp_path / "x.icechunk")
     copy = path.read_bytes()
-    renew(path, 0, scale_factor=1.0)
+    rewrite_file(path, 0, scale_factor=1.0)
     with pytest.raises(StaleSourceError, match=r"changed since it was referred to.*0\.nc.*save again"):
         refresh(tmp_path / "x.icechunk")
     shutil.rmtree(tmp_path / "x.icechunk")

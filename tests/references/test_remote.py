@@ -1,4 +1,4 @@
-"""Are references and Zarr stores opened from the web, in few requests, and safely?"""
+"""References and Zarr stores are opened from the web in few requests, and safely."""
 
 from __future__ import annotations
 
@@ -93,7 +93,8 @@ def test_zarr_stores_on_the_web(tmp_path: Path, site: Any, zarr_format: int, con
     assert found.dims == ("y", "x")
     site.requests.clear()
     assert read_array(found).tolist() == np.asarray(array[...]).tolist()
-    # One for each chunk that was written, and for each that was not; of a shard its index and its chunks, if it is there.
+    # One for each chunk that was written, and for each that was not; of a shard its index and its
+    # chunks, if it is there.
     assert len(site.requests) == (3 if shards else 8)
     site.requests.clear()
     read_array(found, np.s_[0, 0])

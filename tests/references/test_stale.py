@@ -1,4 +1,4 @@
-"""Are changed, missing and grown sources noticed, and made right again?"""
+"""Changed, missing and grown sources are noticed, and a refresh repairs the references."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_kerchunk_references_are_checked_by_what_they_reach(archive: Path) -> No
     (archive / "1.h5").unlink()
     (report,) = check(archive / "y.json").stale
     assert report.status == "missing"
-    with pytest.raises(StaleSourceError, match="no such object"):
+    with pytest.raises(StaleSourceError, match="no longer exists"):
         refresh(archive / "y.json")
 
 
@@ -97,7 +97,7 @@ def test_what_does_not_fit_is_refused(archive: Path) -> None:
         file.create_dataset("t", data=np.zeros((5, 7), "f4"))
         file.create_dataset("time", data=np.arange(5))
     os.utime(archive / "2.h5", (2e9, 2e9))
-    with pytest.raises(StaleSourceError, match=r"(?s)does not fit with the rest.*2\.h5.*Combine the archive anew"):
+    with pytest.raises(StaleSourceError, match=r"(?s)do not match the rest.*2\.h5.*Combine the archive anew"):
         refresh(archive / "x.insitu")
     assert (archive / "x.insitu" / "root.json").read_bytes() == before
 
@@ -121,8 +121,8 @@ def test_inline_values_that_changed(archive: Path) -> None:
 # When is it found out? Each way in: references or the file itself, as arrays or as a dataset.
 
 
-def tampered(path: Path) -> None:
-    """Other values in the same place, a second later."""
+def change_values(path: Path) -> None:
+    """Overwrite values in place, with a later time of change."""
     data = bytearray(path.read_bytes())
     data[-16:] = bytes(16)
     path.write_bytes(bytes(data))
@@ -131,7 +131,7 @@ def tampered(path: Path) -> None:
 
 def test_verify_at_opening(archive: Path) -> None:
     assert insitu.scan(archive / "x.insitu", verify="open", decode=False).array("t").shape == (20, 4)
-    tampered(archive / "2.h5")
+    change_values(archive / "2.h5")
     with pytest.raises(StaleSourceError, match=r"2\.h5"):
         insitu.scan(archive / "x.insitu", verify="open", decode=False)
     with pytest.raises(StaleSourceError, match=r"2\.h5"):
@@ -144,7 +144,7 @@ def test_verify_when_read(archive: Path) -> None:
     group = insitu.scan(archive / "x.insitu", decode=False)
     dataset = insitu.open_dataset(archive / "x.insitu")
     file = insitu.scan(archive / "2.h5", decode=False)
-    tampered(archive / "2.h5")
+    change_values(archive / "2.h5")
     assert read_array(group.array("t"), np.s_[:10]).shape == (10, 4)  # the other files are what they were
     for array in (group.array("t"), file.array("t")):
         with pytest.raises(StaleSourceError, match=r"modification date|ETag"):

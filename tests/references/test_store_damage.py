@@ -1,4 +1,6 @@
-"""A damaged root of an insitu store is an error: every bit of it, and every field changed in every way that JSON allows."""
+"""A damaged root of an insitu store is an error: every bit of it, and every field changed in every
+way that JSON allows.
+"""
 
 from __future__ import annotations
 
@@ -18,8 +20,8 @@ from insitu.model import (
     Columns,
     Encoding,
     GroupDetails,
-    Kind,
     Packing,
+    PackingKind,
     Packings,
     Source,
     Tile,
@@ -29,8 +31,8 @@ from insitu.model import (
     scatter,
 )
 from insitu.references import open_references, save
-from insitu.references.insitu_store import NAME, open_store, part, root, rows
-from insitu.references.insitu_store.validation import check_boxes, check_cells
+from insitu.references.store import NAME, open_store, root, row_file, row_tables
+from insitu.references.store.validation import check_boxes, check_cells
 
 
 def piece(number: int, width: int = 2) -> VirtualArray:
@@ -39,7 +41,7 @@ def piece(number: int, width: int = 2) -> VirtualArray:
     grid = tuple(axis.count for axis in axes)
     offset = 1000 * number + 10 * np.arange(int(np.prod(grid))).reshape(grid)
     table = Columns(grid, (Source(f"s3://b/{number}.nc", 10**6, f"e{number}", 1.5),), np.asarray(0), offset, offset + 5)
-    kind = Kind(dtype="float32", masked="float32", scaled="float32", scale_dtype="float64")
+    kind = PackingKind(dtype="float32", masked="float32", scaled="float32", scale_dtype="float64")
     packings = Packings.of([Packing(scale=0.5 + number, missing=(np.int16(number),), kind=kind)])
     encoding = Encoding(np.dtype("<i2"), (Codec("zlib", {"level": number % 2}),), (0, 2, 1), b"\1\0")
     return VirtualArray.of(
@@ -115,7 +117,7 @@ def test_every_bit_of_the_root(tmp_path: Path) -> None:
         for bit in range(8):
             data = good[:at] + bytes([good[at] ^ (1 << bit)]) + good[at + 1 :]
             try:
-                root.parse(data, str(path))
+                root.parse_root(data, str(path))
             except FormatError:
                 continue
             except UnsupportedError as problem:
@@ -167,9 +169,13 @@ UNPLACED = (
     "dims",
     "id",
 )
-"""What says what values mean, and not where they lie: no rule tells a wrong one, only the checksum does."""
+"""What says what values mean, and not where they lie: no rule tells a wrong one, only the checksum
+does.
+"""
 GAPS = ("shape", "length", "padded", "size")
-"""An array may have places that no tile covers, and a chunk may be larger than what is shown of it: likewise."""
+"""An array may have places that no tile covers, and a chunk may be larger than what is shown of it:
+likewise.
+"""
 
 
 def only_the_checksum_tells(where: tuple[Any, ...], document: Any) -> bool:
@@ -308,11 +314,13 @@ def test_cells_that_show_what_is_not_there(row: tuple[int, ...]) -> None:
 
 
 def test_groups_of_a_sparse_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first cell of each group of rows is in the root: a wrong one is noticed when cells are looked for near it."""
-    from insitu.references.insitu_store import validation, write
+    """The first cell of each group of rows is in the root: a wrong one is noticed when cells are
+    looked for near it.
+    """
+    from insitu.references.store import validation, write
 
-    for module in (part, rows, validation, write):
-        monkeypatch.setattr(module, "GROUP", 4)
+    for module in (row_file, row_tables, validation, write):
+        monkeypatch.setattr(module, "ROWS_PER_GROUP", 4)
     index = np.array([[0, n] for n in range(10, 90, 5)])
     table = scatter((5, 1000), (Source("/a.nc"),), index, np.arange(len(index)), np.ones(len(index), int))
     array = VirtualArray.of(

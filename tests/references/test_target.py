@@ -1,4 +1,4 @@
-"""Is writing to an object store atomic, and is a second writer told?"""
+"""Writing to an object store is atomic, and a second writer gets an error."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import pytest
 from obstore.store import MemoryStore
 
 from insitu.errors import UnsupportedError
-from insitu.references import target
-from insitu.references.target import RemoteFolder, writable
+from insitu.references import atomic_write
+from insitu.references.atomic_write import RemoteFolder, open_atomic
 
 
 @pytest.fixture
@@ -19,7 +19,7 @@ def bucket(monkeypatch: pytest.MonkeyPatch) -> MemoryStore:
     def find(url: str, options: Any) -> tuple[MemoryStore, str]:
         return store, url.removeprefix("s3://bucket/")
 
-    monkeypatch.setattr(target, "_bucket", find)
+    monkeypatch.setattr(atomic_write, "_open_bucket", find)
     return store
 
 
@@ -34,7 +34,7 @@ def test_files_appear_when_they_are_complete(bucket: MemoryStore) -> None:
     assert to.read("other") is None
     to.remove(["part", "nothing"])
     assert to.read("part") is None
-    with writable("s3://bucket/y.json") as file:
+    with open_atomic("s3://bucket/y.json") as file:
         file.write(b"{}")
     assert bytes(bucket.get("y.json").bytes()) == b"{}"
 
@@ -50,7 +50,7 @@ def test_one_writer_wins(bucket: MemoryStore) -> None:
 
 def test_the_web_cannot_be_written_to() -> None:
     with (
-        pytest.raises(UnsupportedError, match="nothing can be written"),
-        writable("https://example.org/x.json") as file,
+        pytest.raises(UnsupportedError, match="cannot write"),
+        open_atomic("https://example.org/x.json") as file,
     ):
         file.write(b"{}")

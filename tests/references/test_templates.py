@@ -1,11 +1,11 @@
-"""Are kerchunk's templates understood, and is nothing executed?"""
+"""kerchunk's templates are rendered, and no code is executed."""
 
 from __future__ import annotations
 
 import pytest
 
 from insitu.errors import FormatError
-from insitu.references.templates import Templates, generated
+from insitu.references.kerchunk.templates import Templates, generate_references
 
 
 @pytest.mark.parametrize(
@@ -16,7 +16,7 @@ from insitu.references.templates import Templates, generated
         ("a{{ 1 }}b{{ 2 }}", "a1b2"), ("{{ -3 }}", "-3"), ("{{g}}", "s3://b/x.nc#"),
     ],
 )  # fmt: skip
-def test_understood(text: str, expected: str) -> None:
+def test_supported_templates(text: str, expected: str) -> None:
     assert Templates({"u": "s3://b/x.nc", "f": "{{c}}.nc", "g": "{{u}}#"}).render(text) == expected
 
 
@@ -26,7 +26,7 @@ def test_understood(text: str, expected: str) -> None:
         "{{ __import__('os').system('true') }}", "{{ ().__class__ }}", "{{ u.upper() }}", "{{ [x for x in range(9)] }}", "{{ 9 ** 9 ** 9 }}",
         "{{ 'a' * 1000000000 }}", "{{ lambda: 1 }}", "{{ nothing }}", "{{ }}", "{{ 1 / 0 }}", "{{ u[0] }}", "{{ f'{u}' }}", "{{ open('x') }}",
         "{{ loop }}", "{{ " + "(" * 400 + " }}", "{{ 9223372036854775807 * 9223372036854775807 }}", "{{ '%999999999d' % 1 }}", "{{ '%*d' | format(9, 9) }}",
-        "{{ " + "1+" * 400 + "1 }}", "{{ u | upper }}",
+        "{{ " + "1+" * 400 + "1 }}", "{{ u | upper }}", "{{ 'abc' | int }}", "{{ 'inf' | int }}",
     ],
 )  # fmt: skip
 def test_refused(text: str) -> None:
@@ -40,7 +40,7 @@ def test_gen() -> None:
          "dimensions": {"i": {"stop": 2}, "j": [5, 7]}},
         {"key": "y/{{i}}", "url": "{{u}}", "dimensions": {"i": {"start": 3, "stop": 0, "step": -2}}},
     ]  # fmt: skip
-    assert dict(generated(items, Templates({"u": "s3://b/"}))) == {
+    assert dict(generate_references(items, Templates({"u": "s3://b/"}))) == {
         "x/0.5": ["s3://b/00", 1005, 10], "x/0.7": ["s3://b/00", 1007, 10], "x/1.5": ["s3://b/01", 2005, 10],
         "x/1.7": ["s3://b/01", 2007, 10], "y/3": ["s3://b/"], "y/1": ["s3://b/"],
     }  # fmt: skip
@@ -57,4 +57,4 @@ def test_gen() -> None:
 )  # fmt: skip
 def test_bad_gen(item: object) -> None:
     with pytest.raises(FormatError):
-        dict(generated([item], Templates()))
+        dict(generate_references([item], Templates()))

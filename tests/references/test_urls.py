@@ -1,4 +1,4 @@
-"""Where do the URLs of references lead, and are files of this machine safe from remote ones?"""
+"""URLs of references are resolved, and remote references cannot name local files."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from insitu.errors import AccessError
-from insitu.references.urls import Base, relative_to
+from insitu.references.urls import UrlResolver, relative_to
 
 
 @pytest.mark.parametrize(
@@ -21,7 +21,7 @@ from insitu.references.urls import Base, relative_to
     ],
 )  # fmt: skip
 def test_resolved(base: str, url: str, expected: str) -> None:
-    assert Base(base).resolve(url) == expected
+    assert UrlResolver(base).resolve(url) == expected
 
 
 @pytest.mark.parametrize(
@@ -30,8 +30,8 @@ def test_resolved(base: str, url: str, expected: str) -> None:
 def test_remote_references_may_not_name_local_files(url: str) -> None:
     for base in ("https://example.org/x.json", "s3://b/x.json"):
         with pytest.raises(AccessError, match="allow_local"):
-            Base(base).resolve(url)
-        assert Base(base, allow_local=True).resolve(url) == url
+            UrlResolver(base).resolve(url)
+        assert UrlResolver(base, allow_local=True).resolve(url) == url
 
 
 def test_relative_to_the_file_or_to_where_one_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -39,9 +39,9 @@ def test_relative_to_the_file_or_to_where_one_is(tmp_path: Path, monkeypatch: py
     (tmp_path / "data.nc").touch()
     monkeypatch.chdir(tmp_path)
     # Found where kerchunk ran, not beside the reference file.
-    assert Base(str(tmp_path / "refs" / "x.json")).resolve("data.nc") == str(tmp_path / "data.nc")
+    assert UrlResolver(str(tmp_path / "refs" / "x.json")).resolve("data.nc") == str(tmp_path / "data.nc")
     (tmp_path / "refs" / "data.nc").touch()
-    assert Base(str(tmp_path / "refs" / "x.json")).resolve("data.nc") == str(tmp_path / "refs" / "data.nc")
+    assert UrlResolver(str(tmp_path / "refs" / "x.json")).resolve("data.nc") == str(tmp_path / "refs" / "data.nc")
 
 
 def test_written_relative() -> None:

@@ -1,4 +1,4 @@
-"""Can Zarr stores be kept as references, and what is never written stay so?"""
+"""Zarr stores are saved as references, and unwritten chunks stay unwritten."""
 
 from __future__ import annotations
 

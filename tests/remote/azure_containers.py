@@ -1,4 +1,6 @@
-"""Containers of an Azure store are made by a request that obstore does not know: signed here by hand (Shared Key)."""
+"""Containers of an Azure store are made by a request that obstore does not know: signed here by
+hand (Shared Key).
+"""
 
 from __future__ import annotations
 

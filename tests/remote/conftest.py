@@ -1,4 +1,5 @@
-"""Real servers on the loopback interface, started once for all tests of this folder; skipped, with the reason, where one cannot be had.
+"""Real servers on the loopback interface, started once for all tests of this folder; skipped, with
+the reason, where one cannot be had.
 
 `python scripts/servers.py install` gets them (`make test` does).
 """

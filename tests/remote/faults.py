@@ -1,7 +1,8 @@
 """A proxy in front of a real server that fails as networks and servers do, by the dice or on order.
 
-It speaks HTTP/1.1 to both sides, one request at a time for each connection. Requests go on as they came (signatures hold);
-answers come back whole, or as the chosen fault has it. Each fault is a thing that was seen in the wild.
+It speaks HTTP/1.1 to both sides, one request at a time for each connection. Requests go on as they
+came (signatures hold); answers come back whole, or as the chosen fault has it. Each fault is a
+thing that was seen in the wild.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ from obstore.store import AzureStore
 
 import insitu
 from insitu.errors import AccessError, NotFoundError, StaleSourceError
-from insitu.sources import expand, open_source, read_tail
+from insitu.sources import expand_urls, open_source, read_tail
 
 pytestmark = pytest.mark.xdist_group("remote")  # one worker for all: each server runs once
 
@@ -80,10 +80,10 @@ def test_a_replaced_blob_is_noticed(azurite, options):
 
 
 def test_globs(options):
-    assert expand("az://private/era5/**/tas*.nc", options) == [
+    assert expand_urls("az://private/era5/**/tas*.nc", options) == [
         "az://private/era5/1999/tas_1.nc", "az://private/era5/1999/tas_2.nc", "az://private/era5/2000/deep/tas_3.nc"
     ]  # fmt: skip
-    assert expand("az://private/era5/*/tas_2.nc", options) == ["az://private/era5/1999/tas_2.nc"]
+    assert expand_urls("az://private/era5/*/tas_2.nc", options) == ["az://private/era5/1999/tas_2.nc"]
 
 
 def test_scan_and_read(options, archive):

@@ -69,13 +69,13 @@ def test_a_dataset_is_read_again_without_its_server(nginx, archive, tmp_path):
 def test_many_processes_share_one_folder(nginx, data, tmp_path):
     code = """
 import random, sys
-from insitu.sources import Cached, DiskCache, open_source
+from insitu.sources import CachedSource, DiskCache, open_source
 
 url, folder, seed = sys.argv[1:]
 cache = DiskCache(folder, 400_000)
 data = open_source(url).read(0, 300_000)
 dice = random.Random(int(seed) % 2)
-source = Cached(open_source(url), cache)
+source = CachedSource(open_source(url), cache)
 for _ in range(60):
     ranges = [(dice.randrange(100) * 2900, 2900) for _ in range(8)]
     assert source.read_many(ranges) == [data[offset : offset + length] for offset, length in ranges]

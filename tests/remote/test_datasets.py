@@ -1,4 +1,6 @@
-"""Whole archives far away: globs, prefixes, lists and signed addresses become one dataset, equal to what xarray makes of the same files here."""
+"""Whole archives far away: globs, prefixes, lists and signed addresses become one dataset, equal to
+what xarray makes of the same files here.
+"""
 
 from __future__ import annotations
 

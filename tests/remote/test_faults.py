@@ -1,4 +1,6 @@
-"""Thousands of reads through a proxy that fails in every way: each value is right or an error, and nothing takes longer than it may."""
+"""Thousands of reads through a proxy that fails in every way: each value is right or an error, and
+nothing takes longer than it may.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +13,8 @@ import pytest
 
 import insitu
 from insitu.errors import InsituError, SourceError
-from insitu.sources import Patience, open_source
-from insitu.sources.http import HttpSource
+from insitu.sources import RetryPolicy, open_source
+from insitu.sources.http.http_source import HttpSource
 from insitu.sources.threads import gather
 from remote.faults import FAULTS, FaultProxy
 
@@ -29,7 +31,9 @@ def dices(count, seed):
 
 
 def storm(make, data, count, seed):
-    """Read `count` ranges, from many threads, each by a source that knows which version it wants; what came of them."""
+    """Read `count` ranges, from many threads, each by a source that knows which version it wants;
+    what came of them.
+    """
     outcome: Counter[str] = Counter()
     sources = [make() for _ in range(16)]
     longest = 0.0
@@ -65,10 +69,10 @@ def judge(outcome, longest, count, proxy):
 
 def test_a_web_server_in_a_storm(nginx, data):
     recorded = open_source(f"{nginx.url}/x.bin").describe()
-    patience = Patience(connect=1, read=0.3, deadline=DEADLINE, attempts=8, first_pause=0.002, longest_pause=0.05)
+    patience = RetryPolicy(connect=1, read=0.3, deadline=DEADLINE, attempts=8, first_pause=0.002, longest_pause=0.05)
     with FaultProxy(nginx.address, share=0.2, seed=1) as proxy:
         url = f"{proxy.url}/x.bin"
-        outcome, longest = storm(lambda: HttpSource(url, patience=patience, expected=recorded, gap=0), data, 3000, 1)
+        outcome, longest = storm(lambda: HttpSource(url, policy=patience, expected=recorded, gap=0), data, 3000, 1)
         judge(outcome, longest, 3000, proxy)
 
 
@@ -83,9 +87,9 @@ def test_a_bucket_in_a_storm(seaweed, data):
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_each_fault_passes(nginx, data, fault):
-    patience = Patience(connect=1, read=0.3, deadline=DEADLINE, first_pause=0.002, longest_pause=0.05)
+    patience = RetryPolicy(connect=1, read=0.3, deadline=DEADLINE, first_pause=0.002, longest_pause=0.05)
     with FaultProxy(nginx.address) as proxy:
-        source = HttpSource(f"{proxy.url}/x.bin", patience=patience)
+        source = HttpSource(f"{proxy.url}/x.bin", policy=patience)
         source.read(0, 1)
         proxy.order(fault)
         assert source.read(1000, 500) == data[1000:1500]

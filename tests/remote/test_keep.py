@@ -1,4 +1,6 @@
-"""Zarr stores and references in a bucket of SeaweedFS: few requests, nothing listed, one writer wins."""
+"""Zarr stores and references in a bucket of SeaweedFS: few requests, nothing listed, one writer
+wins.
+"""
 
 from __future__ import annotations
 
@@ -19,8 +21,8 @@ from insitu.errors import SourceError, StaleSourceError
 from insitu.maintenance import append_tree as append
 from insitu.maintenance import check, convert, refresh
 from insitu.model import VirtualGroup, concatenate
-from insitu.references import open_references, renamed, save
-from insitu.references.insitu_store import write
+from insitu.references import open_references, save, with_renamed_sources
+from insitu.references.store import write
 from insitu.sources import trace
 
 pytestmark = [pytest.mark.xdist_group("remote"), pytest.mark.filterwarnings("ignore:.*zarr.*", "ignore:Consolidated")]
@@ -68,7 +70,8 @@ def test_a_store_in_a_bucket(
     assert cost.requests == (1 if zarr_format == 3 else 2)  # zarr.json is asked for first
     with trace() as cost:
         assert np.array_equal(insitu.read(group, "g/t", storage_options=options, decode=False), EXPECTED)
-    # A request for each chunk, also for those that were never written; a shard's index, and its chunks in one go.
+    # A request for each chunk, also for those that were never written; a shard's index, and its
+    # chunks in one go.
     assert cost.requests <= (6 + 6 if layout else 24)
     with trace() as cost:
         assert int(insitu.read(group, "g/t", (7, 7), storage_options=options, decode=False)) == EXPECTED[7, 7]
@@ -124,15 +127,15 @@ def test_append_and_two_writers(options: dict[str, Any], monkeypatch: pytest.Mon
     target = "s3://private/grown.insitu"
     save(part(options, 0), target, storage_options=options)
     append(part(options, 1), target, "time", storage_options=options)
-    original = write._Saving._document
+    original = write._StoreWriter._document
 
     def slow(self: Any, group: VirtualGroup) -> dict[str, Any]:
         document = original(self, group)
-        monkeypatch.setattr(write._Saving, "_document", original)
+        monkeypatch.setattr(write._StoreWriter, "_document", original)
         append(part(options, 2), target, "time", storage_options=options)  # the other writer is faster
         return document
 
-    monkeypatch.setattr(write._Saving, "_document", slow)
+    monkeypatch.setattr(write._StoreWriter, "_document", slow)
     with pytest.raises(SourceError, match="another writer"):
         append(part(options, 3), target, "time", storage_options=options)
     saved = insitu.scan(target, storage_options=options, decode=False).array("t")
@@ -146,15 +149,15 @@ def test_append_and_two_writers(options: dict[str, Any], monkeypatch: pytest.Mon
 
 def test_two_writers_of_a_new_store(options: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     target = "s3://private/new.insitu"
-    original = write._Saving._document
+    original = write._StoreWriter._document
 
     def slow(self: Any, group: VirtualGroup) -> dict[str, Any]:
         document = original(self, group)
-        monkeypatch.setattr(write._Saving, "_document", original)
+        monkeypatch.setattr(write._StoreWriter, "_document", original)
         save(part(options, 1), target, storage_options=options)
         return document
 
-    monkeypatch.setattr(write._Saving, "_document", slow)
+    monkeypatch.setattr(write._StoreWriter, "_document", slow)
     with pytest.raises(SourceError, match="another writer"):
         save(part(options, 0), target, storage_options=options)
     assert insitu.scan(target, storage_options=options, decode=False).array("t").shape == (10, 40, 40)
@@ -191,5 +194,5 @@ def test_changed_objects(tmp_path: Path, archive: Path, bucket: S3Store, options
     assert (
         insitu.read("s3://private/stale.insitu", "t", np.s_[60:62], storage_options=options, decode=False) == 7
     ).all()
-    gone = renamed(opened, {"s3://private/stale/two.h5": "s3://private/stale/none.h5"})
+    gone = with_renamed_sources(opened, {"s3://private/stale/two.h5": "s3://private/stale/none.h5"})
     assert [finding.status for finding in check(gone, storage_options=options).stale] == ["missing"]

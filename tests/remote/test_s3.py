@@ -15,7 +15,7 @@ from obstore.store import S3Store
 import insitu
 from insitu.errors import AccessError, NotFoundError, SourceError, StaleSourceError
 from insitu.model import Source
-from insitu.sources import detach_secrets, expand, open_source, read_tail, trace
+from insitu.sources import detach_secrets, expand_urls, open_source, read_tail, trace
 from remote.faults import FaultProxy
 
 pytestmark = pytest.mark.xdist_group("remote")  # one worker for all: each server runs once
@@ -81,7 +81,7 @@ def test_without_credentials_a_public_bucket_is_read_and_it_is_said_once(seaweed
     assert [record.message for record in caplog.records if record.name == "insitu.sources"] == [
         "no credentials found for s3://public: reading it anonymously"
     ]
-    with pytest.raises(AccessError, match="no credentials were found, so it was asked anonymously"):
+    with pytest.raises(AccessError, match="no credentials were found, so the request was anonymous"):
         open_source("s3://private/x.bin", options).read(0, 5)
 
 
@@ -159,7 +159,7 @@ def test_a_replaced_object_is_noticed(store, options):
 
 def test_globs_and_prefixes(options):
     def names(pattern):
-        return [str(url).removeprefix("s3://private/era5/") for url in expand(pattern, options)]
+        return [str(url).removeprefix("s3://private/era5/") for url in expand_urls(pattern, options)]
 
     assert names("s3://private/era5/**/*.nc") == [
         "1999/pr_1.nc",
@@ -171,15 +171,15 @@ def test_globs_and_prefixes(options):
     assert names("s3://private/era5/199[0-9]/{tas,pr}_1.nc") == ["1999/tas_1.nc", "1999/pr_1.nc"]
     assert names("s3://private/era5/") == ["1999/pr_1.nc", "1999/tas_1.nc", "1999/tas_2.nc", "2000/deep/tas_3.nc"]
     assert names(["s3://private/era5/1999/pr*", "s3://private/era5/x.nc"]) == ["1999/pr_1.nc", "x.nc"]
-    with pytest.raises(NotFoundError, match="no file fits"):
-        expand("s3://private/era5/*.grib", options)
+    with pytest.raises(NotFoundError, match="no file matches"):
+        expand_urls("s3://private/era5/*.grib", options)
     with pytest.raises(AccessError):
-        expand("s3://private/era5/*.nc", {"endpoint_url": options["endpoint_url"], "anon": True})
+        expand_urls("s3://private/era5/*.nc", {"endpoint_url": options["endpoint_url"], "anon": True})
 
 
 def test_a_list_in_the_bucket(store, options):
     obstore.put(store, "lists/all.txt", b"# two\ns3://private/era5/1999/tas_*.nc\n\ns3://private/x.bin\n")
-    assert expand("s3://private/lists/all.txt", options) == [
+    assert expand_urls("s3://private/lists/all.txt", options) == [
         "s3://private/era5/1999/tas_1.nc", "s3://private/era5/1999/tas_2.nc", "s3://private/x.bin"
     ]  # fmt: skip
 

@@ -51,7 +51,7 @@ def test_bundles(secure, monkeypatch):
     assert open_source(url, {"verify": False}).read(0, 5) == DATA[:5]
     monkeypatch.setenv("REQUESTS_CA_BUNDLE", bundle)
     assert open_source(url).read(0, 5) == DATA[:5]
-    with pytest.raises(SourceError, match="no bundle of certificates"):
+    with pytest.raises(SourceError, match="no certificate bundle"):
         HttpSource(url, trust=f"{bundle}.gone").read(0, 5)
 
 

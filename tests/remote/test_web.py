@@ -10,7 +10,7 @@ import pytest
 
 import insitu
 from insitu.errors import AccessError, NotFoundError, SourceError, StaleSourceError, TimedOutError
-from insitu.sources import HttpSource, Patience, expand, open_source, read_tail, trace
+from insitu.sources import HttpSource, RetryPolicy, expand_urls, open_source, read_tail, trace
 
 pytestmark = pytest.mark.xdist_group("remote")  # one worker for all: each server runs once
 
@@ -92,7 +92,7 @@ def test_logins(nginx, data, monkeypatch, tmp_path):
 
 def test_a_server_that_limits_is_waited_for(nginx, data):
     with trace() as cost:
-        check(HttpSource(f"{nginx.url}/busy/x.bin", gap=0, patience=Patience(attempts=30, longest_pause=1.0)), data)
+        check(HttpSource(f"{nginx.url}/busy/x.bin", gap=0, policy=RetryPolicy(attempts=30, longest_pause=1.0)), data)
     assert cost.requests > 300
     assert cost.retries > 0
 
@@ -121,12 +121,12 @@ def test_a_replaced_file_is_noticed(site):
 
 def test_globs_over_index_pages(site):
     base = f"{site.url}/era5"
-    assert expand(f"{base}/**/*.nc") == [f"{base}/1999/a%20b.nc", f"{base}/1999/tas_1.nc", f"{base}/tas_2.nc"]
-    assert expand(f"{base}/19*/tas*.nc") == [f"{base}/1999/tas_1.nc"]
-    assert open_source(str(expand(f"{base}/1999/a*.nc")[0])).read(0, 99) == b"1999/a b.nc"
-    assert expand(f"{base}/") == [f"{base}/1999/a%20b.nc", f"{base}/1999/tas_1.nc", f"{base}/tas_2.nc"]
+    assert expand_urls(f"{base}/**/*.nc") == [f"{base}/1999/a%20b.nc", f"{base}/1999/tas_1.nc", f"{base}/tas_2.nc"]
+    assert expand_urls(f"{base}/19*/tas*.nc") == [f"{base}/1999/tas_1.nc"]
+    assert open_source(str(expand_urls(f"{base}/1999/a*.nc")[0])).read(0, 99) == b"1999/a b.nc"
+    assert expand_urls(f"{base}/") == [f"{base}/1999/a%20b.nc", f"{base}/1999/tas_1.nc", f"{base}/tas_2.nc"]
     with pytest.raises(NotFoundError):
-        expand(f"{base}/*.grib")
+        expand_urls(f"{base}/*.grib")
 
 
 def test_scan_and_read(nginx, archive):

@@ -1,4 +1,6 @@
-"""Runs in PyActiveStorage's own environment: reads cases as JSON from standard input, prints results as JSON. Nothing of insitu is here."""
+"""Runs in PyActiveStorage's own environment: reads cases as JSON from standard input, prints
+results as JSON. Nothing of insitu is here.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""One server for the tests of this folder, over a folder of files; and one over every kind of storage."""
+"""One server for the tests of this folder, over a folder of files; and one over every kind of
+storage.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,7 @@ from service.serving import Server, serving
 
 
 @pytest.fixture(scope="session", autouse=True)
-def nobody() -> Iterator[None]:
+def no_credentials() -> Iterator[None]:
     """A machine without credentials: what a developer has set up must not let a test pass."""
     before = {name: os.environ.pop(name) for name in list(os.environ) if name.startswith(("AWS_", "AZURE_", "GOOGLE_"))}
     yield

@@ -1,4 +1,6 @@
-"""Kinds of storage that a server may read from, and plain HTTP to ask it: the compatible protocol from outside. Nothing of insitu is imported here."""
+"""Kinds of storage that a server may read from, and plain HTTP to ask it: the compatible protocol
+from outside. Nothing of insitu is imported here.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,7 @@ def basic(name: str, secret: str) -> dict[str, str]:
 
 
 @dataclass
-class Said:
+class Reply:
     status: int
     type: str
     body: bytes
@@ -87,15 +89,15 @@ class Place:
     put: Callable[[bytes], str]
     headers: dict[str, str] = field(default_factory=dict)
 
-    def send(self, method: str, path: str, body: bytes | None, headers: dict[str, str]) -> Said:
+    def send(self, method: str, path: str, body: bytes | None, headers: dict[str, str]) -> Reply:
         connection = http.client.HTTPConnection(urlsplit(self.server).netloc, timeout=60)
         connection.request(method, path, body, headers)
         answer = connection.getresponse()
-        said = Said(answer.status, answer.getheader("content-type") or "", answer.read())
+        said = Reply(answer.status, answer.getheader("content-type") or "", answer.read())
         connection.close()
         return said
 
-    def post(self, operation: str, request: Any, headers: dict[str, str] | None = None) -> Said:
+    def post(self, operation: str, request: Any, headers: dict[str, str] | None = None) -> Reply:
         whole = {"Content-Type": "application/json", **(self.headers if headers is None else headers)}
         return self.send("POST", f"/v2/{operation}", json.dumps(request).encode(), whole)
 
@@ -106,7 +108,7 @@ class Place:
         asked = {"interface_type": self.interface, "url": self.put(stored), "dtype": name, "shape": list(array.shape)}
         return {**asked, **more}
 
-    def ask(self, operation: str, array: Any = VALUES, **more: Any) -> Said:
+    def ask(self, operation: str, array: Any = VALUES, **more: Any) -> Reply:
         return self.post(operation, self.request(array, **more))
 
 

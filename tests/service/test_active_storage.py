@@ -1,4 +1,6 @@
-"""PyActiveStorage, unmodified, in an environment of its own, against our server: over S3 with keys and without, and over HTTP."""
+"""PyActiveStorage, unmodified, in an environment of its own, against our server: over S3 with keys
+and without, and over HTTP.
+"""
 
 from __future__ import annotations
 
@@ -132,8 +134,8 @@ def test_statistics_are_numpys(places: dict[str, dict[str, Any]], arrays: dict[s
     cases, expected = [], []
     for variable, array in arrays.items():
         for method in ("mean", "min", "max", "sum", None):
-            # Flat counts let it take means of everything only, and dropped dimensions reduce leading axes only. A place where
-            # there is nothing at all is not masked by it.
+            # Flat counts let it take means of everything only, and dropped dimensions reduce
+            # leading axes only. A place where there is nothing at all is not masked by it.
             some = (None, [0], [0, 1]) if variable not in ("holes", "land") else (None, [0])
             for axis in some if method in ("min", "max", "sum") else (None,):
                 cases.append(

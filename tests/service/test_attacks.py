@@ -1,4 +1,6 @@
-"""Clients that mean harm, or do not care: whatever they send, the server answers the others, and stays within its memory."""
+"""Clients that mean harm, or do not care: whatever they send, the server answers the others, and
+stays within its memory.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,7 @@ import cbor2
 import numpy as np
 import pytest
 
-from insitu.service import body, door
+from insitu.server import body, header_limits
 from service.serving import Server, serving
 
 VALUES = np.arange(64, dtype="<i4")
@@ -36,8 +38,8 @@ def small(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Se
         yield running
 
 
-def well(server: Server, folder: Path) -> None:
-    """It still answers, and is no larger than it should be."""
+def assert_healthy(server: Server, folder: Path) -> None:
+    """Assert that the server still responds and has not grown too large."""
     request = {"interface_type": "file", "url": f"file://{folder}/x", "dtype": "int32"}
     answer = server.post("/v2/sum", request)
     assert np.frombuffer(answer.cbor["bytes"], "<i4")[0] == VALUES.sum()
@@ -83,15 +85,17 @@ def test_heads_without_end(small: Server, folder: Path) -> None:
         except ConnectionError:
             pass
         assert b" 200 " not in until_closed(line, 30)
-    well(small, folder)
+    assert_healthy(small, folder)
 
 
 def test_clients_that_never_finish(folder: Path, tmp_path: Path) -> None:
-    """Heads and bodies that trickle: the connection is closed, with a 408 where a request was begun."""
-    change = f"import insitu.service.door as d, insitu.service.body as b; d.HEAD_SECONDS = b.PAUSE = 0.5\n"  # noqa: F541
+    """Heads and bodies that trickle: the connection is closed, with a 408 where a request was
+    begun.
+    """
+    change = f"import insitu.server.header_limits as d, insitu.server.body as b; d.HEAD_SECONDS = b.PAUSE = 0.5\n"  # noqa: F541
     (tmp_path / "sitecustomize.py").write_text(change)
-    assert door.HEAD_SECONDS <= 60
-    assert body.PAUSE <= 60
+    assert header_limits.HEAD_SECONDS <= 60
+    assert body.MAX_PAUSE_SECONDS <= 60
     import os
 
     path = f"{tmp_path}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"
@@ -102,7 +106,7 @@ def test_clients_that_never_finish(folder: Path, tmp_path: Path) -> None:
                 line.sendall(b"POST /v2/sum HT")
             elif number % 3 == 2:
                 line.sendall(b"POST /v2/sum HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n{")
-        well(server, folder)
+        assert_healthy(server, folder)
         for number, line in enumerate(lines):
             came = until_closed(line, 20)
             assert (b" 408 " in came) == (number % 3 == 2), came
@@ -113,7 +117,7 @@ def test_clients_that_never_finish(folder: Path, tmp_path: Path) -> None:
             time.sleep(0.2)
             line.sendall(b"GET /health HT")
             assert until_closed(line, 20).count(b" 200 ") == 1
-        well(server, folder)
+        assert_healthy(server, folder)
 
 
 def test_uploads_beyond_the_limit(small: Server, folder: Path) -> None:
@@ -135,7 +139,7 @@ def test_uploads_beyond_the_limit(small: Server, folder: Path) -> None:
     with connected(small) as line:
         line.sendall(f"POST /v2/sum HTTP/1.1\r\nHost: x\r\nContent-Length: {'9' * 500}\r\n\r\n".encode())
         assert b" 200 " not in until_closed(line, 30)
-    well(small, folder)
+    assert_healthy(small, folder)
 
 
 DEEP = [
@@ -155,7 +159,7 @@ def test_cbor_that_is_deep_or_says_that_it_is_huge(small: Server, folder: Path, 
         assert answer.status == 400
     jobs = b"\xa1\x64jobs\x81\xa1\x65array" + DEEP[number]
     assert small.ask("POST", "/reduce", jobs, {"Content-Type": "application/cbor"}).status in (400, 413)
-    well(small, folder)
+    assert_healthy(small, folder)
 
 
 def test_json_that_is_deep_or_huge(small: Server, folder: Path) -> None:
@@ -173,16 +177,16 @@ def test_json_that_is_deep_or_huge(small: Server, folder: Path) -> None:
             "/v2/sum",
             f'{{"interface_type": "file", "url": "file://{folder}/x", "dtype": "int32", "shape": {text}}}'.encode(),
         )
-    well(small, folder)
+    assert_healthy(small, folder)
 
 
 def table(folder: Path, shape: list[int]) -> dict[str, Any]:
     """An array of which one chunk is there, and nothing else."""
+    from insitu.active.wire_array import array_to_wire
     from insitu.model import Encoding
-    from insitu.reducing.storage import chunk_array
-    from insitu.reducing.wire_array import array_to
+    from insitu.reducing.chunk_storage import chunk_array
 
-    made: dict[str, Any] = array_to(chunk_array(str(folder / "x"), 0, 256, Encoding(np.dtype("<f4")), (1, 64)))
+    made: dict[str, Any] = array_to_wire(chunk_array(str(folder / "x"), 0, 256, Encoding(np.dtype("<f4")), (1, 64)))
     made["shape"] = shape
     return made
 
@@ -200,13 +204,13 @@ def test_an_array_whose_rows_are_larger_than_the_memory(small: Server, folder: P
             if not came:
                 assert b" 200 " in part
             came += len(part)
-        well(small, folder)
+        assert_healthy(small, folder)
     for methods in (["sum"], ["max", "argmin"], ["median"], ["std"]):
         for axes in (None, [0], [1], []):
             job = {"array": table(folder, [4, 1 << 33]), "methods": methods, "axes": axes}
             answer = small.ask("POST", "/reduce", cbor2.dumps({"jobs": [job]}), {"Content-Type": "application/cbor"})
             assert answer.status in (200, 400, 413, 422), answer.body
-    well(small, folder)
+    assert_healthy(small, folder)
 
 
 ELSEWHERE = [
@@ -224,7 +228,9 @@ ELSEWHERE = [
 
 
 def test_addresses_that_look_like_others(folder: Path, tmp_path: Path) -> None:
-    """The only root on the web is a name that does not exist: the server here sees no connection at all."""
+    """The only root on the web is a name that does not exist: the server here sees no connection at
+    all.
+    """
     with (
         socket.create_server(("127.0.0.1", 0)) as listener,
         serving([folder, "http://good.invalid/"], tmp_path / "log") as server,
@@ -256,7 +262,7 @@ def test_addresses_that_look_like_others(folder: Path, tmp_path: Path) -> None:
             assert server.get(f"/zarr/{quoted}!/zarr.json").status in (400, 403, 404, 422, 502), url
             with pytest.raises(BlockingIOError):
                 listener.accept()
-        well(server, folder)
+        assert_healthy(server, folder)
 
 
 def test_paths_that_look_like_others(small: Server, folder: Path, tmp_path: Path) -> None:
@@ -273,7 +279,7 @@ def test_paths_that_look_like_others(small: Server, folder: Path, tmp_path: Path
             assert answer.status in (400, 403), (url[:100], answer.status, answer.body)
             answer = small.post("/reduce", {"jobs": [{"url": url, "variable": "t", "methods": ["sum"]}]})
             assert answer.status in (400, 403, 404, 422), (url[:100], answer.status, answer.body)
-    well(small, folder)
+    assert_healthy(small, folder)
 
 
 def test_answers_say_nothing_of_the_machine(small: Server, folder: Path) -> None:

@@ -1,4 +1,6 @@
-"""Batches: several arrays in one request, weights, groups, decoding, streaming, and what is refused."""
+"""Batches: several arrays in one request, weights, groups, decoding, streaming, and what is
+refused.
+"""
 
 from __future__ import annotations
 
@@ -12,10 +14,10 @@ import pytest
 import xarray as xr
 
 from insitu import scan
+from insitu.active.wire import values_from_wire
+from insitu.active.wire_array import array_to_wire
 from insitu.model import Encoding
-from insitu.reducing.storage import chunk_array
-from insitu.reducing.wire import values_from
-from insitu.reducing.wire_array import array_to
+from insitu.reducing.chunk_storage import chunk_array
 from service.serving import Answer, Server
 
 
@@ -48,7 +50,7 @@ def ask(server: Server, root: Path, route: str = "/reduce", **job: Any) -> Answe
 def values(answer: Answer, number: int = 0) -> dict[str, Any]:
     assert answer.status == 200, answer.body
     assert "done" in answer.items[-1], answer.items[-1]
-    return {name: values_from(found) for name, found in answer.items[number]["values"].items()}
+    return {name: values_from_wire(found) for name, found in answer.items[number]["values"].items()}
 
 
 def test_stored_and_decoded_values(server: Server, root: Path, dataset: xr.Dataset) -> None:
@@ -148,7 +150,7 @@ def test_texts_travel(server: Server, root: Path, dataset: xr.Dataset) -> None:
 
 def test_tables_travel_in_cbor(server: Server, root: Path, dataset: xr.Dataset) -> None:
     array = scan(root / "batch.nc", decode=False).array("t")
-    body = {"jobs": [{"array": array_to(array), "methods": ["max"], "axes": [0]}]}
+    body = {"jobs": [{"array": array_to_wire(array), "methods": ["max"], "axes": [0]}]}
     answer = server.ask("POST", "/reduce", cbor2.dumps(body), {"Content-Type": "application/cbor"})
     with xr.open_dataset(root / "batch.nc", mask_and_scale=False, engine="netcdf4") as file:
         want = file.t.max("time").load()
@@ -217,7 +219,7 @@ def test_what_is_no_cbor(server: Server, body: bytes) -> None:
 @pytest.mark.parametrize("codec", ["pickle", "json2", "numcodecs.pickle", "sharding_indexed"])
 def test_tables_with_codecs_that_are_not_ours(server: Server, root: Path, codec: str) -> None:
     (root / "x.bin").write_bytes(bytes(32))
-    table = array_to(chunk_array(str(root / "x.bin"), 0, 32, Encoding(np.dtype("<i4")), (8,)))
+    table = array_to_wire(chunk_array(str(root / "x.bin"), 0, 32, Encoding(np.dtype("<i4")), (8,)))
     table["tiles"][0]["encodings"][0]["codecs"] = [[codec, {}]]
     body = cbor2.dumps({"jobs": [{"array": table, "methods": ["sum"]}]})
     answer = server.ask("POST", "/reduce", body, {"Content-Type": "application/cbor"})

@@ -1,4 +1,6 @@
-"""A deadline stops the work of a request, not only its answer; and what failed or is over leaves nothing behind."""
+"""A deadline stops the work of a request, not only its answer; and what failed or is over leaves
+nothing behind.
+"""
 
 from __future__ import annotations
 
@@ -19,15 +21,15 @@ from insitu.cancellation import LateError, check_deadline
 from insitu.errors import NotFoundError
 from insitu.model import Columns, Encoding, Selection, Tile, VirtualArray
 from insitu.model.axis import Axis
-from insitu.reading import Opened, execute, plan
+from insitu.reading import SourcePool, execute, plan_read
 from insitu.references import save
-from insitu.service.credentials import Credentials
-from insitu.service.keyed_locks import KeyedLocks
-from insitu.service.metrics import PREFIX, Metrics
-from insitu.service.scans import Scans
-from insitu.service.settings import Limits, Settings
-from insitu.service.worker import Worker
-from insitu.service.zarr_view import _View
+from insitu.server.credentials import Credentials
+from insitu.server.keyed_locks import KeyedLocks
+from insitu.server.metrics import FOLDER_PREFIX, Metrics
+from insitu.server.scan_cache import ScanCache
+from insitu.server.settings import Limits, Settings
+from insitu.server.worker import Worker
+from insitu.server.zarr_view import _ZarrTreeCache
 from insitu.sources.threads import gather
 from service.serving import serving
 
@@ -82,13 +84,13 @@ def test_work_that_opens_no_source_has_a_deadline_too() -> None:
     """Chunks that were never written are filled in one by one."""
     axes = (Axis.regular(1 << 14, 1),)
     array = VirtualArray.of(Tile(axes, (Encoding(np.dtype("i4")),), Columns.unwritten((1 << 14,))), dims=("x",))
-    planned = plan(array, Selection.of(..., array.shape))
+    planned = plan_read(array, Selection.of(..., array.shape))
     out = np.zeros(array.shape, "i4")
     state = worker(0.05)
 
     def work(deadline: Any) -> None:
         deadline.cancelled = True
-        with Opened() as opened:
+        with SourcePool() as opened:
             execute(planned, out, opened)
 
     try:
@@ -142,7 +144,7 @@ def test_closing_cancels_what_is_under_way() -> None:
 
 def test_locks_of_failed_keys_are_forgotten(tmp_path: Path) -> None:
     metrics = Metrics()
-    scans = Scans(4, 30.0, metrics)
+    scans = ScanCache(4, 30.0, metrics)
 
     def fail() -> Any:
         raise NotFoundError("nothing there")
@@ -154,7 +156,7 @@ def test_locks_of_failed_keys_are_forgotten(tmp_path: Path) -> None:
     metrics.close()
     state = Worker(Settings(roots=(str(tmp_path),)))
     try:
-        view = _View(state)
+        view = _ZarrTreeCache(state)
         with pytest.raises(NotFoundError):
             view.open(str(tmp_path / "x.nc"), 3, Credentials())
         assert len(view._making) == 0
@@ -226,11 +228,11 @@ def test_a_server_stops_late_work_and_ends_when_told_to(tmp_path: Path, workers:
         while "insitu_running 0" not in server.get("/metrics").body.decode():
             assert time.monotonic() < until, "the work goes on"
             time.sleep(0.1)
-        assert any(path.name.startswith(PREFIX) for path in temporary.iterdir())
+        assert any(path.name.startswith(FOLDER_PREFIX) for path in temporary.iterdir())
         server.process.send_signal(signal.SIGTERM)
         server.process.wait(25)
     trickle.listener.close()
-    assert not [path for path in temporary.iterdir() if path.name.startswith(PREFIX)]
+    assert not [path for path in temporary.iterdir() if path.name.startswith(FOLDER_PREFIX)]
 
 
 def test_metrics_remove_their_own_folder_only(tmp_path: Path) -> None:

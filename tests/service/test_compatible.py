@@ -1,4 +1,6 @@
-"""The Reductionist protocol, field by field: against NumPy where it computes, against the protocol's text where it refuses."""
+"""The Reductionist protocol, field by field: against NumPy where it computes, against the
+protocol's text where it refuses.
+"""
 
 from __future__ import annotations
 
@@ -264,7 +266,9 @@ def test_missing_values_are_left_out(bench: Bench, missing: Any, mask: Any, name
 
 
 def test_where_all_is_missing(bench: Bench) -> None:
-    """The count is 0, a sum is 0, and an extreme is infinite: PyActiveStorage merges chunks without a look at flat counts. Of integers it is a missing value."""
+    """The count is 0, a sum is 0, and an extreme is infinite: PyActiveStorage merges chunks without
+    a look at flat counts. Of integers it is a missing value.
+    """
     array = np.full((2, 3), 1e20, "<f4")
     array[1, 1] = 2
     missing = {"missing_value": float(np.float32(1e20))}

@@ -1,4 +1,6 @@
-"""Credentials of one client never serve another, by any route and out of any cache; those of the operator serve nobody."""
+"""Credentials of one client never serve another, by any route and out of any cache; those of the
+operator serve nobody.
+"""
 
 from __future__ import annotations
 
@@ -17,19 +19,19 @@ import numpy as np
 import pytest
 from scipy.io import netcdf_file
 
+from insitu.active.wire_array import array_to_wire
 from insitu.model import Encoding, Source
 from insitu.reading import ChunkCache
-from insitu.reducing.storage import chunk_array
-from insitu.reducing.wire_array import array_to
-from insitu.service.credentials import Credentials, TokenError, credentials_of
-from insitu.service.metrics import Metrics
-from insitu.service.portion import Portion
-from insitu.service.scans import Scans
-from insitu.service.shelf import Shelf
+from insitu.reducing.chunk_storage import chunk_array
+from insitu.server.client_cache import ClientCache
+from insitu.server.credentials import Credentials, TokenError, authenticate
+from insitu.server.metrics import Metrics
+from insitu.server.scan_cache import ScanCache
+from insitu.server.source_pool import ClientSourcePools
 from insitu.sources import open_source
-from insitu.sources.bucket import open_bucket
-from insitu.sources.gate import guarded, may_use_environment
-from insitu.sources.login import cookies_for
+from insitu.sources.access_policy import access_policy_scope, can_use_environment
+from insitu.sources.http.login import cookies_for
+from insitu.sources.object_store.bucket import open_bucket
 from service.serving import Answer, Server, serving
 
 VALUES = np.arange(600, dtype=">i4")
@@ -59,7 +61,9 @@ def zipped() -> bytes:
 
 
 class Handler(BaseHTTPRequestHandler):
-    """Lets ann in. The first part of a path says how it knows her again: by her header, a cookie, or the connection that she came by."""
+    """Lets ann in. The first part of a path says how it knows her again: by her header, a cookie,
+    or the connection that she came by.
+    """
 
     protocol_version = "HTTP/1.1"
     objects: dict[str, bytes]
@@ -123,7 +127,9 @@ def site() -> Iterator[Site]:
 
 @pytest.fixture(scope="module")
 def running(site: Site, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """A server whose operator can read the site by netrc, has keys for buckets, and keeps bytes on disk."""
+    """A server whose operator can read the site by netrc, has keys for buckets, and keeps bytes on
+    disk.
+    """
     folder: Path = tmp_path_factory.mktemp("operator")
     (folder / ".netrc").write_text("machine 127.0.0.1 login ann password hush\n")
     (folder / ".netrc").chmod(0o600)
@@ -146,9 +152,10 @@ def _by_url(server: Server, site: Site, how: str, headers: dict[str, str]) -> An
 
 def _by_table(route: str) -> Callable[..., Answer]:
     def ask(server: Server, site: Site, how: str, headers: dict[str, str]) -> Answer:
-        # With the ETag: whoever has seen the object once knows it, and sources that have been told it need not ask.
+        # With the ETag: whoever has seen the object once knows it, and sources that have been told
+        # it need not ask.
         url = f"{site.url}/{how}/raw"
-        table = array_to(chunk_array(url, 0, VALUES.nbytes, Encoding(VALUES.dtype), VALUES.shape))
+        table = array_to_wire(chunk_array(url, 0, VALUES.nbytes, Encoding(VALUES.dtype), VALUES.shape))
         table["sources"] = [[url, VALUES.nbytes, '"v1"', None, False]]
         job: dict[str, Any] = {"array": table}
         if route == "/reduce":
@@ -206,7 +213,7 @@ def test_behind_the_server_no_cookie_is_sent_and_no_login_but_the_clients(site: 
 
 def test_a_name_that_is_empty_is_refused() -> None:
     with pytest.raises(TokenError, match="no name"):
-        credentials_of({"authorization": login("", "x")["Authorization"]}, None)
+        authenticate({"authorization": login("", "x")["Authorization"]}, None)
 
 
 def test_no_two_pairs_of_name_and_secret_have_one_digest() -> None:
@@ -239,7 +246,7 @@ def netrc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_netrc_is_for_clients_only(site: Site) -> None:
     url = f"{site.url}/header/raw"
     assert open_source(url).read(0, 4) == VALUES.tobytes()[:4]
-    with guarded(_All()), pytest.raises(PermissionError, match="401"):
+    with access_policy_scope(_All()), pytest.raises(PermissionError, match="401"):
         open_source(url).read(0, 4)
 
 
@@ -266,12 +273,16 @@ def test_connection_pool(site: Site) -> None:
 
 def test_connections_are_shared_by_the_same_credentials(site: Site) -> None:
     """One login serves further files: what does not separate clients is not given up."""
-    from insitu.sources.connections import route
-    from insitu.sources.login import credential_scope
+    from insitu.sources.http.connections import find_connection_pool
+    from insitu.sources.http.login import credential_scope
 
     scope = credential_scope(ANN)
-    assert route(f"{site.url}/a", True, scope)[0] is route(f"{site.url}/b", True, scope)[0]
-    assert route(f"{site.url}/a", True, scope)[0] is not route(f"{site.url}/a", True, "")[0]
+    assert (
+        find_connection_pool(f"{site.url}/a", True, scope)[0] is find_connection_pool(f"{site.url}/b", True, scope)[0]
+    )
+    assert (
+        find_connection_pool(f"{site.url}/a", True, scope)[0] is not find_connection_pool(f"{site.url}/a", True, "")[0]
+    )
 
 
 @pytest.mark.parametrize("behind", [False, True])
@@ -291,14 +302,14 @@ def test_disk_cache(site: Site, tmp_path: Path, behind: bool) -> None:
                 read(others)
 
     if behind:
-        with guarded(_All()):
+        with access_policy_scope(_All()):
             check()
     else:
         check()
 
 
 def test_disk_cache_knows_the_endpoint(tmp_path: Path) -> None:
-    from insitu.sources.cached import cache_scope
+    from insitu.sources.cached_source import cache_scope
 
     one, two = ({"endpoint_url": f"http://{host}"} for host in ("a", "b"))
     assert cache_scope("s3://b/k", one) != cache_scope("s3://b/k", two)
@@ -308,34 +319,34 @@ def test_disk_cache_knows_the_endpoint(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("netrc")
 def test_redirects_remembered(site: Site) -> None:
     """Where a server sent one client is not where it sends another: each source asks for itself."""
-    with guarded(_All()):
+    with access_policy_scope(_All()):
         one, two = (open_source(f"{site.url}/header/raw", {"headers": who}) for who in (ANN, {}))
         assert one.read(0, 4) == VALUES.tobytes()[:4]
         with pytest.raises(PermissionError):
             two.read(0, 4)
 
 
-def test_source_shelf() -> None:
-    shelf = Shelf(lambda url: url)
+def test_source_pools() -> None:
+    pools = ClientSourcePools(lambda url: url)
     ann, bob = Credentials("ann", "hush"), Credentials("bob", "hush")
-    drawers = [shelf.drawer(who, {}) for who in (ann, bob, Credentials(), Credentials("ann", "other"))]
-    drawers.append(shelf.drawer(ann, {"endpoint_url": "http://other"}))
-    assert len({id(drawer) for drawer in drawers}) == 5
-    assert shelf.drawer(ann, {}) is drawers[0]
-    shelf.close()
+    found = [pools.for_client(who, {}) for who in (ann, bob, Credentials(), Credentials("ann", "other"))]
+    found.append(pools.for_client(ann, {"endpoint_url": "http://other"}))
+    assert len({id(one) for one in found}) == 5
+    assert pools.for_client(ann, {}) is found[0]
+    pools.close()
 
 
 def test_decoded_chunk_cache() -> None:
     whole = ChunkCache(1 << 20)
-    ann, bob = (Portion(whole, Credentials(name, "hush"), {}) for name in ("ann", "bob"))
+    ann, bob = (ClientCache(whole, Credentials(name, "hush"), {}) for name in ("ann", "bob"))
     assert ann.get("key", lambda: np.zeros(3))[0] == 0
     assert bob.get("key", lambda: np.ones(3))[0] == 1
     assert ann.get("key", lambda: np.ones(3))[0] == 0
-    assert "key" not in Portion(whole, Credentials(), {})
+    assert "key" not in ClientCache(whole, Credentials(), {})
 
 
 def test_scans_cache(site: Site) -> None:
-    scans = Scans(4, 60, Metrics(None))
+    scans = ScanCache(4, 60, Metrics(None))
     options = {"headers": ANN}
     ann, url = Credentials("ann", "hush").digest, f"{site.url}/header/x.nc"
     assert scans.array(url, "v", decoded=False, options=options, who=ann).shape == (600,)
@@ -345,15 +356,15 @@ def test_scans_cache(site: Site) -> None:
 
 
 def test_members_of_archives(site: Site) -> None:
-    from insitu.formats.archives.listing import listed
+    from insitu.formats.containers.member_list import list_members
 
     url = f"{site.url}/header/x.zip"
-    with guarded(_All()):
+    with access_policy_scope(_All()):
         source = open_source(url, {"headers": ANN})
-        assert [member.name for member in listed(source)] == ["a.nc"]
+        assert [member.name for member in list_members(source)] == ["a.nc"]
         facts = source.describe()
         with pytest.raises(PermissionError):
-            listed(open_source(url, expected=facts))
+            list_members(open_source(url, expected=facts))
 
 
 KEYS = {
@@ -369,14 +380,16 @@ CLIENTS: list[dict[str, Any]] = [{"key": "k", "secret": "s"}, {"key": "", "secre
 def test_object_store_takes_nothing_from_the_operator(
     scheme: str, client: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By the request that would be sent: no key of the environment is in its address or its headers."""
+    """By the request that would be sent: no key of the environment is in its address or its
+    headers.
+    """
     for name, value in KEYS[scheme].items():
         monkeypatch.setenv(name, value)
     if scheme == "az":
         monkeypatch.setenv("AZURE_STORAGE_ACCOUNT_KEY", base64.b64encode(b"operators-own").decode())
         client = {**client, "key": base64.b64encode(b"clients").decode()} if client.get("key") else client
-    monkeypatch.setattr("insitu.sources.bucket.Bucket._find_region", lambda bucket: None)
-    with guarded(_All()):
+    monkeypatch.setattr("insitu.sources.object_store.bucket.Bucket._find_region", lambda bucket: None)
+    with access_policy_scope(_All()):
         found = open_source(f"{scheme}://bucket/key", client)
         bucket, _ = open_bucket(f"{scheme}://bucket/key", client) or (None, "")
     sent = f"{found._given} {found._settings['headers']}"  # type: ignore[attr-defined]
@@ -395,18 +408,18 @@ def test_object_store_instances_are_one_for_each_credentials() -> None:
 
 
 def test_an_operator_may_lend_what_the_machine_has() -> None:
-    with guarded(_All()):
-        assert not may_use_environment({})
-        assert not may_use_environment({"anon": True})
-        assert may_use_environment({"anon": False})
-        assert may_use_environment({"profile": "data"})
-    assert may_use_environment({})
+    with access_policy_scope(_All()):
+        assert not can_use_environment({})
+        assert not can_use_environment({"anon": True})
+        assert can_use_environment({"anon": False})
+        assert can_use_environment({"profile": "data"})
+    assert can_use_environment({})
 
 
 def test_icechunk_takes_nothing_from_the_environment_behind_a_gate() -> None:
-    from insitu.references.icechunk.place import _s3_keys
+    from insitu.references.icechunk.repository import _s3_keys
 
     assert _s3_keys({}) == {"from_env": True}
-    with guarded(_All()):
+    with access_policy_scope(_All()):
         assert _s3_keys({}) == {"anonymous": True}
         assert _s3_keys({"key": "a", "secret": "b"}) == {"access_key_id": "a", "secret_access_key": "b"}

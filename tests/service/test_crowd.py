@@ -1,4 +1,6 @@
-"""Two hundred clients at once, good and bad; a worker that is killed: nobody gets a wrong answer, or somebody else's."""
+"""Two hundred clients at once, good and bad; a worker that is killed: nobody gets a wrong answer,
+or somebody else's.
+"""
 
 from __future__ import annotations
 
@@ -16,8 +18,8 @@ import pytest
 import urllib3
 
 import insitu
-from insitu.reducing.active import Active
-from insitu.reducing.client import Client
+from insitu.active.client import Active
+from insitu.active.transport import ServerClient
 from service.serving import Server, serving
 
 
@@ -157,7 +159,7 @@ def test_a_client_that_hangs_up(archive: Path, tmp_path: Path) -> None:
             answer.read(1 << 20)
             answer.close()
             pool.clear()
-        client = Client(server.url)
+        client = ServerClient(server.url)
         items = client.ask(
             "reduce", {"jobs": [{"url": str(archive / "large.h5"), "variable": "t", "methods": ["max"]}]}
         )

@@ -1,4 +1,6 @@
-"""Requests that declare absurd things: answered at once, never with 500, within the memory that the server was given; and their work ends."""
+"""Requests that declare absurd things: answered at once, never with 500, within the memory that the
+server was given; and their work ends.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,9 @@ FLAT = np.arange(64, dtype="<i4")
 MEMORY = 0.25
 """GiB that the server has."""
 ALLOWED = 640 << 20
-"""Bytes that its process may have in all: Python and the libraries (160 MB), the memory, the cache (64 MB), and what malloc keeps."""
+"""Bytes that its process may have in all: Python and the libraries (160 MB), the memory, the cache
+(64 MB), and what malloc keeps.
+"""
 SECONDS = 4.0
 """That a request may take there."""
 
@@ -182,8 +186,10 @@ CHUNKS: dict[str, dict[str, Any]] = {
 }
 
 
-def well(watched: Watched, answer: Answer, seconds: float) -> None:
-    """An answer that is none of a broken server, after which it is as before."""
+def assert_healthy(watched: Watched, answer: Answer, seconds: float) -> None:
+    """Assert that a response is no failure of the server, and that the server is idle and small
+    again.
+    """
     assert answer.status not in (0, 500), answer.body[:300]
     assert seconds < SECONDS + 6, "the time of a request, and what a loaded machine needs"
     assert len(answer.body) < 1 << 20 or answer.status == 200
@@ -194,7 +200,7 @@ def well(watched: Watched, answer: Answer, seconds: float) -> None:
 def post(watched: Watched, path: str, body: bytes, kind: str) -> None:
     begun = time.monotonic()
     answer = watched.server.ask("POST", path, body, {"Content-Type": kind})
-    well(watched, answer, time.monotonic() - begun)
+    assert_healthy(watched, answer, time.monotonic() - begun)
 
 
 @pytest.mark.parametrize("route", ["reduce", "read"])
@@ -238,7 +244,7 @@ def test_ranges_of_chunks(watched: Watched, folder: Path, key: str) -> None:
     for wanted in ("bytes=0-" + "9" * 5000, f"bytes=-{2**63}", "bytes=" + "9" * 5000 + "-"):
         begun = time.monotonic()
         answer = watched.server.get(f"/zarr{folder}/a.h5!/{key}", {"Range": wanted})
-        well(watched, answer, time.monotonic() - begun)
+        assert_healthy(watched, answer, time.monotonic() - begun)
 
 
 def test_what_is_not_absurd_is_right(watched: Watched, folder: Path) -> None:

@@ -1,4 +1,6 @@
-"""The server's routes in this process, without a server program: the part of the service's tests that `make quick` runs."""
+"""The server's routes in this process, without a server program: the part of the service's tests
+that `make quick` runs.
+"""
 
 from __future__ import annotations
 
@@ -15,9 +17,9 @@ import h5py
 import numpy as np
 import pytest
 
-from insitu.reducing.wire_array import values_from
-from insitu.service.app import create_app
-from insitu.service.settings import Settings
+from insitu.active.wire import values_from_wire
+from insitu.server.app import create_app
+from insitu.server.settings import Settings
 
 VALUES = np.arange(60, dtype="<i4").reshape(5, 4, 3)
 
@@ -29,7 +31,9 @@ class Answer:
 
 
 async def _exchange(settings: Settings, method: str, path: str, body: bytes) -> Answer:
-    """One request to a server of its own, as an ASGI server would hand it over: start, request, end."""
+    """One request to a server of its own, as an ASGI server would hand it over: start, request,
+    end.
+    """
     app = create_app(settings)
     told, events = anyio.create_memory_object_stream[Any](8)
     commands, obeyed = anyio.create_memory_object_stream[Any](8)
@@ -120,8 +124,8 @@ def test_a_batch_of_reductions(ask: Ask, tmp_path: Path) -> None:
     assert answer.status == 200, answer.content
     items = _items(answer.content)
     assert "done" in items[-1]
-    np.testing.assert_array_equal(values_from(items[0]["values"]["mean"]), VALUES.mean((0, 2)))
-    np.testing.assert_array_equal(values_from(items[0]["values"]["max"]), VALUES.max((0, 2)))
+    np.testing.assert_array_equal(values_from_wire(items[0]["values"]["mean"]), VALUES.mean((0, 2)))
+    np.testing.assert_array_equal(values_from_wire(items[0]["values"]["max"]), VALUES.max((0, 2)))
 
 
 def test_an_archive_as_a_zarr_store(ask: Ask, tmp_path: Path) -> None:

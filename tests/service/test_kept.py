@@ -1,4 +1,6 @@
-"""Decoded chunks are kept between requests: the storage is not asked twice, what has changed is read anew, and nobody is given what another has read."""
+"""Decoded chunks are kept between requests: the storage is not asked twice, what has changed is
+read anew, and nobody is given what another has read.
+"""
 
 from __future__ import annotations
 
@@ -14,9 +16,9 @@ import cbor2
 import numpy as np
 import pytest
 
+from insitu.active.wire_array import array_to_wire
 from insitu.model import Codec, Encoding
-from insitu.reducing.storage import chunk_array
-from insitu.reducing.wire_array import array_to
+from insitu.reducing.chunk_storage import chunk_array
 from service.serving import Answer, Server, serving
 
 VALUES = np.arange(600, dtype="<i4")
@@ -28,7 +30,9 @@ def login(name: str, secret: str = "hush") -> dict[str, str]:
 
 
 class Website:
-    """A web server that lets `ann` and `bob` see what is theirs, and counts the bytes that it sends."""
+    """A web server that lets `ann` and `bob` see what is theirs, and counts the bytes that it
+    sends.
+    """
 
     def __init__(self) -> None:
         site = self
@@ -102,7 +106,7 @@ def total(answer: Answer) -> tuple[int, int]:
 
 def table(url: str, size: int, **facts: Any) -> dict[str, Any]:
     encoding = Encoding(np.dtype("<i4"), (Codec("zlib"),))
-    made = array_to(chunk_array(url, 0, size, encoding, VALUES.shape))
+    made = array_to_wire(chunk_array(url, 0, size, encoding, VALUES.shape))
     made["sources"][0][1:3] = [facts.get("size"), facts.get("etag")]
     return {"array": made}
 
@@ -196,7 +200,9 @@ def test_nobody_is_given_what_another_has_read(
 
 
 def test_an_object_that_changes_while_its_metadata_is_kept(tmp_path: Path) -> None:
-    """Scans of remote archives are believed for a while; one that proves wrong is made anew, not answered with an error."""
+    """Scans of remote archives are believed for a while; one that proves wrong is made anew, not
+    answered with an error.
+    """
     h5py = pytest.importorskip("h5py")
 
     class Archive(Website):

@@ -24,9 +24,9 @@ from urllib.parse import urlsplit
 import numpy as np
 import pytest
 
-from insitu.service.admission import Admission
-from insitu.service.answers import BusyError
-from insitu.service.settings import Limits, Settings
+from insitu.server.admission import Admission
+from insitu.server.error_responses import BusyError
+from insitu.server.settings import Limits, Settings
 from service.serving import CODE, Answer, Server, free_port, serving
 
 
@@ -45,7 +45,7 @@ def test_who_has_room_goes_first_come_first_served() -> None:
 
         await asyncio.gather(visit("a", 60, 0.05), visit("b", 60, 0.01), visit("c", 10, 0.01), visit("d", 10**9, 0.0))
         assert (door.used, door.running, door.waiting) == (0, 0, 0)
-        assert door.highest == 100
+        assert door.peak_bytes == 100
         return said
 
     said = asyncio.run(story())
@@ -61,7 +61,7 @@ def test_a_full_queue_and_a_long_wait() -> None:
         await asyncio.sleep(0)
         with pytest.raises(BusyError, match="waiting") as full:
             await door.enter(1)
-        assert full.value.after >= 1
+        assert full.value.retry_after >= 1
         with pytest.raises(BusyError, match="too long"):
             await waiting
         cancelled = asyncio.create_task(door.enter(5))
@@ -133,7 +133,8 @@ def test_requests_that_are_too_large_or_too_many(slow: str, tmp_path: Path) -> N
         assert "Insufficient memory" in server.post("/v2/sum", large).message
         assert server.post("/v2/sum", {**large, "shape": [10**6, 10**6], "compression": {"id": "zlib"}}).status == 400
         assert server.post("/v2/sum", {**large, "size": 4 << 20}).status == 200
-        # Requests that are large enough to run alone, one after the other: of many at once most are told to come again.
+        # Requests that are large enough to run alone, one after the other: of many at once most are
+        # told to come again.
         body = {
             "interface_type": "http",
             "url": f"{slow}/x",
@@ -159,7 +160,7 @@ def test_requests_that_take_too_long(slow: str, tmp_path: Path) -> None:
     with serving([slow], tmp_path / "log", "--timeout", "0.3") as server:
         answer = sum_of(server, f"{slow}/x")
         assert answer.status == 503
-        assert "longer than this server allows" in answer.message
+        assert "took longer than" in answer.message
         assert server.get("/health").status == 200
 
 
@@ -216,7 +217,9 @@ def test_a_file_of_tokens_is_read_again(tmp_path: Path) -> None:
 
 
 def test_clients_with_certificates(tmp_path: Path) -> None:
-    """Mutual TLS: who has no certificate of the authority's does not get as far as a request; nothing older than TLS 1.2 is spoken."""
+    """Mutual TLS: who has no certificate of the authority's does not get as far as a request;
+    nothing older than TLS 1.2 is spoken.
+    """
 
     def openssl(*words: str) -> None:
         made = subprocess.run(["openssl", *words], capture_output=True, check=False, cwd=tmp_path)
@@ -324,7 +327,7 @@ def test_a_shutdown_waits_for_answers_that_are_being_sent(tmp_path: Path) -> Non
 
 
 def test_the_names_of_the_metrics_are_documented() -> None:
-    from insitu.service.metrics import COUNTERS, GAUGES
+    from insitu.server.metrics import COUNTERS, GAUGES
 
     page = (Path(__file__).resolve().parents[2] / "docs" / "howto" / "serving.md").read_text()
     for name in (*COUNTERS, *GAUGES, "insitu_requests_total", "insitu_request_seconds"):
@@ -354,7 +357,9 @@ def test_tls(certified: tuple[str, ...], tmp_path: Path) -> None:
 
 @pytest.mark.filterwarnings("ignore::urllib3.exceptions.InsecureRequestWarning")
 def test_an_idle_client_with_tls_does_not_hold_the_server(certified: tuple[str, ...], tmp_path: Path) -> None:
-    """A closed TLS connection waits for the client's farewell, which an idle client never sends: the server took 30 s to end."""
+    """A closed TLS connection waits for the client's farewell, which an idle client never sends:
+    the server took 30 s to end.
+    """
     anybody = ssl.create_default_context()
     anybody.check_hostname, anybody.verify_mode = False, ssl.CERT_NONE
     with serving([tmp_path], tmp_path / "log", *certified, scheme="https") as server:

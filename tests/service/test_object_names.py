@@ -1,4 +1,6 @@
-"""Objects whose names need quoting are found by every route: as the Reductionist compliance suite names them, and worse."""
+"""Objects whose names need quoting are found by every route: as the Reductionist compliance suite
+names them, and worse.
+"""
 
 from __future__ import annotations
 
@@ -19,12 +21,12 @@ import xarray
 from scipy.io import netcdf_file
 
 import insitu
+from insitu.active.wire_array import array_to_wire
 from insitu.model import Encoding
-from insitu.reducing.storage import chunk_array
-from insitu.reducing.wire_array import array_to
-from insitu.service.answers import RequestError
-from insitu.service.compatible.place import place_of
-from insitu.service.compatible.request import parse
+from insitu.reducing.chunk_storage import chunk_array
+from insitu.server.error_responses import RequestError
+from insitu.server.reductionist.object_url import locate_object
+from insitu.server.reductionist.request import parse_chunk_request
 from service.places import basic, servers
 from service.serving import Server, serving
 
@@ -34,7 +36,9 @@ NAMES = [
     "folder [1]/a b", "x.zarr?b", "[z-a]", "50%zz %41", "x?sig=1", "a?b&&c",
 ]  # fmt: skip
 PATTERNS = ("?", "{x,y}")
-"""Where many files are opened these mean others too, or others only: a pattern goes before a name that looks like one."""
+"""Where many files are opened these mean others too, or others only: a pattern goes before a name
+that looks like one.
+"""
 VALUES = np.arange(100, dtype="<f4")
 KEYS = {"key": servers.KEY, "secret": servers.SECRET}
 LOGIN = basic(servers.KEY, servers.SECRET)
@@ -179,7 +183,9 @@ def running(
 
 
 def _means_itself(name: str, interface: str) -> bool:
-    """Whether a name that is not quoted can only be read as itself: `%41` always means A, and a web address has a query."""
+    """Whether a name that is not quoted can only be read as itself: `%41` always means A, and a web
+    address has a query.
+    """
     encoded = unquote(name) != name
     return not encoded and not (interface == "http" and set("?#") & set(name))
 
@@ -205,7 +211,7 @@ def test_our_own_routes(running: Server, storage: Storage, name: str) -> None:
     answer = running.post("/reduce", {"jobs": [job], "options": storage.options}, storage.headers)
     assert answer.status == 200, answer.message
     assert running.post("/scan", {"url": url, "options": storage.options}, storage.headers).status == 200
-    table = array_to(chunk_array(storage.ours(f"{name}.bin"), 0, 400, Encoding(VALUES.dtype), (100,)))
+    table = array_to_wire(chunk_array(storage.ours(f"{name}.bin"), 0, 400, Encoding(VALUES.dtype), (100,)))
     body = cbor2.dumps({"jobs": [{"array": table}], "options": storage.options})
     answer = running.ask("POST", "/read", body, {"Content-Type": "application/cbor", **storage.headers})
     assert answer.status == 200, answer.message
@@ -264,7 +270,9 @@ ORDERS = ["C", "F"]
 def test_cases_as_the_compliance_suite_names_them(
     running: Server, storage: Storage, all_storage: Any, website: Any
 ) -> None:
-    """300 cases on objects such as `sum-int32-shape-[5, 5, 4]-order-F-selection-[[0, 5, 2], [1, 4, 1], [0, 4, 1]].bin`."""
+    """300 cases on objects such as `sum-int32-shape-[5, 5, 4]-order-F-selection-[[0, 5, 2], [1, 4,
+    1], [0, 4, 1]].bin`.
+    """
     import obstore
     from obstore.store import S3Store
 
@@ -325,7 +333,7 @@ def test_cases_as_the_compliance_suite_names_them(
     ],
 )
 def test_the_key_of_a_url(url: str, key: str) -> None:
-    assert place_of("s3", url).url == f"s3://b/{key}"
+    assert locate_object("s3", url).url == f"s3://b/{key}"
 
 
 @pytest.mark.parametrize(
@@ -335,14 +343,14 @@ def test_the_key_of_a_url(url: str, key: str) -> None:
 def test_what_is_no_url(url: str) -> None:
     for interface in ("s3", "http", "file"):
         with pytest.raises(RequestError) as problem:
-            place_of(interface, url)
+            locate_object(interface, url)
         assert "url" in str(problem.value.why)
 
 
 def test_parameters_of_s3_are_refused_by_name() -> None:
     for query in ("versionId=1", "X-Amz-Signature=abc", "a=1&AWSAccessKeyId=AK&Signature=s"):
         with pytest.raises(RequestError) as problem:
-            place_of("s3", f"http://h/b/key?{query}")
+            locate_object("s3", f"http://h/b/key?{query}")
         assert "parameters" in str(problem.value.why)
         assert "abc" not in str(problem.value.why)
 
@@ -350,8 +358,8 @@ def test_parameters_of_s3_are_refused_by_name() -> None:
 def test_a_missing_shape_is_reported_before_a_zero_stride() -> None:
     request = b'{"interface_type": "s3", "url": "http://h/b/k", "dtype": "int32", "selection": [[0, 5, 0]]%s}'
     with pytest.raises(RequestError) as problem:
-        parse(request % b"")
+        parse_chunk_request(request % b"")
     assert problem.value.why == "Selection requires shape to be specified"
     with pytest.raises(RequestError) as problem:
-        parse(request % b', "shape": [5]')
+        parse_chunk_request(request % b', "shape": [5]')
     assert "stride must not be equal to zero" in str(problem.value.why)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
-from insitu.service.openapi import document
+from insitu.server.openapi import openapi_document
 from service.serving import Server
 
 schemathesis = pytest.importorskip("schemathesis")
@@ -16,7 +16,7 @@ schemathesis = pytest.importorskip("schemathesis")
 
 def _in_json() -> dict[str, Any]:
     """What can be asked in JSON: schemathesis writes nothing else."""
-    described = document()
+    described = openapi_document()
     for methods in described["paths"].values():
         for method in methods.values():
             method.get("requestBody", {}).get("content", {}).pop("application/cbor", None)
@@ -31,7 +31,7 @@ def test_every_route_is_described(server: Server) -> None:
     for operation in ("count", "max", "min", "select", "sum"):
         assert f"/v2/{operation}" in found["paths"]
     assert {"/reduce", "/read", "/health", "/ready", "/metrics"} <= set(found["paths"])
-    assert found == document()
+    assert found == openapi_document()
 
 
 @schema.parametrize()

@@ -1,4 +1,6 @@
-"""Random arrays, types, codecs, selections, axes and missing rules: what the server answers is what NumPy's masked arrays say."""
+"""Random arrays, types, codecs, selections, axes and missing rules: what the server answers is what
+NumPy's masked arrays say.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from insitu.reducing.wire import values_from
+from insitu.active.wire import values_from_wire
 from service.serving import Server
 
 DTYPES = ["i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", "f2", "f4", "f8"]
@@ -171,7 +173,7 @@ def test_arrays_of_files(server: Server, root: Path, data: Any) -> None:
     job = {"url": str(path), "variable": "t", "selection": said, "axes": axes, "methods": methods, "keepdims": True}
     answer = server.post("/reduce", {"jobs": [job]})
     assert answer.status == 200, answer.body
-    values = {name: values_from(found) for name, found in answer.items[0]["values"].items()}
+    values = {name: values_from_wire(found) for name, found in answer.items[0]["values"].items()}
     want = np.ma.masked_invalid(part.astype("f8"))
     along = tuple(axes)
     np.testing.assert_array_equal(values["count"], np.ma.count(want, axis=along, keepdims=True))
@@ -196,10 +198,12 @@ def test_a_mean_of_sixteen_million_floats(server: Server, root: Path) -> None:
         file.create_dataset("t", data=array, chunks=(16, 65536))
         file.create_dataset("d", data=array[:2].astype("f8"))
     job = {"url": str(path), "variable": "t", "methods": ["sum", "count"], "answer": "partial"}
-    partial = {name: values_from(v) for name, v in server.post("/reduce", {"jobs": [job]}).items[0]["partial"].items()}
+    partial = {
+        name: values_from_wire(v) for name, v in server.post("/reduce", {"jobs": [job]}).items[0]["partial"].items()
+    }
     exact = np.sum(array, dtype=np.longdouble) / array.size
     assert abs(float(partial["total"].sum()) / int(partial["count"].sum()) - float(exact)) <= 1e-12 * abs(float(exact))
-    mean = values_from(
+    mean = values_from_wire(
         server.post("/reduce", {"jobs": [{**job, "methods": ["mean"], "answer": "values"}]}).items[0]["values"]["mean"]
     )
     assert float(mean) == float(np.float32(exact))

@@ -1,4 +1,6 @@
-"""The compatible protocol from outside, field by field, against NumPy: plain HTTP and CBOR, over files, a web server and an S3 store."""
+"""The compatible protocol from outside, field by field, against NumPy: plain HTTP and CBOR, over
+files, a web server and an S3 store.
+"""
 
 from __future__ import annotations
 

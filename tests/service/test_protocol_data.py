@@ -1,4 +1,6 @@
-"""The compatible protocol from outside: what is compressed, filtered or missing, what an answer holds, and how storage fails."""
+"""The compatible protocol from outside: what is compressed, filtered or missing, what an answer
+holds, and how storage fails.
+"""
 
 from __future__ import annotations
 
@@ -88,7 +90,9 @@ def test_what_does_not_decompress(place: Place, name: str) -> None:
 
 
 def test_chunks_that_unpack_to_far_more_than_they_say(near: Place) -> None:
-    """Bounded by the declared shape, or by the server's limit where there is none: the answer is an error, at once."""
+    """Bounded by the declared shape, or by the server's limit where there is none: the answer is an
+    error, at once.
+    """
     bomb = zlib.compress(bytes(200 << 20), 9)
     near.ask("sum", data=bomb, compression={"id": "zlib"}).refused(400)
     packer = zlib.compressobj(9)

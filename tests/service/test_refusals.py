@@ -1,4 +1,6 @@
-"""What a server refuses it does not describe: no answer names a path, or an address, that lies outside the roots."""
+"""What a server refuses it does not describe: no answer names a path, or an address, that lies
+outside the roots.
+"""
 
 from __future__ import annotations
 
@@ -14,12 +16,12 @@ import h5py
 import numpy as np
 import pytest
 
+from insitu.active.wire_array import array_to_wire
 from insitu.errors import AccessError, CodecError, FormatError, NotFoundError, SourceError, VariableError
 from insitu.model import Encoding
-from insitu.reducing.storage import chunk_array
-from insitu.reducing.wire_array import array_to
-from insitu.service.answers import public_text
-from insitu.sources.gate import guarded, without_outside_paths
+from insitu.reducing.chunk_storage import chunk_array
+from insitu.server.error_responses import public_message
+from insitu.sources.access_policy import access_policy_scope, without_outside_paths
 from service.serving import Answer, Server, serving
 
 SECRET = "keep-this-name-to-yourself"
@@ -95,7 +97,7 @@ def _read_decoded(client: Server, url: str) -> Answer:
 
 
 def _table(client: Server, url: str) -> Answer:
-    table = array_to(chunk_array(url, 0, 80, Encoding(np.dtype("<f8")), (10,)))
+    table = array_to_wire(chunk_array(url, 0, 80, Encoding(np.dtype("<f8")), (10,)))
     body = cbor2.dumps({"jobs": [{"array": table, "methods": ["sum"]}]})
     return client.ask("POST", "/reduce", body, {"Content-Type": "application/cbor"})
 
@@ -121,7 +123,7 @@ PLACES = [
 ]  # fmt: skip
 
 
-@pytest.mark.filterwarnings("ignore::insitu.formats.problems.InsituWarning")
+@pytest.mark.filterwarnings("ignore::insitu.formats.unreadable.InsituWarning")
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("route", ROUTES)
 def test_no_answer_names_what_lies_outside(client: Server, folders: tuple[Path, Path], route: str, place: str) -> None:
@@ -168,22 +170,22 @@ class _Root:
 
 
 def test_hints_and_causes_are_searched() -> None:
-    with guarded(_Root("/data/my files")):
+    with access_policy_scope(_Root("/data/my files")):
         hidden = [
             AccessError("there is no AWS profile 'x'", url="s3://b", hint="Looked in /home/op/.aws/config and /home/op/.aws/credentials."),
-            SourceError("no cache can be kept there: full", url="/var/cache/op/insitu"),
-            SourceError("the bundle of certificates '/etc/op ssl/x.pem' cannot be read", url="https://h/x"),
+            SourceError("the cache folder cannot be created: full", url="/var/cache/op/insitu"),
+            SourceError("the certificate bundle '/etc/op ssl/x.pem' cannot be read", url="https://h/x"),
             NotFoundError("no such file", url="file:///home/op/x"),
             CodecError("cannot be decoded", url="/home/op/x.nc"),
             OSError(2, "No such file or directory", "/home/op/x y"),
             FormatError("is damaged", url="/data/my files/../../op/x.nc"),
         ]  # fmt: skip
         for error in hidden:
-            assert "op/" not in public_text(error), error
-            assert "op " not in public_text(error), error
+            assert "op/" not in public_message(error), error
+            assert "op " not in public_message(error), error
         shown = SourceError("failed", url="/data/my files/a b.nc")
-        assert public_text(shown) == "failed [in /data/my files/a b.nc]"
-        assert public_text(VariableError("there is no variable '/a/b'")) == "there is no variable '/a/b'"
+        assert public_message(shown) == "failed [in /data/my files/a b.nc]"
+        assert public_message(VariableError("there is no variable '/a/b'")) == "there is no variable '/a/b'"
         assert "/data/my files/x" in without_outside_paths("see '/data/my files/x'")
     assert without_outside_paths("see /home/op/x") == "see /home/op/x"
 

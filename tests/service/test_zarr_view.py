@@ -16,7 +16,7 @@ import xarray as xr
 
 import insitu
 from insitu.errors import InsituError
-from insitu.service.zarr_view import archive_and_key
+from insitu.server.zarr_view import archive_and_key
 from service.serving import Server, serving
 
 zarr = pytest.importorskip("zarr")

@@ -13,13 +13,13 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import numpy as np
 import pytest
 
-from insitu.sources.patience import Patience
+from insitu.sources.retry_policy import RetryPolicy
 
 DATA = np.random.default_rng(7).integers(0, 256, 200_000, dtype=np.uint8).tobytes()
 
 _DATE = "Thu, 01 Jan 2026 00:00:00 GMT"
 
-HASTY = Patience(connect=5, read=5, deadline=20, attempts=4, first_pause=0.001, longest_pause=0.01)
+HASTY = RetryPolicy(connect=5, read=5, deadline=20, attempts=4, first_pause=0.001, longest_pause=0.01)
 """Retries without the waiting."""
 
 
@@ -253,5 +253,5 @@ def data() -> bytes:
 
 
 @pytest.fixture
-def hasty() -> Patience:
+def hasty() -> RetryPolicy:
     return HASTY

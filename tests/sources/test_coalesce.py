@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from insitu.sources.coalesce import frugal_gap, merge, split, worthwhile_gap
+from insitu.sources.coalesce import frugal_gap, merge_ranges, split_answers, worthwhile_gap
 
 DATA = bytes(range(256)) * 8
 
@@ -14,7 +14,7 @@ LIMITS = st.none() | st.integers(1, 900)
 
 
 def plan_of(ranges: list[tuple[int, int]], gap: int = 0, limit: int | None = None):
-    return merge([offset for offset, _ in ranges], [length for _, length in ranges], gap, limit)
+    return merge_ranges([offset for offset, _ in ranges], [length for _, length in ranges], gap, limit)
 
 
 @settings(max_examples=100)
@@ -22,7 +22,7 @@ def plan_of(ranges: list[tuple[int, int]], gap: int = 0, limit: int | None = Non
 def test_every_range_lies_where_the_plan_says(ranges, gap, limit):
     plan = plan_of(ranges, gap, limit)
     fetched = [DATA[offset : offset + length] for offset, length in plan.ranges()]
-    found = split(plan, [length for _, length in ranges], fetched)
+    found = split_answers(plan, [length for _, length in ranges], fetched)
     assert found == [DATA[offset : offset + length] for offset, length in ranges]
     for (offset, length), piece, inner in zip(ranges, plan.index, plan.inner, strict=True):
         if length == 0:
@@ -83,7 +83,7 @@ def test_duplicates_are_fetched_once():
 
 def test_a_whole_request_is_handed_on_without_a_copy():
     data = b"abc"
-    assert split(plan_of([(7, 3)]), [3], [data])[0] is data
+    assert split_answers(plan_of([(7, 3)]), [3], [data])[0] is data
 
 
 def test_the_cost_rule():
@@ -103,6 +103,6 @@ def test_scattered_nodes_are_not_dragged_together():
     generator = np.random.default_rng(1)
     offsets = generator.integers(0, 290_000_000, 800)
     lengths = np.full(800, 3000)
-    plan = merge(offsets, lengths, frugal_gap(lengths, 156_250))
+    plan = merge_ranges(offsets, lengths, frugal_gap(lengths, 156_250))
     assert plan.length.sum() < 4_000_000
     assert plan.length.sum() < 1.1 * lengths.sum()

@@ -15,13 +15,12 @@ from obstore.store import LocalStore, MemoryStore
 
 from insitu.errors import SourceError
 from insitu.sources import (
-    Blocks,
     ByteSource,
-    Cached,
-    Counted,
+    CachedSource,
+    CountingSource,
     DiskCache,
     FileLikeSource,
-    FilesystemSource,
+    FsspecSource,
     HttpSource,
     LocalSource,
     MemorySource,
@@ -33,7 +32,7 @@ from insitu.sources import (
 
 KINDS = [
     "local", "opened", "bytes", "filelike", "http", "http-whole", "http-capped", "http-chunked", "http-sizeless",
-    "object-memory", "object-local", "filesystem", "blocks", "exact", "counted", "cached", "cached-web",
+    "object-memory", "object-local", "filesystem", "counted", "cached", "cached-web",
 ]  # fmt: skip
 RANDOM = random.Random(3)
 RANGES = [(RANDOM.randrange(0, 201_000), RANDOM.choice([0, 1, 7, 300, 3000, 20_000])) for _ in range(60)]
@@ -53,11 +52,9 @@ def source(request: pytest.FixtureRequest, tmp_path: Path, data: bytes, hasty) -
         "filelike": lambda: FileLikeSource(io.BytesIO(data)),
         "object-memory": lambda: ObjectSource(store, "a/object.bin"),
         "object-local": lambda: ObjectSource(LocalStore(tmp_path), "object.bin"),
-        "filesystem": lambda: FilesystemSource(f"file://{path}"),
-        "blocks": lambda: Blocks(MemorySource(data), block=1000, head=500),
-        "exact": lambda: Blocks(MemorySource(data), rounding="exact", head=500, capacity=50_000),
-        "counted": lambda: Counted(MemorySource(data)),
-        "cached": lambda: Cached(LocalSource(path), DiskCache(tmp_path / "cache", 1 << 20)),
+        "filesystem": lambda: FsspecSource(f"file://{path}"),
+        "counted": lambda: CountingSource(MemorySource(data)),
+        "cached": lambda: CachedSource(LocalSource(path), DiskCache(tmp_path / "cache", 1 << 20)),
     }
     if kind == "opened":
         with path.open("rb") as file, open_source(file) as made:
@@ -65,11 +62,11 @@ def source(request: pytest.FixtureRequest, tmp_path: Path, data: bytes, hasty) -
             yield made
     elif kind.startswith("http"):
         web = request.getfixturevalue("web")
-        with HttpSource(web.url(kind.partition("-")[2] or "file"), patience=hasty) as made:
+        with HttpSource(web.url(kind.partition("-")[2] or "file"), policy=hasty) as made:
             yield made
     elif kind == "cached-web":
         web = request.getfixturevalue("web")
-        with Cached(HttpSource(web.url("file"), patience=hasty), DiskCache(tmp_path / "cache", 1 << 20)) as made:
+        with CachedSource(HttpSource(web.url("file"), policy=hasty), DiskCache(tmp_path / "cache", 1 << 20)) as made:
             yield made
     else:
         with makers[kind]() as made:
@@ -151,7 +148,7 @@ def test_threads_read_at_once(source, data):
 
 
 def test_another_process_can_have_it(source, data):
-    if isinstance(source, FileLikeSource | Counted):
+    if isinstance(source, FileLikeSource | CountingSource):
         pytest.skip("bound to this process")
     if isinstance(source, ObjectSource) and "MemoryStore" in source.url:
         pytest.skip("a memory store is bound to its process")

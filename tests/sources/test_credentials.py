@@ -7,7 +7,7 @@ import pytest
 
 from insitu.errors import AccessError
 from insitu.sources.address import Address
-from insitu.sources.credentials import Process, connection, find_credentials
+from insitu.sources.object_store.credentials import CredentialProcess, find_credentials, parse_connection_string
 
 S3, GCS, AZURE = Address("s3", "b", ""), Address("gcs", "b", ""), Address("azure", "b", "")
 
@@ -18,7 +18,7 @@ def nobody(monkeypatch, tmp_path):
         if name.startswith(("AWS_", "AZURE_", "GOOGLE_", "CLOUDSDK_", "MSI_", "IDENTITY_")):
             monkeypatch.delenv(name)
     monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setattr("insitu.sources.credentials._on", lambda cloud: False)
+    monkeypatch.setattr("insitu.sources.object_store.credentials._runs_on", lambda cloud: False)
 
 
 @pytest.fixture
@@ -42,7 +42,7 @@ def test_nothing_found_is_anonymous():
 
 
 def test_a_machine_of_the_cloud_has_credentials(monkeypatch):
-    monkeypatch.setattr("insitu.sources.credentials._on", lambda cloud: True)
+    monkeypatch.setattr("insitu.sources.object_store.credentials._runs_on", lambda cloud: True)
     for address in (S3, GCS, AZURE):
         assert not find_credentials(address, {}).anonymous
 
@@ -80,16 +80,17 @@ def test_roles_and_single_sign_on_need_amazons_library(aws, monkeypatch):
 
 def test_programs_that_give_keys():
     said = '{"Version": 1, "AccessKeyId": "A", "SecretAccessKey": "S", "Expiration": "2030-01-01T00:00:00Z"}'
-    key = Process(f"echo '{said}'", "s3://b")()
+    key = CredentialProcess(f"echo '{said}'", "s3://b")()
     assert (key["access_key_id"], key["secret_access_key"], key["token"], key["expires_at"].year) == (
         "A",
         "S",
         None,
         2030,
     )
-    for command in ("echo secret", "false", "echo '{}'"):
+    wrong = said.replace("2030", "never")
+    for command in ("echo secret", "false", "echo '{}'", "echo '[]'", f"echo '{wrong}'"):
         with pytest.raises(AccessError) as caught:
-            Process(command, "s3://b")()
+            CredentialProcess(command, "s3://b")()
         assert "secret" not in str(caught.value)
 
 
@@ -108,7 +109,7 @@ def test_google(monkeypatch, tmp_path):
 def test_azure(monkeypatch):
     monkeypatch.setenv("AZURE_STORAGE_CONNECTION_STRING", "AccountName=a;AccountKey=k==;BlobEndpoint=http://h/a")
     assert find_credentials(AZURE, {}).config == {"account_name": "a", "account_key": "k==", "endpoint": "http://h/a"}
-    assert connection("SharedAccessSignature=sv=1&sig=x;") == {"sas_key": "sv=1&sig=x"}
+    assert parse_connection_string("SharedAccessSignature=sv=1&sig=x;") == {"sas_key": "sv=1&sig=x"}
     monkeypatch.delenv("AZURE_STORAGE_CONNECTION_STRING")
     monkeypatch.setenv("AZURE_STORAGE_SAS_TOKEN", "x")
     assert not find_credentials(AZURE, {}).anonymous

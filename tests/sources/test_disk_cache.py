@@ -9,7 +9,7 @@ import pytest
 
 from insitu.errors import SourceError
 from insitu.model import Source
-from insitu.sources import Cached, Counted, DiskCache, MemorySource, open_source, read_tail, trace
+from insitu.sources import CachedSource, CountingSource, DiskCache, MemorySource, open_source, read_tail, trace
 
 
 class Versioned(MemorySource):
@@ -23,8 +23,8 @@ class Versioned(MemorySource):
 
 def test_kept_and_found(tmp_path, data):
     cache = DiskCache(tmp_path / "c", 10 << 20)
-    inner = Counted(Versioned(data))
-    source = Cached(inner, cache)
+    inner = CountingSource(Versioned(data))
+    source = CachedSource(inner, cache)
     ranges = [(0, 100), (5000, 200), (5000, 200), (199_990, 50), (7, 0), (300_000, 5)]
     expected = [data[offset : offset + length] for offset, length in ranges]
     assert source.read_many(ranges) == expected
@@ -39,19 +39,19 @@ def test_kept_and_found(tmp_path, data):
 def test_other_versions_and_objects_are_other_things(tmp_path):
     cache = DiskCache(tmp_path, 10 << 20)
     one = Versioned(b"one" * 10, "x")
-    Cached(one, cache, Source("x", etag="1")).read(0, 3)
+    CachedSource(one, cache, Source("x", etag="1")).read(0, 3)
     two = Versioned(b"two" * 10, "x")
     two.version = '"v2"'
-    assert Cached(two, cache, Source("x", etag="1")).read(0, 3) == b"two"
+    assert CachedSource(two, cache, Source("x", etag="1")).read(0, 3) == b"two"
     other = Versioned(b"six" * 10, "y")
-    assert Cached(other, cache, Source("y", etag="1")).read(0, 3) == b"six"
+    assert CachedSource(other, cache, Source("y", etag="1")).read(0, 3) == b"six"
 
 
 def test_without_a_version_nothing_is_kept(tmp_path):
     cache = DiskCache(tmp_path, 10 << 20)
     inner = Versioned(b"abc")
     inner.version = None
-    source = Cached(inner, cache)
+    source = CachedSource(inner, cache)
     assert [source.read(0, 2), source.read(0, 2)] == [b"ab", b"ab"]
     assert cache.size() == 0
 
@@ -104,7 +104,7 @@ def test_leftovers_of_the_dead_are_cleaned(tmp_path):
 
 def test_threads(tmp_path, data):
     cache = DiskCache(tmp_path, 50 * 4096)
-    source = Cached(Versioned(data), cache)
+    source = CachedSource(Versioned(data), cache)
     wrong = []
 
     def work(seed):
@@ -129,12 +129,12 @@ def test_a_disk_that_cannot_be_written_is_no_error(tmp_path, monkeypatch):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "replace", full)
-    source = Cached(Versioned(b"abc"), cache)
+    source = CachedSource(Versioned(b"abc"), cache)
     assert [source.read(0, 2), source.read(0, 2)] == [b"ab", b"ab"]
     monkeypatch.undo()
     assert not list(tmp_path.rglob(".*"))
     (tmp_path / "file").write_text("")
-    with pytest.raises(SourceError, match="no cache can be kept"):
+    with pytest.raises(SourceError, match="the cache folder cannot be created"):
         DiskCache(tmp_path / "file" / "c")
     with pytest.raises(ValueError, match="capacity"):
         DiskCache(tmp_path, 0)
@@ -144,10 +144,10 @@ def test_it_is_an_option(web, data, tmp_path, monkeypatch):
     url = web.url("file")
     for given in (tmp_path / "c", str(tmp_path / "c"), DiskCache(tmp_path / "c")):
         source = open_source(url, {"cache": given})
-        assert isinstance(source, Cached)
+        assert isinstance(source, CachedSource)
         assert source.cache.folder == tmp_path / "c"
         assert source.read(0, 5) == data[:5]
-    assert not isinstance(open_source(b"abc", {"cache": tmp_path}), Cached)
+    assert not isinstance(open_source(b"abc", {"cache": tmp_path}), CachedSource)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     assert open_source(url, {"cache": True}).cache.folder == tmp_path / "insitu"
     with pytest.raises(SourceError, match="must be a folder"):

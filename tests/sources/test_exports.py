@@ -7,13 +7,14 @@ def test_public_names():
     assert sources.__all__ == sorted(sources.__all__)
     assert all(getattr(sources, name) is not None for name in sources.__all__)
     assert set(sources.__all__) == {
-        "Blocks", "ByteSource", "Cached", "Counted", "DiskCache", "FileLikeSource", "FilesystemSource", "HttpSource",
-        "LocalSource", "MemorySource", "Merged", "ObjectSource", "Patience", "Range", "Trace", "detach_secrets", "displayed",
-        "expand", "is_local", "merge", "open_source", "read_all", "read_into", "read_tail", "request_bytes", "trace", "worthwhile_gap",
+        "ByteSource", "CachedSource", "CountingSource", "DiskCache", "FileLikeSource", "FsspecSource", "HttpSource",
+        "LocalSource", "MemorySource", "MergedRanges", "ObjectSource", "Range", "RetryPolicy", "Trace", "WrappedSource",
+        "detach_secrets", "expand_urls", "is_local", "merge_ranges", "open_source", "read_all", "read_into", "read_tail",
+        "redact_url", "request_bytes", "trace", "worthwhile_gap",
     }  # fmt: skip
 
 
 def test_local_or_not():
     source = sources.MemorySource(b"")
-    assert sources.is_local(sources.Counted(sources.Blocks(source)))
-    assert not sources.is_local(sources.Counted(sources.HttpSource("https://host/x")))
+    assert sources.is_local(sources.CountingSource(sources.CountingSource(source)))
+    assert not sources.is_local(sources.CountingSource(sources.HttpSource("https://host/x")))

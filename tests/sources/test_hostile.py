@@ -14,15 +14,15 @@ import numpy as np
 import pytest
 
 import insitu
+from insitu.active.transport import ServerClient, ServerError
 from insitu.errors import InsituError, SourceError, StaleSourceError, TimedOutError
-from insitu.reducing.client import Client, ServerError
-from insitu.sources import HttpSource, Patience, open_source, read_tail
+from insitu.sources import HttpSource, RetryPolicy, open_source, read_tail
 
 # urllib3 leaves the socket of an answer whose Content-Length is invalid to the garbage collector.
 pytestmark = pytest.mark.filterwarnings("ignore:Exception ignored in.*socket:pytest.PytestUnraisableExceptionWarning")
 
 DATA = np.random.default_rng(3).integers(0, 256, 300_000, dtype=np.uint8).tobytes()
-HASTY = Patience(connect=5, read=2, deadline=10, attempts=3, first_pause=0.001, longest_pause=0.01)
+HASTY = RetryPolicy(connect=5, read=2, deadline=10, attempts=3, first_pause=0.001, longest_pause=0.01)
 MOST_REQUESTS = 40
 """Of one read of one range; a server that gives crumbs gets the most."""
 
@@ -216,7 +216,7 @@ BEHAVIOURS: dict[str, Behaviour] = {
     "chunks that are none": raw(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzzz\r\nabc"),
     "chunks of enormous length": raw(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n7fffffffffffffff\r\nabc"),
     "chunked with a part": raw(
-        b"HTTP/1.1 206 OK\r\nContent-Range: bytes 0-99/300000\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n"
+        b"HTTP/1.1 206 OK\r\nContent-Range: bytes 0-99/300000\r\nTransfer-Encoding: " b"chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n"
     ),
     "a date that is none": lambda m, h, n: part(h, body=b"", ETag=None, **{"Last-Modified": "Thu, 99 Jan 0000 99:99:99 +9999"}),
     "Retry-After without end": refused(503, **{"Retry-After": "9" * 400}),
@@ -259,7 +259,7 @@ def outcome(read: Callable[[], bytes]) -> tuple[bytes, InsituError | None]:
 @pytest.mark.parametrize("name", BEHAVIOURS)
 def test_a_hostile_server_gets_an_error_of_ours(name: str, how: Callable[[HttpSource], bytes]) -> None:
     with hostile(BEHAVIOURS[name]) as server:
-        source = HttpSource(server.url, patience=HASTY)
+        source = HttpSource(server.url, policy=HASTY)
         found, problem = outcome(lambda: how(source))
         if problem is not None:
             assert problem.url == server.url
@@ -282,7 +282,7 @@ def test_a_scan_of_a_hostile_server_ends(name: str) -> None:
 
 def test_bytes_are_never_wrong_whatever_the_size_does() -> None:
     with hostile(grows) as server:
-        source = HttpSource(server.url, patience=HASTY)
+        source = HttpSource(server.url, policy=HASTY)
         assert source.read(0, 100) == DATA[:100]
         with pytest.raises(StaleSourceError):
             source.read(100, 100)
@@ -295,4 +295,4 @@ def test_what_is_refused_is_not_late() -> None:
         open_source(f"http://127.0.0.1:{port}/x.h5", {"retries": 1}).read(0, 10)
     assert not isinstance(caught.value, TimedOutError)
     with pytest.raises(ServerError, match="refused"):
-        Client(f"http://127.0.0.1:{port}").ask("reduce", {})
+        ServerClient(f"http://127.0.0.1:{port}").ask("reduce", {})

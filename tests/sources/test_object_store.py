@@ -9,9 +9,10 @@ import pytest
 from obstore.exceptions import GenericError, PermissionDeniedError, PreconditionError, UnauthenticatedError
 from obstore.store import LocalStore, MemoryStore
 
-import insitu.sources.object_store as object_store
+import insitu.sources.object_store.object_source as object_store
 from insitu.errors import AccessError, NotFoundError, SourceError, StaleSourceError, TimedOutError
-from insitu.sources import HttpSource, ObjectSource, open_source
+from insitu.sources import HttpSource, ObjectSource, open_source, trace
+from insitu.sources.throttle import throttle_for
 
 
 @pytest.fixture
@@ -102,8 +103,8 @@ def test_an_object_replaced_between_reads_is_noticed(store, data):
         (GenericError("GET http://169.254.169.254/latest/api/token"), SourceError),
     ],
 )
-def test_errors_become_ours_without_secrets(store, monkeypatch, theirs, ours):
-    source = ObjectSource(store, "a/b.nc")
+def test_errors_become_ours_without_secrets(store, monkeypatch, hasty, theirs, ours):
+    source = ObjectSource(store, "a/b.nc", policy=hasty)
     source.read(0, 1)
 
     def fail(*arguments, **keywords):
@@ -203,6 +204,28 @@ def test_a_store_that_sends_whole_objects(web, data):
         source.read(0, 5)
 
 
+def test_a_busy_store_is_retried_and_throttled(web, data, monkeypatch):
+    for name in list(os.environ):
+        if name.startswith("AWS_"):
+            monkeypatch.delenv(name)
+    throttle = throttle_for("s3://busy")
+    before = throttle.width
+    with trace() as cost:
+        source = open_source("s3://busy/key", {"anon": True, "endpoint_url": web.url("").rstrip("/"), "region": "x"})
+        assert source.read(5, 5) == data[5:10]
+    assert (cost.requests, cost.retries, cost.failures) == (3, 2, 2)
+    assert throttle.width < before
+
+
+def test_a_store_that_stays_busy_is_given_up(web, monkeypatch):
+    options = {"anon": True, "endpoint_url": web.url("").rstrip("/"), "region": "x", "retries": 1}
+    source = open_source("s3://500/key", options)
+    with trace() as cost, pytest.raises(SourceError, match="attempts 2") as caught:
+        source.size()
+    assert cost.requests == 2
+    assert "retries" not in str(caught.value)
+
+
 def test_web_addresses_of_buckets(data, monkeypatch):
     for url in (
         "https://bucket.s3.eu-west-1.amazonaws.com/a/b.nc",
@@ -226,7 +249,9 @@ def test_web_addresses_of_buckets(data, monkeypatch):
 
 
 def test_google_over_the_wire(web, data, monkeypatch):
-    """No emulator at hand sends what obstore wants to hear; this shows the address, the signature and the ranges."""
+    """No emulator at hand sends what obstore wants to hear; this shows the address, the signature
+    and the ranges.
+    """
     for name in list(os.environ):
         if name.startswith("GOOGLE_"):
             monkeypatch.delenv(name)

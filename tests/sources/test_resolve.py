@@ -12,7 +12,7 @@ from insitu.errors import InsituError, NotFoundError, SourceError, StaleSourceEr
 from insitu.model import Source
 from insitu.sources import (
     FileLikeSource,
-    FilesystemSource,
+    FsspecSource,
     HttpSource,
     LocalSource,
     MemorySource,
@@ -73,7 +73,7 @@ def test_urls_that_name_no_object(url):
 def test_options_nobody_knows():
     with pytest.raises(SourceError, match="'anonymous'"):
         open_source("https://host/x", {"anonymous": True})
-    with pytest.raises(SourceError, match="options do not fit"):
+    with pytest.raises(SourceError, match="rejects the storage_options"):
         open_source("s3://bucket/x", {"anonymous": True})
 
 
@@ -94,7 +94,7 @@ def test_open_files():
     assert open_source(url).read(1, 1) == b"b"
     assert open_source(io.BytesIO(b"abc")).url != url
     del file
-    with pytest.raises(NotFoundError, match="Keep it open"):
+    with pytest.raises(NotFoundError, match="Keep the file open"):
         open_source(url)
 
 
@@ -130,7 +130,7 @@ def test_what_only_fsspec_knows(path):
     files = fsspec.filesystem("memory")
     files.pipe_file("/box/x.nc", bytes(range(100)))
     source = open_source("memory://box/x.nc")
-    assert isinstance(source, FilesystemSource)
+    assert isinstance(source, FsspecSource)
     assert source.read_many([(5, 2), (50, 3), (98, 9)]) == [b"\5\6", b"234", b"bc"]
     chained = open_source("simplecache::memory://box/x.nc")
     assert chained.read(1, 2) == b"\1\2"
@@ -139,7 +139,7 @@ def test_what_only_fsspec_knows(path):
     with pytest.raises(NotFoundError):
         open_source("simplecache::memory://box/none")
     with pytest.raises(SourceError, match="directory"):
-        FilesystemSource(f"file://{path.parent}")
+        FsspecSource(f"file://{path.parent}")
 
 
 def test_without_fsspec(monkeypatch):
@@ -166,12 +166,12 @@ def test_a_file_that_is_not_the_one_recorded(path):
 
 
 def test_what_a_request_costs(path):
-    from insitu.sources import Blocks, Counted, request_bytes
+    from insitu.sources import CountingSource, request_bytes
 
     local = open_source(path)
     assert request_bytes(local) == request_bytes(str(path)) == 16384
     far = HttpSource("https://host-that-costs/x")
-    assert request_bytes(Counted(Blocks(far))) == request_bytes("https://host-that-costs/x") > 16384
-    far._pace.answered(1e-3)
+    assert request_bytes(CountingSource(CountingSource(far))) == request_bytes("https://host-that-costs/x") > 16384
+    far._throttle.record_latency(1e-3)
     assert request_bytes("https://host-that-costs/x") == 4096
     assert request_bytes("s3://bucket-that-costs/x") > 16384

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from insitu.sources.threads import WIDTH, gather
+from insitu.sources.threads import MAX_REQUESTS, gather
 
 
 def test_results_in_order_on_many_threads():
@@ -17,7 +17,7 @@ def test_results_in_order_on_many_threads():
         return item * 2
 
     assert gather(work, list(range(200))) == list(range(0, 400, 2))
-    assert 1 < len(seen) <= WIDTH
+    assert 1 < len(seen) <= MAX_REQUESTS
 
 
 def test_width_bounds_what_is_under_way():
@@ -49,7 +49,7 @@ def test_the_first_error_stops_the_rest():
 
     with pytest.raises(ValueError, match="three"):
         gather(work, list(range(1000)))
-    assert len(begun) <= WIDTH
+    assert len(begun) <= MAX_REQUESTS
     assert all(told)
 
 

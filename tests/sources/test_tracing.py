@@ -5,7 +5,7 @@ import threading
 import pytest
 
 from insitu.errors import SourceError
-from insitu.sources import Blocks, HttpSource, open_source, trace
+from insitu.sources import CachedSource, DiskCache, HttpSource, open_source, trace
 from insitu.sources.tracing import Histogram
 
 
@@ -37,19 +37,19 @@ def test_requests_of_all_sources_and_threads(web, data, tmp_path):
 
 def test_retries_and_failures(web, data, hasty):
     with trace() as cost:
-        HttpSource(web.url("busy"), patience=hasty).read(0, 5)
+        HttpSource(web.url("busy"), policy=hasty).read(0, 5)
         with pytest.raises(SourceError):
-            HttpSource(web.url("404"), patience=hasty).read(0, 5)
+            HttpSource(web.url("404"), policy=hasty).read(0, 5)
     assert (cost.requests, cost.retries, cost.failures) == (4, 2, 3)
     assert "2 retries, 3 requests failed" in str(cost)
 
 
-def test_caches_tell_what_they_had(web, data):
+def test_caches_tell_what_they_had(web, data, tmp_path):
     with trace() as cost:
-        source = Blocks(HttpSource(web.url("file")), block=1000, head=2000)
-        source.read(0, 10)
+        source = CachedSource(HttpSource(web.url("file")), DiskCache(tmp_path / "cache", 1 << 20))
+        source.read_many([(1500, 10), (1990, 5)])
         source.read_many([(1500, 10), (1990, 5), (50_000, 7)])
-    assert (cost.cache_hits, cost.cache_misses, cost.cache_bytes) == (2, 2, 15)
+    assert (cost.cache_hits, cost.cache_misses, cost.cache_bytes) == (2, 3, 15)
 
 
 def test_traces_within_traces():

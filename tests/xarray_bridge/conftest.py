@@ -1,4 +1,6 @@
-"""Files that the tests of the bridge open: small, and of every kind of variable that an archive has."""
+"""Files that the tests of the bridge open: small, and of every kind of variable that an archive
+has.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,9 @@ from service.serving import Server, serving
 
 @pytest.fixture(scope="session")
 def varied(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """One file: floats with gaps, packed integers, integers, times, texts, booleans, a contiguous and a never-written variable."""
+    """One file: floats with gaps, packed integers, integers, times, texts, booleans, a contiguous
+    and a never-written variable.
+    """
     path = tmp_path_factory.mktemp("bridge") / "varied.nc"
     random = np.random.default_rng(0)
     with netCDF4.Dataset(path, "w") as file:

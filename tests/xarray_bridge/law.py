@@ -1,6 +1,7 @@
-"""Does one file, opened by us and loaded, equal what xarray makes of it?
+"""Worker that compares one file, opened by insitu and loaded, with what xarray makes of it.
 
-Run as a worker, since the oracles' libraries die of some files: a path and the engines to ask come one a line, verdicts go one a line.
+Run as a worker, since the oracles' libraries die of some files: a path and the engines to ask come
+one a line, verdicts go one a line.
 """
 
 from __future__ import annotations
@@ -47,7 +48,8 @@ def verdict(path: str, engines: Sequence[str]) -> str:
         return f"refused: {type(refused).__name__}: {refused}"
     except Exception as error:
         return f"crashed: {type(error).__name__}: {error}"
-    # netCDF-4 has no name for some types of HDF5 (references, arrays, opaque bits, complex numbers …) and leaves such things out.
+    # netCDF-4 has no name for some types of HDF5 (references, arrays, opaque bits, complex numbers
+    # …) and leaves such things out.
     more = [name for name in ours.variables if name not in theirs.variables]
     ours = ours.drop_vars(more)
     for name in [name for name in ours.attrs if name not in theirs.attrs]:

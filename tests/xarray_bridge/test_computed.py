@@ -1,4 +1,6 @@
-"""A preprocess that computes must not read an archive whole: what it makes of large variables waits for Dask."""
+"""A preprocess that computes must not read an archive whole: what it makes of large variables waits
+for Dask.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,7 @@ WHAT: dict[str, Callable[[xr.Dataset], xr.Dataset]] = {
 
 @pytest.fixture
 def archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    monkeypatch.setattr(open_many, "COMPUTED", 4 * 100)
+    monkeypatch.setattr(open_many, "COMPUTED_LIMIT", 4 * 100)
     rng = np.random.default_rng(3)
     paths = []
     for number in range(4):
@@ -82,14 +84,14 @@ def test_a_file_that_cannot_be_taken(archive: list[str], tmp_path: Path) -> None
     xr.testing.assert_identical(found.load(), theirs(archive, preprocess=WHAT["arithmetic"]))
     assert list(found.insitu.report().left_out) == [str(bad)]
     square = [archive[:2], [archive[2], str(bad)]]
-    with pytest.raises(CombineError, match=r"the file at \(1, 1\)"):
+    with pytest.raises(CombineError, match=r"no file at position \(1, 1\)"):
         open_mfdataset(
             square, combine="nested", concat_dim=["run", "time"], preprocess=WHAT["arithmetic"], errors="skip"
         )
 
 
 def test_little_is_computed_at_once(archive: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(open_many, "COMPUTED", 1 << 20)
+    monkeypatch.setattr(open_many, "COMPUTED_LIMIT", 1 << 20)
     found = open_mfdataset(archive, preprocess=WHAT["arithmetic"])
     assert isinstance(found.t.variable._data, np.ndarray)
     xr.testing.assert_identical(found, theirs(archive, preprocess=WHAT["arithmetic"]))

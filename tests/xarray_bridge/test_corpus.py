@@ -1,4 +1,6 @@
-"""Law 1 on files made by others: every one that xarray opens is identical, or refused by an error of ours."""
+"""Law 1 on files made by others: every one that xarray opens is identical, or refused by an error
+of ours.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ SECONDS = 60
 
 
 def verdicts(paths: Iterable[Path], engines: Sequence[str]) -> Iterator[tuple[Path, str]]:
-    """Ask a worker about each file; a new one where it dies, which it does of the oracles' libraries: then the next engine is asked."""
+    """Ask a worker about each file; a new one where it dies, which it does of the oracles'
+    libraries: then the next engine is asked.
+    """
     worker = None
     for path in paths:
         for number in range(len(engines)):
@@ -64,8 +68,10 @@ THEY_HANG = {"h5repack_hlink.h5"}
 """Files with cycles of hard links, on which netCDF never comes back."""
 
 
-def agree(corpus: Path, paths: Sequence[Path], engines: Sequence[str], share: float) -> None:
-    """Every file that an engine opens is the same, or differs for a reason that is listed; and enough of them are opened."""
+def assert_files_agree(corpus: Path, paths: Sequence[Path], engines: Sequence[str], share: float) -> None:
+    """Every file that an engine opens is the same, or differs for a reason that is listed; and
+    enough of them are opened.
+    """
     found = dict(verdicts(paths, engines))
     bad = [
         f"{path.relative_to(corpus)}: {verdict}"
@@ -79,7 +85,7 @@ def agree(corpus: Path, paths: Sequence[Path], engines: Sequence[str], share: fl
 
 @pytest.mark.parametrize(("folder", "engines"), [("hdf5", ("netcdf4", "h5netcdf")), ("netcdf3", ("netcdf4",))])
 def test_files_that_others_wrote(folder: str, engines: tuple[str, ...]) -> None:
-    agree(FILES, list_files(FILES / folder), engines, 0.8)
+    assert_files_agree(FILES, list_files(FILES / folder), engines, 0.8)
 
 
 PARTS = {"hdf5": 4, "netcdf3": 1}
@@ -97,14 +103,14 @@ PARTS = {"hdf5": 4, "netcdf3": 1}
 )
 def test_every_file_that_xarray_opens(corpus: Path, folder: str, engines: tuple[str, ...], part: int) -> None:
     paths = [path for path in list_files(corpus / folder) if path.name not in THEY_HANG][part :: PARTS[folder]]
-    agree(corpus, paths, engines, 0.8)
+    assert_files_agree(corpus, paths, engines, 0.8)
 
 
 def test_every_zarr_store_that_xarray_opens(corpus: Path) -> None:
     pytest.importorskip("zarr")
     marks = {"zarr.json", ".zgroup", ".zmetadata"}
     paths = sorted({path.parent for path in (corpus / "zarr").rglob("*") if path.name in marks})
-    agree(corpus, paths, ("zarr",), 0.1)  # most are single arrays, which are no datasets for xarray
+    assert_files_agree(corpus, paths, ("zarr",), 0.1)  # most are single arrays, which are no datasets for xarray
 
 
 def test_files_that_they_hang_on(corpus: Path) -> None:

@@ -1,4 +1,6 @@
-"""Histograms and approximate quantiles of datasets: NumPy's counts, xarray's looks, here and next to the data."""
+"""Histograms and approximate quantiles of datasets: NumPy's counts, xarray's looks, here and next
+to the data.
+"""
 
 from __future__ import annotations
 
@@ -10,10 +12,10 @@ import pytest
 import xarray as xr
 
 import insitu
+from insitu.active import client as active_module
+from insitu.active.transport import client_for
 from insitu.errors import InsituError, UnsupportedError
-from insitu.reducing import active as active_module
-from insitu.reducing.client import client_of
-from insitu.reducing.sketches import BOUND, CENTROIDS
+from insitu.reducing.sketches import CENTROIDS, RANK_ERROR_BOUND
 from service.serving import Server
 
 EDGES = np.linspace(250, 310, 25)
@@ -79,7 +81,7 @@ def test_quantiles(dataset: xr.Dataset, plain: xr.Dataset, dim: Any, q: Any) -> 
         assert found[name].dtype == want[name].dtype
         assert found[name].attrs == want[name].attrs
     for number, one in enumerate(np.atleast_1d(q)):
-        off = BOUND * np.sqrt(one * (1 - one)) / CENTROIDS + 0.03  # of few values a rank is a wide step
+        off = RANK_ERROR_BOUND * np.sqrt(one * (1 - one)) / CENTROIDS + 0.03  # of few values a rank is a wide step
         low, high = plain.t.quantile(max(one - off, 0), dim), plain.t.quantile(min(one + off, 1), dim)
         values = found.t if np.ndim(q) == 0 else found.t.isel(quantile=number)
         assert ((values >= low - 1e-4) & (values <= high + 1e-4)).all()
@@ -88,10 +90,10 @@ def test_quantiles(dataset: xr.Dataset, plain: xr.Dataset, dim: Any, q: Any) -> 
 
 def test_one_request_for_a_variable(path: Path, server: Server) -> None:
     there = insitu.open_dataset(path, active=server.url, active_required=True)[["t"]]
-    before = client_of(server.url).traffic.requests
+    before = client_for(server.url).traffic.requests
     there.insitu.histogram(EDGES)
     there.insitu.quantile([0.1, 0.9], "time", approximate=True)
-    assert client_of(server.url).traffic.requests - before == 2
+    assert client_for(server.url).traffic.requests - before == 2
 
 
 def test_what_is_refused(path: Path, server: Server) -> None:

@@ -1,4 +1,4 @@
-"""What may be opened, beside a path: bytes, open files, signed addresses? And what does a dataset remember of it?"""
+"""Opening of bytes, open files and signed URLs, and what a dataset remembers of them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ import xarray as xr
 
 import insitu
 from fixtures.make_archive import Part, write_all
-from insitu.combining import scanning
+from insitu.combining import scan_member
 from insitu.errors import InsituError
 from insitu.xarray_bridge import open_dataset, open_datatree, open_mfdataset
 from insitu.xarray_bridge.engine import InsituBackendEntrypoint
@@ -177,14 +177,14 @@ class TestFewVariables:
     def test_only_they_are_scanned(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         paths = write_all(tmp_path, [Part(first=2 * i, level=1.0) for i in range(2)])
         asked = []
-        original = scanning.scan_format
+        original = scan_member.scan_format
 
         def watched(source: Any, **how: Any) -> Any:
             found = original(source, **how)
             asked.append(set(found.arrays))
             return found
 
-        monkeypatch.setattr(scanning, "scan_format", watched)
+        monkeypatch.setattr(scan_member, "scan_format", watched)
         ds = open_mfdataset(paths, variables="wind")
         assert set(ds.variables) == {"wind", "time", "time_bnds", "lon"}
         assert asked

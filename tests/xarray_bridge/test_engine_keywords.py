@@ -1,4 +1,6 @@
-"""Keywords of xarray's netCDF engines: taken where they change nothing, refused by name where they would."""
+"""Keywords of xarray's netCDF engines: taken where they change nothing, refused by name where they
+would.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What other libraries would raise becomes an error of ours that names the file, or goes away."""
+"""Errors of other libraries become errors of insitu that name the file, or do not occur."""
 
 from __future__ import annotations
 
@@ -126,7 +126,8 @@ def test_engine_says_which_groups_make_no_tree(tmp_path: Path) -> None:
     path = tmp_path / "a.nc"
     xr.Dataset(coords={"x": [1.0, 2.0]}).to_netcdf(path, engine="netcdf4")
     xr.Dataset(coords={"x": [3.0, 4.0]}).to_netcdf(path, engine="netcdf4", group="g", mode="a")
-    # An xarray that makes the indexes of what an engine opened finds out by itself, behind the engine's back.
+    # An xarray that makes the indexes of what an engine opened finds out by itself, behind the
+    # engine's back.
     error, text = (ValueError, "not aligned") if XARRAY_INDEXES else (UnsupportedError, "do not make a tree")
     with pytest.raises(error, match=text):
         xr.open_datatree(path, engine="insitu")

@@ -1,4 +1,4 @@
-"""Does `errors="warn"` keep the rest of a file, and does a file that has only groups say so?"""
+"""`errors="warn"` keeps the rest of a file; a file that has only groups gives a warning."""
 
 from __future__ import annotations
 

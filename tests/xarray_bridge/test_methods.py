@@ -1,4 +1,6 @@
-"""Every public attribute of NumPy's arrays: a virtual array has it, with the same result, or says why it has not."""
+"""Every public attribute of NumPy's arrays: a virtual array has it, with the same result, or an
+error explains why not.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +13,8 @@ import numpy as np
 import pytest
 
 import insitu
+from insitu.lazy_array.methods import MEMORY_ONLY
 from insitu.xarray_bridge import LazyArray
-from insitu.xarray_bridge.methods import MEMORY_ONLY
 
 VALUES = np.array([[3, -1, 4, 1], [-5, 9, 2, 6], [5, 3, -5, 8]], "f8")
 

@@ -1,4 +1,6 @@
-"""After any selection, with a server: the same values, one request for each statistic, nothing read here; and a word where it cannot be so."""
+"""Reductions on a server after any selection: the same values, one request for each statistic,
+nothing read here.
+"""
 
 from __future__ import annotations
 
@@ -13,10 +15,10 @@ import pytest
 import xarray as xr
 
 import insitu
+from insitu.active import client as active_module
+from insitu.active.client import ActiveWarning
+from insitu.active.transport import client_for
 from insitu.errors import UnsupportedError
-from insitu.reducing import active as active_module
-from insitu.reducing.active import ActiveWarning
-from insitu.reducing.client import client_of
 from service.serving import Server
 
 
@@ -85,7 +87,7 @@ HERE: dict[str, Any] = {
 }
 
 
-def close(found: Any, want: Any) -> None:
+def assert_close(found: Any, want: Any) -> None:
     xr.testing.assert_allclose(found.load(), want, rtol=1e-4)
     assert tuple(found.sizes) == tuple(want.sizes)
     for name in getattr(want, "data_vars", [None]):
@@ -108,34 +110,34 @@ def test_done_there(
     if pieces:
         monkeypatch.setattr(active_module, "CELLS", 5)
     there = insitu.open_dataset(path, active=server.url, active_required=True)
-    before = client_of(server.url).traffic.requests
+    before = client_for(server.url).traffic.requests
     found = operation(there)
-    made = client_of(server.url).traffic.requests - before
+    made = client_for(server.url).traffic.requests - before
     assert made >= requests if pieces else made == requests
-    close(found, operation(plain))
+    assert_close(found, operation(plain))
 
 
 @pytest.mark.parametrize("name", HERE)
 def test_done_here_with_a_word(
     path: Path, server: Server, plain: xr.Dataset, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("insitu.reducing.fallback._warned", set())
+    monkeypatch.setattr("insitu.active.fallback._warned", set())
     operation = HERE[name]
     if name != "an infinity behind the mask":  # which is found out on the way
-        with pytest.raises(UnsupportedError, match=r"is not what servers compute.*load\(\) first"):
+        with pytest.raises(UnsupportedError, match=r"servers do not compute.*load\(\) first"):
             operation(insitu.open_dataset(path, active=server.url, active_required=True))
     there = insitu.open_dataset(path, active=server.url)
     with pytest.warns(ActiveWarning, match="t is read and reduced here, not by"):
         found = operation(there)
-    close(found, operation(plain))
+    assert_close(found, operation(plain))
     with warnings.catch_warnings():
         warnings.simplefilter("error", ActiveWarning)
-        close(operation(there), operation(plain))  # once is enough
+        assert_close(operation(there), operation(plain))  # once is enough
 
 
 def test_reading_needs_no_server(path: Path, server: Server, plain: xr.Dataset) -> None:
     there = insitu.open_dataset(path, active=server.url, active_required=True)
-    before = client_of(server.url).traffic.requests
+    before = client_for(server.url).traffic.requests
     np.testing.assert_array_equal(there.t.isel(time=3).values, plain.t.isel(time=3).values)
-    close((there.t * 2).max(), (plain.t * 2).max())  # arithmetic is reading
-    assert client_of(server.url).traffic.requests == before
+    assert_close((there.t * 2).max(), (plain.t * 2).max())  # arithmetic is reading
+    assert client_for(server.url).traffic.requests == before

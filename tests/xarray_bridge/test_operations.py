@@ -1,4 +1,6 @@
-"""Does a virtual dataset do what the loaded one does, and stay virtual where it should?"""
+"""Operations on a virtual dataset equal those on the loaded one, and stay virtual where they
+should.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,7 @@ import pytest
 import xarray as xr
 
 import insitu
-from insitu.xarray_bridge.lazy import LazyArray
+from insitu.lazy_array.array import LazyArray
 from insitu.xarray_bridge.opening import open_dataset
 
 Operation = Callable[[xr.Dataset], Any]
@@ -99,7 +101,7 @@ READING: dict[str, Operation] = {
 }
 
 
-def same(virtual: Any, loaded: Any) -> None:
+def assert_same_values(virtual: Any, loaded: Any) -> None:
     if isinstance(virtual, xr.DataArray):
         virtual, loaded = virtual.to_dataset(name="x"), loaded.to_dataset(name="x")
     xr.testing.assert_allclose(virtual.load(), loaded, rtol=1e-6)
@@ -123,7 +125,7 @@ def test_structural_operations_read_nothing(varied: Path, name: str) -> None:
 @pytest.mark.parametrize("name", READING)
 def test_other_operations_give_the_same(varied: Path, name: str) -> None:
     loaded = open_dataset(varied).load()
-    same(READING[name](open_dataset(varied)), READING[name](loaded))
+    assert_same_values(READING[name](open_dataset(varied)), READING[name](loaded))
 
 
 METHODS = ["sum", "mean", "min", "max", "std", "var", "count", "prod", "median"]
@@ -141,7 +143,9 @@ def test_reductions(varied: Path, method: str, dim: Any) -> None:
             dims = dim if dim is None or isinstance(dim, str) else [d for d in dim if d in loaded[name].dims]
             if isinstance(dims, str) and dims not in loaded[name].dims:
                 continue
-            same(getattr(virtual[name], method)(dims, **keywords), getattr(loaded[name], method)(dims, **keywords))
+            assert_same_values(
+                getattr(virtual[name], method)(dims, **keywords), getattr(loaded[name], method)(dims, **keywords)
+            )
 
 
 @pytest.mark.filterwarnings("ignore:overflow")
@@ -150,23 +154,23 @@ def test_reductions(varied: Path, method: str, dim: Any) -> None:
 def test_minimum_count(varied: Path, method: str, keywords: dict[str, int]) -> None:
     loaded, virtual = open_dataset(varied).load().tas, open_dataset(varied).tas
     for dim in (None, "time"):
-        same(getattr(virtual, method)(dim, **keywords), getattr(loaded, method)(dim, **keywords))
+        assert_same_values(getattr(virtual, method)(dim, **keywords), getattr(loaded, method)(dim, **keywords))
 
 
 def test_any_all_and_positions(varied: Path) -> None:
     loaded, virtual = open_dataset(varied).load(), open_dataset(varied)
     for method in ("any", "all", "argmin", "argmax"):
         for dim in ("time", "lat"):
-            same(getattr(virtual.number, method)(dim), getattr(loaded.number, method)(dim))
-    same(virtual.tas.std("time", ddof=1), loaded.tas.std("time", ddof=1))
+            assert_same_values(getattr(virtual.number, method)(dim), getattr(loaded.number, method)(dim))
+    assert_same_values(virtual.tas.std("time", ddof=1), loaded.tas.std("time", ddof=1))
 
 
 def test_reductions_after_slicing(varied: Path) -> None:
     loaded, virtual = open_dataset(varied).load(), open_dataset(varied)
     for ds_v, ds_l in ((virtual, loaded),):
-        same(ds_v.tas[2:9:2, ::-1, [1, 4, 5]].mean("time"), ds_l.tas[2:9:2, ::-1, [1, 4, 5]].mean("time"))
-        same(ds_v.tas.where(ds_v.lat > 0).sum(), ds_l.tas.where(ds_l.lat > 0).sum())
-        same(
+        assert_same_values(ds_v.tas[2:9:2, ::-1, [1, 4, 5]].mean("time"), ds_l.tas[2:9:2, ::-1, [1, 4, 5]].mean("time"))
+        assert_same_values(ds_v.tas.where(ds_v.lat > 0).sum(), ds_l.tas.where(ds_l.lat > 0).sum())
+        assert_same_values(
             ds_v.tas.where(ds_v.lat + ds_v.lon > 100).mean("lat"), ds_l.tas.where(ds_l.lat + ds_l.lon > 100).mean("lat")
         )
 
@@ -199,6 +203,34 @@ def test_assignment_is_copy_on_write(varied: Path, deep: bool) -> None:
     np.testing.assert_array_equal(open_dataset(varied).tas.values, before)
 
 
+@pytest.mark.parametrize(
+    "copy",
+    [
+        lambda array: array.astype(array.dtype),
+        lambda array: array.where(xr.ones_like(array, bool)),
+        lambda array: array.copy(data=np.copy(array.variable._data)),
+    ],
+    ids=["astype", "where", "numpy.copy"],
+)
+def test_what_is_written_to_a_result_stays_there(varied: Path, copy: Any) -> None:
+    ds = open_dataset(varied)
+    before = open_dataset(varied).tas.values
+    other = copy(ds.tas)
+    other[0, 0] = 99
+    np.testing.assert_array_equal(ds.tas.values, before)
+
+
+def test_out_is_written_to(varied: Path) -> None:
+    ds = open_dataset(varied)
+    values, lazy = ds.tas.copy().values, ds.tas.variable._data
+    target = np.zeros_like(values)
+    np.add(lazy, 1, out=target)
+    np.testing.assert_array_equal(target, values + 1)
+    alias = target
+    target += lazy
+    np.testing.assert_array_equal(alias, values + 1 + values)
+
+
 def test_assignment_reads_no_more_than_the_limit(varied: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(insitu.options, "read_limit", 10)
     ds = open_dataset(varied)
@@ -207,7 +239,7 @@ def test_assignment_reads_no_more_than_the_limit(varied: Path, monkeypatch: pyte
 
 
 def test_loading_reads_all_variables_in_one_batch(varied: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    import insitu.xarray_bridge.values as values
+    import insitu.lazy_array.load as values
 
     calls = []
     original = values.read_arrays
@@ -221,7 +253,7 @@ def test_loading_reads_all_variables_in_one_batch(varied: Path, monkeypatch: pyt
 
 
 def test_sum_and_count_stream(varied: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    import insitu.xarray_bridge.values as values
+    import insitu.lazy_array.load as values
 
     def refuse(*args: Any, **how: Any) -> None:
         raise AssertionError("read")

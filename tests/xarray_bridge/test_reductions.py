@@ -1,4 +1,6 @@
-"""Are statistics of a virtual dataset those of the loaded one, and are they taken without holding it?"""
+"""Statistics of a virtual dataset equal those of the loaded one, and are computed without holding
+it.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,7 @@ import numpy as np
 import pytest
 import xarray as xr
 
-import insitu.xarray_bridge.values as values
+import insitu.lazy_array.load as values
 from insitu.reducing import stream
 from insitu.sources import trace
 from insitu.xarray_bridge import LazyArray, open_dataset, open_mfdataset, options
@@ -28,7 +30,9 @@ KEYWORDS: dict[str, list[dict[str, Any]]] = {
 
 @pytest.fixture(scope="session")
 def several(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Values of every type that statistics are taken of, with gaps, cut into chunks that do not divide the axes."""
+    """Values of every type that statistics are taken of, with gaps, cut into chunks that do not
+    divide the axes.
+    """
     path = tmp_path_factory.mktemp("types") / "several.nc"
     random = np.random.default_rng(1)
     shape = (7, 5, 4)
@@ -69,7 +73,7 @@ def outcome(take: Callable[[], Any]) -> Any:
         return "All-NaN" if "All-NaN" in str(refused) else "refused"
 
 
-def alike(found: Any, wanted: Any, why: object) -> None:
+def assert_same_result(found: Any, wanted: Any, why: object) -> None:
     if isinstance(wanted, str):
         assert isinstance(found, str), why
         return
@@ -98,7 +102,7 @@ def test_every_type_and_dimension(several: Path, method: str) -> None:
                         continue
                     found = outcome(lambda: getattr(virtual[name].isel(part), method)(dim, **keywords).load())  # noqa: B023
                     wanted = outcome(lambda: getattr(loaded[name].isel(part), method)(dim, **keywords))  # noqa: B023
-                    alike(found, wanted, (name, dim, keywords, part))
+                    assert_same_result(found, wanted, (name, dim, keywords, part))
 
 
 @pytest.mark.filterwarnings("ignore:All-NaN")
@@ -207,7 +211,9 @@ class TestStatistics:
 
 @pytest.fixture(scope="module")
 def large(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
-    """Two files of 96 MiB each, of which little was ever written: reading them is quick, holding them is not allowed."""
+    """Two files of 96 MiB each, of which little was ever written: reading them is quick, holding
+    them is not allowed.
+    """
     folder = tmp_path_factory.mktemp("large")
     for number, contiguous in enumerate((False, True)):
         with netCDF4.Dataset(folder / f"{number}.nc", "w") as file:
@@ -256,6 +262,6 @@ class TestMemory:
     def test_statistics(self, large: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
         ds = open_mfdataset(large)
         with ThreadPoolExecutor(2) as two:  # each thread holds a piece of 16 MiB, however many cores there are
-            monkeypatch.setattr(stream, "workers", lambda far: two)
+            monkeypatch.setattr(stream, "get_worker_pool", lambda far: two)
             assert peak(lambda: ds.insitu.stats(["mean", "min", "max", "std"])) < 2 * ALLOWED
             assert peak(lambda: ds.tas.where(ds.time > 3).sum(("y", "x"))) < ALLOWED

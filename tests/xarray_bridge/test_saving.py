@@ -1,4 +1,6 @@
-"""Is a saved dataset the dataset that was saved, in every form that can hold it? And does it grow?"""
+"""A saved dataset opens as the one that was saved, in every format that can hold it, and can be
+appended to.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,7 @@ from insitu.xarray_bridge import open_dataset, open_mfdataset
 EVERY = ("refs.json", "refs.json.zst", "refs.parq", "refs.insitu")
 
 
-def same(found: xr.Dataset, wanted: xr.Dataset) -> None:
+def assert_identical_dataset(found: xr.Dataset, wanted: xr.Dataset) -> None:
     xr.testing.assert_identical(found, wanted)
     assert set(found.indexes) == set(wanted.indexes)
     for name, variable in wanted.variables.items():
@@ -36,7 +38,7 @@ def test_one_file(varied: Path, tmp_path: Path, target: str) -> None:
     ds.insitu.save(tmp_path / target)
     found = open_dataset(tmp_path / target)
     assert set(found.insitu.virtual) >= {"tas", "packed", "number", "empty"}
-    same(found.load(), ds.load())
+    assert_identical_dataset(found.load(), ds.load())
 
 
 @pytest.mark.parametrize("target", EVERY)
@@ -46,7 +48,7 @@ def test_many_files_alike(tmp_path: Path, target: str, part: dict[str, Any]) -> 
     ds.insitu.save(tmp_path / target)
     found = open_dataset(tmp_path / target)
     assert "tas" in found.insitu.virtual
-    same(found.load(), ds.load())
+    assert_identical_dataset(found.load(), ds.load())
 
 
 def test_xarray_reads_what_kerchunk_holds(tmp_path: Path) -> None:
@@ -79,9 +81,11 @@ def test_a_mosaic(mosaic: xr.Dataset, tmp_path: Path) -> None:
     mosaic.insitu.save(tmp_path / "refs.insitu")
     found = open_dataset(tmp_path / "refs.insitu")
     assert found.insitu.tiles()["tas"] == 3
-    same(found.isel(time=slice(1, 5), lat=[2, 0]).load(), mosaic.isel(time=slice(1, 5), lat=[2, 0]).load())
+    assert_identical_dataset(
+        found.isel(time=slice(1, 5), lat=[2, 0]).load(), mosaic.isel(time=slice(1, 5), lat=[2, 0]).load()
+    )
     xr.testing.assert_allclose(found.tas.mean("time"), mosaic.tas.mean("time"), rtol=0)
-    same(found.load(), mosaic.load())
+    assert_identical_dataset(found.load(), mosaic.load())
 
 
 @pytest.mark.parametrize("target", ["refs.json", "refs.parq"])
@@ -101,7 +105,7 @@ def test_what_is_small_may_be_kept_as_values(mosaic: xr.Dataset, tmp_path: Path,
     with pytest.raises(UnsupportedError, match="inline_threshold"):
         mosaic.insitu.save(tmp_path / target)
     mosaic.insitu.save(tmp_path / target, inline_threshold=1 << 20)
-    same(open_dataset(tmp_path / target).load(), mosaic.load())
+    assert_identical_dataset(open_dataset(tmp_path / target).load(), mosaic.load())
 
 
 @pytest.mark.parametrize("target", EVERY)
@@ -111,7 +115,7 @@ def test_spans_of_time(tmp_path: Path, target: str) -> None:
     ds = open_dataset(tmp_path / "a.nc")
     assert ds.lead.dtype.kind == "m"
     ds.insitu.save(tmp_path / target)
-    same(open_dataset(tmp_path / target).load(), ds.load())
+    assert_identical_dataset(open_dataset(tmp_path / target).load(), ds.load())
 
 
 def test_what_was_selected_and_computed(varied: Path, tmp_path: Path) -> None:
@@ -123,13 +127,13 @@ def test_what_was_selected_and_computed(varied: Path, tmp_path: Path) -> None:
     changed.insitu.save(tmp_path / "refs.insitu")
     found = open_dataset(tmp_path / "refs.insitu")
     assert "tas" in found.insitu.virtual
-    same(found.load(), changed.load())
+    assert_identical_dataset(found.load(), changed.load())
 
 
 def test_labels_without_an_index(varied: Path, tmp_path: Path) -> None:
     ds = open_dataset(varied)[["tas"]].drop_indexes("lon")
     ds.insitu.save(tmp_path / "refs.insitu")
-    same(open_dataset(tmp_path / "refs.insitu").load(), ds.load())
+    assert_identical_dataset(open_dataset(tmp_path / "refs.insitu").load(), ds.load())
 
 
 def test_encoding_comes_back(varied: Path, tmp_path: Path) -> None:
@@ -149,7 +153,7 @@ def test_encoding_comes_back(varied: Path, tmp_path: Path) -> None:
 )
 def test_saved_datasets_take_the_keywords_of_decoding(varied: Path, tmp_path: Path, how: dict[str, Any]) -> None:
     open_dataset(varied).insitu.save(tmp_path / "refs.insitu")
-    same(open_dataset(tmp_path / "refs.insitu", **how).load(), open_dataset(varied, **how).load())
+    assert_identical_dataset(open_dataset(tmp_path / "refs.insitu", **how).load(), open_dataset(varied, **how).load())
 
 
 def test_files_that_are_packed_differently_have_no_stored_values(mosaic: xr.Dataset, tmp_path: Path) -> None:
@@ -171,7 +175,7 @@ class TestAppend:
         open_mfdataset(paths[:2], **options).insitu.save(tmp_path / "refs.insitu")
         for path in paths[2:]:
             open_mfdataset([path], **options).insitu.append(tmp_path / "refs.insitu", "time")
-        same(open_dataset(tmp_path / "refs.insitu").load(), open_mfdataset(paths, **options).load())
+        assert_identical_dataset(open_dataset(tmp_path / "refs.insitu").load(), open_mfdataset(paths, **options).load())
 
     def test_kerchunk_cannot(self, tmp_path: Path) -> None:
         paths = regular(tmp_path, packing=3)
@@ -185,7 +189,7 @@ class TestAppend:
         paths = regular(tmp_path, packing=3)
         references.save(insitu.scan(paths[0]), tmp_path / "refs.insitu")
         open_mfdataset(paths[1:]).insitu.append(tmp_path / "refs.insitu", "time")
-        same(open_dataset(tmp_path / "refs.insitu").load(), open_mfdataset(paths).load())
+        assert_identical_dataset(open_dataset(tmp_path / "refs.insitu").load(), open_mfdataset(paths).load())
 
 
 def test_nothing_is_replaced_unasked(varied: Path, tmp_path: Path) -> None:
@@ -194,4 +198,4 @@ def test_nothing_is_replaced_unasked(varied: Path, tmp_path: Path) -> None:
     with pytest.raises(insitu.errors.InsituError, match="already"):
         ds.insitu.save(tmp_path / "refs.insitu", mode="x")
     ds.insitu.save(tmp_path / "refs.other", format="insitu")
-    same(open_dataset(tmp_path / "refs.other").load(), ds.load())
+    assert_identical_dataset(open_dataset(tmp_path / "refs.other").load(), ds.load())

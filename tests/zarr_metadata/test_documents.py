@@ -1,4 +1,4 @@
-"""Do types, fill values, keys and chains survive the way into documents and back?"""
+"""Round trips of types, fill values, keys and codec chains through Zarr documents."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from hypothesis.extra import numpy as arrays
 
 from insitu.errors import FormatError, UnsupportedError
 from insitu.model import Axis, Codec, Columns, Encoding, Source, Tile, VirtualArray
-from insitu.zarr_metadata import ChunkKeys, dtypes, fill, write
+from insitu.zarr_metadata import ChunkKeys, dtypes, fill, to_documents
 from insitu.zarr_metadata import array as documents
-from insitu.zarr_metadata.said import said
+from insitu.zarr_metadata.to_zarr import to_zarr_spec
 
 DTYPES = [
     "?", "i1", "<i2", ">i4", "<u8", "<f2", ">f4", "<f8", "<c8", ">c16", "S5", "<U3", ">U3", "V6", "<M8[ns]", ">m8[10us]",
@@ -101,11 +101,13 @@ def test_chains(codecs: tuple[Codec, ...], order: tuple[int, int] | None) -> Non
     encoding = Encoding(np.dtype("<i4"), codecs, order, b"\1\0\0\0")
     table = Columns((2, 2), (Source("/x"),), np.asarray(0), np.arange(4).reshape(2, 2) * 10, np.asarray(10))
     tile = Tile((Axis.regular(7, 4), Axis.regular(4, 2)), (encoding,), table)
-    known = said(VirtualArray.of(tile, dims=("y", "x"), attributes={"_FillValue": np.int32(1), "k": np.float32(2)}))
+    known = to_zarr_spec(
+        VirtualArray.of(tile, dims=("y", "x"), attributes={"_FillValue": np.int32(1), "k": np.float32(2)})
+    )
     list(known.blocks())
-    second = write.array_v2(known)
+    second = to_documents.array_v2(known)
     back = documents.from_v2(second[".zarray"], second[".zattrs"])
-    third = documents.from_v3(json.loads(json.dumps(write.array_v3(known))))
+    third = documents.from_v3(json.loads(json.dumps(to_documents.array_v3(known))))
     for found in (back, third):
         assert found.encoding.dtype == encoding.dtype
         assert found.encoding.order == order
@@ -120,14 +122,14 @@ def test_chains(codecs: tuple[Codec, ...], order: tuple[int, int] | None) -> Non
 
 def test_codecs_that_nobody_else_has() -> None:
     tile = Tile((Axis.regular(4, 4),), (Encoding(np.dtype("<i4"), (Codec("szip"),)),), Columns.inlined((1,), b""))
-    known = said(VirtualArray.of(tile, dims=("x",)))
-    for make in (write.array_v2, write.array_v3):
+    known = to_zarr_spec(VirtualArray.of(tile, dims=("x",)))
+    for make in (to_documents.array_v2, to_documents.array_v3):
         with pytest.raises(UnsupportedError, match="szip"):
             make(known)
 
 
 def test_attributes_of_long_doubles() -> None:
-    from insitu.zarr_metadata.write import jsonable
+    from insitu.zarr_metadata.to_documents import to_json_attributes
 
     wide = {"one": np.longdouble(1.5), "many": np.array([1.5, 2], np.longdouble), "complex": np.clongdouble(1 + 2j)}
-    assert jsonable(wide) == {"one": 1.5, "many": [1.5, 2.0], "complex": [1.0, 2.0]}
+    assert to_json_attributes(wide) == {"one": 1.5, "many": [1.5, 2.0], "complex": [1.0, 2.0]}

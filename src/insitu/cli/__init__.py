@@ -1,7 +1,8 @@
-"""The command line: the verbs of the library, one file each.
+"""The command line: `insitu VERB`, one module per verb.
 
-Results go to standard output, everything else to standard error. Exit codes: 0 done, 1 an error of ours (one line, with the way out),
-2 wrong usage, 3 an error that nobody foresaw, 130 interrupted.
+Results go to standard output, everything else to standard error. Exit codes: 0 success, 1 an error
+of insitu or of the system (one line, with a hint), 2 wrong usage, 3 an unexpected error (a bug),
+130 interrupted.
 """
 
 from __future__ import annotations
@@ -13,14 +14,14 @@ from importlib.metadata import version
 import typer
 
 from insitu.cli import append, check, convert, demo, drop, info, read, reduce, refresh, rollback, scan, serve
-from insitu.cli.screen import problems
+from insitu.cli.screen import stderr
 from insitu.errors import InsituError
 
 __all__ = ["app", "main"]
 
 app = typer.Typer(
     name="insitu",
-    help="Look into archives of scientific arrays without copying them.",
+    help="Read archives of scientific arrays in place: scan, combine, save, read, reduce, serve.",
     no_args_is_help=True,
     add_completion=True,
     pretty_exceptions_enable=False,
@@ -53,10 +54,10 @@ def _version(wanted: bool) -> None:
 
 @app.callback()
 def options(
-    debug: bool = typer.Option(False, "--debug", help="Show the whole traceback of an error."),
-    shown: bool = typer.Option(False, "--version", help="Show the version.", callback=_version, is_eager=True),
+    debug: bool = typer.Option(False, "--debug", help="Show the traceback of an error."),
+    shown: bool = typer.Option(False, "--version", help="Show the version and exit.", callback=_version, is_eager=True),
 ) -> None:
-    """Options of every verb."""
+    """Read archives of scientific arrays in place: scan, combine, save, read, reduce, serve."""
     _state["debug"] = debug
 
 
@@ -68,7 +69,9 @@ def main() -> None:
     except InsituError as problem:
         if _state["debug"]:
             raise
-        _say(problem.kind, " ".join([str(problem), *(f"({note})" for note in getattr(problem, "__notes__", ()))]))
+        _print_error(
+            problem.kind, " ".join([str(problem), *(f"({note})" for note in getattr(problem, "__notes__", ()))])
+        )
         sys.exit(1)
     except BrokenPipeError:  # `insitu info … | head`
         sys.stderr.close()
@@ -76,21 +79,25 @@ def main() -> None:
     except OSError as problem:
         if _state["debug"]:
             raise
-        _say("system", f"{problem.strerror or problem}" + (f" [in {problem.filename}]" if problem.filename else ""))
+        _print_error(
+            "system", f"{problem.strerror or problem}" + (f" [in {problem.filename}]" if problem.filename else "")
+        )
         sys.exit(1)
     except Exception as problem:
         if _state["debug"]:
             raise
-        # Nobody foresaw it: say so, and how to find out more.
-        _say(
-            "unexpected", f"{type(problem).__name__}: {problem}. Run it as insitu --debug … to see where, and report it"
+        # A bug: say so, and how to find out more.
+        _print_error(
+            "unexpected",
+            f"{type(problem).__name__}: {problem}. This is a bug: please report it, with the output "
+            "of insitu --debug …",
         )
         sys.exit(3)
 
 
-def _say(kind: str, text: str) -> None:
-    problems.print(f"[bold red]{kind}[/]: {_escaped(text)}", highlight=False, soft_wrap=True)
+def _print_error(kind: str, text: str) -> None:
+    stderr.print(f"[bold red]{kind}[/]: {_escape_markup(text)}", highlight=False, soft_wrap=True)
 
 
-def _escaped(text: str) -> str:
+def _escape_markup(text: str) -> str:
     return text.replace("[", "\\[")

@@ -1,4 +1,4 @@
-"""How does a verb reach storage, and what did it ask of it? Options that all verbs share."""
+"""Options that several verbs share: --option and --verbose, with a trace of storage requests."""
 
 from __future__ import annotations
 
@@ -9,27 +9,27 @@ from typing import Annotated, Any
 
 import typer
 
-from insitu.cli.screen import chain, chunk_shape, plural, problems, size
+from insitu.cli.screen import format_bytes, format_chunk_shape, format_codecs, plural, stderr
 from insitu.combining.member import Member
 from insitu.model import VirtualArray, VirtualGroup
 from insitu.sources import Trace, trace
 
-__all__ = ["Options", "Verbose", "described", "storage_options", "told"]
+__all__ = ["StorageOption", "Verbose", "describe_array", "storage_options", "trace_storage"]
 
-Options = Annotated[
+StorageOption = Annotated[
     list[str] | None,
     typer.Option(
         "--option",
         "-O",
         metavar="NAME=VALUE",
-        help="Of the storage: anon=true, endpoint_url=…, key=…, secret=…, region=…; may be repeated.",
+        help="Storage option, e.g. anon=true, endpoint_url=…, key=…, secret=…, region=…; may be repeated.",
     ),
 ]
-Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Say on standard error what was done.")]
+Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Print what was read, to standard error.")]
 
 
 def storage_options(given: Sequence[str] | None) -> dict[str, Any] | None:
-    """Options as `insitu.scan` takes them.
+    """Return storage options as `insitu.scan` takes them.
 
     Examples
     --------
@@ -51,29 +51,29 @@ def storage_options(given: Sequence[str] | None) -> dict[str, Any] | None:
 
 
 @contextmanager
-def told(verbose: bool) -> Iterator[Trace]:
-    """Count what storage is asked for; with `verbose`, say it at the end."""
+def trace_storage(verbose: bool) -> Iterator[Trace]:
+    """Trace requests to storage; with `verbose`, print a summary at the end."""
     with trace() as cost:
         yield cost
     if verbose:
         places = ", ".join(cost.places) or "nothing"
-        problems.print(
-            f"storage | {places} | {plural(cost.requests, 'request')} in {plural(cost.waves, 'wave')} | {size(cost.bytes)} | "
-            f"{cost.seconds:.3f} s" + (f" | tried again {cost.retries} times" if cost.retries else ""),
+        stderr.print(
+            f"storage | {places} | {plural(cost.requests, 'request')} in {plural(cost.waves, 'wave')} | {format_bytes(cost.bytes)} | "
+            f"{cost.seconds:.3f} s" + (f" | retried {cost.retries} times" if cost.retries else ""),
             markup=False,
             soft_wrap=True,
         )
 
 
-def described(name: str, array: VirtualArray, group: VirtualGroup | Member | None = None) -> str:
-    """One line of what an array is: format, type, shape, chunks, codecs."""
+def describe_array(name: str, array: VirtualArray, group: VirtualGroup | Member | None = None) -> str:
+    """Return one line about an array: format, type, shape, chunks, codecs."""
     parts = [
         name,
         (group.details.format or "") if group is not None else "",
         str(array.dtype),
         "×".join(map(str, array.shape)) or "scalar",
-        f"chunks {chunk_shape(array)}",
-        f"codecs {chain(encoding for tile in array.tiles for encoding in tile.encodings)}",
+        f"chunks {format_chunk_shape(array)}",
+        f"codecs {format_codecs(encoding for tile in array.tiles for encoding in tile.encodings)}",
         f"{plural(len(array.tiles), 'grid')} of {plural(len(array.sources), 'object')}",
     ]
     return " | ".join(part for part in parts if part)

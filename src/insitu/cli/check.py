@@ -1,4 +1,4 @@
-"""`insitu check`: do the sources still match the references?"""
+"""`insitu check`: compare saved references with their source files."""
 
 from __future__ import annotations
 
@@ -7,25 +7,28 @@ from typing import Annotated
 
 import typer
 
-from insitu.cli.access import Options, storage_options
-from insitu.cli.progress import bar
-from insitu.cli.screen import results
+from insitu.cli.access import StorageOption, storage_options
+from insitu.cli.progress import progress_bar
+from insitu.cli.screen import stdout
 
 __all__ = ["check"]
 
 
 def check(
-    references: Annotated[str, typer.Argument(help="A saved set of references.", metavar="REFS")],
+    references: Annotated[str, typer.Argument(help="Saved references.", metavar="REFS")],
     allow_local: Annotated[
-        bool, typer.Option("--allow-local", help="References from elsewhere may name files of this machine.")
+        bool, typer.Option("--allow-local", help="Allow references from another machine to name files of this one.")
     ] = False,
-    as_text: Annotated[bool, typer.Option("--json", help="For programs.")] = False,
-    option: Options = None,
+    as_text: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    option: StorageOption = None,
 ) -> None:
-    """Ask every source of a set of references whether it is still what was scanned. Exit code 1 if some are not, or were added twice, or if files of the store are damaged."""
+    """Check whether the source files of saved references are unchanged.
+
+    Exit code 1 if one has changed or was added twice, or if the references are damaged.
+    """
     from insitu.maintenance import check as check_references  # Arrow takes long to import: not for `insitu --help`
 
-    with bar("sources") as progress:
+    with progress_bar("sources") as progress:
         report = check_references(
             references, progress=progress, allow_local=allow_local, storage_options=storage_options(option)
         )
@@ -39,6 +42,6 @@ def check(
         found = {"ok": report.ok, "sources": rows, "duplicates": double, "damaged": damaged}
         typer.echo(json.dumps(found, indent=2))
     else:
-        results.print(str(report), markup=False, soft_wrap=True)
+        stdout.print(str(report), markup=False, soft_wrap=True)
     if not report.ok:
         raise typer.Exit(1)

@@ -1,4 +1,4 @@
-"""`insitu convert`: the same references in another form, or for another place."""
+"""`insitu convert`: save references in another format, or with other URLs."""
 
 from __future__ import annotations
 
@@ -7,44 +7,48 @@ from typing import Annotated
 
 import typer
 
-from insitu.cli.access import Options, storage_options
-from insitu.cli.screen import plural, problems
+from insitu.cli.access import StorageOption, storage_options
+from insitu.cli.screen import plural, stderr
 
 __all__ = ["convert", "parse_prefixes"]
 
 
 def convert(
-    source: Annotated[
-        str, typer.Argument(help="A saved set of references, a Zarr store or an archive file.", metavar="REFS")
-    ],
+    source: Annotated[str, typer.Argument(help="Saved references, a Zarr store or an archive file.", metavar="REFS")],
     target: Annotated[
-        str, typer.Argument(help="Where to; the name says the form: *.insitu, *.json(.zst|.gz), *.parq, *.parquet.")
+        str,
+        typer.Argument(
+            help="Where to save; the suffix selects the format: *.insitu, *.json(.zst|.gz), *.parq, *.parquet."
+        ),
     ],
     rename: Annotated[
         list[str] | None,
-        typer.Option(
-            "--rename", metavar="OLD=NEW", help="URLs that begin with OLD begin with NEW instead; may be repeated."
-        ),
+        typer.Option("--rename", metavar="OLD=NEW", help="Replace the prefix OLD of URLs by NEW; may be repeated."),
     ] = None,
     pattern: Annotated[
         tuple[str, str] | None,
-        typer.Option("--regex", metavar="PATTERN REPLACEMENT", help="The same by a regular expression."),
+        typer.Option("--regex", metavar="PATTERN REPLACEMENT", help="Replace parts of URLs by a regular expression."),
     ] = None,
     relative: Annotated[
-        bool, typer.Option("--relative", help="URLs relative to the target: the archive can be moved as a whole.")
+        bool,
+        typer.Option(
+            "--relative", help="Save URLs relative to the target, so that files and references can be moved together."
+        ),
     ] = False,
-    inline: Annotated[int, typer.Option("--inline", help="Keep chunks of up to so many bytes inline.")] = 0,
+    inline: Annotated[
+        int, typer.Option("--inline", help="Store chunks of up to this many bytes in the references themselves.")
+    ] = 0,
     allow_local: Annotated[
-        bool, typer.Option("--allow-local", help="References from elsewhere may name files of this machine.")
+        bool, typer.Option("--allow-local", help="Allow references from another machine to name files of this one.")
     ] = False,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace what lies there.")] = False,
-    option: Options = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an existing target.")] = False,
+    option: StorageOption = None,
 ) -> None:
-    """Save references in another form."""
+    """Save references in another format."""
     from insitu.maintenance import convert as convert_references
 
     if rename and pattern:
-        raise typer.BadParameter("give either --rename or --regex")
+        raise typer.BadParameter("--rename and --regex cannot be combined: give one of them")
     found = convert_references(
         source,
         target,
@@ -55,11 +59,11 @@ def convert(
         mode="w" if overwrite else "x",
         storage_options=storage_options(option),
     )
-    problems.print(f"{target}: {plural(sum(1 for _ in found.all_arrays()), 'variable')}", markup=False)
+    stderr.print(f"{target}: {plural(sum(1 for _ in found.all_arrays()), 'variable')}", markup=False)
 
 
 def parse_prefixes(pairs: Sequence[str]) -> dict[str, str]:
-    """Old prefix → new prefix.
+    """Return a mapping of old to new prefixes.
 
     Examples
     --------

@@ -1,59 +1,103 @@
-"""`insitu info`: what is in this file?"""
+"""`insitu info`: show the contents of a file."""
 
 from __future__ import annotations
 
 import json
 import warnings
+from collections.abc import Iterator
 from typing import Annotated
 
 import typer
 from rich.text import Text
 
-from insitu.cli.access import Options, Verbose, storage_options, told
+from insitu.cli.access import StorageOption, Verbose, storage_options, trace_storage
 from insitu.cli.chunk_map import chunk_map
-from insitu.cli.notes import notes
-from insitu.cli.screen import plural, results, show, size
+from insitu.cli.screen import format_bytes, plural, print_table, stdout
 from insitu.cli.tree import as_json, as_table
-from insitu.opening import scan_stored
+from insitu.codecs import prepare
+from insitu.errors import InsituError
+from insitu.model import ArrayDetails, GroupDetails, VirtualArray, VirtualGroup
+from insitu.scanning.scan_url import scan_stored
 
 __all__ = ["info"]
 
 
 def info(
     url: Annotated[str, typer.Argument(help="A path or a URL.")],
-    group: Annotated[str | None, typer.Option(help="Only this group.")] = None,
-    attributes: Annotated[bool, typer.Option("--attributes", "-a", help="Show attributes too.")] = False,
-    where: Annotated[bool, typer.Option("--map", "-m", help="Draw where in the file the chunks lie.")] = False,
-    as_text: Annotated[bool, typer.Option("--json", help="For programs.")] = False,
-    option: Options = None,
+    group: Annotated[str | None, typer.Option(help="Show only this group.")] = None,
+    attributes: Annotated[bool, typer.Option("--attributes", "-a", help="Show attributes, too.")] = False,
+    where: Annotated[bool, typer.Option("--map", "-m", help="Draw a map of the chunks in the file.")] = False,
+    as_text: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    option: StorageOption = None,
     verbose: Verbose = False,
 ) -> None:
-    """Show what a file holds: shapes, types, chunks, codecs, bytes stored and virtual; and what cannot be read, and why."""
-    with warnings.catch_warnings(), told(verbose):
-        warnings.simplefilter("ignore")  # what is left out is shown in the table
+    """Show the contents of a file:
+    variables, shapes, types, chunks, codecs, sizes, and what cannot be read and why.
+    """
+    with warnings.catch_warnings(), trace_storage(verbose):
+        warnings.simplefilter("ignore")  # the table shows what cannot be read
         found = scan_stored(url, group=group, errors="warn", storage_options=storage_options(option))
     if as_text:
         typer.echo(json.dumps({**as_json(found), "notes": notes(found)}, indent=2))
         return
-    show(as_table(found))
+    print_table(as_table(found))
     if attributes:
         for path, node in found.walk():
             for name, value in node.attributes.items():
-                results.print(f"{path}:{name} = {value!r}", markup=False)
+                stdout.print(f"{path}:{name} = {value!r}", markup=False)
             for variable, array in node.arrays.items():
                 for name, value in array.attributes.items():
-                    results.print(f"{path + '/' if path else ''}{variable}:{name} = {value!r}", markup=False)
+                    stdout.print(f"{path + '/' if path else ''}{variable}:{name} = {value!r}", markup=False)
     if where:
-        results.print(chunk_map(found, results.width))
+        stdout.print(chunk_map(found, stdout.width))
     for path, node in found.walk():
         for name, reason in node.problems.items():
-            results.print(Text(f"{path + '/' if path else ''}{name}: {reason}", style="red"), soft_wrap=True)
+            stdout.print(Text(f"{path + '/' if path else ''}{name}: {reason}", style="red"), soft_wrap=True)
     for path, text in notes(found):
-        results.print(Text(f"{path}: {text}", style="yellow"))
+        stdout.print(Text(f"{path}: {text}", style="yellow"))
     count = sum(1 for _ in found.all_arrays())
     left = sum(len(node.problems) for _, node in found.walk())
     total = sum(array.nbytes for _, array in found.all_arrays())
-    line = Text(f"{plural(count, 'variable')}, {size(total)} when read")
+    line = Text(f"{plural(count, 'variable')}, {format_bytes(total)} when read")
     if left:
         line.append(f"; {plural(left, 'variable')} cannot be read", style="red")
-    results.print(line)
+    stdout.print(line)
+
+
+def notes(group: VirtualGroup) -> list[tuple[str, str]]:
+    """Return paths and notes:
+    codecs without a decoder, attributes that are not read, missing sources.
+    """
+    found: list[tuple[str, str]] = []
+    for path, node in group.walk():
+        found += [(path or "/", text) for text in _unread_attributes(node.details)]
+    for path, array in group.all_arrays():
+        found += [(path, text) for text in (*_decoding_problems(array), *_unread_attributes(array.details))]
+        if "MATLAB_object_decode" in array.attributes:
+            kind = array.attributes.get("MATLAB_class", "unknown")
+            found.append(
+                (
+                    path,
+                    f"a MATLAB object of class {kind!r}: the stored values are shown, only MATLAB can interpret them",
+                )
+            )
+        missing = array.details.missing_sources
+        if missing:
+            found.append(
+                (path, f"filled where its sources are missing: {', '.join(missing[:3])}{' …' * (len(missing) > 3)}")
+            )
+    return found
+
+
+def _unread_attributes(details: ArrayDetails | GroupDetails) -> Iterator[str]:
+    for name, why in details.unread_attributes.items():
+        yield f"attribute {name!r} is not read: {why}"
+
+
+def _decoding_problems(array: VirtualArray) -> Iterator[str]:
+    """Yield the reasons why chunks of an array cannot be decoded."""
+    for encoding in dict.fromkeys(encoding for tile in array.tiles for encoding in tile.encodings):
+        try:
+            prepare(encoding, (1,) * max((len(tile.axes) for tile in array.tiles), default=0))
+        except InsituError as problem:
+            yield f"cannot be decoded: {problem}"

@@ -1,4 +1,4 @@
-"""How far is it, how fast, and how long still? A bar on standard error while something long runs; nothing where nobody looks at it."""
+"""Progress bar on standard error, with rate and remaining time; only on a terminal."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from rich.progress import (
 )
 from rich.text import Text
 
-from insitu.cli.screen import problems
+from insitu.cli.screen import stderr
 
-__all__ = ["bar"]
+__all__ = ["progress_bar"]
 
 
-class _Rate(ProgressColumn):
-    """How many a second."""
+class _RateColumn(ProgressColumn):
+    """Column that shows items per second."""
 
     def render(self, task: Task) -> Text:
         speed = task.finished_speed or task.speed
@@ -31,18 +31,18 @@ class _Rate(ProgressColumn):
 
 
 @contextmanager
-def bar(what: str) -> Iterator[Callable[[int, int], None]]:
-    """A function of how many are done and how many there are."""
+def progress_bar(what: str) -> Iterator[Callable[[int, int], None]]:
+    """Show a progress bar; the block gets a function to call with the number done and the total."""
     left = TimeRemainingColumn(elapsed_when_finished=True)
     columns = (
         TextColumn(what),
         BarColumn(),
         MofNCompleteColumn(),
-        _Rate(),
+        _RateColumn(),
         TimeElapsedColumn(),
         TextColumn("ETA"),
         left,
     )
-    with Progress(*columns, console=problems, transient=True, disable=not problems.is_terminal) as shown:
+    with Progress(*columns, console=stderr, transient=True, disable=not stderr.is_terminal) as shown:
         task = shown.add_task(what, total=None)
         yield lambda done, total: shown.update(task, completed=done, total=total)

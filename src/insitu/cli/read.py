@@ -1,4 +1,4 @@
-"""`insitu read`: what are the values of this slab?"""
+"""`insitu read`: read values of a variable, by position or by label."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ import numpy as np
 import typer
 
 from insitu.archive import Archive
-from insitu.cli.access import Options, Verbose, described, storage_options, told
-from insitu.cli.screen import plural, problems, size
-from insitu.cli.values import form_of, show_table, write_csv, write_netcdf, write_npy, write_text
+from insitu.cli.access import StorageOption, Verbose, describe_array, storage_options, trace_storage
+from insitu.cli.screen import format_bytes, plural, stderr
+from insitu.cli.values import output_format, show_table, write_csv, write_netcdf, write_npy, write_text
 from insitu.errors import InsituError, SelectionError, VariableError
-from insitu.opening import scan_stored
-from insitu.reading import Tally
+from insitu.reading import ReadStatistics
+from insitu.scanning.scan_url import scan_stored
 
 __all__ = ["parse_slices", "read"]
 
 
-def _variables(ctx: typer.Context, incomplete: str) -> list[str]:
-    """Names for the shell to complete with."""
+def _complete_variable(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Return names of variables for the completion of the shell."""
     try:
         found = scan_stored(ctx.params["url"], errors="warn").all_arrays()
         return [name for name, _ in found if name.startswith(incomplete)]
@@ -35,39 +35,47 @@ def read(
     variable: Annotated[
         str,
         typer.Argument(
-            help="The variable, e.g. forecast/tas; slices may follow in brackets: 'tas[0, 10:20, ::2]'.",
-            autocompletion=_variables,
+            help="Variable, e.g. forecast/tas; slices may follow in brackets: 'tas[0, 10:20, ::2]'.",
+            autocompletion=_complete_variable,
         ),
     ],
-    slices: Annotated[str | None, typer.Argument(help="e.g. '0, 10:20, ::2'.")] = None,
+    slices: Annotated[str | None, typer.Argument(help="Slices, e.g. '0, 10:20, ::2'.")] = None,
     sel: Annotated[
         list[str] | None,
         typer.Option(
-            "--sel", "-s", metavar="DIM=LABEL", help="By label: time=2010-01, lat=-30..30, lon=7.5; may be repeated."
+            "--sel",
+            "-s",
+            metavar="DIM=LABEL",
+            help="Select by label, e.g. time=2010-01, lat=-30..30, lon=7.5; may be repeated.",
         ),
     ] = None,
-    nearest: Annotated[bool, typer.Option("--nearest", help="With --sel: the nearest label.")] = False,
-    output: Annotated[Path | None, typer.Option("--output", "-o", help="Write to this file: .npy, .nc, .csv.")] = None,
-    form: Annotated[
-        str | None, typer.Option("--as", help="text, table, csv, npy or nc, whatever the file's name.")
+    nearest: Annotated[bool, typer.Option("--nearest", help="With --sel: select the nearest label.")] = False,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output", "-o", help="Write to this file; the suffix selects the format: .npy, .nc, .csv, .txt."
+        ),
     ] = None,
-    raw: Annotated[bool, typer.Option("--raw", help="Stored values: no scale, offset, missing values, times.")] = False,
-    option: Options = None,
+    form: Annotated[str | None, typer.Option("--as", help="Format: text, table, csv, npy or nc.")] = None,
+    raw: Annotated[
+        bool, typer.Option("--raw", help="Stored values, without scale, offset, missing values and times applied.")
+    ] = False,
+    option: StorageOption = None,
     verbose: Verbose = False,
 ) -> None:
-    """Read one hyperslab of a variable: the values that xarray shows."""
+    """Read a slice of a variable: the values that xarray shows."""
     bracket = re.fullmatch(r"(.+?)\[(.*)\]", variable)
     if bracket and slices is None:
         variable, slices = bracket.groups()
-    kind = form_of(form, output)
+    kind = output_format(form, output)
     options = storage_options(option)
-    with told(verbose):
+    with trace_storage(verbose):
         if sel or kind in ("table", "csv", "nc"):
-            array = _labelled(url, variable, parse_slices(slices), sel, nearest, raw, options)
+            array = _read_labelled(url, variable, parse_slices(slices), sel, nearest, raw, options)
             values = array.values
         else:
             array = None
-            values = _values(url, variable, parse_slices(slices), raw, options, verbose)
+            values = _read_values(url, variable, parse_slices(slices), raw, options, verbose)
     if kind == "text" and output is None:
         typer.echo(np.array2string(values, threshold=1000))
     elif kind == "text":
@@ -83,21 +91,23 @@ def read(
         write_netcdf(array, output)
     if output is not None:
         shape = "×".join(map(str, values.shape)) or "scalar"
-        problems.print(f"{output}: {values.dtype} {shape}, {size(values.nbytes)}", markup=False, soft_wrap=True)
+        stderr.print(f"{output}: {values.dtype} {shape}, {format_bytes(values.nbytes)}", markup=False, soft_wrap=True)
 
 
-def _values(url: str, variable: str, selection: Any, raw: bool, options: dict[str, Any] | None, verbose: bool) -> Any:
-    """Read values without their labels."""
+def _read_values(
+    url: str, variable: str, selection: Any, raw: bool, options: dict[str, Any] | None, verbose: bool
+) -> Any:
+    """Return values without their labels."""
     group, _, name = variable.strip("/").rpartition("/")
     archive = Archive.open(url, group=group or None, variables=[name], storage_options=options)
-    tally = Tally()
+    tally = ReadStatistics()
     values = archive.read(name, selection, decode=not raw, tally=tally)
     if verbose:
         array = archive.array(name, decode=not raw)
-        problems.print(described(variable, array, archive.member()), markup=False, soft_wrap=True)
-        problems.print(
+        stderr.print(describe_array(variable, array, archive.member()), markup=False, soft_wrap=True)
+        stderr.print(
             f"read | {values.dtype} | {'×'.join(map(str, values.shape)) or 'scalar'} | {plural(tally.chunks, 'chunk')} | "
-            f"{plural(tally.requests, 'request')} | {size(tally.bytes_fetched)} fetched, {size(tally.bytes_decoded)} decoded | "
+            f"{plural(tally.requests, 'request')} | {format_bytes(tally.bytes_fetched)} fetched, {format_bytes(tally.bytes_decoded)} decoded | "
             f"{1000 * tally.total_seconds:.1f} ms",
             markup=False,
             soft_wrap=True,
@@ -105,7 +115,7 @@ def _values(url: str, variable: str, selection: Any, raw: bool, options: dict[st
     return values
 
 
-def _labelled(
+def _read_labelled(
     url: str,
     variable: str,
     selection: Any,
@@ -114,7 +124,7 @@ def _labelled(
     raw: bool,
     options: dict[str, Any] | None,
 ) -> Any:
-    """Read values with their labels: a DataArray."""
+    """Return values with their labels, as a DataArray."""
     group, _, name = variable.strip("/").rpartition("/")
     archive = Archive.open(url, group=group or None, variables=[name], storage_options=options)
     dataset = archive.dataset()
@@ -122,7 +132,9 @@ def _labelled(
         dataset = dataset.assign({name: (dataset[name].dims, archive.read(name, decode=False))})
     if name not in dataset.variables:
         raise VariableError(
-            f"no variable {variable!r}", url=url, hint=f"There are: {', '.join(map(str, dataset.variables)) or 'none'}"
+            f"there is no variable {variable!r}",
+            url=url,
+            hint=f"There are: {', '.join(map(str, dataset.variables)) or 'none'}",
         )
     array = dataset[name]
     wanted = parse_labels(sel or ())
@@ -130,18 +142,19 @@ def _labelled(
     if unknown:
         raise SelectionError(
             f"{variable} has no labels along {unknown[0]!r}",
-            hint=f"There are: {', '.join(map(str, array.coords)) or 'none'}; or select by position: '{variable}[0, 10:20]'",
+            hint=f"There are: {', '.join(map(str, array.coords)) or 'none'}; or select by position: '{variable}[0, "
+            "10:20]'",
         )
     try:
-        # A range takes all labels between its ends, which "nearest" has no part in.
+        # A range selects all labels between its ends; "nearest" does not apply to it.
         ranges = {dim: label for dim, label in wanted.items() if isinstance(label, slice)}
         array = array.sel(ranges).sel(
             {dim: label for dim, label in wanted.items() if dim not in ranges}, method="nearest" if nearest else None
         )
     except (KeyError, ValueError, TypeError) as problem:
-        said = ", ".join(sel or ())
         raise SelectionError(
-            f"nothing is labelled {said}: {problem}", hint="--nearest takes the label that is nearest"
+            f"no value has the label {', '.join(sel or ())}: {problem}",
+            hint="Use --nearest to select the nearest label",
         ) from None
     if selection is not Ellipsis:
         array = array[selection]
@@ -149,7 +162,7 @@ def _labelled(
 
 
 def parse_labels(pairs: Sequence[str]) -> dict[str, Any]:
-    """Labels by dimension: one, or a range with two dots.
+    """Return labels by dimension: one, or a range with two dots.
 
     Examples
     --------
@@ -162,22 +175,22 @@ def parse_labels(pairs: Sequence[str]) -> dict[str, Any]:
         if not mark or not dim or not text:
             raise typer.BadParameter(f"{pair!r} is not DIM=LABEL", param_hint="--sel")
         first, dots, last = text.partition("..")
-        found[dim] = slice(_label(first), _label(last)) if dots else _label(text)
+        found[dim] = slice(_parse_label(first), _parse_label(last)) if dots else _parse_label(text)
     return found
 
 
-def _label(text: str) -> Any:
+def _parse_label(text: str) -> Any:
     if not text:
         return None
     try:
-        # Years look like numbers, but four digits along time are meant as a date: xarray takes both as text there.
+        # Four digits are a year, and xarray takes dates as text.
         return float(text) if not re.fullmatch(r"\d{4}(-\d\d){0,2}", text) else text
     except ValueError:
         return text
 
 
 def parse_slices(text: str | None) -> Any:
-    """A selection as NumPy writes it: integers, slices, `...`, lists of integers.
+    """Return a selection as NumPy writes it: integers, slices, `...`, lists of integers.
 
     Examples
     --------
@@ -186,10 +199,10 @@ def parse_slices(text: str | None) -> Any:
     """
     if text is None or not text.strip():
         return ...
-    return tuple(_one(part.strip()) for part in re.findall(r"\s*\[[^\]]*\]|[^,]+", text) if part.strip())
+    return tuple(_parse_index(part.strip()) for part in re.findall(r"\s*\[[^\]]*\]|[^,]+", text) if part.strip())
 
 
-def _one(text: str) -> Any:
+def _parse_index(text: str) -> Any:
     try:
         if text == "...":
             return ...

@@ -1,4 +1,4 @@
-"""`insitu reduce`: what is the mean, the maximum, … of this variable?"""
+"""`insitu reduce`: compute statistics of a variable, here or on a server next to the data."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ import typer
 from rich.table import Table
 
 from insitu.archive import Archive
-from insitu.cli.access import Options, storage_options
+from insitu.cli.access import StorageOption, storage_options
 from insitu.cli.read import parse_slices
-from insitu.cli.screen import plural, problems, show, size
-from insitu.reading import Tally
+from insitu.cli.screen import format_bytes, plural, print_table, stderr
+from insitu.reading import ReadStatistics
 
 __all__ = ["reduce"]
 
@@ -25,33 +25,40 @@ FORMS = ("text", "table", "json")
 
 def reduce(
     url: Annotated[str, typer.Argument(help="A path or a URL.")],
-    variable: Annotated[str, typer.Argument(help="The variable; slices may follow in brackets: 'tas[0, 10:20]'.")],
+    variable: Annotated[str, typer.Argument(help="Variable; slices may follow in brackets: 'tas[0, 10:20]'.")],
     method: Annotated[
         str,
         typer.Argument(
-            help="sum, mean, min, max, std, var, count, any, all, argmin, argmax, prod, median, quantile, tdigest, histogram; several with commas are taken in one pass."
+            help="sum, mean, min, max, std, var, count, any, all, argmin, argmax, prod, median, quantile, "
+            "tdigest or histogram; several, separated by commas, are computed in one pass."
         ),
     ],
     dim: Annotated[
-        list[str] | None, typer.Option("--dim", "-d", help="Along this dimension; may be repeated. All if not given.")
+        list[str] | None, typer.Option("--dim", "-d", help="Dimension to reduce; may be repeated. Default: all.")
     ] = None,
-    axes: Annotated[str | None, typer.Option(help="The same by number: '0,2'.")] = None,
+    axes: Annotated[str | None, typer.Option(help="Axes to reduce, by number: '0,2'.")] = None,
     active: Annotated[
-        str | None, typer.Option(help="A server that does it next to the data: http://host:8080.")
+        str | None, typer.Option(help="URL of a server that computes next to the data: http://host:8080.")
     ] = None,
-    skipna: Annotated[
-        bool | None, typer.Option(help="Whether NaN is left out; by default for floating-point values.")
+    skipna: Annotated[bool | None, typer.Option(help="Leave out NaN. Default: for floating-point values.")] = None,
+    q: Annotated[
+        str | None, typer.Option("--q", help="For quantile and tdigest: numbers from 0 to 1, e.g. '0.1,0.9'.")
     ] = None,
-    q: Annotated[str | None, typer.Option("--q", help="Of quantile and tdigest: from 0 to 1, e.g. '0.1,0.9'.")] = None,
     edges: Annotated[
-        str | None, typer.Option(help="Of histogram: '0,10,20', or '250:310:24' for 24 bins of one width.")
+        str | None,
+        typer.Option(help="For histogram: edges of the bins, '0,10,20', or '250:310:24' for 24 bins of equal width."),
     ] = None,
-    form: Annotated[str | None, typer.Option("--as", help=f"One of {', '.join(FORMS)}.")] = None,
-    raw: Annotated[bool, typer.Option("--raw", help="Stored values: no scale, offset, missing values, times.")] = False,
-    option: Options = None,
-    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Say what was read.")] = False,
+    form: Annotated[str | None, typer.Option("--as", help="Format: text, table or json (where NaN is null).")] = None,
+    raw: Annotated[
+        bool, typer.Option("--raw", help="Stored values, without scale, offset, missing values and times applied.")
+    ] = False,
+    option: StorageOption = None,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Print what was read, to standard error.")] = False,
 ) -> None:
-    """Reduce a variable, chunk by chunk: what xarray gives, computed here or next to the data."""
+    """Compute statistics of a variable, chunk by chunk, here or on a server next to the data.
+
+    Results are those of xarray.
+    """
     slices = None
     bracket = re.fullmatch(r"(.+?)\[(.*)\]", variable)
     if bracket:
@@ -59,93 +66,99 @@ def reduce(
     if form is not None and form not in FORMS:
         raise typer.BadParameter(f"must be one of {', '.join(FORMS)}", param_hint="--as")
     methods = [name.strip() for name in method.split(",") if name.strip()]
-    along = None if axes is None else [int(axis) for axis in _numbers(axes, "--axes")]
-    wanted = _numbers(q, "--q") if q is not None else None
+    along = None if axes is None else [int(axis) for axis in _parse_numbers(axes, "--axes")]
+    wanted = _parse_numbers(q, "--q") if q is not None else None
     how: dict[str, Any] = {
         "axes": along,
         "selection": parse_slices(slices),
         "skipna": skipna,
         "q": wanted[0] if wanted is not None and len(wanted) == 1 else wanted,
-        "edges": _edges(edges),
+        "edges": _parse_edges(edges),
         "storage_options": storage_options(option),
     }
     begin = time.perf_counter()
     if active is not None:
-        values, told = _remote(active, url, variable, methods, {**how, "dim": dim, "decode": not raw})
+        values, summary = _reduce_on_server(active, url, variable, methods, {**how, "dim": dim, "decode": not raw})
     else:
-        tally = Tally()
+        tally = ReadStatistics()
         group, _, name = variable.strip("/").rpartition("/")
         archive = Archive.open(url, group=group or None, variables=[name], storage_options=how.pop("storage_options"))
         values = archive.reduce(name, methods, dim=dim or None, decode=not raw, tally=tally, **how)
-        told = f"{plural(tally.chunks, 'chunk')} | {size(tally.bytes_fetched)} fetched, {size(tally.bytes_decoded)} decoded"
+        summary = (
+            f"{plural(tally.chunks, 'chunk')} | {format_bytes(tally.bytes_fetched)} fetched, {format_bytes(tally.bytes_decoded)} "
+            "decoded"
+        )
     seconds = time.perf_counter() - begin
-    _print(values, form, variable, how)
+    _print_statistics(values, form, variable, how)
     if verbose:
         types = ", ".join(dict.fromkeys(str(np.asarray(found).dtype) for found in values.values()))
-        problems.print(f"{types} | {told} | {1000 * seconds:.1f} ms", markup=False)
+        stderr.print(f"{types} | {summary} | {1000 * seconds:.1f} ms", markup=False)
 
 
-def _numbers(text: str, option: str) -> list[float]:
+def _parse_numbers(text: str, option: str) -> list[float]:
     try:
         return [float(number) for number in text.split(",") if number.strip()]
     except ValueError:
-        raise typer.BadParameter(f"{text!r} are no numbers with commas between", param_hint=option) from None
+        raise typer.BadParameter(f"{text!r} is not a list of numbers separated by commas", param_hint=option) from None
 
 
-def _edges(text: str | None) -> list[float] | None:
-    """Edges of bins: a list, or the first, the last and how many bins.
+def _parse_edges(text: str | None) -> list[float] | None:
+    """Return edges of bins, from a list or from first:last:bins.
 
     Examples
     --------
-    >>> _edges("0,1,10"), _edges("0:1:4")
+    >>> _parse_edges("0,1,10"), _parse_edges("0:1:4")
     ([0.0, 1.0, 10.0], [0.0, 0.25, 0.5, 0.75, 1.0])
     """
     if text is None or ":" not in text:
-        return None if text is None else _numbers(text, "--edges")
-    parts = _numbers(text.replace(":", ","), "--edges")
+        return None if text is None else _parse_numbers(text, "--edges")
+    parts = _parse_numbers(text.replace(":", ","), "--edges")
     if len(parts) != 3 or parts[2] != int(parts[2]) or not 1 <= parts[2] <= 65_536:
-        raise typer.BadParameter(f"{text!r} is not first:last:bins", param_hint="--edges")
+        raise typer.BadParameter(f"{text!r} is not first:last:bins with 1 to 65536 bins", param_hint="--edges")
     found: list[float] = np.linspace(parts[0], parts[1], int(parts[2]) + 1).tolist()
     return found
 
 
-def _remote(
+def _reduce_on_server(
     active: str, url: str, variable: str, methods: list[str], how: dict[str, Any]
 ) -> tuple[dict[str, Any], str]:
-    """The same by a server, which finds the variable itself."""
-    from insitu.reducing.active import Active
-    from insitu.sources.redact import displayed
+    """Compute statistics on a server, which opens the archive itself."""
+    from insitu.active.client import Active
+    from insitu.sources.redaction import redact_url
 
     place = url if "://" in url else os.path.abspath(url)
     values, done = Active(active, required=True).reduce_url(place, variable, methods, **how)
-    told = f"{plural(done['chunks'], 'chunk')} | {size(done['bytes_fetched'])} fetched and {size(done['bytes_decoded'])} decoded by {displayed(active)}"
-    return {name: values[name] for name in methods}, told
+    summary = (
+        f"{plural(done['chunks'], 'chunk')} | {format_bytes(done['bytes_fetched'])} fetched and {format_bytes(done['bytes_decoded'])} "
+        f"decoded by {redact_url(active)}"
+    )
+    return {name: values[name] for name in methods}, summary
 
 
-def _print(values: dict[str, Any], form: str | None, variable: str, how: dict[str, Any]) -> None:
-    """As text, a table or JSON: several statistics as a table, if nobody says otherwise."""
+def _print_statistics(values: dict[str, Any], form: str | None, variable: str, how: dict[str, Any]) -> None:
+    """Print statistics as text, table or JSON; by default several as a table."""
     arrays = {name: np.asarray(found) for name, found in values.items()}
     if form == "json":
-        told = {name: _plain(found.tolist()) for name, found in arrays.items()}
+        shown = {name: _to_json(found.tolist()) for name, found in arrays.items()}
         asked = {name: how[name] for name in ("q", "edges") if how[name] is not None}
-        typer.echo(json.dumps({"variable": variable, **asked, **told}))
+        typer.echo(json.dumps({"variable": variable, **asked, **shown}))
     elif form == "table" or (form is None and len(arrays) > 1) or (form is None and "histogram" in arrays):
-        _tables(arrays, how)
+        _print_tables(arrays, how)
     else:
         for found in arrays.values():
             typer.echo(np.array2string(found, threshold=1000))
 
 
-def _plain(value: Any) -> Any:
-    """For JSON, which knows neither NaN nor infinity."""
+def _to_json(value: Any) -> Any:
+    """Return a value for JSON, which has neither NaN nor infinity."""
     if isinstance(value, list):
-        return [_plain(item) for item in value]
+        return [_to_json(item) for item in value]
     if isinstance(value, float) and not np.isfinite(value):
         return None if np.isnan(value) else str(value)
     return value if isinstance(value, (bool, int, float, str, type(None))) else str(value)
 
 
-def _tables(arrays: dict[str, Any], how: dict[str, Any]) -> None:
+def _print_tables(arrays: dict[str, Any], how: dict[str, Any]) -> None:
     table = Table(box=None, pad_edge=False)
     table.add_column("statistic")
     table.add_column("value", justify="right")
@@ -153,7 +166,7 @@ def _tables(arrays: dict[str, Any], how: dict[str, Any]) -> None:
         if name != "histogram" or found.ndim > 1:
             table.add_row(name, np.array2string(found, threshold=20))
     if table.row_count:
-        show(table)
+        print_table(table)
     if "histogram" not in arrays or arrays["histogram"].ndim > 1:
         return
     bins = Table(box=None, pad_edge=False)
@@ -161,4 +174,4 @@ def _tables(arrays: dict[str, Any], how: dict[str, Any]) -> None:
         bins.add_column(heading, justify="right")
     for low, high, count in zip(how["edges"][:-1], how["edges"][1:], arrays["histogram"].tolist(), strict=True):
         bins.add_row(f"{low:g}", f"{high:g}", f"{count}")
-    show(bins)
+    print_table(bins)

@@ -1,4 +1,4 @@
-"""`insitu refresh`: make references true again."""
+"""`insitu refresh`: update saved references after their source files have changed."""
 
 from __future__ import annotations
 
@@ -6,41 +6,41 @@ from typing import Annotated
 
 import typer
 
-from insitu.cli.access import Options, storage_options
+from insitu.cli.access import StorageOption, storage_options
 from insitu.cli.convert import parse_prefixes
-from insitu.cli.progress import bar
-from insitu.cli.screen import plural, results
+from insitu.cli.progress import progress_bar
+from insitu.cli.screen import plural, stdout
 
 __all__ = ["refresh"]
 
 
 def refresh(
-    references: Annotated[str, typer.Argument(help="A saved set of references.", metavar="REFS")],
+    references: Annotated[str, typer.Argument(help="Saved references.", metavar="REFS")],
     allow_local: Annotated[
-        bool, typer.Option("--allow-local", help="References from elsewhere may name files of this machine.")
+        bool, typer.Option("--allow-local", help="Allow references from another machine to name files of this one.")
     ] = False,
     rename: Annotated[
         list[str] | None,
         typer.Option(
             "--rename",
             metavar="OLD=NEW",
-            help="The files moved: URLs that begin with OLD begin with NEW now; may be repeated.",
+            help="The files have moved: replace the prefix OLD of URLs by NEW first; may be repeated.",
         ),
     ] = None,
-    option: Options = None,
+    option: StorageOption = None,
 ) -> None:
-    """Scan again the sources that changed since, and only those, and save the references in their place."""
+    """Scan the source files that have changed, and only those, and save the updated references."""
     from insitu.maintenance import refresh as refresh_references
     from insitu.maintenance import rename_sources
 
     if rename:
         rename_sources(references, parse_prefixes(rename), storage_options=storage_options(option))
-    with bar("sources") as progress:
+    with progress_bar("sources") as progress:
         report = refresh_references(
             references, progress=progress, allow_local=allow_local, storage_options=storage_options(option)
         )
     changed = len(report.stale)
-    results.print(
+    stdout.print(
         f"{plural(len(report.findings), 'source')}: "
         + (f"{changed:,} changed, scanned again" if changed else "nothing changed"),
         markup=False,

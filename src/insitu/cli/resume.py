@@ -1,7 +1,9 @@
-"""How does a scan that was killed go on where it was?
+"""Journal of a long scan, so that an interrupted scan goes on where it stopped.
 
-What was found in each batch of files is kept in the user's cache until the scan is complete. The same command finds it there: same files (by size and time of change, where they lie on this machine), same questions. What is kept
-is pickled, so only a directory that nobody else can write to is believed.
+The result of each batch of files is kept in the user's cache folder until the scan is complete. The
+same command finds it there, if the files (by size and modification time, where they are local) and
+the options are the same. Results are pickled, so only a folder that nobody else can write to is
+used.
 """
 
 from __future__ import annotations
@@ -17,14 +19,14 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from insitu.cli.screen import problems
+from insitu.cli.screen import stderr
 from insitu.errors import AccessError
 
-__all__ = ["Journal", "Resuming", "journal_for"]
+__all__ = ["Journal", "ResumingExecutor", "journal_for"]
 
 
 def journal_for(target: str, question: str) -> Journal:
-    """The journal of a scan, by where it writes to and what it asks."""
+    """Return the journal of a scan, by its target and its options."""
     root = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "insitu" / "scans"
     name = hashlib.sha256(
         f"{os.path.abspath(target) if '://' not in target else target}\n{question}".encode()
@@ -33,17 +35,18 @@ def journal_for(target: str, question: str) -> Journal:
 
 
 class Journal:
-    """What was found so far, in a directory of its own.
+    """Results of the batches that are scanned so far, in a folder of its own.
 
-    A directory that cannot be written to, or a disk that is full, ends the journal and not the scan: a note says so once.
+    If the folder cannot be written to, or the disk is full, the scan goes on without a journal,
+    with one note.
     """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.found = 0
-        """Files that were found here instead of scanned."""
+        """Number of files whose results were taken from the journal."""
         self.usable = True
-        """Whether anything can be kept."""
+        """Whether results can be written."""
         try:
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             about = folder.stat()
@@ -52,24 +55,24 @@ class Journal:
             return
         if os.name == "posix" and (about.st_uid != os.getuid() or about.st_mode & 0o022):
             raise AccessError(
-                "others may write to the directory that keeps interrupted scans",
+                "other users may write to the folder of interrupted scans, so it is not used",
                 url=str(folder),
-                hint="Remove it, or set XDG_CACHE_HOME to a directory of yours",
+                hint="Remove the folder, or set XDG_CACHE_HOME to a folder of yours",
             )
 
     def load(self, batch: Sequence[Any]) -> list[Any] | None:
-        """What was found in these files; None if that is not known."""
-        path = self.folder / _key(batch)
+        """Return the results of a batch; None if there are none."""
+        path = self.folder / _batch_key(batch)
         try:
             with open(path, "rb") as file:
                 kept: list[Any] = pickle.load(file)
         except (OSError, EOFError, pickle.UnpicklingError, AttributeError, ImportError, IndexError, TypeError):
-            return None  # not there, of another version, or cut short: it is scanned again
+            return None  # missing, of another version, or incomplete: scan again
         self.found += len(batch)
         return kept
 
     def keep(self, batch: Sequence[Any], found: list[Any]) -> None:
-        """Write down what was found, in one step, as long as that is possible."""
+        """Save the results of a batch atomically, if the journal is usable."""
         if not self.usable:
             return
         name = None
@@ -77,7 +80,7 @@ class Journal:
             handle, name = tempfile.mkstemp(dir=self.folder)
             with os.fdopen(handle, "wb") as file:
                 pickle.dump(found, file, protocol=pickle.HIGHEST_PROTOCOL)
-            os.replace(name, self.folder / _key(batch))
+            os.replace(name, self.folder / _batch_key(batch))
         except OSError as error:
             if name is not None:
                 with suppress(OSError):
@@ -85,23 +88,23 @@ class Journal:
             self._give_up(error)
 
     def done(self) -> None:
-        """The scan is complete: nothing needs to be kept."""
+        """Remove the journal: the scan is complete."""
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def _give_up(self, error: OSError) -> None:
         if self.usable:
             self.usable = False
-            problems.print(
-                f"{self.folder}: {error.strerror or error}. The scan goes on; if it is interrupted, it will begin anew. "
-                "XDG_CACHE_HOME says where its journal may lie.",
+            stderr.print(
+                f"{self.folder}: {error.strerror or error}. The scan goes on, but cannot be resumed if it is interrupted. "
+                "Set XDG_CACHE_HOME to a folder that can be written to.",
                 style="yellow",
                 markup=False,
                 soft_wrap=True,
             )
 
 
-def _key(batch: Sequence[Any]) -> str:
-    """What tells a batch from others: its files, and what they are now."""
+def _batch_key(batch: Sequence[Any]) -> str:
+    """Return the key of a batch: its files, with their sizes and modification times."""
     mark = hashlib.sha256()
     for url in batch:
         mark.update(str(url).encode())
@@ -114,29 +117,29 @@ def _key(batch: Sequence[Any]) -> str:
     return mark.hexdigest()[:32]
 
 
-class Resuming(Executor):
-    """Runs batches on another executor, and remembers what came of them.
+class ResumingExecutor(Executor):
+    """Executor that runs batches on another executor and saves their results in a journal.
 
     Parameters
     ----------
     inner
-        Does the work; None: the calling thread does.
+        Runs the batches; None: the calling thread does.
     journal
-        Remembers.
+        Saves the results.
     """
 
     def __init__(self, inner: Executor | None, journal: Journal) -> None:
         self.inner, self.journal = inner, journal
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-        """Not remembered: only `map` knows what a batch is."""
+        """Submit a call to the inner executor, without the journal: only `map` handles batches."""
         assert self.inner is not None
         return self.inner.submit(fn, *args, **kwargs)
 
     def map(
         self, fn: Callable[..., Any], *iterables: Iterable[Any], timeout: float | None = None, chunksize: int = 1
     ) -> Iterator[Any]:
-        """The results in order; each is written down as soon as it is there."""
+        """Yield the results in order; each is saved as soon as it is there."""
         batches = [*iterables[0]]
         known = {number: kept for number, batch in enumerate(batches) if (kept := self.journal.load(batch)) is not None}
         if self.inner is None:
@@ -165,6 +168,6 @@ class Resuming(Executor):
             self.journal.keep(batch, future.result())
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """End the inner executor."""
+        """Shut down the inner executor."""
         if self.inner is not None:
             self.inner.shutdown(wait, cancel_futures=cancel_futures)

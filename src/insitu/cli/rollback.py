@@ -1,4 +1,4 @@
-"""`insitu rollback`: the state of a saved archive before its last change."""
+"""`insitu rollback`: undo the last change of a saved archive."""
 
 from __future__ import annotations
 
@@ -6,18 +6,21 @@ from typing import Annotated
 
 import typer
 
-from insitu.cli.access import Options, storage_options
-from insitu.cli.screen import problems
+from insitu.cli.access import StorageOption, storage_options
+from insitu.cli.screen import stderr
 
 __all__ = ["rollback"]
 
 
 def rollback(
     target: Annotated[str, typer.Argument(help="An insitu store.", metavar="REFS")],
-    option: Options = None,
+    option: StorageOption = None,
 ) -> None:
-    """Undo the last change of a saved archive (append, drop, refresh, save). Once more: undo that."""
+    """Undo the last change of a saved archive (append, drop, refresh, save).
+
+    A second rollback undoes the first.
+    """
     from insitu.maintenance import rollback as rollback_archive
 
     rollback_archive(target, storage_options=storage_options(option))
-    problems.print(f"{target}: as it was before its last change", markup=False)
+    stderr.print(f"{target}: restored to the state before its last change", markup=False)

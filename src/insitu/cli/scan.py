@@ -1,4 +1,4 @@
-"""`insitu scan`: where do the chunks of these files lie, and what one dataset do they make?"""
+"""`insitu scan`: find the chunks of files, combine them into one dataset and save the references."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ import typer
 from rich.table import Table
 
 from insitu.archive import Archive
-from insitu.cli.access import Options, Verbose, described, storage_options, told
-from insitu.cli.progress import bar
-from insitu.cli.resume import Resuming, journal_for
-from insitu.cli.screen import plural, problems, show, size
+from insitu.cli.access import StorageOption, Verbose, describe_array, storage_options, trace_storage
+from insitu.cli.progress import progress_bar
+from insitu.cli.resume import ResumingExecutor, journal_for
+from insitu.cli.screen import format_bytes, plural, print_table, stderr
 from insitu.errors import InsituError, UnsupportedError
-from insitu.formats.archives import expand_members, names_member
+from insitu.formats.containers import expand_members, parse_member_url
 from insitu.maintenance import save_tree
-from insitu.model import VirtualGroup, census
-from insitu.opening import may_be_many, scan_stored
-from insitu.sources import Counted, open_source
+from insitu.model import VirtualGroup, count_cells
+from insitu.scanning.scan_url import can_be_collection, scan_stored
+from insitu.sources import CountingSource, open_source
 from insitu.sources.address import is_remote
 
 __all__ = ["scan"]
@@ -34,7 +34,8 @@ def scan(
     urls: Annotated[
         list[str],
         typer.Argument(
-            help="Files: paths, URLs, patterns ('s3://bucket/**/*.nc'), prefixes that end in /, @lists.",
+            help="Files: paths, URLs, patterns ('s3://bucket/**/*.nc'), prefixes that end in /, or @FILE "
+            "with one per line.",
             metavar="URL...",
         ),
     ],
@@ -44,21 +45,23 @@ def scan(
             "--output",
             "-o",
             metavar="TARGET",
-            help="Save what was found: *.insitu holds every archive; *.json, *.parq, *.parquet, *.icechunk what Zarr can say.",
+            help="Save the references; the suffix selects the format: *.insitu for any archive; *.json, "
+            "*.parq, *.parquet, *.icechunk for archives that Zarr can represent.",
         ),
     ] = None,
     concat_dim: Annotated[
         str | None,
         typer.Option(
-            help="Join the files along this dimension in the order given; NAME=REGEX makes a new one from their names."
+            help="Join the files along this dimension, in the order given; NAME=REGEX takes the labels of "
+            "a new dimension from their names."
         ),
     ] = None,
-    group: Annotated[str | None, typer.Option(help="Only this group.")] = None,
+    group: Annotated[str | None, typer.Option(help="Scan only this group.")] = None,
     variable: Annotated[
-        list[str] | None, typer.Option("--variable", "-V", help="Only this variable; may be repeated.")
+        list[str] | None, typer.Option("--variable", "-V", help="Scan only this variable; may be repeated.")
     ] = None,
     drop_variables: Annotated[
-        list[str] | None, typer.Option("--drop-variables", help="Leave this variable out; may be repeated.")
+        list[str] | None, typer.Option("--drop-variables", help="Leave out this variable; may be repeated.")
     ] = None,
     data_vars: Annotated[str | None, typer.Option("--data-vars", help="As in xarray: minimal, different, all.")] = None,
     coords: Annotated[str | None, typer.Option("--coords", help="As in xarray: minimal, different, all.")] = None,
@@ -69,31 +72,42 @@ def scan(
         str | None, typer.Option("--join", help="As in xarray: outer, inner, left, right, exact, override.")
     ] = None,
     errors: Annotated[
-        str, typer.Option(help="'raise'; 'warn' or 'skip': leave out what cannot be taken, with or without a word.")
+        str,
+        typer.Option(
+            help="What to do with files and variables that cannot be read: raise, warn (leave out with a "
+            "warning) or skip (leave out silently)."
+        ),
     ] = "raise",
     workers: Annotated[
-        int | None, typer.Option(min=1, help="Processes (files of this machine) or threads (remote).")
+        int | None, typer.Option(min=1, help="Number of processes (for local files) or threads (for remote files).")
     ] = None,
     dask: Annotated[
-        str | None, typer.Option(metavar="ADDRESS", help="Scan on a Dask cluster: tcp://host:8786, or 'local'.")
+        str | None,
+        typer.Option(metavar="ADDRESS", help="Scan on a Dask cluster: its address, e.g. tcp://host:8786, or local."),
     ] = None,
-    inline: Annotated[int, typer.Option("--inline", help="Keep chunks of up to so many bytes inline.")] = 0,
-    relative: Annotated[bool, typer.Option("--relative", help="URLs relative to the target.")] = False,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace what lies at the target.")] = False,
-    restart: Annotated[bool, typer.Option("--restart", help="Forget what an interrupted scan had found.")] = False,
-    option: Options = None,
+    inline: Annotated[
+        int, typer.Option("--inline", help="Store chunks of up to this many bytes in the references themselves.")
+    ] = 0,
+    relative: Annotated[bool, typer.Option("--relative", help="Save URLs relative to the target.")] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an existing target.")] = False,
+    restart: Annotated[
+        bool, typer.Option("--restart", help="Start anew instead of resuming an interrupted scan.")
+    ] = False,
+    option: StorageOption = None,
     verbose: Verbose = False,
 ) -> None:
-    """Find every chunk of some files, and show how much there is; with -o, combine them and save the references."""
+    """Find the chunks of files and show a summary;
+    with -o, combine the files and save the references.
+    """
     if errors not in ("raise", "warn", "skip"):
         raise typer.BadParameter("must be raise, warn or skip", param_hint="--errors")
     options = storage_options(option)
     files = expand_members(urls, options)
-    with told(verbose):
+    with trace_storage(verbose):
         if output is None:
-            _show(files, group, variable, errors, options)
+            _show_files(files, group, variable, errors, options)
             return
-        _named(output)
+        _check_target_name(output)
         begin = time.perf_counter()
         how: dict[str, Any] = {"inline_threshold": inline} if inline else {}
         how |= {"relative": True} if relative else {}
@@ -106,28 +120,29 @@ def scan(
         else:
             given = {"data_vars": data_vars, "coords": coords, "compat": compat, "join": join}
             opening |= {name: value for name, value in given.items() if value is not None}
-            opening |= _along(concat_dim)
+            opening |= _concat_options(concat_dim)
             total = _save_many(files, output, opening, workers, dask, restart, how)
-    problems.print(
-        f"{output}: {plural(len(files), 'file')}, {size(total)} when read, in {time.perf_counter() - begin:.1f} s",
+    stderr.print(
+        f"{output}: {plural(len(files), 'file')}, {format_bytes(total)} when read, in {time.perf_counter() - begin:.1f} "
+        "s",
         markup=False,
         soft_wrap=True,
     )
 
 
-def _named(target: str) -> None:
-    """Refuse a target whose name says no form: now, not after an hour of scanning."""
-    from insitu.references import format_of
+def _check_target_name(target: str) -> None:
+    """Raise an error if the suffix of the target is unknown, before a long scan."""
+    from insitu.references import format_from_name
 
-    if format_of(target) is None:
+    if format_from_name(target) is None:
         raise typer.BadParameter(
-            f"the name {target!r} says no form: use *.insitu, *.json, *.parq, *.parquet or *.icechunk",
+            f"cannot tell the format from the name {target!r}: use *.insitu, *.json, *.parq, *.parquet or *.icechunk",
             param_hint="--output",
         )
 
 
-def _along(concat_dim: str | None) -> dict[str, Any]:
-    """Return the keywords of combining that --concat-dim stands for."""
+def _concat_options(concat_dim: str | None) -> dict[str, Any]:
+    """Return the keywords of `Archive.open` for --concat-dim."""
     if concat_dim is None:
         return {}
     name, mark, pattern = concat_dim.partition("=")
@@ -140,7 +155,7 @@ def _save_one(url: Any, target: str, opening: dict[str, Any], how: dict[str, Any
     tree = archive.subtree(opening["variables"])
     if verbose:
         for name, array in tree.all_arrays():
-            problems.print(described(name, array, tree), markup=False, soft_wrap=True)
+            stderr.print(describe_array(name, array, tree), markup=False, soft_wrap=True)
     save_tree(tree, target, recipe=archive.recipe_to_save(), **how)
     return sum(array.nbytes for _, array in tree.all_arrays())
 
@@ -154,22 +169,22 @@ def _save_many(
     restart: bool,
     how: dict[str, Any],
 ) -> int:
-    """Save the one dataset that many files make."""
-    from insitu.references.saving import is_there
+    """Combine many files and save them as one dataset."""
+    from insitu.references.saving import is_occupied
 
-    if how["mode"] == "x" and is_there(target, opening["storage_options"]):
-        # Now, not after an hour of scanning.
-        raise UnsupportedError("there is something already", url=target, hint="Use --overwrite to replace it")
+    if how["mode"] == "x" and is_occupied(target, opening["storage_options"]):
+        # Checked before a long scan, not after it.
+        raise UnsupportedError("the target exists already", url=target, hint="Use --overwrite to replace it")
     question = repr(sorted((name, repr(value)) for name, value in opening.items()))
     journal = journal_for(target, question)
     if restart:
         journal.done()
         journal = journal_for(target, question)
-    with _executor(files, workers, dask) as inner, bar("files") as progress, warnings.catch_warnings():
+    with _executor(files, workers, dask) as inner, progress_bar("files") as progress, warnings.catch_warnings():
         warnings.simplefilter("ignore" if opening["errors"] == "skip" else "default")
-        archive = Archive.open([*files], parallel=Resuming(inner, journal), progress=progress, **opening)
+        archive = Archive.open([*files], parallel=ResumingExecutor(inner, journal), progress=progress, **opening)
     if journal.found:
-        problems.print(f"{plural(journal.found, 'file')} had been scanned before", markup=False)
+        stderr.print(f"resumed: {plural(journal.found, 'file')} had been scanned before", markup=False)
     archive.save(target, **how)
     journal.done()
     return sum(array.nbytes for _, array in archive.tree.all_arrays())
@@ -177,7 +192,9 @@ def _save_many(
 
 @contextmanager
 def _executor(files: Sequence[Any], workers: int | None, dask: str | None) -> Iterator[Executor | None]:
-    """What scans the files: a cluster, processes where Python's work is what takes time, threads where waiting is."""
+    """Yield the executor of a scan:
+    a cluster, threads for remote files, processes for local ones; None: this thread.
+    """
     if dask is not None:
         try:
             distributed: Any = import_module("distributed")
@@ -193,61 +210,61 @@ def _executor(files: Sequence[Any], workers: int | None, dask: str | None) -> It
     if workers is None or workers == 1:
         yield None
         return
-    # Not by fork: this process has threads, and a lock that one of them holds would stay locked in a copy.
+    # Not by fork: this process has threads, and a lock that one of them holds would stay locked.
     with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as processes:
         yield processes
 
 
-def _show(
+def _show_files(
     files: Sequence[Any],
     group: str | None,
     variables: Sequence[str] | None,
     errors: str,
     options: dict[str, Any] | None,
 ) -> None:
-    """A row for each file: how much there is, and what finding it cost."""
+    """Print a table with a row for each file: its contents, and the cost of the scan."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     for heading in ("file", "variables", "chunks", "stored", "virtual", "requests", "bytes read", "ms"):
         table.add_column(heading, justify="left" if heading == "file" else "right", overflow="fold")
     failed = 0
     strict: Any = "raise" if errors == "raise" else "warn"
-    with bar("files") as progress:
+    with progress_bar("files") as progress:
         for number, url in enumerate(files, 1):
             begin = time.perf_counter()
             try:
-                found, requests, read = _scanned(url, group, variables, strict, options)
+                found, requests, read = _scan_counting_requests(url, group, variables, strict, options)
             except InsituError as problem:
                 if errors == "raise":
                     raise
                 failed += 1
-                problems.print(f"left out: {problem}", style="yellow", markup=False, soft_wrap=True)
+                stderr.print(f"left out: {problem}", style="yellow", markup=False, soft_wrap=True)
                 continue
             finally:
                 progress(number, len(files))
             milliseconds = 1000 * (time.perf_counter() - begin)
             arrays, chunks, stored, virtual = _totals(found)
             table.add_row(
-                str(url), f"{arrays:,}", f"{chunks:,}", size(stored), size(virtual),
+                str(url), f"{arrays:,}", f"{chunks:,}", format_bytes(stored), format_bytes(virtual),
                 requests, read, f"{milliseconds:.1f}",
             )  # fmt: skip
-    show(table)
+    print_table(table)
     if failed:
-        problems.print(f"{plural(failed, 'file')} left out", style="yellow")
+        stderr.print(f"{plural(failed, 'file')} left out", style="yellow")
         raise typer.Exit(1)
 
 
-def _scanned(
+def _scan_counting_requests(
     url: Any, group: str | None, variables: Sequence[str] | None, errors: Any, options: dict[str, Any] | None
 ) -> tuple[VirtualGroup, str, str]:
-    if isinstance(url, str) and (may_be_many(url) or names_member(url)):  # more than one file, or less
+    if isinstance(url, str) and (can_be_collection(url) or parse_member_url(url)):  # not exactly one file
         return scan_stored(url, group=group, variables=variables, errors=errors, storage_options=options), "–", "–"
-    with Counted(open_source(url, options)) as source:
+    with CountingSource(open_source(url, options)) as source:
         found = scan_stored(source, group=group, variables=variables, errors=errors, storage_options=options)
-    return found, f"{source.requests:,}", size(source.bytes)
+    return found, f"{source.requests:,}", format_bytes(source.bytes)
 
 
 def _totals(group: VirtualGroup) -> tuple[int, int, int, int]:
-    counts = [(census(array), array.nbytes) for _, array in group.all_arrays()]
+    counts = [(count_cells(array), array.nbytes) for _, array in group.all_arrays()]
     return (
         len(counts),
         sum(counted.cells for counted, _ in counts),

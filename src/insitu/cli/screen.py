@@ -1,4 +1,4 @@
-"""How do things look on a terminal? Two consoles, and the words for sizes and codecs."""
+"""Output on the terminal: the two consoles, tables, and formatting of sizes, codecs and chunks."""
 
 from __future__ import annotations
 
@@ -9,26 +9,26 @@ from rich.table import Table
 
 from insitu.model import Encoding, VirtualArray
 
-__all__ = ["chain", "chunk_shape", "plural", "problems", "results", "show", "size"]
+__all__ = ["format_bytes", "format_chunk_shape", "format_codecs", "plural", "print_table", "stderr", "stdout"]
 
-MOST_CHAINS = 3
-"""Chains of codecs that are told of an array: an archive that grew for twenty years has many."""
+MAX_CHAINS = 3
+"""Number of codec chains that are shown for an array: a long-lived archive may have many."""
 
-results = Console(highlight=False)
-problems = Console(stderr=True)
+stdout = Console(highlight=False)
+stderr = Console(stderr=True)
 
 
-def show(table: Table) -> None:
-    """Print a table; into a file or a pipe as wide as it is, so that no name is broken."""
-    if results.is_terminal:
-        results.print(table)
+def print_table(table: Table) -> None:
+    """Print a table; into a file or a pipe in full width, so that no name is wrapped."""
+    if stdout.is_terminal:
+        stdout.print(table)
         return
-    wide = results.measure(table, options=results.options.update(max_width=1_000_000)).maximum
+    wide = stdout.measure(table, options=stdout.options.update(max_width=1_000_000)).maximum
     Console(highlight=False, width=wide).print(table)
 
 
-def size(count: int) -> str:
-    """Bytes as people write them."""
+def format_bytes(count: int) -> str:
+    """Return a number of bytes with a unit."""
     number = float(count)
     for unit in ("B", "kB", "MB", "GB", "TB"):
         if number < 1000 or unit == "TB":
@@ -38,12 +38,12 @@ def size(count: int) -> str:
 
 
 def plural(count: int, noun: str) -> str:
-    """`1 file`, `2 files`."""
+    """Return a count with its noun: `1 file`, `2 files`."""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
-def chain(encodings: Iterable[Encoding]) -> str:
-    """The codecs of an array, each chain once."""
+def format_codecs(encodings: Iterable[Encoding]) -> str:
+    """Return the codecs of encodings, each chain once."""
     chains = dict.fromkeys(
         " → ".join(
             f"{codec.name}({level})" if (level := codec.configuration.get("level")) is not None else codec.name
@@ -52,12 +52,12 @@ def chain(encodings: Iterable[Encoding]) -> str:
         or "none"
         for encoding in encodings
     )
-    few = list(chains)[:MOST_CHAINS]
+    few = list(chains)[:MAX_CHAINS]
     return " | ".join(few) + (f" | {len(chains) - len(few)} more" if len(few) < len(chains) else "")
 
 
-def chunk_shape(array: VirtualArray) -> str:
-    """How an array is cut."""
+def format_chunk_shape(array: VirtualArray) -> str:
+    """Return the shape of the chunks of an array as text."""
     if not array.tiles:
         return "–"
     tile = array.tiles[0]

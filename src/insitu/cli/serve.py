@@ -1,4 +1,4 @@
-"""`insitu serve`: let others reduce and read what lies here."""
+"""`insitu serve`: run a server that decodes and reduces next to the data."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from insitu.cli.screen import problems
+from insitu.cli.screen import stderr
 from insitu.errors import InsituError
 
 __all__ = ["serve"]
@@ -19,46 +19,59 @@ def serve(
     roots: Annotated[
         list[str] | None,
         typer.Argument(
-            help="What may be read: folders, files, prefixes of http://, https://, s3:// URLs. URL=FOLDER: what others know by that URL lies in that folder."
+            help="What clients may read: folders, files, prefixes of http://, https:// or s3:// URLs. "
+            "URL=FOLDER: read what lies under this URL from this folder."
         ),
     ] = None,
-    host: Annotated[str, typer.Option(help="Where to listen; 0.0.0.0 for everybody.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(help="Which port.")] = 8080,
-    workers: Annotated[int, typer.Option(min=1, help="Processes; each uses all cores for one request.")] = 1,
-    memory: Annotated[float, typer.Option(min=0.05, help="GiB of decoded data under way at once, in all.")] = 2.0,
-    cache: Annotated[float, typer.Option(min=0, help="GiB of decoded chunks that are kept, in all.")] = 0.25,
-    queue: Annotated[int, typer.Option(min=0, help="Requests that may wait; more are told to come again.")] = 1024,
-    max_request: Annotated[float, typer.Option(min=0.001, help="MiB of a request.")] = 64.0,
-    max_chunk: Annotated[float, typer.Option(min=0.001, help="MiB that a chunk may decode to.")] = 512.0,
-    timeout: Annotated[float, typer.Option(min=0.1, help="Seconds that a request may take.")] = 300.0,
+    host: Annotated[str, typer.Option(help="Address to listen on; 0.0.0.0 for all interfaces.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="Port to listen on.")] = 8080,
+    workers: Annotated[
+        int, typer.Option(min=1, help="Number of processes; each may use all cores for one request.")
+    ] = 1,
+    memory: Annotated[
+        float,
+        typer.Option(min=0.05, help="GiB of decoded data that running requests may hold, in all workers together."),
+    ] = 2.0,
+    cache: Annotated[
+        float, typer.Option(min=0, help="GiB for the cache of decoded chunks, in all workers together.")
+    ] = 0.25,
+    queue: Annotated[int, typer.Option(min=0, help="Requests that may wait; further ones get status 429.")] = 1024,
+    max_request: Annotated[float, typer.Option(min=0.001, help="Largest request, in MiB.")] = 64.0,
+    max_chunk: Annotated[float, typer.Option(min=0.001, help="Largest decoded chunk, in MiB.")] = 512.0,
+    timeout: Annotated[float, typer.Option(min=0.1, help="Seconds that a request may run.")] = 300.0,
     token: Annotated[
-        list[str] | None, typer.Option(envvar="INSITU_TOKENS", help="A bearer token that is let in; may be repeated.")
+        list[str] | None, typer.Option(envvar="INSITU_TOKENS", help="Accepted bearer token; may be repeated.")
     ] = None,
     token_file: Annotated[
-        Path | None, typer.Option(help="A file of tokens, one a line; read again when it changes.")
+        Path | None, typer.Option(help="File of accepted tokens, one per line; read again when it changes.")
     ] = None,
     storage_options: Annotated[
-        Path | None, typer.Option(help="A JSON file of URL prefix → options: the server's own credentials.")
+        Path | None,
+        typer.Option(help="JSON file that maps URL prefixes to storage options: the server's own credentials."),
     ] = None,
     keep_dims: Annotated[
-        bool, typer.Option(help="/v2 keeps reduced dimensions, which lets PyActiveStorage reduce any axes.")
+        bool, typer.Option(help="Keep reduced dimensions in /v2, so that PyActiveStorage can reduce any axes.")
     ] = False,
-    tls_cert: Annotated[Path | None, typer.Option(help="Certificate, PEM: then it speaks TLS.")] = None,
-    tls_key: Annotated[Path | None, typer.Option(help="Its key, PEM.")] = None,
+    tls_cert: Annotated[Path | None, typer.Option(help="PEM file of a certificate: serve HTTPS.")] = None,
+    tls_key: Annotated[Path | None, typer.Option(help="PEM file of its key.")] = None,
     tls_client_ca: Annotated[
-        Path | None, typer.Option(help="PEM: clients must have a certificate that this authority signed.")
+        Path | None, typer.Option(help="PEM file of an authority: clients need a certificate that it signed.")
     ] = None,
-    log_level: Annotated[str, typer.Option(help="debug, info, warning or error.")] = "info",
+    log_level: Annotated[str, typer.Option(help="Log level: debug, info, warning or error.")] = "info",
 ) -> None:
-    """Decode and reduce next to the data: for `active=` of insitu, for PyActiveStorage, and for anything that speaks HTTP."""
+    """Run a server that decodes and reduces next to the data:
+    for active= of insitu, PyActiveStorage and any HTTP client.
+    """
     try:
-        from insitu.service import Limits, Settings, run
-        from insitu.service.allowed import Allowed
+        from insitu.server import Limits, Settings, run
+        from insitu.server.roots import Roots
     except ImportError as problem:
-        raise InsituError(f"the server needs {problem.name}", hint="pip install 'insitu[serve]'") from problem
+        raise InsituError(
+            f"the server needs the package {problem.name}", hint="pip install 'insitu[serve]'"
+        ) from problem
     if not roots:
-        problems.print("no ROOT is given: nothing can be read through this server, it only answers", style="yellow")
-    Allowed(roots or [])  # a wrong root is an error here, not in every worker
+        stderr.print("no root is given: clients cannot read anything from this server", style="yellow")
+    Roots(roots or [])  # report a wrong root here, not in every worker
     limits = Limits(
         memory=int(memory * 2**30 / workers),
         cache=int(cache * 2**30 / workers),
@@ -68,11 +81,11 @@ def serve(
         chunk=int(max_chunk * 2**20),
     )
     if token_file is not None and not _has_tokens(token_file):
-        problems.print(f"{token_file} holds no token: nobody is let in until it does", style="yellow")
+        stderr.print(f"{token_file} contains no token: no client is accepted until it does", style="yellow")
     if (tls_key or tls_client_ca) and not tls_cert:
-        raise InsituError("TLS needs a certificate", hint="--tls-cert names it")
+        raise InsituError("TLS needs a certificate", hint="Give it with --tls-cert")
     settings = Settings(
-        roots=tuple(_absolute(root) for root in roots or []),
+        roots=tuple(_absolute_root(root) for root in roots or []),
         tokens=tuple(token or []),
         token_file=str(token_file.absolute()) if token_file else None,
         limits=limits,
@@ -80,8 +93,9 @@ def serve(
         storage_options=json.loads(storage_options.read_text()) if storage_options else {},
     )
     if host not in ("127.0.0.1", "localhost", "::1") and not (token or token_file or tls_client_ca):
-        problems.print(
-            f"everybody who reaches {host}:{port} may read the roots; --token keeps strangers out", style="yellow"
+        stderr.print(
+            f"everybody who can connect to {host}:{port} may read the roots; use --token to restrict access",
+            style="yellow",
         )
     run(
         settings,
@@ -95,14 +109,16 @@ def serve(
     )
 
 
-def _absolute(root: str) -> str:
+def _absolute_root(root: str) -> str:
     return root if "://" in root else os.path.abspath(os.path.expanduser(root))
 
 
 def _has_tokens(path: Path) -> bool:
-    from insitu.service.credentials import read_tokens
+    from insitu.server.credentials import read_tokens
 
     try:
         return bool(read_tokens(str(path)))
     except (OSError, UnicodeDecodeError) as problem:
-        raise InsituError(f"the file of tokens cannot be read: {problem}", hint=f"Looked at {path}") from None
+        raise InsituError(
+            f"cannot read the token file {path}: {problem}", hint="Give a text file with one token per line"
+        ) from None

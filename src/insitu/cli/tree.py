@@ -1,4 +1,4 @@
-"""What does an archive look like as a table? The tree with shape, type, chunks, codecs, bytes stored and virtual."""
+"""The contents of an archive as a table or as JSON: dimensions, types, chunks, codecs, sizes."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ import numpy as np
 from rich.table import Table
 from rich.text import Text
 
-from insitu.cli.screen import chain, chunk_shape, size
-from insitu.model import VirtualArray, VirtualGroup, census
+from insitu.cli.screen import format_bytes, format_chunk_shape, format_codecs
+from insitu.model import VirtualArray, VirtualGroup, count_cells
 
 __all__ = ["as_json", "as_table"]
 
 
 def as_table(group: VirtualGroup) -> Table:
-    """The tree for people."""
+    """Return the tree of an archive as a table."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     for heading in ("variable", "dimensions", "type", "chunk", "chunks", "codecs", "stored", "virtual"):
         number = heading in ("chunks", "stored", "virtual")
@@ -24,17 +24,17 @@ def as_table(group: VirtualGroup) -> Table:
         if path:
             table.add_row(Text(f"{path}/", style="bold cyan"))
         for name, array in node.arrays.items():
-            counted = census(array)
+            counted = count_cells(array)
             unwritten = counted.cells - counted.stored - counted.inline
             table.add_row(
                 f"{'  ' * bool(path)}{name}",
                 ", ".join(f"{dim} {length:,}" for dim, length in zip(array.dims, array.shape, strict=True)),
                 type_name(array),
-                chunk_shape(array),
+                format_chunk_shape(array),
                 f"{counted.cells:,}" + (f" ({unwritten:,} empty)" if unwritten else ""),
-                chain(encoding for tile in array.tiles for encoding in tile.encodings),
-                size(counted.nbytes),
-                size(array.nbytes),
+                format_codecs(encoding for tile in array.tiles for encoding in tile.encodings),
+                format_bytes(counted.nbytes),
+                format_bytes(array.nbytes),
             )
         for name in node.problems:
             table.add_row(Text(f"{'  ' * bool(path)}{name}", style="red"), Text("cannot be read", style="red"))
@@ -42,7 +42,7 @@ def as_table(group: VirtualGroup) -> Table:
 
 
 def type_name(array: VirtualArray) -> str:
-    """The type, byte order only where it is not the machine's."""
+    """Return the name of the type, with the byte order if it is not native."""
     dtype = array.dtype
     if dtype.kind == "O":
         return "text" if array.details.varying != "sequence" else "sequence"
@@ -54,9 +54,9 @@ def type_name(array: VirtualArray) -> str:
 
 
 def as_json(group: VirtualGroup) -> dict[str, Any]:
-    """The tree for programs."""
+    """Return the tree of an archive for JSON."""
     return {
-        "attributes": {name: _plain(value) for name, value in group.attributes.items()},
+        "attributes": {name: _to_json(value) for name, value in group.attributes.items()},
         "variables": {name: _array_json(array) for name, array in group.arrays.items()},
         "groups": {name: as_json(child) for name, child in group.groups.items()},
         "problems": dict(group.problems),
@@ -64,14 +64,14 @@ def as_json(group: VirtualGroup) -> dict[str, Any]:
 
 
 def _array_json(array: VirtualArray) -> dict[str, Any]:
-    counted = census(array)
+    counted = count_cells(array)
     return {
         "dims": list(array.dims),
         "shape": list(array.shape),
         "dtype": array.dtype.str if not array.dtype.names else str(array.dtype),
-        "attributes": {name: _plain(value) for name, value in array.attributes.items()},
-        "fill_value": _plain(array.fill_value),
-        "chunk": chunk_shape(array),
+        "attributes": {name: _to_json(value) for name, value in array.attributes.items()},
+        "fill_value": _to_json(array.fill_value),
+        "chunk": format_chunk_shape(array),
         "codecs": [
             [{"name": codec.name, "configuration": dict(codec.configuration)} for codec in encoding.codecs]
             for tile in array.tiles
@@ -83,14 +83,14 @@ def _array_json(array: VirtualArray) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _plain(value: Any) -> Any:
-    """As JSON can hold it."""
+def _to_json(value: Any) -> Any:
+    """Return a value as JSON can represent it."""
     if isinstance(value, np.generic):
         value = value.item()
     if isinstance(value, np.ndarray):
         value = value.tolist()
     if isinstance(value, (list, tuple)):
-        return [_plain(item) for item in value]
+        return [_to_json(item) for item in value]
     if isinstance(value, bytes):
         return value.decode("utf-8", "replace")
     if isinstance(value, float) and not np.isfinite(value):

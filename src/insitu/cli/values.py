@@ -1,4 +1,4 @@
-"""How are values shown or written: as text, as a table, as CSV, as .npy, as NetCDF?"""
+"""Output of values: text, table, CSV, .npy and NetCDF, to the terminal or atomically to a file."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ import numpy as np
 import typer
 from rich.table import Table
 
-from insitu.cli.screen import plural, results, show
+from insitu.cli.screen import plural, print_table, stdout
 from insitu.errors import InsituError, SourceError, UnsupportedError
 
 __all__ = [
     "FORMS",
     "complete_file",
-    "form_of",
-    "rows",
+    "labelled_rows",
+    "output_format",
     "show_table",
     "write_csv",
     "write_netcdf",
@@ -33,19 +33,20 @@ __all__ = [
 
 FORMS = ("text", "table", "csv", "npy", "nc")
 _SUFFIXES = {".npy": "npy", ".nc": "nc", ".nc4": "nc", ".csv": "csv", ".txt": "text"}
-_MOST_ROWS = 40
+_MAX_ROWS = 40
 
 
 @contextmanager
 def complete_file(output: Path) -> Iterator[Path]:
-    """A path to write to; its file appears at `output` when it is complete, and not at all if something goes wrong.
+    """Yield a temporary path to write to; the file replaces `output` once it is complete, and never
+    after an error.
 
-    Pipes and devices are written to as they are.
+    Pipes and devices are written to directly.
     """
     if output.exists() and not output.is_file():
         yield output
         return
-    target = output.resolve()  # a link stays, and what it leads to is replaced
+    target = output.resolve()  # a link stays, its target is replaced
     temporary = target.with_name(f".{target.stem}.{uuid.uuid4().hex[:8]}.tmp{target.suffix}")
     try:
         yield temporary
@@ -59,17 +60,17 @@ def complete_file(output: Path) -> Iterator[Path]:
 
 
 def write_text(text: str, output: Path) -> None:
-    """Text, as it is."""
+    """Write text."""
     with complete_file(output) as path:
         path.write_text(text, encoding="utf-8")
 
 
-def form_of(asked: str | None, output: Path | None) -> str:
-    """The form that was asked for: by name, or by the file's.
+def output_format(asked: str | None, output: Path | None) -> str:
+    """Return the format, by name or by the suffix of the output file.
 
     Examples
     --------
-    >>> form_of(None, Path("x.csv")), form_of(None, None)
+    >>> output_format(None, Path("x.csv")), output_format(None, None)
     ('csv', 'text')
     """
     if asked is not None:
@@ -82,56 +83,59 @@ def form_of(asked: str | None, output: Path | None) -> str:
         return _SUFFIXES[output.suffix.lower()]
     except KeyError:
         raise typer.BadParameter(
-            f"{output} says no form: use {', '.join(_SUFFIXES)}, or --as", param_hint="--output"
+            f"cannot tell the format from the name {output}: use {', '.join(_SUFFIXES)}, or give --as",
+            param_hint="--output",
         ) from None
 
 
-def rows(array: Any) -> Iterator[list[Any]]:
-    """One row for each element of a DataArray: its labels, then its value."""
+def labelled_rows(array: Any) -> Iterator[list[Any]]:
+    """Yield one row for each element of a DataArray: its labels, then its value."""
     labels = [array[dim].values if dim in array.coords else np.arange(array.sizes[dim]) for dim in array.dims]
     values = np.asarray(array.values)
     for index in np.ndindex(values.shape):
-        yield [*(_plain(label[i]) for label, i in zip(labels, index, strict=True)), _plain(values[index])]
+        yield [*(_to_python(label[i]) for label, i in zip(labels, index, strict=True)), _to_python(values[index])]
 
 
-def _plain(value: Any) -> Any:
+def _to_python(value: Any) -> Any:
     if isinstance(value, np.datetime64):
         return np.datetime_as_string(value, unit="auto")
     return value.item() if isinstance(value, np.generic) else value
 
 
 def write_csv(array: Any, output: Path | None) -> None:
-    """Comma-separated: labels and values."""
+    """Write labels and values, separated by commas."""
     if output is None:
-        _csv(array, sys.stdout)
+        _write_rows(array, sys.stdout)
         return
     with complete_file(output) as path, open(path, "w", newline="", encoding="utf-8") as file:
-        _csv(array, file)
+        _write_rows(array, file)
 
 
-def _csv(array: Any, file: Any) -> None:
+def _write_rows(array: Any, file: Any) -> None:
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow([*map(str, array.dims), str(array.name)])
-    writer.writerows(rows(array))
+    writer.writerows(labelled_rows(array))
 
 
 def show_table(array: Any) -> None:
-    """The first rows, for people."""
+    """Print the first rows as a table."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     for heading in (*map(str, array.dims), str(array.name)):
         table.add_column(heading, justify="right")
-    for row in islice(rows(array), _MOST_ROWS):
+    for row in islice(labelled_rows(array), _MAX_ROWS):
         table.add_row(*(f"{value:.6g}" if isinstance(value, float) else str(value) for value in row))
-    show(table)
-    if array.size > _MOST_ROWS:
-        results.print(f"… and {plural(array.size - _MOST_ROWS, 'row')} more", style="dim")
+    print_table(table)
+    if array.size > _MAX_ROWS:
+        stdout.print(f"… and {plural(array.size - _MAX_ROWS, 'row')} more", style="dim")
 
 
 def write_npy(values: Any, output: Path | None) -> None:
-    """NumPy's own form; without a file, to standard output."""
+    """Write the .npy format of NumPy; without a file, to standard output."""
     if output is None:
         if sys.stdout.isatty():
-            raise typer.BadParameter("a terminal cannot show .npy: give a file with -o, or a pipe", param_hint="--as")
+            raise typer.BadParameter(
+                "a terminal cannot show .npy: give a file with -o, or use a pipe", param_hint="--as"
+            )
         np.save(sys.stdout.buffer, values, allow_pickle=False)
         return
     with complete_file(output) as path, open(path, "wb") as file:
@@ -139,11 +143,11 @@ def write_npy(values: Any, output: Path | None) -> None:
 
 
 def write_netcdf(array: Any, output: Path | None) -> None:
-    """NetCDF, with the coordinates."""
+    """Write NetCDF, with the coordinates."""
     if output is None:
-        raise typer.BadParameter("NetCDF goes to a file: give -o", param_hint="--as")
+        raise typer.BadParameter("NetCDF needs a file: give it with -o", param_hint="--as")
     try:
         with complete_file(output) as path:
             array.drop_encoding().to_dataset(name=array.name or "data").to_netcdf(path)
     except (ValueError, ImportError, ModuleNotFoundError) as problem:
-        raise UnsupportedError(f"xarray cannot write it: {problem}", hint="pip install netCDF4") from None
+        raise UnsupportedError(f"xarray cannot write NetCDF: {problem}", hint="pip install netCDF4") from None

@@ -1,4 +1,4 @@
-"""How do bytes become values? One chain decoder, one table of codecs."""
+"""Decoding of chunks: codec chains, the codec registry, buffers; compressors and filters."""
 
 from insitu.codecs.chain import Decoder, decode, decode_box, prepare
 

@@ -1,8 +1,10 @@
-"""How do the bytes of one chunk become an array?
+"""Decoder of chunks: runs the codec chain of an encoding backwards, from bytes to an array.
 
-The chain of its encoding is prepared once for a shape and a filter mask (which steps, how many bytes each must yield) and remembered; a chunk
-then runs through the steps from the last codec to the first. Bytes between two steps live in buffers that the thread keeps, the last step writes into
-the result where it can, and every step's output is measured. Whatever goes wrong raises `CodecError`: bytes that were not decoded never come out.
+The chain of an encoding is prepared once for a shape and a filter mask (which steps, how many bytes
+each must yield) and cached; a chunk then runs through the steps from the last codec to the first.
+Bytes between two steps live in buffers of the thread, the last step writes into the result where it
+can, and the size of every step's output is checked. Any failure raises `CodecError`: bytes that
+were not decoded are never returned.
 """
 
 from __future__ import annotations
@@ -16,12 +18,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from insitu.codecs import hdf5_vlen, table
-from insitu.codecs.fits_heap import Descriptors
-from insitu.codecs.form import Data, Form, Octets, Step, octets
-from insitu.codecs.hdf5_vlen import Fetch
-from insitu.codecs.native import Library, decode_boxes, library
-from insitu.codecs.scratch import borrow
+from insitu.codecs import registry
+from insitu.codecs.buffer_spec import BufferSpec, Data, DecodeStep, Octets, as_octets
+from insitu.codecs.native_functions import NativeLibrary, find_native_library, get_decode_boxes
+from insitu.codecs.outside_values import Fetch, OutsideValues
+from insitu.codecs.thread_buffers import get_buffer
 from insitu.errors import CodecError
 from insitu.model import Encoding
 
@@ -29,8 +30,11 @@ __all__ = ["Decoder", "Fetch", "decode", "decode_box", "prepare"]
 
 SMALL_CHUNK = 256 << 10
 """Chunks up to this size are decoded many at a time."""
-WHOLE_CHUNK = 2
-"""The thread's buffer for a decoded chunk of which a part is taken; 0 and 1 are for bytes between steps."""
+CHUNK_SLOT = 2
+"""Slot of the thread's buffer for a decoded chunk of which a part is taken.
+
+0 and 1 are for bytes between steps.
+"""
 
 
 def decode(
@@ -55,19 +59,23 @@ def decode(
     filter_mask
         Bit i set: `encoding.codecs[i]` was skipped when this chunk was written.
     out
-        Where to: the same shape and dtype. Decoded straight into it where it is contiguous and the library can.
+        Where to: the same shape and dtype. Decoded straight into it where it is contiguous and the
+        library can.
     fetch
-        Reads ranges of the chunk's file; HDF5's values of varying length lie outside of the chunk and need it.
+        Reads ranges of the chunk's file; HDF5's values of varying length lie outside of the chunk
+        and need it.
 
     Returns
     -------
     ndarray
-        `out` if given; else an array that may share memory with `data` where there was nothing to decode, or be a transposed view.
+        `out` if given; else an array that may share memory with `data` where there was nothing to
+        decode, or be a transposed view.
 
     Raises
     ------
     CodecError
-        If the bytes are not what the encoding says: `ChecksumError` for a wrong checksum, `UnknownCodecError` if nothing decodes a codec.
+        If the bytes do not fit the encoding. `ChecksumError`: a checksum is wrong;
+        `UnknownCodecError`: there is no decoder for a codec.
 
     Examples
     --------
@@ -91,7 +99,8 @@ def decode_box(
     filter_mask: int = 0,
     fetch: Fetch | None = None,
 ) -> None:
-    """Decode a chunk and put a part of it in its place: what `out[...] = decode(...)[box]` does, with as few passes as possible.
+    """Decode a chunk and copy a part of it: `out[...] = decode(...)[box]`, with as few passes as
+    possible.
 
     Parameters
     ----------
@@ -110,80 +119,85 @@ def prepare(encoding: Encoding, shape: tuple[int, ...], filter_mask: int = 0) ->
     """Return the decoder of all chunks of one encoding, shape and filter mask."""
     order = encoding.order
     if order is not None and len(order) != len(shape):
-        raise CodecError(f"an order of {len(order)} axes for a chunk of {len(shape)}")
+        raise CodecError(f"the encoding orders {len(order)} axes, but the chunk has {len(shape)}")
     stored = shape if order is None else tuple(shape[axis] for axis in order)
     codecs = encoding.codecs
-    records: hdf5_vlen.Records | Descriptors | None = None
-    form = Form.array(encoding.dtype, stored)
+    records: OutsideValues | None = None
+    form = BufferSpec.array(encoding.dtype, stored)
     skipped = 0
-    if codecs and codecs[0].name == hdf5_vlen.NAME:
+    if codecs and codecs[0].name in registry.OUTSIDE_VALUES:
         if filter_mask & 1:
-            raise CodecError("hdf5_vlen says where the values lie, it cannot be skipped", codec=hdf5_vlen.NAME)
-        records = hdf5_vlen.referring(codecs[0].configuration)
-        form = Form.array(records.dtype, stored)
+            raise CodecError(
+                "the filter mask skips a codec that refers to values outside of the chunk; it cannot be skipped",
+                codec=codecs[0].name,
+            )
+        records = registry.make_outside_values(codecs[0])
+        form = BufferSpec.array(records.dtype, stored)
         skipped = 1
     dtype = records.dtype if records is not None else encoding.dtype
-    steps: list[tuple[Step, int]] = []
+    steps: list[tuple[DecodeStep, int]] = []
     for position, codec in enumerate(codecs[skipped:], skipped):
         if filter_mask >> position & 1:
             continue
-        made = table.step(codec, form)
+        made = registry.make_step(codec, form)
         if not made.idle:
             steps.append((made, form.limit if form.exact else -1))
         form = made.encoded
     if dtype.hasobject and not steps:
-        raise CodecError("no codec says how the objects are stored")
+        raise CodecError("values of varying length need a codec that decodes them, such as vlen-utf8; there is none")
     steps.reverse()
     back = None if order is None else tuple(int(axis) for axis in np.argsort(order))
     # A chunk without codecs has one exact size as well.
     nbytes = math.prod(stored) * dtype.itemsize
-    return Decoder(tuple(steps), dtype, stored, back, nbytes, records, _together(steps, nbytes))
+    return Decoder(tuple(steps), dtype, stored, back, nbytes, records, _find_batch_library(steps, nbytes))
 
 
 @dataclass(frozen=True, slots=True)
 class Decoder:
-    """A chain made ready for chunks of one shape; threads may share it."""
+    """A codec chain prepared for chunks of one shape; threads may share it."""
 
-    steps: tuple[tuple[Step, int], ...]
-    """In the order of decoding, each with the bytes it must yield (-1: nobody knows)."""
+    steps: tuple[tuple[DecodeStep, int], ...]
+    """Steps in the order of decoding, each with the number of bytes that it must yield (-1:
+    unknown).
+    """
     dtype: np.dtype[Any]
-    """Of the decoded elements; of the references to them, for HDF5's values of varying length."""
+    """Type of the decoded elements; of the references to them, for values outside of the chunk."""
     stored: tuple[int, ...]
-    """The shape in the order in which the elements are stored."""
+    """Shape of the chunk in the order in which the elements are stored."""
     back: tuple[int, ...] | None
     """The transposition that undoes the encoding's order."""
     nbytes: int
-    """Of the decoded chunk."""
-    records: hdf5_vlen.Records | Descriptors | None
-    """How references to values outside of the chunk are resolved."""
-    together: Library | None = None
-    """What decodes many small chunks in one call: they are shuffled if there are two steps."""
+    """Bytes of the decoded chunk."""
+    records: OutsideValues | None
+    """Resolves references to values outside of the chunk, if there are any."""
+    batch_library: NativeLibrary | None = None
+    """Library that decodes many small chunks in one call; with two steps, they are shuffled too."""
 
     def __call__(self, data: Data, out: NDArray[Any] | None = None, fetch: Fetch | None = None) -> NDArray[Any]:
         """Decode one chunk; see `decode`."""
         if self.records is not None or self.dtype.hasobject:
-            values = self._objects(data, fetch)
+            values = self._decode_objects(data, fetch)
             if out is None:
                 return values
             out[...] = values
             return out
         if out is not None:
             if out.dtype == self.dtype and self.back is None and out.flags.c_contiguous and out.shape == self.stored:
-                self._into(data, out.reshape(-1).view(np.uint8))
+                self._decode_into(data, out.reshape(-1).view(np.uint8))
             else:
                 self.place(data, (slice(None),) * len(self.stored), out)
             return out
         if not self.steps:
-            values = self._measured(data).view(self.dtype).reshape(self.stored)
+            values = self._check_size(data).view(self.dtype).reshape(self.stored)
         else:
             values = np.empty(self.stored, self.dtype)
-            self._into(data, values.reshape(-1).view(np.uint8))
+            self._decode_into(data, values.reshape(-1).view(np.uint8))
         return values if self.back is None else values.transpose(self.back)
 
     def place(self, data: Data, box: tuple[slice, ...], out: NDArray[Any], fetch: Fetch | None = None) -> None:
         """Decode one chunk and put `box` of it into `out`; see `decode_box`."""
         if self.records is not None or self.dtype.hasobject:
-            np.copyto(out, self._objects(data, fetch)[box])
+            np.copyto(out, self._decode_objects(data, fetch)[box])
             return
         if self.back is None and out.dtype == self.dtype and self.steps and self.nbytes:
             shown = [part.indices(length) for part, length in zip(box, self.stored, strict=True)]
@@ -193,7 +207,7 @@ class Decoder:
                 if out.shape != extents:
                     raise ValueError(f"a box of {extents} does not go into an array of {out.shape}")
                 if extents == self.stored and out.flags.c_contiguous:
-                    self._into(data, out.reshape(-1).view(np.uint8))
+                    self._decode_into(data, out.reshape(-1).view(np.uint8))
                     return
                 last = self.steps[-1][0]
                 if last.box is not None:
@@ -201,13 +215,13 @@ class Decoder:
                     try:
                         last.box(planes, self.stored, tuple([start for start, _, _ in shown]), out)
                     except ValueError as error:
-                        raise _failed(last, error) from error
+                        raise _decode_error(last, error) from error
                     return
         if self.steps:
-            room = borrow(WHOLE_CHUNK, self.nbytes)
-            self._into(data, room)
+            room = get_buffer(CHUNK_SLOT, self.nbytes)
+            self._decode_into(data, room)
         else:
-            room = self._measured(data)
+            room = self._check_size(data)
         values = room.view(self.dtype).reshape(self.stored)
         if self.back is not None:
             values = values.transpose(self.back)
@@ -225,7 +239,8 @@ class Decoder:
         at: Sequence[tuple[int, ...]],
         fetch: Fetch | None = None,
     ) -> None:
-        """Decode many chunks and put the same box of each to its own place: `place` with less to do for each chunk.
+        """Decode many chunks and copy the same box of each to its own place; cheaper than many
+        calls of `place`.
 
         Parameters
         ----------
@@ -243,14 +258,14 @@ class Decoder:
         Raises
         ------
         CodecError
-            As `decode` does; `place["number"]` says which of the chunks it was.
+            As `decode` does; `place["number"]` of the error is the position of the chunk in `data`.
         """
         number = 0
         last = self.steps[-1][0] if self.steps else None
         straight = self.back is None and self.records is None and last is not None and out.dtype == self.dtype
         try:
-            if straight and self.together is not None:
-                self._scatter_together(data, start, extent, out, at)
+            if straight and self.batch_library is not None:
+                self._scatter_batch(data, start, extent, out, at)
                 return
             if straight and last is not None and last.box is not None and self.nbytes:
                 box, stored, count = last.box, self.stored, len(self.steps) - 1
@@ -262,12 +277,12 @@ class Decoder:
                 outside: tuple[Any, ...] = (..., *[slice(b, b + n) for b, n in zip(place, extent, strict=True)])
                 self.place(chunk, inside, out[outside], fetch)
         except CodecError as error:
-            error.located(number=number)
+            error.with_context(number=number)
             raise
         except ValueError as error:
-            raise _failed(last, error).located(number=number) from error
+            raise _decode_error(last, error).with_context(number=number) from error
 
-    def _scatter_together(
+    def _scatter_batch(
         self,
         data: Sequence[Data],
         start: tuple[int, ...],
@@ -275,7 +290,7 @@ class Decoder:
         out: NDArray[Any],
         at: Sequence[tuple[int, ...]],
     ) -> None:
-        decode = decode_boxes()
+        decode = get_decode_boxes()
         size = self.dtype.itemsize
         # The kernel wants elements of any kind, as long as they have the right size.
         target = out if out.dtype.kind in "iuf" and out.dtype.isnative else out.view(f"V{size}")
@@ -283,8 +298,8 @@ class Decoder:
         inside = tuple([slice(s, s + n) for s, n in zip(start, extent, strict=True)])
         while number < len(chunks):
             settings = size, len(self.steps) == 2, self.stored, start, extent, target
-            number += decode(self.together, chunks[number:], *settings, places[number:])
-            if number < len(chunks):  # let it say what is wrong, or decode what the library did not like
+            number += decode(self.batch_library, chunks[number:], *settings, places[number:])
+            if number < len(chunks):  # the chain gives the error message, or decodes what the library refused
                 outside: tuple[Any, ...] = (
                     ...,
                     *[slice(b, b + n) for b, n in zip(places[number], extent, strict=True)],
@@ -292,49 +307,59 @@ class Decoder:
                 try:
                     self.place(chunks[number], inside, out[outside])
                 except CodecError as error:
-                    raise error.located(number=number) from error.__cause__
+                    raise error.with_context(number=number) from error.__cause__
                 number += 1
 
     def planes(self, data: Data) -> Data | None:
-        """Return the byte planes of a chunk whose elements were shuffled, for who puts them together himself; None if they were not."""
+        """Return the byte planes of a shuffled chunk, for callers that join them themselves.
+
+        None if it is not shuffled.
+        """
         last = self.steps[-1][0] if self.steps else None
         if last is None or last.name != "shuffle" or last.box is None or not self.nbytes:
             return None
-        return self._run(data, len(self.steps) - 1, None) if len(self.steps) > 1 else self._measured(data)
+        return self._run(data, len(self.steps) - 1, None) if len(self.steps) > 1 else self._check_size(data)
 
     def fill(self, data: Data, target: Octets) -> None:
-        """Decode into a buffer of the chunk's size: the elements in the order in which they are stored."""
-        self._into(data, target)
+        """Decode into a buffer of the chunk's size: the elements in the order in which they are
+        stored.
+        """
+        self._decode_into(data, target)
 
     def references(self, data: Data) -> NDArray[Any]:
-        """Return the references of a chunk of HDF5's values of varying length, for a batch that resolves many chunks at once."""
+        """Return the references of a chunk of HDF5's values of varying length.
+
+        They are resolved for many chunks at once.
+        """
         if self.records is None:
-            raise CodecError("the chunk holds its values itself")
+            raise CodecError("the chunk holds its values itself, not references to them")
         room = np.empty(self.stored, self.dtype)
-        self._into(data, room.reshape(-1).view(np.uint8))
+        self._decode_into(data, room.reshape(-1).view(np.uint8))
         return room if self.back is None else room.transpose(self.back)
 
-    def _objects(self, data: Data, fetch: Fetch | None) -> NDArray[Any]:
+    def _decode_objects(self, data: Data, fetch: Fetch | None) -> NDArray[Any]:
         if self.records is not None:
             if fetch is None:
-                raise CodecError("the values lie outside of the chunk: their file is needed", codec=hdf5_vlen.NAME)
+                raise CodecError("the values lie outside of the chunk: the file is needed to decode them")
             return self.records.resolve(self.references(data), fetch)
         values = self._run(data, len(self.steps), None)
         if not isinstance(values, np.ndarray) or not values.dtype.hasobject or values.size != math.prod(self.stored):
-            raise CodecError(f"the data does not hold {math.prod(self.stored)} values", codec=self.steps[-1][0].name)
+            raise CodecError(
+                f"the data does not hold the {math.prod(self.stored)} values of the chunk", codec=self.steps[-1][0].name
+            )
         values = values.reshape(self.stored)
         return values if self.back is None else values.transpose(self.back)
 
-    def _into(self, data: Data, target: Octets) -> None:
+    def _decode_into(self, data: Data, target: Octets) -> None:
         """Decode into a buffer of the chunk's size."""
         if not self.nbytes:
             return
-        result = self._run(data, len(self.steps), target) if self.steps else self._measured(data)
+        result = self._run(data, len(self.steps), target) if self.steps else self._check_size(data)
         if result is not target:
-            target[:] = octets(result)
+            target[:] = as_octets(result)
 
     def _run(self, data: Data, count: int, target: Octets | None) -> Data:
-        """Undo the last `count` codecs; the very last step writes into `target` if it can."""
+        """Run the first `count` decoding steps; the last of them writes into `target` if it can."""
         final = count - 1
         slot = 0
         step = None
@@ -346,41 +371,47 @@ class Decoder:
                 elif position == final and target is not None:
                     data = step.run(data, target)
                 else:
-                    data = step.run(data, borrow(slot, nbytes))
+                    data = step.run(data, get_buffer(slot, nbytes))
                     slot ^= 1
-                if nbytes >= 0 and (found := _size(data)) != nbytes:
-                    raise CodecError(f"the data holds {found} bytes, not the {nbytes} declared", codec=step.name)
+                if nbytes >= 0 and (found := _count_bytes(data)) != nbytes:
+                    raise CodecError(
+                        f"the data decodes to {found} bytes, but {nbytes} bytes are declared", codec=step.name
+                    )
         except MemoryError:
             raise
         except CodecError as error:
             if step is not None:
-                error.located(codec=step.name)
+                error.with_context(codec=step.name)
             raise
         except Exception as error:
-            # Each library has exceptions of its own for damaged data; all of them mean the same to the caller.
-            raise _failed(step, error) from error
+            # Each library raises its own exceptions for damaged data; they mean the same to the
+            # caller.
+            raise _decode_error(step, error) from error
         return data
 
-    def _measured(self, data: Data) -> Octets:
-        whole = octets(data)
+    def _check_size(self, data: Data) -> Octets:
+        whole = as_octets(data)
         if whole.size != self.nbytes:
-            raise CodecError(f"the chunk has {whole.size} bytes, not the {self.nbytes} declared")
+            raise CodecError(f"the chunk has {whole.size} bytes, but {self.nbytes} bytes are declared")
         return whole
 
 
-def _together(steps: list[tuple[Step, int]], nbytes: int) -> Library | None:
-    """What decodes many chunks in one call; for small ones, where what Python does between two of them counts."""
+def _find_batch_library(steps: list[tuple[DecodeStep, int]], nbytes: int) -> NativeLibrary | None:
+    """Return the library that decodes many small chunks in one call.
+
+    None if the chain has none or chunks are large.
+    """
     if not steps or nbytes > SMALL_CHUNK or any(size != nbytes for _, size in steps):
         return None
     if len(steps) > 2 or (len(steps) == 2 and (steps[1][0].name != "shuffle" or steps[1][0].box is None)):
         return None
-    return library(steps[0][0].name)
+    return find_native_library(steps[0][0].name)
 
 
-def _failed(step: Step | None, error: Exception) -> CodecError:
+def _decode_error(step: DecodeStep | None, error: Exception) -> CodecError:
     name = step.name if step is not None else None
     return CodecError(f"{name} cannot decode the data: {error}", codec=name)
 
 
-def _size(data: Data) -> int:
+def _count_bytes(data: Data) -> int:
     return data.nbytes if isinstance(data, (np.ndarray, memoryview)) else len(data)

@@ -1,1 +1,1 @@
-"""COMBINE: what one dataset do these many files make? Decided on tables, with xarray's rules, one dataset made at the end."""
+"""COMBINE: many files as one dataset, by xarray's rules, decided on tables of chunks."""

@@ -1,7 +1,9 @@
-"""What if files disagree about the labels of a dimension that they are not joined along?
+"""Alignment of members by their labels: xarray's `join`.
 
-xarray's `join`: the union, the intersection, the first, the last, an error, or the first one's labels put on all. Reindexing a virtual
-array is a `take` with -1 for what a file does not have: no values are read, the places are Absent.
+`join` applies along dimensions that files are not joined along: it gives the union, the
+intersection, the first, the last, an error, or the first one's labels for all. Reindexing a virtual
+array is a `take` with -1 for labels that a file does not have: no values are read, those elements
+are absent.
 """
 
 from __future__ import annotations
@@ -16,23 +18,23 @@ import numpy.typing as npt
 import pandas
 import xarray
 
-from insitu.combining.equality import same_values
+from insitu.combining.equality import has_equal_values
 from insitu.combining.member import CombineError, Member, Variable
-from insitu.combining.promotion import type_with_holes
+from insitu.combining.promotion import type_with_missing
 from insitu.model import VirtualArray
 
-__all__ = ["aligned", "pandas_index", "reindexed", "with_dtype"]
+__all__ = ["align_members", "pandas_index", "reindex_member", "with_dtype"]
 
 Indexer = npt.NDArray[np.int64]
 
 
 def pandas_index(values: npt.NDArray[Any], dim: str) -> pandas.Index[Any]:
-    """The labels as xarray would index them (cftime dates get their own kind of index)."""
+    """Return the labels as xarray would index them (cftime dates get their own kind of index)."""
     return xarray.Coordinates({dim: values}).to_index()
 
 
-def aligned(members: Sequence[Member], join: str, exclude: str | None = None) -> list[Member]:
-    """The members with the same labels along every dimension that they share, but for one."""
+def align_members(members: Sequence[Member], join: str, exclude: str | None = None) -> list[Member]:
+    """Return the members with the same labels along every dimension that they share, but for one."""
     if len(members) == 1:
         return list(members)
     result = list(members)
@@ -46,59 +48,63 @@ def aligned(members: Sequence[Member], join: str, exclude: str | None = None) ->
             if len(lengths) > 1:
                 raise CombineError(
                     f"cannot reindex or align along dimension {dim!r} because of conflicting dimension sizes: {sorted(lengths)}"
-                    f"{_who(members, sizes, dim)}"
+                    f"{_list_sizes(members, sizes, dim)}"
                 )
             continue
         target = known[0]
-        equal = all(index is target or same_values(target, index) for index in known[1:])
+        equal = all(index is target or has_equal_values(target, index) for index in known[1:])
         if equal and lengths <= {len(target)}:
             if lengths:
-                _label(result, labels, sizes, dim, _holder(members, dim))
+                _add_labels(result, labels, sizes, dim, _first_label_variable(members, dim))
             continue
         if join == "override":
             if len({len(index) for index in known} | lengths) > 1:
                 raise CombineError(
-                    f"cannot align objects with join='override' with matching indexes along dimension {dim!r} that don't have the same size"
+                    f"cannot align objects with join='override' with matching indexes along dimension {dim!r} "
+                    "that don't have the same size"
                 )
-            _override(result, labels, sizes, dim, _holder(members, dim))
+            _override_labels(result, labels, sizes, dim, _first_label_variable(members, dim))
             continue
         if join == "exact":
             raise CombineError(
                 "cannot align objects with join='exact' where index/labels/sizes are not equal along these coordinates "
-                f"(dimensions): {dim!r} ({dim!r},){_who_differs(members, labels, target)}"
+                f"(dimensions): {dim!r} ({dim!r},){_first_difference(members, labels, target)}"
             )
-        joined = _joined(known, dim, join)
+        joined = _join_labels(known, dim, join)
         if lengths and lengths != {len(joined)}:
             raise CombineError(
                 f"cannot reindex or align along dimension {dim!r} because of conflicting dimension sizes: "
                 f"{sorted(lengths | {len(joined)})} (note: an index is found along that dimension with size={len(joined)})"
             )
-        _reindex_all(result, labels, sizes, dim, joined, _holder(members, dim), join)
+        _reindex_all(result, labels, sizes, dim, joined, _first_label_variable(members, dim), join)
     return result
 
 
-def _distinct(labels: list[npt.NDArray[Any]]) -> list[npt.NDArray[Any]]:
-    """Without repetitions, in the order of the first: files that are alike have the same labels, often the very same object."""
+def _unique_labels(labels: list[npt.NDArray[Any]]) -> list[npt.NDArray[Any]]:
+    """Return different labels once, in order.
+
+    Files that are alike have the same labels, often the very same object.
+    """
     found: dict[Any, npt.NDArray[Any]] = {}
     for index in {id(index): index for index in labels}.values():
         found.setdefault(id(index) if index.dtype.hasobject else (index.dtype, index.tobytes()), index)
     return list(found.values())
 
 
-def _joined(labels: list[npt.NDArray[Any]], dim: str, join: str) -> pandas.Index[Any]:
+def _join_labels(labels: list[npt.NDArray[Any]], dim: str, join: str) -> pandas.Index[Any]:
     if join in ("left", "right"):
         return pandas_index(labels[0 if join == "left" else -1], dim)
-    indexes = [pandas_index(index, dim) for index in _distinct(labels)]
+    indexes = [pandas_index(index, dim) for index in _unique_labels(labels)]
     try:
         if join == "inner":
             return reduce(lambda a, b: a.intersection(b), indexes)
         return reduce(lambda a, b: a.union(b), indexes)
     except TypeError as refused:
-        raise _incomparable(dim, labels) from refused
+        raise _incomparable_error(dim, labels) from refused
 
 
-def _incomparable(dim: str, labels: Sequence[npt.NDArray[Any]]) -> CombineError:
-    """The error for labels of a dimension that cannot be brought into one order: dates of two calendars, mostly."""
+def _incomparable_error(dim: str, labels: Sequence[npt.NDArray[Any]]) -> CombineError:
+    """Return the error for labels that cannot be ordered, such as dates of two calendars."""
     kinds = {type(label).__name__ for index in labels for label in index[:1]}
     return CombineError(
         f"cannot align along dimension {dim!r} because its labels cannot be compared: {', '.join(sorted(kinds))}",
@@ -106,31 +112,33 @@ def _incomparable(dim: str, labels: Sequence[npt.NDArray[Any]]) -> CombineError:
     )
 
 
-def _holder(members: Sequence[Member], dim: str) -> Variable:
-    """The first variable that labels a dimension."""
+def _first_label_variable(members: Sequence[Member], dim: str) -> Variable:
+    """Return the first variable that labels a dimension."""
     return next(member.variables[dim] for member in members if member.index(dim) is not None)
 
 
-def _label(result: list[Member], labels: Sequence[Any], sizes: Sequence[Any], dim: str, holder: Variable) -> None:
+def _add_labels(result: list[Member], labels: Sequence[Any], sizes: Sequence[Any], dim: str, holder: Variable) -> None:
     """Give the labels to those members that have the dimension but none."""
     for number, (index, size) in enumerate(zip(labels, sizes, strict=True)):
         if index is None and dim in size:
             result[number] = _with_label(result[number], dim, holder)
 
 
-def _override(result: list[Member], labels: Sequence[Any], sizes: Sequence[Any], dim: str, holder: Variable) -> None:
-    """The first one's labels for all that have some."""
+def _override_labels(
+    result: list[Member], labels: Sequence[Any], sizes: Sequence[Any], dim: str, holder: Variable
+) -> None:
+    """Give the first member's labels to all that have labels."""
     for number, index in enumerate(labels):
         if index is not None:
             result[number] = _with_label(result[number], dim, holder, keep=False)
 
 
 def _with_label(member: Member, dim: str, holder: Variable, *, keep: bool = True) -> Member:
-    """With other labels; attributes stay the member's own if it had labels."""
+    """Return the member with other labels; attributes stay its own if it had labels."""
     variables = dict(member.variables)
     own = variables.get(dim)
     variables[dim] = holder if own is None or not keep else own.with_data(holder.data, (dim,))
-    new = member.renewed(variables, member.coords | {dim})
+    new = member.with_variables(variables, member.coords | {dim})
     return replace(new, unindexed=member.unindexed - {dim})
 
 
@@ -166,12 +174,12 @@ def _reindex_all(
             try:
                 indexers[id(index)] = np.asarray(own.get_indexer(joined), np.int64)
             except TypeError as refused:
-                raise _incomparable(dim, [index for index in labels if index is not None]) from refused
-        result[number] = _with_label(reindexed(result[number], dim, indexers[id(index)]), dim, label)
+                raise _incomparable_error(dim, [index for index in labels if index is not None]) from refused
+        result[number] = _with_label(reindex_member(result[number], dim, indexers[id(index)]), dim, label)
 
 
 def _label_values(joined: pandas.Index[Any], known: Sequence[npt.NDArray[Any]]) -> npt.NDArray[Any]:
-    """The labels as xarray shows them: in the type that the files' labels share."""
+    """Return the labels as xarray shows them: in the type that the files' labels share."""
     values = joined.to_numpy()
     dtypes = {index.dtype for index in known}
     shared = (
@@ -184,22 +192,22 @@ def _label_values(joined: pandas.Index[Any], known: Sequence[npt.NDArray[Any]]) 
     return np.asarray(values) if shared.kind == "O" else np.asarray(values).astype(shared, copy=False)
 
 
-def reindexed(member: Member, dim: str, indexer: Indexer) -> Member:
-    """These elements of a dimension, -1 for none."""
+def reindex_member(member: Member, dim: str, indexer: Indexer) -> Member:
+    """Return these elements of a dimension, -1 for none."""
     variables = {}
     if (indexer == np.arange(len(indexer))).all() and member.sizes.get(dim) == len(indexer):
         return member
     for name, variable in member.variables.items():
         if dim in variable.dims and name != dim:
-            variable = taken(variable, variable.dims.index(dim), indexer)
+            variable = take_elements(variable, variable.dims.index(dim), indexer)
         variables[name] = variable
-    return member.renewed(variables)
+    return member.with_variables(variables)
 
 
-def taken(variable: Variable, axis: int, indexer: Indexer) -> Variable:
-    """These elements of one axis, -1 for none: then the type may change, as in xarray."""
+def take_elements(variable: Variable, axis: int, indexer: Indexer) -> Variable:
+    """Return these elements of one axis, -1 for none: then the type may change, as in xarray."""
     holes = bool((indexer < 0).any())
-    dtype = type_with_holes(variable.dtype) if holes else variable.dtype
+    dtype = type_with_missing(variable.dtype) if holes else variable.dtype
     data = variable.data
     if isinstance(data, VirtualArray):
         if holes and dtype.kind == "O" and data.dtype.kind != "O":
@@ -213,7 +221,10 @@ def taken(variable: Variable, axis: int, indexer: Indexer) -> Variable:
 
 
 def with_dtype(array: VirtualArray, dtype: np.dtype[Any]) -> VirtualArray:
-    """The array in another type; its places that no file covers are NaN, NaT or whatever that type has for missing."""
+    """Return the array in another type.
+
+    Elements that no file covers are NaN, NaT or what that type has for missing.
+    """
     if array.dtype == dtype and array.fill_value is None and dtype.kind not in "mM":
         return array
     fill = array.fill_value
@@ -224,7 +235,7 @@ def with_dtype(array: VirtualArray, dtype: np.dtype[Any]) -> VirtualArray:
     return replace(array, dtype=dtype, fill_value=fill)
 
 
-def _who(members: Sequence[Member], sizes: Sequence[dict[str, int]], dim: str) -> str:
+def _list_sizes(members: Sequence[Member], sizes: Sequence[dict[str, int]], dim: str) -> str:
     seen: dict[int, str] = {}
     for member, size in zip(members, sizes, strict=True):
         if dim in size and member.source:
@@ -232,8 +243,8 @@ def _who(members: Sequence[Member], sizes: Sequence[dict[str, int]], dim: str) -
     return "".join(f"\n  {length}: {source}" for length, source in list(seen.items())[:5])
 
 
-def _who_differs(members: Sequence[Member], labels: Sequence[Any], target: npt.NDArray[Any]) -> str:
+def _first_difference(members: Sequence[Member], labels: Sequence[Any], target: npt.NDArray[Any]) -> str:
     for member, index in zip(members, labels, strict=True):
-        if index is not None and index is not target and not same_values(target, index) and member.source:
+        if index is not None and index is not target and not has_equal_values(target, index) and member.source:
             return f"\n  first to differ: {member.source}"
     return ""

@@ -1,4 +1,4 @@
-"""Which attributes does a combination have?"""
+"""Merging of attributes and encodings by xarray's `combine_attrs` rules."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ import numpy as np
 
 from insitu.combining.member import CombineError
 
-__all__ = ["common", "equivalent", "merged_attributes"]
+__all__ = ["common_items", "is_equivalent", "merge_attributes"]
 
 Attributes = Mapping[str, Any]
 
 
-def merged_attributes(parts: Sequence[Attributes], how: str | Callable[..., dict[str, Any]]) -> dict[str, Any]:
-    """The attributes of several, by one of xarray's rules."""
+def merge_attributes(parts: Sequence[Attributes], how: str | Callable[..., dict[str, Any]]) -> dict[str, Any]:
+    """Return the merged attributes of several parts, by one of xarray's rules."""
     if not parts:
         return {}
     if callable(how):
@@ -26,37 +26,42 @@ def merged_attributes(parts: Sequence[Attributes], how: str | Callable[..., dict
         return dict(parts[0])
     if how == "identical":
         for part in parts[1:]:
-            if not _same(parts[0], part):
+            if not _is_same(parts[0], part):
                 raise CombineError(
                     f"combine_attrs='identical', but attrs differ. First is {dict(parts[0])}, other is {dict(part)}."
                 )
         return dict(parts[0])
     result = dict(parts[0])
     dropped: set[str] = set()
-    for part in _different(parts[1:]):
+    for part in _without_repeats(parts[1:]):
         for key, value in part.items():
             if key in dropped:
                 continue
             if key not in result:
                 result[key] = value
-            elif not equivalent(result[key], value):
+            elif not is_equivalent(result[key], value):
                 if how == "no_conflicts":
                     raise CombineError(
-                        f"combine_attrs='no_conflicts', but some values are not the same: {key!r} is {result[key]!r} and {value!r}"
+                        f"combine_attrs='no_conflicts', but some values are not the same: {key!r} is {result[key]!r} "
+                        f"and {value!r}"
                     )
                 del result[key]
                 dropped.add(key)
     return result
 
 
-def common(parts: Sequence[Attributes]) -> dict[str, Any]:
-    """Only what all have, with the same value: an encoding that would be wrong for some files must not be written with."""
+def common_items(parts: Sequence[Attributes]) -> dict[str, Any]:
+    """Return the items that all parts have with the same value.
+
+    An encoding that is wrong for some files must not be used for writing.
+    """
     result = dict(parts[0])
-    for part in _different(parts[1:]):
-        for key in [key for key, value in result.items() if key not in part or not equivalent(value, part[key])]:
+    for part in _without_repeats(parts[1:]):
+        for key in [key for key, value in result.items() if key not in part or not is_equivalent(value, part[key])]:
             del result[key]
     if any(key not in result for part in parts for key in ("scale_factor", "add_offset") if key in part):
-        # Packed integers without their scale would be rounded values when somebody writes them: all of a packing, or none.
+        # Packed integers without their scale would be rounded values when somebody writes them: all
+        # of a packing, or none.
         for key in _PACKING:
             result.pop(key, None)
     return result
@@ -65,17 +70,20 @@ def common(parts: Sequence[Attributes]) -> dict[str, Any]:
 _PACKING = ("scale_factor", "add_offset", "dtype", "_FillValue", "missing_value", "_Unsigned")
 
 
-def _different(parts: Sequence[Attributes]) -> list[Attributes]:
-    """Without those that are the very object of the one before: files that are alike share theirs."""
+def _without_repeats(parts: Sequence[Attributes]) -> list[Attributes]:
+    """Return the parts without those that are the same object as the one before.
+
+    Files that are alike share theirs.
+    """
     return [part for i, part in enumerate(parts) if not i or part is not parts[i - 1]]
 
 
-def _same(one: Attributes, other: Attributes) -> bool:
-    return one is other or (one.keys() == other.keys() and all(equivalent(one[key], other[key]) for key in one))
+def _is_same(one: Attributes, other: Attributes) -> bool:
+    return one is other or (one.keys() == other.keys() and all(is_equivalent(one[key], other[key]) for key in one))
 
 
-def equivalent(one: Any, other: Any) -> bool:
-    """Whether two values are equal, NaN equal to NaN, arrays and lists by element."""
+def is_equivalent(one: Any, other: Any) -> bool:
+    """Return whether two values are equal, NaN equal to NaN, arrays and lists by element."""
     if one is other:
         return True
     if isinstance(one, str) and isinstance(other, str):
@@ -91,7 +99,7 @@ def equivalent(one: Any, other: Any) -> bool:
     if isinstance(one, list) or isinstance(other, list):
         if not (isinstance(one, list) and isinstance(other, list)) or len(one) != len(other):
             return False
-        return all(equivalent(a, b) for a, b in zip(one, other, strict=True))
+        return all(is_equivalent(a, b) for a, b in zip(one, other, strict=True))
     try:
         return bool(one == other or (one != one and other != other))
     except (TypeError, ValueError):

@@ -1,7 +1,8 @@
-"""What do members make that stand one after another along a dimension?
+"""Concatenation of members along a dimension: xarray's `concat`, on tables of chunks.
 
-xarray's `concat`, rule for rule, on tables: which variables are joined (those along the dimension, and more by `data_vars` and `coords`), which
-are merged, which dimensions the joined ones get. One pass over the members for each variable.
+It follows xarray rule for rule: which variables are joined (those along the dimension, and more by
+`data_vars` and `coords`), which are merged, which dimensions the joined ones get. One pass over the
+members for each variable.
 """
 
 from __future__ import annotations
@@ -13,14 +14,14 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from insitu.codecs.casting import cast
-from insitu.combining.align import aligned, taken, with_dtype
-from insitu.combining.attributes import common, merged_attributes
-from insitu.combining.equality import all_same, merged_variable, read_together, same_values
-from insitu.combining.joining import joined, repeated
+from insitu.cf.casting import cast_values
+from insitu.combining.align import align_members, take_elements, with_dtype
+from insitu.combining.attributes import common_items, merge_attributes
+from insitu.combining.equality import has_equal_values, is_same_in_all, merge_variable, read_together
+from insitu.combining.joining import join_arrays, repeat_arrays
 from insitu.combining.member import CombineError, Member, Variable
 from insitu.combining.promotion import shared_type
-from insitu.combining.rules import Rules
+from insitu.combining.rules import CombineRules
 from insitu.model import VirtualArray
 
 __all__ = ["concat"]
@@ -35,8 +36,8 @@ class _Choice:
     """Variables that were found to be the same in all members, or not."""
 
 
-def concat(members: Sequence[Member], dim: str, rules: Rules, labels: npt.NDArray[Any] | None = None) -> Member:
-    """The members one after another.
+def concat(members: Sequence[Member], dim: str, rules: CombineRules, labels: npt.NDArray[Any] | None = None) -> Member:
+    """Return the members concatenated along a dimension.
 
     Parameters
     ----------
@@ -49,7 +50,7 @@ def concat(members: Sequence[Member], dim: str, rules: Rules, labels: npt.NDArra
     labels
         Labels for a new dimension.
     """
-    members = aligned(members, rules.join, exclude=dim)
+    members = align_members(members, rules.join, exclude=dim)
     names = dict.fromkeys(name for member in members for name in member.variables)
     coords = frozenset().union(*(member.coords for member in members))
     data = {name for member in members for name in member.data_names()}
@@ -61,20 +62,20 @@ def concat(members: Sequence[Member], dim: str, rules: Rules, labels: npt.NDArra
     exists = dim in sizes
     if dim in names and not exists:
         read_together([member.variables[dim] for member in members if dim in member.variables], rules.load)
-        members = [_expanded(member, dim) for member in members]
+        members = [_expand_scalar_label(member, dim) for member in members]
         coords, exists = coords | {dim}, True
     lengths = [member.sizes.get(dim, 1) for member in members]
     sizes.pop(dim, None)
-    choice = _chosen(members, dim, exists, rules)
+    choice = _choose_variables(members, dim, exists, rules)
     result: dict[str, Variable] = {}
     for name in names:
         here = [member.variables.get(name) for member in members]
         found = [variable for variable in here if variable is not None]
         if name in choice.over:
             if len(found) < len(members) and name in coords:
-                raise CombineError(f"coordinate {name!r} not present in all datasets.{_missing_in(members, name)}")
+                raise CombineError(f"coordinate {name!r} not present in all datasets.{_missing_in_text(members, name)}")
             present = [length for length, variable in zip(lengths, here, strict=True) if variable is not None]
-            whole = _joined(name, found, present, dim, sizes, rules)
+            whole = _join_variable(name, found, present, dim, sizes, rules)
             if len(found) < len(members):
                 whole = _with_gaps(whole, dim, lengths, [variable is not None for variable in here])
             result[name] = whole
@@ -82,32 +83,37 @@ def concat(members: Sequence[Member], dim: str, rules: Rules, labels: npt.NDArra
             result[name] = found[0]  # labels of another dimension: aligned already
             _check_identical(name, found, rules)
         else:
-            result[name] = merged_variable(name, found, rules.compat, rules.load, choice.equal.get(name))
-    attributes = merged_attributes([member.attributes for member in members], rules.combine_attrs)
+            result[name] = merge_variable(name, found, rules.compat, rules.load, choice.equal.get(name))
+    attributes = merge_attributes([member.attributes for member in members], rules.combine_attrs)
     if rules.compat == "identical" and any(
-        merged_attributes([member.attributes], "override") != attributes for member in members[1:]
+        merge_attributes([member.attributes], "override") != attributes for member in members[1:]
     ):
         raise CombineError("Dataset global attributes not equal.")
     if labels is not None:
         if len(labels) != sum(lengths):
-            raise CombineError(f"{len(labels)} labels for {sum(lengths)} elements along the new dimension {dim!r}")
+            raise CombineError(
+                f"{len(labels)} labels given for {sum(lengths)} elements along the new dimension {dim!r}"
+            )
         result[dim] = Variable((dim,), labels)
         coords = coords | {dim}
     unindexed = frozenset().union(*(member.unindexed for member in members))
     return Member(result, coords, attributes, members[0].encoding, None, unindexed)
 
 
-def _expanded(member: Member, dim: str) -> Member:
-    """A scalar variable that is named like the dimension becomes its label; data variables get the dimension."""
+def _expand_scalar_label(member: Member, dim: str) -> Member:
+    """Return the member with its scalar variable of that name as label of the dimension.
+
+    Data variables get the dimension.
+    """
     variables = {}
     for name, variable in member.variables.items():
         if name == dim or name not in member.coords:
             variable = _with_dims(variable, (dim, *variable.dims), {dim: 1})
         variables[name] = variable
-    return member.renewed(variables, member.coords | {dim})
+    return member.with_variables(variables, member.coords | {dim})
 
 
-def _chosen(members: Sequence[Member], dim: str, exists: bool, rules: Rules) -> _Choice:
+def _choose_variables(members: Sequence[Member], dim: str, exists: bool, rules: CombineRules) -> _Choice:
     choice = _Choice()
     if exists:
         choice.over.add(dim)
@@ -120,8 +126,8 @@ def _chosen(members: Sequence[Member], dim: str, exists: bool, rules: Rules) -> 
         data_vars = "minimal" if exists else "all"
     for member in members:
         choice.over.update(name for name, variable in member.variables.items() if dim in variable.dims)
-    _choose(choice, members, data_vars, "data_vars", rules)
-    _choose(choice, members, rules.coords, "coords", rules)
+    _apply_option(choice, members, data_vars, "data_vars", rules)
+    _apply_option(choice, members, rules.coords, "coords", rules)
     return choice
 
 
@@ -131,10 +137,10 @@ def _subset(member: Member, which: str) -> list[str]:
     return [name for name in member.variables if name in member.coords]
 
 
-def _choose(
-    choice: _Choice, members: Sequence[Member], option: Any, which: Literal["data_vars", "coords"], rules: Rules
+def _apply_option(
+    choice: _Choice, members: Sequence[Member], option: Any, which: Literal["data_vars", "coords"], rules: CombineRules
 ) -> None:
-    """Add what one of the two options says."""
+    """Add the variables that one of the two options chooses."""
     if not isinstance(option, str):
         valid = _subset(members[0], which)
         if invalid := [name for name in option if name not in valid]:
@@ -152,7 +158,7 @@ def _choose(
         raise CombineError(f"unexpected value for {which}: {option}")
 
 
-def _choose_different(choice: _Choice, members: Sequence[Member], which: str, rules: Rules) -> None:
+def _choose_different(choice: _Choice, members: Sequence[Member], which: str, rules: CombineRules) -> None:
     for name in _subset(members[0], which):
         if name in choice.over:
             continue
@@ -162,60 +168,69 @@ def _choose_different(choice: _Choice, members: Sequence[Member], which: str, ru
         if len(variables) != len(members):
             raise CombineError(
                 f"{name!r} not present in all datasets and coords='different'. Either add {name!r} to datasets where it is "
-                f"missing or specify coords='minimal'.{_missing_in(members, name)}"
+                f"missing or specify coords='minimal'.{_missing_in_text(members, name)}"
             )
         if all(member.index(name) is not None for member in members):
-            equal = all(_same_label(variables[0], other, rules.compat) for other in variables[1:])
+            equal = all(_is_same_label(variables[0], other, rules.compat) for other in variables[1:])
         else:
-            equal = all_same(variables, rules.compat, rules.load)
+            equal = is_same_in_all(variables, rules.compat, rules.load)
         choice.equal[name] = equal
         if not equal:
             choice.over.add(name)
 
 
-def _same_label(one: Variable, other: Variable, compat: str) -> bool:
+def _is_same_label(one: Variable, other: Variable, compat: str) -> bool:
     assert isinstance(one.data, np.ndarray)
     assert isinstance(other.data, np.ndarray)
-    same = one.data is other.data or same_values(one.data, other.data)
+    same = one.data is other.data or has_equal_values(one.data, other.data)
     return same and (compat != "identical" or dict(one.attributes) == dict(other.attributes))
 
 
-def _check_identical(name: str, found: Sequence[Variable], rules: Rules) -> None:
+def _check_identical(name: str, found: Sequence[Variable], rules: CombineRules) -> None:
     if rules.compat == "identical":
         for other in found[1:]:
-            if merged_attributes([found[0].attributes], "override") != dict(other.attributes):
+            if merge_attributes([found[0].attributes], "override") != dict(other.attributes):
                 raise CombineError(f"conflicting attribute values on combined variable {name!r}")
 
 
-def _joined(
-    name: str, variables: Sequence[Variable], lengths: Sequence[int], dim: str, sizes: dict[str, int], rules: Rules
+def _join_variable(
+    name: str,
+    variables: Sequence[Variable],
+    lengths: Sequence[int],
+    dim: str,
+    sizes: dict[str, int],
+    rules: CombineRules,
 ) -> Variable:
-    """One variable, joined."""
+    """Return the parts of one variable joined along a dimension."""
     dims = dict.fromkeys(d for variable in variables for d in variable.dims)
     order = tuple(dims) if dim in dims else (dim, *dims)
-    attributes = merged_attributes([variable.attributes for variable in variables], rules.combine_attrs)
-    encoding = common([variable.encoding for variable in variables])
+    attributes = merge_attributes([variable.attributes for variable in variables], rules.combine_attrs)
+    encoding = common_items([variable.encoding for variable in variables])
     if dim not in dims and len(variables) > 1 and all(variable.dims == order[1:] for variable in variables):
         arrays = [variable.data for variable in variables if isinstance(variable.data, VirtualArray)]
-        if len(arrays) == len(variables) and (spread := repeated(arrays, lengths, dim)) is not None:
+        if len(arrays) == len(variables) and (spread := repeat_arrays(arrays, lengths, dim)) is not None:
             return Variable(order, spread, attributes, encoding)
     alike = [
         variable if variable.dims == order else _with_dims(variable, order, {**sizes, dim: length})
         for variable, length in zip(variables, lengths, strict=True)
     ]
-    return Variable(order, _data_joined(name, alike, order.index(dim), rules), attributes, encoding)
+    return Variable(order, _join_data(name, alike, order.index(dim), rules), attributes, encoding)
 
 
-def _data_joined(name: str, variables: Sequence[Variable], axis: int, rules: Rules) -> VirtualArray | npt.NDArray[Any]:
+def _join_data(
+    name: str, variables: Sequence[Variable], axis: int, rules: CombineRules
+) -> VirtualArray | npt.NDArray[Any]:
     try:
         dtype = shared_type([variable.dtype for variable in variables])
     except CombineError as refused:
-        raise refused.located(variable=name) from refused.__cause__
+        raise refused.with_context(variable=name) from refused.__cause__
     if len(variables) == 1:
         return variables[0].data
     across = {tuple(n for i, n in enumerate(variable.shape) if i != axis) for variable in variables}
     if len(across) > 1:
-        raise CombineError(f"the parts of {name!r} have different shapes across the join: {sorted(across)}")
+        raise CombineError(
+            f"variable {name!r} has different shapes in the files, also across the joined dimension: {sorted(across)}"
+        )
     if 0 in across.pop():
         shape = list(variables[0].shape)
         shape[axis] = sum(variable.shape[axis] for variable in variables)
@@ -223,13 +238,13 @@ def _data_joined(name: str, variables: Sequence[Variable], axis: int, rules: Rul
     if any(isinstance(variable.data, VirtualArray) for variable in variables):
         virtual = [variable.virtual() for variable in variables]
         if all(array is not None for array in virtual):
-            return with_dtype(joined([array for array in virtual if array is not None], axis), dtype)
-    values = [cast(variable.values(rules.load), dtype) for variable in variables]
+            return with_dtype(join_arrays([array for array in virtual if array is not None], axis), dtype)
+    values = [cast_values(variable.values(rules.load), dtype) for variable in variables]
     return np.concatenate(values, axis)
 
 
 def _with_dims(variable: Variable, order: tuple[str, ...], sizes: dict[str, int]) -> Variable:
-    """With the dimensions in this order; values repeat along new ones."""
+    """Return the variable with its dimensions in this order; values repeat along new ones."""
     data = variable.data
     new = [dim for dim in order if dim not in variable.dims]
     present = (*new, *variable.dims)
@@ -243,12 +258,12 @@ def _with_dims(variable: Variable, order: tuple[str, ...], sizes: dict[str, int]
 
 
 def _with_gaps(variable: Variable, dim: str, lengths: Sequence[int], present: Sequence[bool]) -> Variable:
-    """Nothing where a member does not have the variable."""
+    """Return the variable with missing values for members that do not have it."""
     has = np.repeat(np.array(present), lengths)
     indexer = np.where(has, np.cumsum(has) - 1, -1).astype(np.int64)
-    return taken(variable, variable.dims.index(dim), indexer)
+    return take_elements(variable, variable.dims.index(dim), indexer)
 
 
-def _missing_in(members: Sequence[Member], name: str) -> str:
+def _missing_in_text(members: Sequence[Member], name: str) -> str:
     sources = [str(member.source) for member in members if name not in member.variables and member.source]
     return f"\n  missing in: {', '.join(sources[:3])}{' …' if len(sources) > 3 else ''}" if sources else ""

@@ -1,7 +1,7 @@
-"""What do the variables of one file mean together (CF)?
+"""Decoding options, and CF conventions that relate variables (coordinates, bounds, characters).
 
-Each variable's own decoding is in `codecs.cf`. Here is what takes a look at all of them, as xarray's `decode_cf_variables` does: which are
-coordinates, which bounds take the units of their times, which character dimensions may be joined.
+The decoding of a single variable is in `insitu.cf`. This module looks at all variables of a file
+together, as xarray's `decode_cf_variables` does.
 """
 
 from __future__ import annotations
@@ -16,9 +16,16 @@ from typing import Any
 
 from insitu.model import VirtualArray
 
-__all__ = ["Decoding", "coordinates", "needs_values", "referred", "stackable", "with_bounds"]
+__all__ = [
+    "Decoding",
+    "attributes_with_bounds_units",
+    "find_character_dims",
+    "find_coordinates",
+    "needs_values",
+    "referenced_variables",
+]
 
-RELATED = (
+RELATING_ATTRIBUTES = (
     "bounds",
     "grid_mapping",
     "climatology",
@@ -38,20 +45,20 @@ OTHER_KEYWORDS = (
     "coords", "data_vars", "errors", "format", "group", "inline_array", "join", "parallel", "preprocess", "progress",
     "storage_options", "variables", "verify",
 )  # fmt: skip
-"""Keywords of opening and combining: a misspelled one may be meant."""
+"""Keywords of opening and combining, suggested for misspelled ones."""
 
-Each = Mapping[str, Any] | Any
+PerVariable = Mapping[str, Any] | Any
 
 
 @dataclass(frozen=True, slots=True)
 class Decoding:
     """What is decoded: xarray's keywords. Those of single variables may be a mapping by name."""
 
-    mask_and_scale: Each = True
-    decode_times: Each = True
-    decode_timedelta: Each = None
-    use_cftime: Each = None
-    concat_characters: Each = True
+    mask_and_scale: PerVariable = True
+    decode_times: PerVariable = True
+    decode_timedelta: PerVariable = None
+    use_cftime: PerVariable = None
+    concat_characters: PerVariable = True
     decode_coords: bool | str = True
     drop_variables: frozenset[str] = frozenset()
 
@@ -62,7 +69,7 @@ class Decoding:
         drop_variables: str | Iterable[str] | None = None,
         **given: Any,
     ) -> Decoding:
-        """From the keywords of a call; None means the default."""
+        """Return the options from the keywords of a call; None means the default."""
         known = {*cls.__slots__, "decode_cf", "drop_variables"}
         for name in sorted(set(given) - known):
             near = get_close_matches(name, (*sorted(known), *OTHER_KEYWORDS), 1)
@@ -75,7 +82,7 @@ class Decoding:
         return cls(**chosen, drop_variables=frozenset(dropped))
 
     def of_variable(self, name: str) -> dict[str, Any]:
-        """The keywords for one variable."""
+        """Return the keywords for one variable."""
         defaults = {
             "mask_and_scale": True,
             "decode_times": True,
@@ -83,15 +90,15 @@ class Decoding:
             "use_cftime": None,
             "concat_characters": True,
         }
-        return {key: _item(getattr(self, key), name, default) for key, default in defaults.items()}
+        return {key: _option_of(getattr(self, key), name, default) for key, default in defaults.items()}
 
 
-def _item(option: Each, name: str, default: Any) -> Any:
+def _option_of(option: PerVariable, name: str, default: Any) -> Any:
     return option.get(name, default) if isinstance(option, Mapping) else option
 
 
-def with_bounds(arrays: Mapping[str, VirtualArray]) -> dict[str, Mapping[str, Any]]:
-    """The attributes of all variables, with the units of a time given to its bounds."""
+def attributes_with_bounds_units(arrays: Mapping[str, VirtualArray]) -> dict[str, Mapping[str, Any]]:
+    """Return the attributes of all variables, with the units of a time given to its bounds."""
     attributes: dict[str, Mapping[str, Any]] = {name: array.attributes for name, array in arrays.items()}
     for array in arrays.values():
         own = array.attributes
@@ -105,22 +112,26 @@ def with_bounds(arrays: Mapping[str, VirtualArray]) -> dict[str, Mapping[str, An
 
 
 def needs_values(name: str, array: VirtualArray, attributes: Mapping[str, Any]) -> bool:
-    """Whether opening takes the values of a variable: it labels a dimension, is a single value, or a time."""
+    """Return whether opening needs the values of a variable.
+
+    That is so for labels of a dimension, single values, and times.
+    """
     if array.dims in ((name,), ()):
         return True
     units = attributes.get("units")
     return isinstance(units, str) and ("since" in units or "dtype" in attributes)
 
 
-def stackable(arrays: Mapping[str, VirtualArray], texts: bool = False) -> set[str]:
-    """The dimensions that hold the characters of texts and nothing else.
+def find_character_dims(arrays: Mapping[str, VirtualArray], texts: bool = False) -> set[str]:
+    """Return the dimensions that hold the characters of texts and nothing else.
 
     Parameters
     ----------
     arrays
         All variables of a group.
     texts
-        Whether bytes of a fixed length above 1 are whole texts, as netCDF-4 has it, and no characters.
+        Whether bytes of a fixed length above 1 are whole texts, as netCDF-4 has it, and no
+        characters.
     """
     good: dict[str, bool] = {}
     for array in arrays.values():
@@ -131,10 +142,10 @@ def stackable(arrays: Mapping[str, VirtualArray], texts: bool = False) -> set[st
     return {dim for dim, fits in good.items() if fits}
 
 
-def coordinates(
+def find_coordinates(
     own: dict[str, Any], encoding: dict[str, Any], variables: Collection[str], how: bool | str
 ) -> frozenset[str]:
-    """Which variables one variable names as coordinates.
+    """Return which variables one variable names as coordinates.
 
     Parameters
     ----------
@@ -153,14 +164,14 @@ def coordinates(
         encoding["coordinates"] = text
         found.update(name for name in text.split() if name in variables)
     if how == "all":
-        for key in RELATED:
+        for key in RELATING_ATTRIBUTES:
             if isinstance(own.get(key), str):
-                found |= _related(key, own, encoding, variables)
+                found |= _find_related(key, own, encoding, variables)
     return frozenset(found)
 
 
-def _related(key: str, own: dict[str, Any], encoding: dict[str, Any], variables: Collection[str]) -> set[str]:
-    """The variables that one attribute names."""
+def _find_related(key: str, own: dict[str, Any], encoding: dict[str, Any], variables: Collection[str]) -> set[str]:
+    """Return the variables that one attribute names."""
     text = own.pop(key).replace(" :", ":")
     names = text.split()
     if key in NEED_PARSING and len(names) > 1:
@@ -184,7 +195,7 @@ def _related(key: str, own: dict[str, Any], encoding: dict[str, Any], variables:
     return set()
 
 
-def referred(attributes: Mapping[str, Any]) -> set[str]:
-    """The variables that a variable's attributes name as its coordinates or bounds."""
+def referenced_variables(attributes: Mapping[str, Any]) -> set[str]:
+    """Return the variables that a variable's attributes name as its coordinates or bounds."""
     texts = [attributes.get(key) for key in ("coordinates", "bounds", "climatology")]
     return {name for text in texts if isinstance(text, str) for name in text.split()}

@@ -1,7 +1,8 @@
-"""Do variables of one name hold the same, and if they are merged, what is the result?
+"""Comparison and merging of variables of one name.
 
-Most often they do to the byte (coordinates repeated in every file), which is found without xarray; the rest is decided by xarray's own
-`Variable.equals`, `broadcast_equals`, `identical`, `no_conflicts` on the values.
+Most often they are equal to the byte (coordinates repeated in every file), which is found without
+xarray. The rest is decided by xarray's own `Variable.equals`, `broadcast_equals`, `identical`,
+`no_conflicts` on the values.
 """
 
 from __future__ import annotations
@@ -14,17 +15,17 @@ import numpy.typing as npt
 import pandas
 import xarray
 
-from insitu.codecs.casting import cast
-from insitu.combining.attributes import equivalent
+from insitu.cf.casting import cast_values
+from insitu.combining.attributes import is_equivalent
 from insitu.combining.member import CombineError, Load, Variable
 from insitu.combining.promotion import shared_type
 from insitu.model import VirtualArray
 
-__all__ = ["all_same", "merged_variable", "read_together", "same", "same_values"]
+__all__ = ["has_equal_values", "is_same_in_all", "is_same_variable", "merge_variable", "read_together"]
 
 
-def same_values(one: npt.NDArray[Any], other: npt.NDArray[Any]) -> bool:
-    """Equal values, NaN equal to NaN, whatever the types."""
+def has_equal_values(one: npt.NDArray[Any], other: npt.NDArray[Any]) -> bool:
+    """Return whether values are equal, NaN equal to NaN, whatever their types."""
     if one is other:
         return True
     if one.shape != other.shape:
@@ -36,38 +37,38 @@ def same_values(one: npt.NDArray[Any], other: npt.NDArray[Any]) -> bool:
     return bool(left.equals(xarray.Variable(dims, other)))
 
 
-def same(one: Variable, other: Variable, compat: str, load: Load) -> bool:
-    """Whether two variables are the same in the sense of `compat`."""
+def is_same_variable(one: Variable, other: Variable, compat: str, load: Load) -> bool:
+    """Return whether two variables are the same in the sense of `compat`."""
     if one is other:
         return True
     alike = one.dims == other.dims and one.shape == other.shape
-    if not alike and (compat in ("equals", "identical") or not _broadcastable(one, other)):
+    if not alike and (compat in ("equals", "identical") or not _is_broadcastable(one, other)):
         return False
-    if compat == "identical" and not _same_attributes(one, other):
+    if compat == "identical" and not _has_same_attributes(one, other):
         return False
     if one.data is other.data:
         return True
-    if alike and _same_bytes(one, other, load):
+    if alike and _has_same_bytes(one, other, load):
         return True
-    return bool(getattr(_wrapped(one, load), compat)(_wrapped(other, load)))
+    return bool(getattr(_to_xarray(one, load), compat)(_to_xarray(other, load)))
 
 
-def _broadcastable(one: Variable, other: Variable) -> bool:
+def _is_broadcastable(one: Variable, other: Variable) -> bool:
     sizes = one.sizes
     return all(sizes.get(dim, length) == length for dim, length in other.sizes.items())
 
 
-def _same_attributes(one: Variable, other: Variable) -> bool:
+def _has_same_attributes(one: Variable, other: Variable) -> bool:
     a, b = one.attributes, other.attributes
-    return a is b or (a.keys() == b.keys() and all(equivalent(a[key], b[key]) for key in a))
+    return a is b or (a.keys() == b.keys() and all(is_equivalent(a[key], b[key]) for key in a))
 
 
-def _same_bytes(one: Variable, other: Variable, load: Load) -> bool:
+def _has_same_bytes(one: Variable, other: Variable, load: Load) -> bool:
     a, b = one.values(load), other.values(load)
     return a.dtype == b.dtype and not a.dtype.hasobject and a.tobytes() == b.tobytes()
 
 
-def _wrapped(variable: Variable, load: Load) -> Any:
+def _to_xarray(variable: Variable, load: Load) -> Any:
     return xarray.Variable(variable.dims, variable.values(load), dict(variable.attributes))
 
 
@@ -79,18 +80,18 @@ def read_together(variables: Sequence[Variable], load: Load) -> None:
         variable.data = values
 
 
-def all_same(variables: Sequence[Variable], compat: str, load: Load) -> bool:
-    """Whether all are the same as the first."""
+def is_same_in_all(variables: Sequence[Variable], compat: str, load: Load) -> bool:
+    """Return whether all are the same as the first."""
     first = variables[0]
     if len(variables) > 1 and not all(v.data is first.data for v in variables):
         read_together(variables, load)
-    return all(same(first, other, compat, load) for other in variables[1:])
+    return all(is_same_variable(first, other, compat, load) for other in variables[1:])
 
 
-def merged_variable(
+def merge_variable(
     name: str, variables: Sequence[Variable], compat: str, load: Load, equal: bool | None = None
 ) -> Variable:
-    """The one variable that several of the same name make where they are not concatenated."""
+    """Return the one variable that several of the same name make where they are not concatenated."""
     first = variables[0]
     if len(variables) == 1 or compat == "override":
         return first
@@ -101,22 +102,22 @@ def merged_variable(
                 if sizes.setdefault(dim, length) != length:
                     raise CombineError(f"index {dim!r} not aligned")
     if equal is None:
-        equal = all_same(variables, compat, load)
+        equal = is_same_in_all(variables, compat, load)
     if not equal:
         raise CombineError(
             f"conflicting values for variable {name!r} on objects to be combined. "
             "You can skip this check by specifying compat='override'."
         )
     if compat == "broadcast_equals" and any(v.dims != first.dims for v in variables):
-        wide = _wrapped(first, load).set_dims(sizes)
+        wide = _to_xarray(first, load).set_dims(sizes)
         return Variable(tuple(map(str, wide.dims)), wide.values, first.attributes, first.encoding)
     if compat == "no_conflicts":
-        return _filled(variables, load)
+        return _fill_missing(variables, load)
     return first
 
 
-def _filled(variables: Sequence[Variable], load: Load) -> Variable:
-    """The first, its missing values taken from the others."""
+def _fill_missing(variables: Sequence[Variable], load: Load) -> Variable:
+    """Return the first variable, its missing values taken from the others."""
     first = variables[0]
     if all(v.data is first.data for v in variables):
         return first
@@ -128,21 +129,24 @@ def _filled(variables: Sequence[Variable], load: Load) -> Variable:
         return first
     read_together(variables, load)
     if shared_type([v.dtype for v in variables]).kind == "O":
-        return _filled_objects(variables, load)
-    filled = _wrapped(first, load)
+        return _fill_missing_objects(variables, load)
+    filled = _to_xarray(first, load)
     for other in variables[1:]:
-        filled = filled.fillna(_wrapped(other, load))
+        filled = filled.fillna(_to_xarray(other, load))
     return Variable(tuple(map(str, filled.dims)), filled.values, first.attributes, first.encoding)
 
 
-def _filled_objects(variables: Sequence[Variable], load: Load) -> Variable:
-    """The same for objects: xarray's `fillna` makes integers of dates that meet ones of another calendar."""
+def _fill_missing_objects(variables: Sequence[Variable], load: Load) -> Variable:
+    """Return the first variable of objects, its missing values taken from the others.
+
+    xarray's `fillna` makes integers of dates that meet ones of another calendar.
+    """
     first = variables[0]
     dims = dict.fromkeys(dim for variable in variables for dim in variable.dims)
     sizes = {dim: length for variable in variables for dim, length in variable.sizes.items()}
     filled: Any = None
     for variable in variables:
-        values = _wrapped(variable, load).set_dims(sizes).transpose(*dims).values
-        values = cast(values, np.dtype(object))
+        values = _to_xarray(variable, load).set_dims(sizes).transpose(*dims).values
+        values = cast_values(values, np.dtype(object))
         filled = values if filled is None else np.where(pandas.isnull(filled), values, filled)
     return Variable(tuple(dims), filled, first.attributes, first.encoding)

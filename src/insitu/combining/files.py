@@ -1,7 +1,8 @@
-"""How do scanned files become one member, bad ones among them?
+"""Combination of scanned files into one member, with files that could not be opened among them.
 
-In a list a bad file is left out: what follows moves up, as if it had never been there. In a grid of files that would shift an axis, so
-its cell stays, Absent: the other files of its row and column say how large it is and what its labels are.
+In a list a failed file is left out: what follows moves up, as if it had never been there. In a grid
+of files that would shift an axis, so its cell stays, absent: the other files of its row and column
+determine how large it is and what its labels are.
 """
 
 from __future__ import annotations
@@ -13,23 +14,22 @@ from typing import Any
 import numpy as np
 
 from insitu.combining.align import with_dtype
-from insitu.combining.combine import ConcatDim, by_coords, nested
-from insitu.combining.equality import all_same
-from insitu.combining.member import CombineError, Member, Variable
-from insitu.combining.order import Position
-from insitu.combining.promotion import type_with_holes
-from insitu.combining.rules import Rules
-from insitu.combining.scanning import Failure
+from insitu.combining.combine import combine_by_coords, combine_nested
+from insitu.combining.equality import is_same_in_all
+from insitu.combining.member import CombineError, ConcatDim, GridPosition, Member, Variable
+from insitu.combining.promotion import type_with_missing
+from insitu.combining.rules import CombineRules
+from insitu.combining.scan_member import Failure
 from insitu.formats import InsituWarning
 from insitu.model import VirtualArray
 
-__all__ = ["combine_files", "combine_named", "without_failures"]
+__all__ = ["combine_files", "combine_named", "drop_failures"]
 
-Found = Member | Failure
+MemberOrFailure = Member | Failure
 
 
-def without_failures(found: Sequence[Found], errors: str) -> list[Member]:
-    """The files that could be taken; the others are told about."""
+def drop_failures(found: Sequence[MemberOrFailure], errors: str) -> list[Member]:
+    """Return the files that could be opened; raise or warn for the others, as `errors` says."""
     bad = [item for item in found if isinstance(item, Failure)]
     if bad and errors == "raise":
         raise bad[0].error
@@ -43,13 +43,13 @@ def without_failures(found: Sequence[Found], errors: str) -> list[Member]:
 
 
 def combine_files(
-    found: Sequence[Found],
-    places: Sequence[Position] | None,
+    found: Sequence[MemberOrFailure],
+    places: Sequence[GridPosition] | None,
     dims: Sequence[ConcatDim],
-    rules: Rules,
+    rules: CombineRules,
     errors: str = "raise",
 ) -> Member:
-    """All files as one.
+    """Return all files combined into one member.
 
     Parameters
     ----------
@@ -62,36 +62,42 @@ def combine_files(
     rules
         How.
     errors
-        What happens to a file that could not be taken: `raise`, `warn`, `skip`.
+        What happens to a file that could not be opened: `raise`, `warn`, `skip`.
     """
-    good = without_failures(found, errors)
+    good = drop_failures(found, errors)
     if places is None:
-        return by_coords(good, rules)
+        return combine_by_coords(good, rules)
     grid = {place: item for place, item in zip(places, found, strict=True) if isinstance(item, Member)}
     missing = [place for place, item in zip(places, found, strict=True) if isinstance(item, Failure)]
     if missing and len(places[0]) == 1:
         dims = [_labels_without(dim, [place[0] for place in missing], len(places)) for dim in dims]
         grid = {(number,): member for number, (_, member) in enumerate(sorted(grid.items(), key=lambda item: item[0]))}
     elif missing:
-        grid = {**grid, **{place: _absent(place, grid, dims, rules) for place in missing}}
+        grid = {**grid, **{place: _placeholder_member(place, grid, dims, rules) for place in missing}}
         grid = {place: grid[place] for place in places}
-    return nested(grid, dims, rules)
+    return combine_nested(grid, dims, rules)
 
 
 def combine_named(
-    found: Sequence[Found],
+    found: Sequence[MemberOrFailure],
     names: Sequence[tuple[str, Any, list[int]]],
-    rules: Rules,
+    rules: CombineRules,
     errors: str = "raise",
 ) -> Member:
-    """Files whose names say where they stand along new dimensions; several at one place are combined by their labels first."""
-    without_failures(found, errors)
+    """Combine files whose names give their labels along new dimensions.
+
+    Files with the same labels are combined by coordinates first.
+    """
+    drop_failures(found, errors)
     names = names[::-1]  # what is joined last comes first
-    groups: dict[Position, list[Member]] = {}
+    groups: dict[GridPosition, list[Member]] = {}
     for number, item in enumerate(found):
         if isinstance(item, Member):
             groups.setdefault(tuple(numbers[number] for _, _, numbers in names), []).append(item)
-    grid = {place: members[0] if len(members) == 1 else by_coords(members, rules) for place, members in groups.items()}
+    grid = {
+        place: members[0] if len(members) == 1 else combine_by_coords(members, rules)
+        for place, members in groups.items()
+    }
     dims: list[ConcatDim] = [(name, labels) for name, labels, _ in names]
     wanted = [tuple(place) for place in np.ndindex(*(len(labels) for _, labels, _ in names))]
     missing = [place for place in wanted if place not in grid]
@@ -99,28 +105,40 @@ def combine_named(
         dims = [_labels_without(dims[0], [place[0] for place in missing], len(wanted))]
         grid = {(number,): member for number, (_, member) in enumerate(sorted(grid.items(), key=lambda item: item[0]))}
     elif missing:
-        holes = {place: _absent(place, grid, dims, rules) for place in missing}
+        holes = {place: _placeholder_member(place, grid, dims, rules) for place in missing}
         grid = {place: {**grid, **holes}[place] for place in wanted}
-    return nested(grid, dims, rules)
+    return combine_nested(grid, dims, rules)
 
 
 def _labels_without(dim: ConcatDim, missing: Sequence[int], count: int) -> ConcatDim:
-    """The labels of a new dimension without those of the files that are left out."""
+    """Return the labels of a new dimension without those of the files that are left out."""
     if isinstance(dim, tuple) and len(dim[1]) == count:
         return dim[0], np.delete(np.asarray(dim[1]), list(missing))
     return dim
 
 
-def _absent(place: Position, grid: Mapping[Position, Member], dims: Sequence[ConcatDim], rules: Rules) -> Member:
-    """What would stand in a cell of a grid of files: what its neighbours determine, and nothing where they do not."""
+def _placeholder_member(
+    place: GridPosition, grid: Mapping[GridPosition, Member], dims: Sequence[ConcatDim], rules: CombineRules
+) -> Member:
+    """Return a placeholder for a missing file of a grid.
+
+    It has the labels and sizes of its neighbours, and absent values.
+    """
     along: dict[str, Member] = {}
     for axis, dim in enumerate(dims):
         name = dim[0] if isinstance(dim, tuple) else dim
         if name is None:
-            raise CombineError(f"the file at {place} is missing and nothing says which variables it had")
+            raise CombineError(
+                f"the file at position {place} of the grid could not be opened, and its variables are unknown",
+                hint="Leave this row of files out: where files are merged (concat_dim=None), a missing one "
+                "has no substitute",
+            )
         neighbour = next((member for other, member in grid.items() if other[axis] == place[axis]), None)
         if neighbour is None:
-            raise CombineError(f"all files at position {place[axis]} of dimension {name!r} are missing")
+            raise CombineError(
+                f"no file at position {place[axis]} along dimension {name!r} could be opened",
+                hint="Leave this position out of the lists of files",
+            )
         along[name] = neighbour
     members = list(grid.values())
     template = members[0]
@@ -130,17 +148,20 @@ def _absent(place: Position, grid: Mapping[Position, Member], dims: Sequence[Con
         others = [dim for dim in along if dim not in mine]
         if name in along:
             variables[name] = along[name].variables[name]
-        elif len(mine) > 1 or any(_spreads(name, dim, members, rules) for dim in others):
+        elif len(mine) > 1 or any(_is_spread_along(name, dim, members, rules) for dim in others):
             sizes = {dim: along[dim].sizes[dim] for dim in mine}
             shape = tuple(sizes.get(dim, length) for dim, length in zip(variable.dims, variable.shape, strict=True))
-            variables[name] = variable.with_data(_hole(variable, shape))
+            variables[name] = variable.with_data(_absent_array(variable, shape))
         else:
             variables[name] = along[mine[0]].variables[name] if mine else variable
     return Member(variables, template.coords, template.attributes, {}, None, template.unindexed)
 
 
-def _spreads(name: str, dim: str, members: Sequence[Member], rules: Rules) -> bool:
-    """Whether a variable that a dimension does not appear in gets it, so that each file along it has a value of its own."""
+def _is_spread_along(name: str, dim: str, members: Sequence[Member], rules: CombineRules) -> bool:
+    """Return whether a variable without a dimension gets it when files are joined along it.
+
+    Then each file has a value of its own.
+    """
     first = members[0]
     if first.index(name) is not None:
         return False
@@ -149,12 +170,12 @@ def _spreads(name: str, dim: str, members: Sequence[Member], rules: Rules) -> bo
         option = "minimal" if dim in first.sizes else "all"
     if option == "different":
         variables = [member.variables[name] for member in members if name in member.variables]
-        return not all_same(variables, rules.compat, rules.load)
+        return not is_same_in_all(variables, rules.compat, rules.load)
     return option == "all" if isinstance(option, str) else name in option
 
 
-def _hole(variable: Variable, shape: tuple[int, ...]) -> VirtualArray:
-    """An array that no file covers."""
-    dtype = type_with_holes(variable.dtype)
+def _absent_array(variable: Variable, shape: tuple[int, ...]) -> VirtualArray:
+    """Return an array that no file covers."""
+    dtype = type_with_missing(variable.dtype)
     none = np.zeros((0, len(shape)), np.int64)
     return with_dtype(VirtualArray(shape, dtype, variable.dims, (), none), dtype)

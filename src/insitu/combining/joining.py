@@ -1,7 +1,8 @@
-"""How do the arrays of many files become one, quickly?
+"""Fast joining of the arrays of many similar files.
 
-`model.concatenate` takes whatever it is given. Files of one archive are mostly alike: one grid of chunks each, cut alike across the join. That is
-seen at a glance here, and then all are fused at once; anything else goes the general way.
+`model.concatenate` takes any arrays. Files of one archive are mostly alike: one grid of chunks
+each, with the same chunks across the join. That is recognised here, and then all are fused at once;
+anything else goes the general way.
 """
 
 from __future__ import annotations
@@ -14,26 +15,26 @@ import numpy as np
 from insitu.model import Axis, Tile, VirtualArray, concatenate
 from insitu.model.join import fuse
 
-__all__ = ["joined", "repeated"]
+__all__ = ["join_arrays", "repeat_arrays"]
 
 
-def joined(arrays: Sequence[VirtualArray], axis: int) -> VirtualArray:
-    """The arrays one after another along a dimension; of the first one's type."""
+def join_arrays(arrays: Sequence[VirtualArray], axis: int) -> VirtualArray:
+    """Return the arrays one after another along a dimension; of the first one's type."""
     if len(arrays) == 1:
         return arrays[0]
-    if not _alike(arrays, axis):
+    if not _is_alike(arrays, axis):
         return concatenate(arrays, axis)
     first = arrays[0]
     tile = fuse([array.tiles[0] for array in arrays], axis)
     return replace(first, shape=tile.shape, tiles=(tile,))
 
 
-def _alike(arrays: Sequence[VirtualArray], axis: int) -> bool:
-    """Whether all are one regular grid, with the same cuts but for the joined dimension, and of one type."""
+def _is_alike(arrays: Sequence[VirtualArray], axis: int) -> bool:
+    """Return whether all are regular grids of one type, with the same chunks across the join."""
     first = arrays[0]
     if len(first.tiles) != 1 or first.tiles[0].shape != first.shape:
         return False
-    layout, across = first.tiles[0].layout, _across(first.tiles[0], axis)
+    layout, across = first.tiles[0].layout, _chunks_across(first.tiles[0], axis)
     if across is None:
         return False
     for array in arrays:
@@ -42,38 +43,40 @@ def _alike(arrays: Sequence[VirtualArray], axis: int) -> bool:
         tile = array.tiles[0]
         if tile.layout != layout or tile.shape != array.shape or not array.shape[axis]:
             return False
-        if _across(tile, axis) != across:
+        if _chunks_across(tile, axis) != across:
             return False
     return True
 
 
-def _across(tile: Tile, axis: int) -> tuple[tuple[int, int, bool], ...] | None:
-    """The cuts of all axes but one; None where some are irregular."""
+def _chunks_across(tile: Tile, axis: int) -> tuple[tuple[int, int, bool], ...] | None:
+    """Return lengths and chunk sizes of all axes but one; None where some are irregular."""
     number = tile.dimensions[axis]
     if not all(a.is_regular for a in tile.axes):
         return None
     return tuple([(a.length, a.size, a.padded) for i, a in enumerate(tile.axes) if i != number])
 
 
-_ONCE = Axis.repeated(1)
+_SINGLE_AXIS = Axis.repeated(1)
 
 
-def repeated(arrays: Sequence[VirtualArray], lengths: Sequence[int], dim: str) -> VirtualArray | None:
-    """The arrays side by side along a new first dimension, each as often as its length says; None if they are not alike.
+def repeat_arrays(arrays: Sequence[VirtualArray], lengths: Sequence[int], dim: str) -> VirtualArray | None:
+    """Return the arrays along a new first dimension, each repeated to its length.
 
-    Each value is that of its file, wherever along the new dimension one looks: what xarray does with a variable that the joined dimension
-    does not appear in.
+    None if they are not alike. xarray repeats a variable in this way that lacks the joined
+    dimension.
     """
     first = arrays[0]
-    if not first.ndim or not _alike(arrays, 0) or len({array.shape for array in arrays}) > 1:
+    if not first.ndim or not _is_alike(arrays, 0) or len({array.shape for array in arrays}) > 1:
         return None
-    if any(_key(array) != _key(first) for array in arrays):
+    if any(_first_axis_key(array) != _first_axis_key(first) for array in arrays):
         return None
     tiles = []
     for array in arrays:
         tile = array.tiles[0]
         layout = (len(tile.axes), *tile.dimensions)
-        tiles.append(Tile((*tile.axes, _ONCE), tile.encodings, tile.chunks.expanded(), tile.packings, layout))
+        tiles.append(
+            Tile((*tile.axes, _SINGLE_AXIS), tile.encodings, tile.chunks.with_new_axis(), tile.packings, layout)
+        )
     side_by_side = VirtualArray(
         (len(arrays), *first.shape),
         first.dtype,
@@ -84,6 +87,6 @@ def repeated(arrays: Sequence[VirtualArray], lengths: Sequence[int], dim: str) -
     return side_by_side.take(0, np.repeat(np.arange(len(arrays)), lengths))
 
 
-def _key(array: VirtualArray) -> tuple[int, ...]:
+def _first_axis_key(array: VirtualArray) -> tuple[int, ...]:
     axis = array.tiles[0].axis_of(0)
     return (axis.length, axis.size)

@@ -1,7 +1,8 @@
-"""What does one file contribute, and what is it called once several have become one? The same thing: a `Member`.
+"""`Member`: the variables of one file, or of several files combined.
 
-A member is what a dataset is before xarray makes one of it: variables with dimensions, some of them coordinates. It is light (no
-xarray object for each of ten thousand files), and combining is a function from members to a member.
+A member is a dataset before xarray: variables with dimensions, some of them coordinates. It is
+light (no xarray object for each of ten thousand files), and combining is a function from members to
+a member.
 """
 
 from __future__ import annotations
@@ -16,10 +17,16 @@ import numpy.typing as npt
 from insitu.errors import ModelError
 from insitu.model import Axis, Columns, Encoding, GroupDetails, Tile, VirtualArray
 
-__all__ = ["CombineError", "Load", "Member", "Variable", "in_memory"]
+__all__ = ["CombineError", "ConcatDim", "GridPosition", "Load", "Member", "Variable", "in_memory"]
 
 Load = Callable[[list[VirtualArray]], list[npt.NDArray[Any]]]
 """Reads the values of arrays, all at once."""
+
+GridPosition = tuple[int, ...]
+"""Where a file stands in a grid of files: one number for each level of nesting."""
+
+ConcatDim = str | tuple[str, npt.NDArray[Any]] | None
+"""A dimension, a new one with its labels, or None: merge along this level of nesting."""
 
 
 class CombineError(ModelError):
@@ -51,19 +58,22 @@ class Variable:
         return dict(zip(self.dims, self.data.shape, strict=True))
 
     def virtual(self) -> VirtualArray | None:
-        """As a virtual array; None if the values are objects in memory, which cannot be one."""
+        """Return the data as a virtual array.
+
+        None if they are objects in memory, which cannot be one.
+        """
         if isinstance(self.data, VirtualArray):
             return self.data
         return in_memory(self.data)
 
     def values(self, load: Load) -> npt.NDArray[Any]:
-        """The values; read only once."""
+        """Return the values; read only once."""
         if isinstance(self.data, VirtualArray):
             (self.data,) = load([self.data])
         return self.data
 
     def with_data(self, data: VirtualArray | npt.NDArray[Any], dims: tuple[str, ...] | None = None) -> Variable:
-        """The same with other values."""
+        """Return the same with other values."""
         return replace(self, data=data, dims=self.dims if dims is None else dims)
 
 
@@ -83,17 +93,22 @@ class Member:
     groups: tuple[str, ...] = ()
     """Of a group without variables: the paths of the groups below it that have some."""
     order: tuple[str, ...] = ()
-    """The dimensions in the order of the dataset that a preprocess gave: xarray keeps it where variables are transposed."""
+    """The dimensions in the order of the dataset that a preprocess gave: xarray keeps it where
+    variables are transposed.
+    """
     details: GroupDetails = field(default_factory=GroupDetails)
-    """What the format says of the group beside attributes."""
+    """What the format knows of the group beside attributes."""
     problems: Mapping[str, str] = field(default_factory=dict)
     """Variables that were left out: why."""
 
     @property
     def sizes(self) -> dict[str, int]:
-        """Dimension: elements along it, in xarray's order: as data variables name them, then as coordinates do.
+        """Length of each dimension, in xarray's order.
 
-        The order decides along which dimension `by_coords` joins first, so which one comes first in a variable that lacks both.
+        Dimensions of data variables come first, then those of coordinates.
+
+        The order decides along which dimension `combine_by_coords` joins first, so which one comes
+        first in a variable that lacks both.
         """
         sizes: dict[str, int] = {}
         coords = [variable for name, variable in self.variables.items() if name in self.coords]
@@ -103,24 +118,27 @@ class Member:
         return sizes
 
     def data_names(self) -> list[str]:
-        """The variables that are not coordinates."""
+        """Return the variables that are not coordinates."""
         return [name for name in self.variables if name not in self.coords]
 
     def index(self, dim: str) -> npt.NDArray[Any] | None:
-        """The values that label a dimension, if it has labels."""
+        """Return the values that label a dimension, if it has labels."""
         variable = self.variables.get(dim)
         if variable is None or variable.dims != (dim,) or dim in self.unindexed or dim not in self.coords:
             return None
         assert isinstance(variable.data, np.ndarray)
         return variable.data
 
-    def renewed(self, variables: dict[str, Variable], coords: Iterable[str] | None = None) -> Member:
-        """With other variables."""
+    def with_variables(self, variables: dict[str, Variable], coords: Iterable[str] | None = None) -> Member:
+        """Return the member with other variables."""
         return replace(self, variables=variables, coords=self.coords if coords is None else frozenset(coords))
 
 
 def in_memory(values: npt.NDArray[Any]) -> VirtualArray | None:
-    """Values in memory as a virtual array that carries them; None if their type cannot be carried so."""
+    """Return values as a virtual array that carries them inline.
+
+    None for objects and types without size.
+    """
     if values.dtype.hasobject or not values.dtype.itemsize:
         return None
     axes = tuple(Axis.regular(length, max(length, 1)) for length in values.shape)

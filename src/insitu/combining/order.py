@@ -1,7 +1,4 @@
-"""In which order, and along which dimensions, do files follow each other?
-
-By their nesting in lists, or by the labels of their dimensions: xarray's two ways. The answer is a position in a grid of files for each.
-"""
+"""Order of files in a grid, by their nesting in lists or by the labels of their dimensions."""
 
 from __future__ import annotations
 
@@ -13,16 +10,14 @@ import numpy as np
 import numpy.typing as npt
 import pandas
 
-from insitu.combining.equality import same_values
-from insitu.combining.member import CombineError, Member
+from insitu.combining.equality import has_equal_values
+from insitu.combining.member import CombineError, GridPosition, Member
 
-__all__ = ["Position", "check_grid", "monotonic", "order_by_labels"]
-
-Position = tuple[int, ...]
+__all__ = ["check_grid", "is_monotonic", "order_by_labels"]
 
 
-def check_grid(places: Sequence[Position]) -> None:
-    """Whether the places fill a grid: all lists equally deep and long."""
+def check_grid(places: Sequence[GridPosition]) -> None:
+    """Raise if positions do not fill a grid: all lists must be equally deep and long."""
     depths = {len(place) for place in places}
     if len(depths) > 1:
         raise CombineError(
@@ -36,8 +31,8 @@ def check_grid(places: Sequence[Position]) -> None:
             )
 
 
-def order_by_labels(members: Sequence[Member]) -> tuple[list[Position], list[str]]:
-    """The position of each member, and the dimensions of the grid: those whose labels differ."""
+def order_by_labels(members: Sequence[Member]) -> tuple[list[GridPosition], list[str]]:
+    """Return the position of each member, and the dimensions whose labels differ."""
     dims: list[str] = []
     columns: list[npt.NDArray[np.int64]] = []
     first = members[0]
@@ -50,12 +45,12 @@ def order_by_labels(members: Sequence[Member]) -> tuple[list[Position], list[str
             if index is None:
                 raise CombineError(
                     "Every dimension requires a corresponding 1D coordinate and index for inferring concatenation order "
-                    f"but the coordinate {dim!r} has no corresponding index{_named(member)}"
+                    f"but the coordinate {dim!r} has no corresponding index{_source_note(member)}"
                 )
             labels.append(index)
-        if all(index is labels[0] or same_values(labels[0], index) for index in labels[1:]):
+        if all(index is labels[0] or has_equal_values(labels[0], index) for index in labels[1:]):
             continue
-        columns.append(_ranks(labels, dim, members))
+        columns.append(_rank_beginnings(labels, dim, members))
         dims.append(dim)
     if len(members) > 1 and not dims:
         raise CombineError(
@@ -66,18 +61,19 @@ def order_by_labels(members: Sequence[Member]) -> tuple[list[Position], list[str
     return [tuple(row) for row in np.stack(columns, 1).tolist()], dims
 
 
-def _ranks(labels: Sequence[npt.NDArray[Any]], dim: str, members: Sequence[Member]) -> npt.NDArray[np.int64]:
-    """Which of the different beginnings each member has, in ascending (or all in descending) order."""
+def _rank_beginnings(labels: Sequence[npt.NDArray[Any]], dim: str, members: Sequence[Member]) -> npt.NDArray[np.int64]:
+    """Return the rank of each member by its first label, in ascending (or all in descending) order."""
     for index, member in zip(labels, members, strict=True):
         if not len(index):
-            raise CombineError(f"Cannot handle size zero dimensions: {dim!r}{_named(member)}")
-    if all(monotonic(index, 1) for index in labels):
+            raise CombineError(f"Cannot handle size zero dimensions: {dim!r}{_source_note(member)}")
+    if all(is_monotonic(index, 1) for index in labels):
         ascending = True
-    elif all(monotonic(index, -1) for index in labels):
+    elif all(is_monotonic(index, -1) for index in labels):
         ascending = False
     else:
         raise CombineError(
-            f"Coordinate variable {dim} is neither monotonically increasing nor monotonically decreasing on all datasets"
+            f"Coordinate variable {dim} is neither monotonically increasing nor monotonically "
+            "decreasing on all datasets"
         )
     beginnings = pandas.Index([index[0] for index in labels]).to_series()
     if beginnings.dtype == object and len(kinds := set(map(type, beginnings))) > 1:
@@ -90,8 +86,8 @@ def _ranks(labels: Sequence[npt.NDArray[Any]], dim: str, members: Sequence[Membe
     return np.asarray(ranks.to_numpy(), np.int64) - 1
 
 
-def monotonic(values: npt.NDArray[Any], direction: int) -> bool:
-    """Whether labels never go back, in one direction."""
+def is_monotonic(values: npt.NDArray[Any], direction: int) -> bool:
+    """Return whether labels are monotonic: increasing with direction 1, decreasing with -1."""
     if len(values) < 2:
         return True
     if values.dtype.hasobject or values.dtype.kind in "SU":
@@ -101,5 +97,5 @@ def monotonic(values: npt.NDArray[Any], direction: int) -> bool:
     return bool((ahead >= behind).all())
 
 
-def _named(member: Member) -> str:
+def _source_note(member: Member) -> str:
     return f" ({member.source})" if member.source else ""

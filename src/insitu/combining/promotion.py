@@ -1,7 +1,8 @@
-"""Which type do values have that were of several types, or that got holes?
+"""Type promotion as in xarray: for values of several types, and for missing elements.
 
-xarray has rules of its own here (integers with holes become floats of a width that depends on theirs, text and numbers become objects) and
-changes them now and then. So the installed xarray is asked, once for each combination of types, on arrays of one element.
+xarray has rules of its own here (integers with missing elements become floats of a width that
+depends on theirs, text and numbers become objects) and changes them now and then. So the installed
+xarray is asked, once for each combination of types, on arrays of one element.
 """
 
 from __future__ import annotations
@@ -14,19 +15,19 @@ import xarray
 
 from insitu.combining.member import CombineError
 
-__all__ = ["shared_type", "type_with_holes"]
+__all__ = ["shared_type", "type_with_missing"]
 
 
 @lru_cache(maxsize=4096)
-def type_with_holes(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """The type after a reindex that leaves places empty."""
+def type_with_missing(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """Return the type after a reindex that leaves places empty."""
     values = np.empty(1, dtype) if dtype.hasobject else np.zeros(1, dtype)
     probe = xarray.DataArray(values, dims="x", coords={"x": [0]}, name="probe")
     return np.dtype(probe.reindex(x=[0, 1]).dtype)
 
 
 @lru_cache(maxsize=4096)
-def _shared(dtypes: tuple[np.dtype[Any], ...]) -> np.dtype[Any]:
+def _ask_shared_type(dtypes: tuple[np.dtype[Any], ...]) -> np.dtype[Any]:
     variable: Any = xarray.Variable
     parts = [variable("x", np.empty(1, dtype) if dtype.hasobject else np.zeros(1, dtype)) for dtype in dtypes]
     try:
@@ -41,6 +42,6 @@ def _shared(dtypes: tuple[np.dtype[Any], ...]) -> np.dtype[Any]:
 
 
 def shared_type(dtypes: list[np.dtype[Any]]) -> np.dtype[Any]:
-    """The type of arrays of these types after a concatenation."""
+    """Return the type of arrays of these types after a concatenation."""
     different = tuple(dict.fromkeys(dtypes))
-    return different[0] if len(different) == 1 else _shared(different)
+    return different[0] if len(different) == 1 else _ask_shared_type(different)

@@ -1,37 +1,21 @@
-"""How files were combined into one archive: what is needed to add files to it, and to scan changed files again."""
+"""`Recipe`: the options of a combination, saved to add and refresh files later."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from insitu.combining.conventions import Decoding
-from insitu.combining.member import CombineError, Load, Member
-from insitu.combining.scanning import Failure
+from insitu.combining.file_names import labels_from_names
+from insitu.combining.member import CombineError, ConcatDim, GridPosition, Load, Member
+from insitu.combining.rules import DEFAULT, CombineRules
+from insitu.combining.scan_member import Failure
 from insitu.model import VirtualArray
 
-if TYPE_CHECKING:
-    from insitu.combining.combine import ConcatDim
-    from insitu.combining.order import Position
-    from insitu.combining.rules import Rules
-
-__all__ = ["DEFAULT", "Recipe"]
-
-
-class _Default:
-    """Stands for what the installed xarray does."""
-
-    def __repr__(self) -> str:
-        return "xarray's default"
-
-    def __reduce__(self) -> str:
-        return "DEFAULT"
-
-
-DEFAULT: Any = _Default()
+__all__ = ["Recipe"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +24,9 @@ class Recipe:
 
     combine: str = "by_coords"
     concat_dim: Any = None
-    """With `combine="nested"`: a name, or one for each level of nesting. A mapping: new dimensions from the names of files."""
+    """With `combine="nested"`: a name, or one for each level of nesting. A mapping: new dimensions
+    from the names of files.
+    """
     data_vars: Any = DEFAULT
     coords: Any = DEFAULT
     compat: Any = DEFAULT
@@ -52,20 +38,20 @@ class Recipe:
     decoding: Mapping[str, Any] = field(default_factory=dict)
     """Keywords of decoding that are not xarray's defaults."""
     files: tuple[str, ...] = ()
-    """What was scanned, where that is not the sources of the chunks: members of archives, documents that describe other files."""
+    """What was scanned, where that is not the sources of the chunks: members of archives, documents
+    that describe other files.
+    """
     unknown: str | None = None
     """Why the archive cannot be made again from its files, if it cannot."""
 
-    def rules(self, load: Load) -> Rules:
+    def rules(self, load: Load) -> CombineRules:
         """Return the rules by which variables are joined and compared."""
-        from insitu.combining.rules import Rules  # imports xarray, which one file does not need
-
-        return Rules(load, self.data_vars, self.coords, self.compat, self.join, self.combine_attrs)
+        return CombineRules(load, self.data_vars, self.coords, self.compat, self.join, self.combine_attrs)
 
     def combine_found(
         self,
         found: Sequence[Member | Failure],
-        places: Sequence[Position],
+        places: Sequence[GridPosition],
         urls: Sequence[Any],
         load: Load,
         errors: str = "raise",
@@ -83,10 +69,10 @@ class Recipe:
         load
             Reads values where they must be compared.
         errors
-            What happens to files that could not be taken: "raise", "warn", "skip".
+            What happens to files that could not be opened: "raise", "warn", "skip".
         """
+        # Imports xarray and pandas, which one file does not need.
         from insitu.combining.files import combine_files, combine_named
-        from insitu.combining.names import labels_from_names
 
         rules = self.rules(load)
         if isinstance(self.concat_dim, Mapping):
@@ -94,16 +80,16 @@ class Recipe:
         return combine_files(found, places if self.combine == "nested" else None, self.dims(), rules, errors)
 
     def join_in_order(self, members: Sequence[Member], dim: str, load: Load) -> Member:
-        """Return members that follow each other along a dimension as one: by their labels where they have some."""
+        """Return members joined along a dimension, ordered by their labels if they have some."""
         if len(members) == 1:
             return members[0]
-        from insitu.combining.combine import by_coords, nested
+        from insitu.combining.combine import combine_by_coords, combine_nested  # imports xarray and pandas
 
         rules = self.rules(load)
         members = _with_same_dims(members, dim)
         if self.combine == "by_coords" and all(member.index(dim) is not None for member in members):
-            return by_coords(members, rules)
-        return nested({(number,): member for number, member in enumerate(members)}, [dim], rules)
+            return combine_by_coords(members, rules)
+        return combine_nested({(number,): member for number, member in enumerate(members)}, [dim], rules)
 
     def dims(self) -> list[ConcatDim]:
         """Return one dimension for each level of nesting."""
@@ -115,27 +101,30 @@ class Recipe:
                 )
             return []
         many = isinstance(self.concat_dim, (list, tuple))
-        return [_dim(dim) for dim in (self.concat_dim if many else [self.concat_dim])]
+        return [_to_concat_dim(dim) for dim in (self.concat_dim if many else [self.concat_dim])]
 
     def open_options(self, dim: str) -> dict[str, Any]:
-        """Return the keywords with which more files of the same kind are opened, to follow each other along a dimension."""
+        """Return the keywords to open more files of the same kind, to be joined along a dimension."""
         rules = {name: getattr(self, name) for name in ("data_vars", "coords", "compat", "join", "combine_attrs")}
         about = {"group": self.group, "variables": self.variables, "format": self.format}
         nested = {"combine": "nested", "concat_dim": dim} if self.combine == "nested" else {}
         return {**rules, **about, **nested, **self.decoding}
 
     def to_document(self) -> dict[str, Any]:
-        """Return the recipe as plain values; one that holds what cannot be written as text (functions, arrays) is unknown then."""
+        """Return the recipe as plain values.
+
+        Values that cannot be written as text (functions, arrays) are named in `unknown`.
+        """
         document = {item.name: getattr(self, item.name) for item in fields(self)}
         document |= {"decoding": dict(self.decoding)}
-        document = {key: value for key, value in document.items() if not _is_left_out(value)}
+        document = {key: value for key, value in document.items() if not _is_default(value)}
         lost = [name for name, value in document.items() if not _is_plain(value)]
         if not lost:
             return document
         kept = {key: value for key, value in document.items() if key not in lost}
         within = [name for name, value in self.decoding.items() if not _is_plain(value)]
         names = ", ".join(f"{name}=" for name in [*lost, *within] if name != "decoding")
-        return {**kept, "unknown": f"it was opened with {names}, whose value cannot be kept"}
+        return {**kept, "unknown": f"it was opened with {names}, whose value cannot be saved"}
 
     @classmethod
     def from_document(cls, document: Mapping[str, Any]) -> Recipe:
@@ -155,7 +144,8 @@ class Recipe:
 def _with_same_dims(members: Sequence[Member], dim: str) -> list[Member]:
     """Return members whose variables have the dimension in all of them or in none.
 
-    What does not vary along it gets it when files are combined (bounds of latitudes, say); in a single file it has it not yet.
+    What does not vary along it gets it when files are combined (bounds of latitudes, say); in a
+    single file it has it not yet.
     """
     model: dict[str, tuple[str, ...]] = {}
     for member in members:
@@ -179,10 +169,10 @@ def _expand(member: Member, dim: str, model: Mapping[str, tuple[str, ...]]) -> M
             shape = (*data.shape[:at], length, *data.shape[at:])
             data = np.broadcast_to(np.expand_dims(data, at), shape).copy()
         variables[name] = variable.with_data(data, dims)
-    return member.renewed(variables)
+    return member.with_variables(variables)
 
 
-def _dim(dim: Any) -> ConcatDim:
+def _to_concat_dim(dim: Any) -> ConcatDim:
     if dim is None or isinstance(dim, str):
         return dim
     if hasattr(dim, "dims") and hasattr(dim, "values"):  # a DataArray or a Variable
@@ -190,7 +180,7 @@ def _dim(dim: Any) -> ConcatDim:
     return str(getattr(dim, "name", None) or "concat_dim"), np.asarray(dim)
 
 
-def _is_left_out(value: Any) -> bool:
+def _is_default(value: Any) -> bool:
     """Return whether a value goes without saying."""
     return value is None or value is DEFAULT or (isinstance(value, (tuple, Mapping)) and not value)
 

@@ -1,4 +1,4 @@
-"""How shall files become one dataset? xarray's keywords, with the defaults of the xarray that is installed."""
+"""xarray's keywords of combining (`join`, `compat`, …), with the installed xarray's defaults."""
 
 from __future__ import annotations
 
@@ -8,13 +8,23 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-import xarray
-
 from insitu.combining.member import CombineError, Load
-from insitu.combining.recipe import DEFAULT
 
-__all__ = ["Rules"]
+__all__ = ["DEFAULT", "CombineRules"]
 
+
+class _XarrayDefault:
+    """Stands for the default of the installed xarray."""
+
+    def __repr__(self) -> str:
+        return "xarray's default"
+
+    def __reduce__(self) -> str:
+        return "DEFAULT"
+
+
+DEFAULT: Any = _XarrayDefault()
+"""Value of a keyword that is left to xarray."""
 
 COMPAT = ("identical", "equals", "broadcast_equals", "no_conflicts", "override")
 JOIN = ("outer", "inner", "left", "right", "exact", "override")
@@ -22,20 +32,25 @@ ATTRS = ("drop", "identical", "no_conflicts", "drop_conflicts", "override")
 
 
 @cache
-def _default(name: str) -> Any:
+def _xarray_default(name: str) -> Any:
+    import xarray  # slow to import, and one file needs no rules
+
     default = inspect.signature(xarray.open_mfdataset).parameters[name].default
     return default
 
 
-def _resolved(name: str, given: Any) -> Any:
-    """What was given, or what the installed xarray would take now (its defaults may depend on `xr.set_options`)."""
-    value = _default(name) if given is DEFAULT else given
+def _resolve_default(name: str, given: Any) -> Any:
+    """Return the given value, or the default of the installed xarray.
+
+    Defaults may depend on `xr.set_options`.
+    """
+    value = _xarray_default(name) if given is DEFAULT else given
     # xarray wraps a default that is about to change; the wrapper equals the value in force.
     return value._value if type(value).__name__ == "CombineKwargDefault" else value
 
 
 @dataclass(frozen=True, slots=True)
-class Rules:
+class CombineRules:
     """The rules of one combination."""
 
     load: Load
@@ -48,7 +63,7 @@ class Rules:
 
     def __post_init__(self) -> None:
         for name in ("data_vars", "coords", "compat", "join"):
-            object.__setattr__(self, name, _resolved(name, getattr(self, name)))
+            object.__setattr__(self, name, _resolve_default(name, getattr(self, name)))
         if self.compat not in COMPAT:
             raise CombineError(f"compat={self.compat!r} invalid: must be one of {', '.join(COMPAT)}")
         if self.join not in JOIN:

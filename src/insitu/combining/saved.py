@@ -1,7 +1,8 @@
 """Conversion between members of a combination and the trees that are saved.
 
-A tree holds virtual arrays only. Labels and other values in memory are kept inline; dates of calendars that NumPy has no type for are kept as
-numbers with the packing that decodes them again. So a saved array always has the meant shape, type and values, whatever it was made from.
+A tree holds virtual arrays only. Labels and other values in memory are kept inline; dates of
+calendars that NumPy has no type for are kept as numbers with the packing that decodes them again.
+So a saved array always has the meant shape, type and values, whatever it was made from.
 """
 
 from __future__ import annotations
@@ -14,12 +15,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from insitu.codecs.cf import decoded
-from insitu.combining.conventions import Decoding, coordinates, referred
+from insitu.cf.decode import decode_variable
+from insitu.combining.conventions import Decoding, find_coordinates, referenced_variables
 from insitu.combining.member import Load, Member, Variable, in_memory
 from insitu.errors import UnsupportedError
 from insitu.model import VirtualArray, VirtualGroup
-from insitu.model.array import RELATIONS
+from insitu.model.array import RELATION_ATTRIBUTES
 
 __all__ = ["keepable_encoding", "member_from_tree", "tree_from_member"]
 
@@ -75,10 +76,10 @@ def _array_from_values(name: str, values: npt.NDArray[Any]) -> VirtualArray:
             return replace(texts, dtype=np.dtype(object))
         if all(_is_text_or_missing(value) for value in flat):
             return _array_of_texts(values)
-        if values.size and all(_calendar(value) is not None for value in flat):
+        if values.size and all(_calendar_of(value) is not None for value in flat):
             return _array_of_dates(name, values)
     raise UnsupportedError(
-        f"values of {values.dtype} in memory cannot be kept with references",
+        f"values of type {values.dtype} in memory cannot be saved with references",
         variable=name,
         hint="Drop the variable, or write it to a file of its own",
     )
@@ -95,12 +96,15 @@ def _array_of_texts(values: npt.NDArray[Any]) -> VirtualArray:
     marked = np.array([value if isinstance(value, str) else mark for value in values.reshape(-1)]).reshape(values.shape)
     stored = in_memory(marked)
     assert stored is not None
-    array = decoded(replace(stored, attributes={"_FillValue": mark}), values=lambda: marked).array
+    array = decode_variable(replace(stored, attributes={"_FillValue": mark}), values=lambda: marked).array
     return replace(array, attributes={})
 
 
-def _calendar(value: Any) -> str | None:
-    """Return the calendar of a date; None if it is something else. Dates of Python and pandas are of the standard one."""
+def _calendar_of(value: Any) -> str | None:
+    """Return the calendar of a date; None if it is something else.
+
+    Dates of Python and pandas are of the standard one.
+    """
     return "standard" if isinstance(value, datetime.datetime) else getattr(value, "calendar", None)
 
 
@@ -108,12 +112,12 @@ def _array_of_dates(name: str, values: npt.NDArray[Any]) -> VirtualArray:
     """Return dates of cftime as numbers that decode to them."""
     from cftime import date2num  # needed only for calendars that NumPy does not have
 
-    calendars = {str(_calendar(value)) for value in values.reshape(-1)}
+    calendars = {str(_calendar_of(value)) for value in values.reshape(-1)}
     if len(calendars) > 1:
         raise UnsupportedError(
-            f"the dates are of several calendars: {', '.join(sorted(calendars))}",
+            f"dates of several calendars cannot be saved in one variable: {', '.join(sorted(calendars))}",
             variable=name,
-            hint="Drop the variable, or save the files of each calendar apart",
+            hint="Drop the variable, or save the files of each calendar separately",
         )
     (calendar,) = calendars
     # Microseconds are the resolution of cftime: every date comes back as it was.
@@ -122,12 +126,15 @@ def _array_of_dates(name: str, values: npt.NDArray[Any]) -> VirtualArray:
     stored = in_memory(numbers)
     assert stored is not None
     stored = replace(stored, attributes={"units": units, "calendar": calendar})
-    array = decoded(stored, use_cftime=True, values=lambda: numbers).array
+    array = decode_variable(stored, use_cftime=True, values=lambda: numbers).array
     return replace(array, attributes={})
 
 
 def keepable_encoding(encoding: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the part of an encoding that can be written as text and come back; filters and coders of other libraries cannot."""
+    """Return the part of an encoding that can be saved as text.
+
+    Filters and coders of other libraries cannot.
+    """
     kept = {str(key): value for key, value in encoding.items() if _is_keepable(value)}
     kept.pop("source", None)
     return kept
@@ -167,7 +174,7 @@ def member_from_tree(
     known = dict(zip(small, load([arrays[name] for name in small]), strict=True))
     variables: dict[str, Variable] = {}
     for name, saved in arrays.items():
-        array = _as_asked(name, saved, decoding, load)
+        array = _decode_as_requested(name, saved, decoding, load)
         data = replace(array, attributes={}, encoding={})
         values = None if name not in known else known[name] if array is saved else load([array])[0]
         variables[name] = Variable(array.dims, data if values is None else values, array.attributes, array.encoding)
@@ -184,7 +191,7 @@ def member_from_tree(
     return Member(variables, coords, group.attributes, encoding, url, frozenset(group.unindexed), groups, (), *facts)
 
 
-def _as_asked(name: str, array: VirtualArray, decoding: Decoding, load: Load) -> VirtualArray:
+def _decode_as_requested(name: str, array: VirtualArray, decoding: Decoding, load: Load) -> VirtualArray:
     """Return the array decoded as the keywords say: as it was saved, or from its stored values."""
     asked, usual = decoding.of_variable(name), Decoding().of_variable(name)
     if asked == usual or not any(key in array.encoding for key in CF_ATTRIBUTES):
@@ -195,10 +202,14 @@ def _as_asked(name: str, array: VirtualArray, decoding: Decoding, load: Load) ->
     characters = {key: array.encoding[key] for key in ("char_dim_name",) if key in array.encoding}
     if characters and not asked["concat_characters"]:
         stored = _split_characters(stored, array.encoding, load)
-    related = {key: value for key, value in stored.attributes.items() if key in RELATIONS and key in array.encoding}
+    related = {
+        key: value for key, value in stored.attributes.items() if key in RELATION_ATTRIBUTES and key in array.encoding
+    }
     stored = replace(stored, attributes={key: value for key, value in stored.attributes.items() if key not in related})
     texts = {"dtype": str} if stored.dtype.kind == "O" else characters
-    result = decoded(stored, name=name, encoding=texts, values=lambda: load([stored])[0], stack_char_dim=False, **asked)
+    result = decode_variable(
+        stored, name=name, encoding=texts, values=lambda: load([stored])[0], stack_char_dim=False, **asked
+    )
     kept = {key: value for key, value in array.encoding.items() if key not in result.attributes}
     return replace(result.array, attributes=result.attributes, encoding={**kept, **result.encoding})
 
@@ -212,18 +223,19 @@ def _split_characters(array: VirtualArray, encoding: Mapping[str, Any], load: Lo
 
 
 def _name_coordinates(variables: dict[str, Variable], saved: Collection[str], how: bool | str) -> set[str]:
-    """Return which variables are coordinates by other rules than those by which the group was saved.
+    """Return which variables are coordinates, by other rules than when the group was saved.
 
-    What names coordinates moves between attributes and encoding of each variable, as in a file that is opened by these rules.
+    What names coordinates moves between attributes and encoding of each variable, as in a file that
+    is opened by these rules.
     """
     named: set[str] = set()
     found: set[str] = set()
     for name, variable in variables.items():
-        moved = {key: variable.encoding[key] for key in RELATIONS if key in variable.encoding}
+        moved = {key: variable.encoding[key] for key in RELATION_ATTRIBUTES if key in variable.encoding}
         own = {**variable.attributes, **moved}
         encoding = {key: value for key, value in variable.encoding.items() if key not in moved}
         named |= {word for text in moved.values() for word in str(text).split()}
-        found |= coordinates(own, encoding, variables, how)
+        found |= find_coordinates(own, encoding, variables, how)
         variables[name] = replace(variable, attributes=own, encoding=encoding)
     return found | (set(saved) - named)
 
@@ -233,7 +245,7 @@ def _select(group: VirtualGroup, only: Sequence[str]) -> dict[str, VirtualArray]
     arrays = group.arrays
     wanted = {name for name in only if name in arrays}
     for name in list(wanted):
-        named = referred(arrays[name].attributes) | referred(arrays[name].encoding)
+        named = referenced_variables(arrays[name].attributes) | referenced_variables(arrays[name].encoding)
         wanted |= (named | set(arrays[name].dims)) & arrays.keys()
     dims = {dim for name in wanted for dim in arrays[name].dims}
     wanted |= {name for name in group.coordinates if name in arrays and set(arrays[name].dims) <= dims}

@@ -20,7 +20,7 @@ NETCDF = ("hdf5", "dmrpp")
 DIGITS = "least_significant_digit"
 """An attribute by which netCDF4 rounds when it writes: its engine counts it as encoding."""
 FLAGS = {"zlib": "zlib", "zstd": "zstd", "bz2": "bzip2", "shuffle": "shuffle", "fletcher32": "fletcher32"}
-"""Codecs that netCDF4 tells with a truth value, and its name for them."""
+"""Codecs that netCDF4 reports as a bool, and its name for them."""
 BLOSC = {
     "blosclz": "blosc_lz",
     "lz4": "blosc_lz4",
@@ -35,7 +35,7 @@ SZIP_NN = 32
 def stored_encoding(
     array: VirtualArray, attributes: Mapping[str, Any], format: str | None
 ) -> tuple[dict[str, Any], Mapping[str, Any]]:
-    """Return how a variable is stored, in the words of xarray's engine for the format, and the attributes that are left.
+    """Return a variable's encoding as xarray's engine names it, and the remaining attributes.
 
     Parameters
     ----------
@@ -71,7 +71,7 @@ def _chunks(array: VirtualArray, format: str | None) -> dict[str, Any]:
 
 
 def _filters(codecs: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """What `netCDF4.Variable.filters` gives; for LZF, which netCDF4 does not know, what h5netcdf gives beside."""
+    """Return the filters as `netCDF4.Variable.filters` does; LZF as h5netcdf does."""
     found: dict[str, Any] = {"zlib": False, "szip": False, "zstd": False, "bzip2": False, "blosc": False}
     found |= {"shuffle": False, "fletcher32": False, "complevel": 0}
     for name, configuration in codecs.items():

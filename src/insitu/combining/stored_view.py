@@ -1,7 +1,8 @@
-"""Stored values behind decoded arrays: the fallible direction.
+"""Stored values behind decoded arrays.
 
-A virtual array has the values that xarray shows. Its files may be packed differently; only where they are not is there one array of stored
-values behind it.
+A virtual array has the values that xarray shows. Its files may be packed differently; only where
+they are not is there one array of stored values behind it. Else an error names two files that
+differ.
 """
 
 from __future__ import annotations
@@ -13,17 +14,17 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from insitu.codecs import numbers
-from insitu.codecs.cf import MARKS
+from insitu.cf import numbers
+from insitu.cf.decode import MISSING_VALUE_ATTRIBUTES
 from insitu.combining.member import Load, in_memory
 from insitu.errors import UnsupportedError
 from insitu.model import INLINE, Packing, Packings, Tile, VirtualArray, VirtualGroup
 from insitu.model.array import shared_dtype
-from insitu.zarr_metadata.said import said
+from insitu.zarr_metadata.to_zarr import to_zarr_spec
 
 __all__ = ["stored_tree", "stored_view", "zarr_tree"]
 
-LOCATED_AT_ONCE = 1 << 20
+MAX_LOCATED_CELLS = 1 << 20
 COMPARED_BYTES = 256 << 20
 """Values that are read to find out whether all files hold the same."""
 
@@ -46,8 +47,8 @@ def stored_view(array: VirtualArray, name: str | None = None, load: Load | None 
         If the files of the array are packed differently: the error names two of them.
     """
     attributes = array.stored_attributes()
-    if load is not None and _is_in_memory(array) and _was_decoded_in_memory(array):
-        return _encode_again(array, name, load)
+    if load is not None and _is_in_memory(array) and _is_decoded_in_memory(array):
+        return _encode_values(array, name, load)
     _check_one_packing(array, name)
     if all(tile.packings.identity for tile in array.tiles):
         if not array.encoding and attributes.keys() == array.attributes.keys():
@@ -60,7 +61,7 @@ def stored_view(array: VirtualArray, name: str | None = None, load: Load | None 
     return replace(array, dtype=dtype, tiles=tiles, attributes=attributes, encoding={}, fill_value=fill)
 
 
-def _was_decoded_in_memory(array: VirtualArray) -> bool:
+def _is_decoded_in_memory(array: VirtualArray) -> bool:
     """Return whether values in memory are decoded, and not stored ones with a packing."""
     if "units" in array.encoding or array.dtype.kind in "mM":
         return True
@@ -76,23 +77,25 @@ def stored_tree(tree: VirtualGroup, load: Load) -> VirtualGroup:
 
 
 def zarr_tree(tree: VirtualGroup, load: Load, inline: int = 0) -> VirtualGroup:
-    """Return the tree as formats hold it that know one packing an array, and CF attributes: kerchunk's, Icechunk, Zarr.
+    """Return the tree for kerchunk, Icechunk and Zarr: one packing for each array, CF attributes.
 
     Parameters
     ----------
     tree
-        Decoded. Arrays of files keep their packings, so that files that differ are noticed when they are written.
+        Decoded. Arrays of files keep their packings, so that files that differ are noticed when
+        they are written.
     load
         Reads values: labels that were joined in memory are encoded again.
     inline
-        Arrays of up to so many bytes whose files differ too much to be told by references are read, and kept as values.
+        Arrays of up to so many bytes are read and saved as values, if their files differ too much
+        for references.
     """
     arrays: dict[str, VirtualArray] = {}
     for name, array in _with_coordinates_named(tree).items():
-        if not _is_in_memory(array) and not _can_be_said(array):
+        if not _is_in_memory(array) and not _is_expressible_in_zarr(array):
             array = _without_repetition(array, load)
-        if _is_in_memory(array) or (array.nbytes <= inline and not _can_be_said(array)):
-            array = _encode_again(array, name, load)
+        if _is_in_memory(array) or (array.nbytes <= inline and not _is_expressible_in_zarr(array)):
+            array = _encode_values(array, name, load)
         arrays[name] = array
     left = [name for name in _unnamed_coordinates(tree, arrays) if name not in tree.groups]
     attributes = dict(tree.attributes)
@@ -103,7 +106,7 @@ def zarr_tree(tree: VirtualGroup, load: Load, inline: int = 0) -> VirtualGroup:
 
 
 def _with_coordinates_named(tree: VirtualGroup) -> dict[str, VirtualArray]:
-    """Return the arrays; each that is no coordinate says which coordinates it has, if its files did not."""
+    """Return the arrays, data variables with a `coordinates` attribute if their files had none."""
     others = [name for name in tree.coordinates if name in tree.arrays and tree.arrays[name].dims != (name,)]
     arrays: dict[str, VirtualArray] = {}
     for name, array in tree.arrays.items():
@@ -125,9 +128,10 @@ def _unnamed_coordinates(tree: VirtualGroup, arrays: Mapping[str, VirtualArray])
 
 
 def _without_repetition(array: VirtualArray, load: Load) -> VirtualArray:
-    """Return an array without dimensions along which every file repeats the same values: those are kept once.
+    """Return an array without dimensions along which every file repeats the same values.
 
-    Bounds of latitudes, say, get the dimension of time when files are combined along it, and are the same in every file.
+    Bounds of latitudes, say, get the dimension of time when files are combined along it, and are
+    the same in every file.
     """
     for dimension in reversed(range(array.ndim)):
         if len(array.tiles) != 1 or array.shape[dimension] < 2:
@@ -138,12 +142,12 @@ def _without_repetition(array: VirtualArray, load: Load) -> VirtualArray:
         each = array.take(dimension, axis.begin(np.arange(axis.count)))
         if each.nbytes > COMPARED_BYTES:
             continue
-        if _repeats(np.moveaxis(load([each])[0], dimension, 0)):
+        if _is_repeated(np.moveaxis(load([each])[0], dimension, 0)):
             array = array.take(dimension, [0]).drop(dimension)
     return array
 
 
-def _repeats(values: npt.NDArray[Any]) -> bool:
+def _is_repeated(values: npt.NDArray[Any]) -> bool:
     """Return whether all values along the first dimension are the same."""
     first = np.broadcast_to(values[:1], values.shape)
     try:
@@ -152,10 +156,10 @@ def _repeats(values: npt.NDArray[Any]) -> bool:
         return False
 
 
-def _can_be_said(array: VirtualArray) -> bool:
-    """Return whether Zarr's metadata can say how all of an array's chunks are cut, encoded and packed."""
+def _is_expressible_in_zarr(array: VirtualArray) -> bool:
+    """Return whether Zarr's metadata can describe shapes, codecs and packing of all chunks."""
     try:
-        for _ in said(array).blocks():
+        for _ in to_zarr_spec(array).blocks():
             pass
     except UnsupportedError:
         return False
@@ -167,17 +171,20 @@ def _is_in_memory(array: VirtualArray) -> bool:
 
 
 def _is_inline(tile: Tile) -> bool:
-    """Return whether no cell of a tile lies in a file. Stores share one list of sources, so that the list alone does not tell."""
+    """Return whether no cell of a tile lies in a file.
+
+    The list of sources does not show it: arrays of a store share one list.
+    """
     shape = tile.chunks.shape
     total = int(np.prod(shape, dtype=object))
-    for count in (1, total):  # most arrays are told by their first cell
-        cells = list(np.unravel_index(np.arange(min(count, LOCATED_AT_ONCE)), shape)) if shape else []
+    for count in (1, total):  # for most arrays the first cell decides
+        cells = list(np.unravel_index(np.arange(min(count, MAX_LOCATED_CELLS)), shape)) if shape else []
         if not (np.asarray(tile.chunks.locate(cells).source) == INLINE).all():
             return False
-    return total <= LOCATED_AT_ONCE
+    return total <= MAX_LOCATED_CELLS
 
 
-def _encode_again(array: VirtualArray, name: str | None, load: Load) -> VirtualArray:
+def _encode_values(array: VirtualArray, name: str | None, load: Load) -> VirtualArray:
     """Return values that were decoded in memory as a file would hold them."""
     import xarray  # slow to import, and needed here only
     from xarray.conventions import encode_cf_variable
@@ -192,16 +199,21 @@ def _encode_again(array: VirtualArray, name: str | None, load: Load) -> VirtualA
     if held is not None and texts:
         held = replace(held, dtype=np.dtype(object))
     if held is None:
-        raise UnsupportedError(f"values of {array.dtype} have no stored form", variable=name)
+        raise UnsupportedError(
+            f"values of type {array.dtype} cannot be encoded as a file would store them", variable=name
+        )
     digits = {key: array.encoding[key] for key in ("least_significant_digit",) if key in array.encoding}
     attributes = {**encoded.attrs, **digits}
     if stored.dtype.kind in "fc" and "_FillValue" not in variable.encoding:
-        attributes.pop("_FillValue", None)  # NaN, which xarray adds to all floats, and no file has said
+        attributes.pop("_FillValue", None)  # NaN, which xarray adds to all floats, but no file has
     return replace(held, dims=array.dims, attributes=attributes)
 
 
 def _mark_missing_texts(variable: Any) -> None:
-    """Give texts some of which are missing a `_FillValue` that none of them is: without one xarray would write them as empty."""
+    """Give missing texts a `_FillValue` that no other text equals.
+
+    Without one xarray would write them as empty.
+    """
     if variable.dtype.kind != "O":
         return
     values = variable.values.reshape(-1).tolist()
@@ -209,7 +221,7 @@ def _mark_missing_texts(variable: Any) -> None:
     rest = [value for value in values if not isinstance(value, str)]
     if not texts or not rest or not all(value is None or value != value for value in rest):
         return
-    known = [mark for key in MARKS if isinstance(mark := variable.encoding.pop(key, None), str)]
+    known = [mark for key in MISSING_VALUE_ATTRIBUTES if isinstance(mark := variable.encoding.pop(key, None), str)]
     fill = next((mark for mark in [*known, ""] if mark not in texts), None)
     variable.encoding["_FillValue"] = "_" * (max(map(len, texts)) + 1) if fill is None else fill
 
@@ -226,7 +238,8 @@ def _check_one_packing(array: VirtualArray, name: str | None) -> None:
     if len(seen) > 1:
         (one, first), (other, second) = list(seen.items())[:2]
         raise UnsupportedError(
-            f"its files are packed differently: {_describe(one)} in {first}, {_describe(other)} in {second}",
+            f"its files are packed differently: {_describe_packing(one)} in {first}, {_describe_packing(other)} "
+            f"in {second}",
             variable=name,
             hint="Read decoded values, or the stored values of one file at a time",
         )
@@ -235,7 +248,7 @@ def _check_one_packing(array: VirtualArray, name: str | None) -> None:
 def _used_rows(tile: Tile) -> list[int]:
     shape = tile.chunks.shape
     total = int(np.prod(shape, dtype=object))
-    if total > LOCATED_AT_ONCE:
+    if total > MAX_LOCATED_CELLS:
         return list(range(len(tile.packings)))
     rows = tile.chunks.locate(list(np.unravel_index(np.arange(total), shape)) if shape else [])
     return [int(row) for row in np.unique(np.asarray(rows.packing))]
@@ -252,7 +265,7 @@ def _source_of(tile: Tile, row: int | None) -> str:
     return str(sources[int(found[0])].url) if len(found) else "values kept inline"
 
 
-def _describe(packing: Packing) -> str:
+def _describe_packing(packing: Packing) -> str:
     parts = [f"scale_factor {packing.scale:g}" if packing.scale is not None else ""]
     parts += [f"add_offset {packing.offset:g}" if packing.offset is not None else ""]
     parts += [f"missing {', '.join(map(str, packing.missing))}" if packing.missing else ""]
@@ -261,7 +274,7 @@ def _describe(packing: Packing) -> str:
 
 
 def _fill_value(value: Any, dtype: np.dtype[Any]) -> Any:
-    if value is None or not numbers.has_room(value) or dtype.hasobject:
+    if value is None or not numbers.can_store_in_row(value) or dtype.hasobject:
         return None
     with np.errstate(all="ignore"):
         return np.asarray(value).reshape(-1)[:1].astype(dtype)[0]

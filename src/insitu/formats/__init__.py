@@ -1,6 +1,10 @@
-"""FIND the chunks: bytes of an archive file → `VirtualGroup`."""
+"""FIND the chunks: bytes of an archive file → `VirtualGroup`.
 
-from insitu.formats.detect import FORMATS, Format, scan_format
-from insitu.formats.problems import InsituWarning
+Formats are imported when a file needs them.
+"""
+
+from insitu.formats.detect import scan_format
+from insitu.formats.registry import FORMATS, Format
+from insitu.formats.unreadable import InsituWarning
 
 __all__ = ["FORMATS", "Format", "InsituWarning", "scan_format"]

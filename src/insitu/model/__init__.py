@@ -1,19 +1,23 @@
-"""WHAT a virtual array is: nouns that travel, and what can be done to them without I/O. NumPy only."""
+"""The data model: virtual arrays, their chunks, encodings, packings, groups and selections.
+
+Only NumPy and no I/O: everything here describes where bytes lie and what they mean, and can be
+sliced, joined and pickled without reading any data.
+"""
 
 from insitu.model.array import VirtualArray
 from insitu.model.axis import Axis
-from insitu.model.census import Census, byte_ranges, census
+from insitu.model.census import CellCounts, byte_ranges, count_cells
 from insitu.model.chunks import (
     ABSENT,
     INLINE,
     UNWRITTEN,
     WHOLE,
     Absent,
+    ChunkLocations,
     ChunkState,
     ChunkTable,
     Columns,
     Inline,
-    Located,
     Stored,
     Unwritten,
 )
@@ -21,10 +25,10 @@ from insitu.model.details import ArrayDetails, GroupDetails
 from insitu.model.encoding import Codec, Encoding
 from insitu.model.group import VirtualGroup
 from insitu.model.join import concatenate, stack
-from insitu.model.packing import IDENTITY, Kind, Packing, Packings
+from insitu.model.packing import IDENTITY, Packing, PackingKind, Packings
 from insitu.model.selection import Selection, Stride
 from insitu.model.source import Source
-from insitu.model.sparse import Sparse, scatter
+from insitu.model.sparse import SparseTable, scatter
 from insitu.model.tile import Tile
 
 __all__ = [
@@ -36,7 +40,8 @@ __all__ = [
     "Absent",
     "ArrayDetails",
     "Axis",
-    "Census",
+    "CellCounts",
+    "ChunkLocations",
     "ChunkState",
     "ChunkTable",
     "Codec",
@@ -44,13 +49,12 @@ __all__ = [
     "Encoding",
     "GroupDetails",
     "Inline",
-    "Kind",
-    "Located",
     "Packing",
+    "PackingKind",
     "Packings",
     "Selection",
     "Source",
-    "Sparse",
+    "SparseTable",
     "Stored",
     "Stride",
     "Tile",
@@ -58,8 +62,8 @@ __all__ = [
     "VirtualArray",
     "VirtualGroup",
     "byte_ranges",
-    "census",
     "concatenate",
+    "count_cells",
     "scatter",
     "stack",
 ]

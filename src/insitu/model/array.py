@@ -1,7 +1,8 @@
-"""What is a virtual array?
+"""VirtualArray: an array described by the places of its chunks, and read only on demand.
 
-A mosaic of tiles, nearly always one: boxes that do not overlap, each a grid of cells. Where no box lies, the array is Absent. Every
-structural operation (slice, take, transpose, expand, broadcast) makes a new mosaic and reads nothing.
+It is a mosaic of tiles, nearly always one: boxes that do not overlap, each a grid of cells. Where
+no tile lies, the array is Absent. Every structural operation (slice, take, transpose, expand,
+broadcast) makes a new mosaic and reads nothing.
 """
 
 from __future__ import annotations
@@ -14,51 +15,58 @@ import numpy as np
 import numpy.typing as npt
 
 from insitu.errors import ModelError
-from insitu.model.axis import Indices
+from insitu.model.axis import Axis, Indices
+from insitu.model.chunks import Columns
 from insitu.model.details import ArrayDetails
+from insitu.model.encoding import Encoding
 from insitu.model.selection import Selection, Stride
 from insitu.model.source import Source
 from insitu.model.tile import Tile
 
 __all__ = ["VirtualArray"]
 
-RELATIONS = (
+RELATION_ATTRIBUTES = (
     "coordinates", "grid_mapping", "bounds", "climatology", "cell_measures", "formula_terms", "geometry", "node_coordinates",
     "node_count", "part_node_count", "interior_ring",
 )  # fmt: skip
 """Attributes that name other variables, which decoding may move to the encoding."""
 NO_DETAILS = ArrayDetails()
-USED_UP = (
-    "_FillValue", "missing_value", "scale_factor", "add_offset", "_Unsigned", "units", "calendar", "_Encoding", "least_significant_digit", *RELATIONS
+ENCODING_ATTRIBUTES = (
+    "_FillValue", "missing_value", "scale_factor", "add_offset", "_Unsigned", "units", "calendar", "_Encoding", "least_significant_digit", *RELATION_ATTRIBUTES
 )  # fmt: skip
 """Attributes that decoding may move to the encoding."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class VirtualArray:
-    """An array of which only the whereabouts are known."""
+    """An array whose chunks are described, not loaded."""
 
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
-    """Of the meant values: what reading gives."""
+    """Type of the values that reading gives, after CF decoding."""
     dims: tuple[str, ...]
     tiles: tuple[Tile, ...]
     origins: Indices
-    """(tiles, dimensions): the corner of each tile."""
+    """(tiles, dimensions): the lower corner of each tile."""
     attributes: Mapping[str, Any] = field(default_factory=dict)
     fill_value: Any = None
-    """What Absent places hold, in `dtype`; None: NaN or NaT where the type has one."""
+    """Value of Absent places, of type `dtype`; None: NaN or NaT where the type has one."""
     details: ArrayDetails = NO_DETAILS
-    """What the format says beside attributes."""
+    """What the format says about the array beyond its attributes."""
     encoding: Mapping[str, Any] = field(default_factory=dict)
-    """What xarray calls the encoding: the CF attributes that decoding used up, and how the file stores the variable."""
-    _boxes: npt.NDArray[np.int64] | None = field(default=None, init=False, repr=False)
+    """What xarray calls the encoding: the CF attributes that decoding consumed, and how the file
+    stores the variable.
+    """
+    _upper_corners: npt.NDArray[np.int64] | None = field(default=None, init=False, repr=False)
 
     def __post_init__(self) -> None:
         if len(self.dims) != len(self.shape):
             raise ModelError(f"{len(self.dims)} dimension names {self.dims} for the shape {self.shape}")
         if self.origins.shape != (len(self.tiles), len(self.shape)):
-            raise ModelError("every tile needs an origin")
+            raise ModelError(
+                f"origins of shape {self.origins.shape} do not fit {len(self.tiles)} tiles in {len(self.shape)} "
+                "dimensions"
+            )
 
     @classmethod
     def of(
@@ -70,7 +78,7 @@ class VirtualArray:
         fill_value: Any = None,
         details: ArrayDetails = NO_DETAILS,
     ) -> VirtualArray:
-        """The array that one tile makes."""
+        """Return the array that consists of one tile."""
         dtypes = {encoding.dtype for encoding in tile.encodings}
         dtype = dtypes.pop() if len(dtypes) == 1 else shared_dtype([*dtypes])
         return cls(
@@ -84,6 +92,42 @@ class VirtualArray:
             details=details,
         )
 
+    @classmethod
+    def from_values(
+        cls,
+        values: npt.NDArray[Any],
+        *,
+        dims: Sequence[str] | None = None,
+        attributes: Mapping[str, Any] | None = None,
+        details: ArrayDetails = NO_DETAILS,
+    ) -> VirtualArray:
+        """Return an array that carries its values with it, as one inline chunk.
+
+        Parameters
+        ----------
+        values
+            Elements of fixed size; objects cannot be carried.
+        dims
+            Names of the dimensions; by default `dim_0`, `dim_1`, ….
+        attributes, details
+            As for the class.
+
+        Examples
+        --------
+        >>> VirtualArray.from_values(np.arange(3), dims=("x",)).shape
+        (3,)
+        """
+        if values.dtype.hasobject or not values.dtype.itemsize:
+            raise ModelError(f"values of {values.dtype} cannot be stored inline: their elements have no fixed size")
+        axes = tuple(Axis.regular(length, max(length, 1)) for length in values.shape)
+        grid = tuple(axis.count for axis in axes)
+        table = (
+            Columns.inlined(grid, np.ascontiguousarray(values).tobytes()) if values.size else Columns.unwritten(grid)
+        )
+        names = tuple(f"dim_{number}" for number in range(values.ndim)) if dims is None else dims
+        tile = Tile(axes, (Encoding(values.dtype),), table)
+        return cls.of(tile, dims=names, attributes=attributes, details=details)
+
     @property
     def ndim(self) -> int:
         """Number of dimensions."""
@@ -96,18 +140,20 @@ class VirtualArray:
 
     @property
     def nbytes(self) -> int:
-        """Bytes that reading all of it gives."""
+        """Bytes of all values, once read."""
         return self.size * self.dtype.itemsize
 
     @property
     def sources(self) -> tuple[Source, ...]:
-        """The archive objects behind it, each once."""
+        """The archive objects that hold its chunks, each once."""
         return tuple(dict.fromkeys(source for tile in self.tiles for source in tile.chunks.sources))
 
     def stored_attributes(self) -> dict[str, Any]:
-        """Return the attributes as a file has them: those that decoding moved to the encoding are there again."""
+        """Return the attributes as a file has them, including those that decoding moved to the
+        encoding.
+        """
         found = dict(self.attributes)
-        found |= {key: self.encoding[key] for key in USED_UP if key in self.encoding and key not in found}
+        found |= {key: self.encoding[key] for key in ENCODING_ATTRIBUTES if key in self.encoding and key not in found}
         stored = {encoding.dtype.kind for tile in self.tiles for encoding in tile.encodings}
         if self.dtype == bool and "b" not in stored:
             found["dtype"] = "bool"
@@ -116,7 +162,7 @@ class VirtualArray:
         return found
 
     def absent_value(self) -> Any:
-        """What Absent places read as; without a value for them, an error and never a zero."""
+        """Return the value of Absent places; raise ModelError if the type has none."""
         if self.fill_value is not None:
             return self.fill_value
         if self.dtype.kind in "fc":
@@ -126,22 +172,23 @@ class VirtualArray:
         if self.dtype.kind == "O":
             return np.nan
         raise ModelError(
-            f"values of {self.dtype} have nothing that means absent", hint="Give a fill_value, or use a float type"
+            f"no file covers some places of the array, and {self.dtype} has no value that means absent",
+            hint="Give a fill_value, or use a float type",
         )
 
-    def boxes(self) -> npt.NDArray[np.int64]:
-        """(tiles, dimensions): the far corner of each tile."""
-        if self._boxes is None:  # kept: there may be ten thousand tiles, and every selection asks
+    def upper_corners(self) -> npt.NDArray[np.int64]:
+        """Return the upper corner of each tile (exclusive), as an array of (tiles, dimensions)."""
+        if self._upper_corners is None:  # cached: there may be ten thousand tiles, and every selection needs them
             shapes = [tile.shape for tile in self.tiles]
-            boxes = self.origins + np.array(shapes, np.int64).reshape(self.origins.shape)
-            object.__setattr__(self, "_boxes", boxes)
-            return boxes
-        return self._boxes
+            corners = self.origins + np.array(shapes, np.int64).reshape(self.origins.shape)
+            object.__setattr__(self, "_upper_corners", corners)
+            return corners
+        return self._upper_corners
 
     def __getitem__(self, key: Any) -> VirtualArray:
-        """A selection: basic, or orthogonal with index arrays. Reads nothing."""
+        """Select by integers and slices, or orthogonally by index arrays. Reads nothing."""
         selection = Selection.of(key, self.shape)
-        array = self._sliced([s if isinstance(s, Stride) else Stride(s, 1, 1) if isinstance(s, int) else None
+        array = self._apply_strides([s if isinstance(s, Stride) else Stride(s, 1, 1) if isinstance(s, int) else None
                               for s in selection.selectors])  # fmt: skip
         for dimension, selector in enumerate(selection.selectors):
             if isinstance(selector, np.ndarray):
@@ -150,31 +197,33 @@ class VirtualArray:
             array = array.drop(dimension)
         return array
 
-    def _sliced(self, strides: Sequence[Stride | None]) -> VirtualArray:
-        """Slices along several dimensions at once."""
+    def _apply_strides(self, strides: Sequence[Stride | None]) -> VirtualArray:
+        """Slice along several dimensions at once."""
         wanted = {d: s for d, s in enumerate(strides) if s is not None and s != Stride(0, 1, self.shape[d])}
         if not wanted:
             return self
         shape = tuple(wanted[d].length if d in wanted else length for d, length in enumerate(self.shape))
         tiles, origins = list(self.tiles), self.origins.copy()
         if len(tiles) > 1:
-            touched = self._touched(wanted)
+            touched = self._find_touched_tiles(wanted)
             tiles, origins = [self.tiles[i] for i in touched], origins[touched]
         keep = []
         for i, tile in enumerate(tiles):
             for dimension, stride in wanted.items():
-                inner, at = within(stride, int(origins[i, dimension]), tile.shape[dimension])
+                inner, at = clip_stride(stride, int(origins[i, dimension]), tile.shape[dimension])
                 tile = tile.cut(dimension, inner)
                 origins[i, dimension] = at
             tiles[i] = tile
-            # An empty array keeps the tile that it is all of, and with it what is known of its encoding.
+            # An empty array keeps its tile, and with it the encoding.
             if 0 not in tile.shape or (len(tiles) == 1 and tile.shape == shape):
                 keep.append(i)
         return replace(self, shape=shape, tiles=tuple(tiles[i] for i in keep), origins=origins[keep])
 
-    def _touched(self, wanted: Mapping[int, Stride]) -> npt.NDArray[np.intp]:
-        """Which tiles the slices may touch, by bounding box: one vectorised look, however many tiles there are."""
-        near, far = self.origins, self.boxes()
+    def _find_touched_tiles(self, wanted: Mapping[int, Stride]) -> npt.NDArray[np.intp]:
+        """Return the numbers of the tiles that slices may touch, by bounding box, vectorised over
+        the tiles.
+        """
+        near, far = self.origins, self.upper_corners()
         touched = np.ones(len(self.tiles), bool)
         for dimension, (start, step, count) in wanted.items():
             if count == 0:
@@ -184,19 +233,20 @@ class VirtualArray:
         return np.flatnonzero(touched)
 
     def take(self, dimension: int, indices: npt.ArrayLike) -> VirtualArray:
-        """These elements along one dimension, -1 for Absent. Reads nothing."""
+        """Select elements along one dimension by index; -1 gives Absent. Reads nothing."""
         index = np.asarray(indices, np.int64)
         shape = (*self.shape[:dimension], len(index), *self.shape[dimension + 1 :])
         if len(index) and (index.min() < -1 or index.max() >= self.shape[dimension]):
-            raise ModelError(f"take wants indices from -1 to {self.shape[dimension] - 1}")
+            raise ModelError(f"indices must lie between -1 and {self.shape[dimension] - 1} along dimension {dimension}")
         if len(self.tiles) == 1 and self.tiles[0].shape == self.shape:
             return replace(self, shape=shape, tiles=(self.tiles[0].take(dimension, index),))
-        # Between two borders of tiles along this dimension every tile is there in full or not at all.
-        borders = np.unique(np.concatenate([self.origins[:, dimension], self.boxes()[:, dimension]]))
+        # Between two borders of tiles along this dimension, a tile covers either everything or
+        # nothing.
+        borders = np.unique(np.concatenate([self.origins[:, dimension], self.upper_corners()[:, dimension]]))
         part = np.where(index < 0, -1, np.searchsorted(borders, index, side="right"))
         begins = np.flatnonzero(np.diff(part, prepend=-2))
         tiles, origins = [], []
-        near, far = self.origins[:, dimension], self.boxes()[:, dimension]
+        near, far = self.origins[:, dimension], self.upper_corners()[:, dimension]
         for begin, end in zip(begins, np.append(begins, len(index))[1:], strict=True):
             if index[begin] < 0:
                 continue
@@ -209,17 +259,17 @@ class VirtualArray:
         return replace(self, shape=shape, tiles=tuple(tiles), origins=table)
 
     def drop(self, dimension: int) -> VirtualArray:
-        """Without a dimension of length 1."""
+        """Remove a dimension of length 1."""
         return replace(
             self,
-            shape=_without(self.shape, dimension),
-            dims=_without(self.dims, dimension),
+            shape=_drop_item(self.shape, dimension),
+            dims=_drop_item(self.dims, dimension),
             tiles=tuple(tile.drop(dimension) for tile in self.tiles),
             origins=np.delete(self.origins, dimension, axis=1),
         )
 
     def transpose(self, *order: int) -> VirtualArray:
-        """The dimensions in another order; reversed if none is given."""
+        """Reorder the dimensions; reverse them if no order is given."""
         axes = order or tuple(reversed(range(self.ndim)))
         if sorted(axes) != list(range(self.ndim)):
             raise ModelError(f"{axes} is not an order of {self.ndim} dimensions")
@@ -232,7 +282,7 @@ class VirtualArray:
         )
 
     def expand_dims(self, dimension: int, name: str, length: int = 1) -> VirtualArray:
-        """With a new dimension along which the values repeat."""
+        """Insert a new dimension along which the values repeat."""
         return replace(
             self,
             shape=(*self.shape[:dimension], length, *self.shape[dimension:]),
@@ -242,7 +292,7 @@ class VirtualArray:
         )
 
     def broadcast_to(self, shape: Sequence[int], dims: Sequence[str] | None = None) -> VirtualArray:
-        """NumPy's broadcasting: new dimensions in front, lengths of 1 repeated."""
+        """Broadcast as NumPy does: new dimensions in front, lengths of 1 repeated."""
         shape = tuple(shape)
         extra = len(shape) - self.ndim
         if extra < 0 or any(have not in (1, want) for have, want in zip(self.shape, shape[extra:], strict=True)):
@@ -258,13 +308,15 @@ class VirtualArray:
         return replace(array, shape=shape, dims=names, tiles=tiles)
 
     def split(self, limit: int | None = None) -> VirtualArray:
-        """Large uncompressed cells in pieces: see `Tile.split`."""
+        """Split large uncompressed cells: see `Tile.split`."""
         tiles = tuple(tile.split() if limit is None else tile.split(limit) for tile in self.tiles)
         return replace(self, tiles=tiles)
 
 
-def within(stride: Stride, near: int, length: int) -> tuple[Stride, int]:
-    """The part of a slice that falls into [near, near + length): relative to it, and where in the result it begins."""
+def clip_stride(stride: Stride, near: int, length: int) -> tuple[Stride, int]:
+    """Return the part of a slice within [near, near + length), relative to `near`, and its first
+    position in the result.
+    """
     start, step, count = stride
     if count == 0:
         return Stride(0, 1, 0), 0
@@ -279,12 +331,12 @@ def within(stride: Stride, near: int, length: int) -> tuple[Stride, int]:
     return Stride(start + step * first - near, step, end - first), first
 
 
-def _without(items: tuple[Any, ...], position: int) -> tuple[Any, ...]:
+def _drop_item(items: tuple[Any, ...], position: int) -> tuple[Any, ...]:
     return items[:position] + items[position + 1 :]
 
 
 def shared_dtype(dtypes: Sequence[np.dtype[Any]]) -> np.dtype[Any]:
-    """What values of several types are joined as: NumPy's promotion, object where it has none."""
+    """Return the common type of several types: NumPy's promotion, object where it has none."""
     native = {dtype.newbyteorder("=") for dtype in dtypes}
     if len(native) == 1:
         return native.pop()

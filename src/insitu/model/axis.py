@@ -1,8 +1,9 @@
-"""How is one axis cut into cells, and which part of a stored chunk does each cell show?
+"""Axis: how an axis is cut into cells, and which part of its chunk each cell shows.
 
-A cell shows `extent` of the `stored` elements that its chunk decodes to along this axis, from `skip`, every `step`-th. Regular cuts
-(what one file holds) are three numbers; anything else (joined files, slices, takes) is four columns. Selecting makes new cells,
-so it costs no I/O and refuses nothing.
+A cell shows `extent` of the `stored` elements that its chunk decodes to along this axis, from
+`skip`, every `step`-th. Regular cuts (what one file holds) are three numbers; anything else (joined
+files, slices, takes) is four columns. Selecting makes new cells, so it costs no I/O and any
+selection is possible.
 """
 
 from __future__ import annotations
@@ -17,22 +18,22 @@ import numpy.typing as npt
 from insitu.errors import ModelError
 from insitu.model.selection import Stride
 
-__all__ = ["Axis", "Cells", "Indices"]
+__all__ = ["Axis", "CellColumns", "Indices"]
 
 Indices = npt.NDArray[np.int64]
 
 
-class Cells(NamedTuple):
-    """What some cells of an axis show: columns of equal length."""
+class CellColumns(NamedTuple):
+    """What some cells of an axis show of their chunks: columns of equal length."""
 
     extent: Indices
-    """Elements shown."""
+    """Number of elements shown."""
     skip: Indices
-    """Position in the chunk of the first one."""
+    """Position in the chunk of the first element shown."""
     step: Indices
-    """From one to the next; 0: one element, repeated."""
+    """Distance in the chunk from one shown element to the next; 0: one element, repeated."""
     stored: Indices
-    """Elements that the chunk has; 0: the chunk has no such axis."""
+    """Number of elements of the chunk; 0: the chunk has no such axis."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -44,15 +45,17 @@ class Axis:
     size: int = 0
     """Regular cuts: elements of a full cell; 0 if irregular."""
     padded: bool = True
-    """Regular cuts: whether the last chunk is stored in full size (HDF5, Zarr) or clipped (TIFF strips)."""
-    cells: Cells | None = None
+    """Regular cuts: whether the last chunk is stored in full size (HDF5, Zarr) or clipped (TIFF
+    strips).
+    """
+    cells: CellColumns | None = None
     """Irregular cuts: the columns, each of one element or of one for each cell."""
     starts: Indices | None = None
     """Irregular cuts: where each cell begins, and the end."""
 
     @classmethod
     def regular(cls, length: int, size: int, padded: bool = True) -> Axis:
-        """Cells of `size` elements; the last may show fewer."""
+        """Return an axis of cells of `size` elements; the last may show fewer."""
         if length < 0 or size < 1:
             raise ModelError(f"an axis of length {length} cannot be cut into cells of {size}")
         return cls(length, size, padded or length % size == 0)
@@ -61,19 +64,20 @@ class Axis:
     def irregular(
         cls, extent: npt.ArrayLike, skip: npt.ArrayLike = 0, step: npt.ArrayLike = 1, stored: npt.ArrayLike = 1
     ) -> Axis:
-        """Cells by columns; found to be regular where they are."""
+        """Return an axis of cells given by columns; a regular axis if the columns describe one."""
         extent = np.atleast_1d(np.asarray(extent, np.int64))
-        columns = Cells(
-            extent, *(_constant(np.atleast_1d(np.asarray(c, np.int64)), len(extent)) for c in (skip, step, stored))
+        columns = CellColumns(
+            extent,
+            *(_collapse_constant(np.atleast_1d(np.asarray(c, np.int64)), len(extent)) for c in (skip, step, stored)),
         )
         starts = np.zeros(len(extent) + 1, np.int64)
         np.cumsum(extent, out=starts[1:])
         axis = cls(int(starts[-1]), cells=columns, starts=starts)
-        return axis._found_regular() or axis
+        return axis._to_regular() or axis
 
     @classmethod
     def repeated(cls, length: int) -> Axis:
-        """An axis that the chunks do not have: their value repeats (broadcast, stack)."""
+        """Return an axis that the chunks do not have: their value repeats (broadcast, stack)."""
         return cls.irregular([length], 0, 0, 0)
 
     @property
@@ -85,42 +89,46 @@ class Axis:
 
     @property
     def is_regular(self) -> bool:
-        """Whether three numbers say it all."""
+        """Whether all cells but the last have the same extent, so that three numbers describe the
+        axis.
+        """
         return self.cells is None
 
-    def show(self, cells: Indices) -> Cells:
-        """What these cells show."""
+    def show(self, cells: Indices) -> CellColumns:
+        """Return what these cells show of their chunks."""
         if self.cells is None:
             extent = np.minimum(self.length - cells * self.size, self.size)
             shape = extent.shape
             stored = np.full(shape, self.size, np.int64) if self.padded else extent
-            return Cells(extent, np.zeros(shape, np.int64), np.ones(shape, np.int64), stored)
+            return CellColumns(extent, np.zeros(shape, np.int64), np.ones(shape, np.int64), stored)
         columns = self.cells
-        return Cells(
+        return CellColumns(
             columns.extent[cells],
             *(c[cells] if len(c) > 1 else np.broadcast_to(c, cells.shape) for c in columns[1:]),
         )
 
     def stored(self, cells: Indices) -> Indices:
-        """How many elements the chunks of these cells have along this axis."""
+        """Return how many elements the chunks of these cells have along this axis."""
         if self.cells is None:
             return np.full(cells.shape, self.size, np.int64) if self.padded else self.show(cells).stored
         column = self.cells.stored
         return column[cells] if len(column) > 1 else np.full(cells.shape, column[0])
 
     def begin(self, cells: Indices) -> Indices:
-        """Where these cells begin."""
+        """Return the position of the first element of these cells."""
         return cells * self.size if self.starts is None else self.starts[cells]
 
     def find(self, positions: Indices) -> Indices:
-        """The cell of each position."""
+        """Return the cell that contains each position."""
         if self.starts is None:
             return positions // self.size
         # side="right" so that an empty cell, which begins where the next one does, is never found.
         return np.searchsorted(self.starts, positions, side="right") - 1
 
     def slice(self, stride: Stride) -> tuple[Axis, Indices | slice]:
-        """The axis of a slice, and which cell each of its cells came from."""
+        """Return the axis of a slice, and for each of its cells the cell of this axis that it came
+        from.
+        """
         start, step, count = stride
         if step == 1 and start == 0 and count == self.length:
             return self, slice(None)
@@ -137,8 +145,8 @@ class Axis:
             return axis, slice(int(cells[0]), int(cells[-1]) + 1)
         return axis, cells
 
-    def cut(self, stride: Stride) -> Cut:
-        """The cells that a slice touches, and what it wants of each chunk."""
+    def cut(self, stride: Stride) -> AxisCut:
+        """Return the cells that a slice touches, and what it takes of each chunk."""
         start, step, count = stride
         low, pace = (start, step) if step > 0 else (start + (count - 1) * step, -step)
         first, last = self.find(np.array([low, low + (count - 1) * pace]))
@@ -151,26 +159,28 @@ class Axis:
         if pace > 1 or self.starts is not None:  # a wide step passes over cells; empty cells show nothing
             keep = extent > 0
             cells, begin, from_, extent = cells[keep], begin[keep], from_[keep], extent[keep]
-            shown = Cells(*(c[keep] for c in shown))
+            shown = CellColumns(*(c[keep] for c in shown))
         skip: Indices = shown.skip + shown.step * (low + from_ * pace - begin)
         new_step = shown.step * pace
         if step > 0:
-            return Cut(cells, extent, skip, new_step, from_)
+            return AxisCut(cells, extent, skip, new_step, from_)
         reverse = np.s_[::-1]
         skip = skip + new_step * (extent - 1)
         out = count - (from_ + extent)
-        return Cut(*(column[reverse] for column in (cells, extent, skip, -new_step, out)))
+        return AxisCut(*(column[reverse] for column in (cells, extent, skip, -new_step, out)))
 
     def take(self, indices: npt.ArrayLike) -> tuple[Axis, Indices]:
-        """The axis of these elements, -1 for Absent, and which cell each of its cells came from (-1: none)."""
+        """Return the axis of the elements at `indices` (-1: Absent), and the cell that each of its
+        cells came from (-1: none).
+        """
         index = np.asarray(indices, np.int64)
         if index.ndim != 1 or (len(index) and (index.min() < -1 or index.max() >= self.length)):
-            raise ModelError(f"take wants indices from -1 to {self.length - 1} in one dimension")
+            raise ModelError(f"indices must be a 1-D array of numbers from -1 to {self.length - 1}")
         if not len(index):
             return Axis.irregular(np.zeros(0, np.int64)), np.zeros(0, np.int64)
         present = index >= 0
         cell = np.where(present, self.find(np.where(present, index, 0)), -1) if self.length else np.full(len(index), -1)
-        firsts = _runs(index, cell)
+        firsts = _run_starts(index, cell)
         extent = np.diff(np.append(firsts, len(index)))
         source = cell[firsts]
         absent = source < 0
@@ -181,12 +191,13 @@ class Axis:
         second = np.minimum(firsts + 1, len(index) - 1)
         pace = np.where(extent > 1, index[second] - index[firsts], 1)
         skip = shown.skip + shown.step * (index[firsts] - self.begin(safe))
-        # An Absent cell keeps the stored extent of its neighbours, so that tiles stay alike and fuse.
+        # An Absent cell keeps the stored extent of its neighbours, so that tiles stay alike and
+        # fuse.
         skip, step = np.where(absent, 0, skip), np.where(absent, 0, shown.step * pace)
         return Axis.irregular(extent, skip, step, shown.stored), source
 
     def repeat(self, length: int) -> Axis:
-        """An axis of one element, shown `length` times."""
+        """Return this axis of one element, shown `length` times."""
         if self.length != 1:
             raise ModelError(f"only an axis of length 1 can be broadcast, not one of {self.length}")
         shown = self.show(self.find(np.zeros(1, np.int64)))
@@ -194,7 +205,7 @@ class Axis:
 
     @staticmethod
     def join(axes: Sequence[Axis]) -> Axis:
-        """The axes one after another, in one pass."""
+        """Concatenate axes, in one pass."""
         axes = [axis for axis in axes if axis.length] or list(axes[:1])
         first = axes[0]
         if len(axes) == 1:
@@ -208,12 +219,12 @@ class Axis:
             if last.is_regular and last.size == first.size:
                 return Axis.regular(sum(axis.length for axis in axes), first.size, last.padded)
         if all(axis.is_regular for axis in axes):
-            return _regular_ones_joined(axes)
+            return _join_regular(axes)
         shown = [axis.show(np.arange(axis.count)) for axis in axes]
         return Axis.irregular(*(np.concatenate(column) for column in zip(*shown, strict=True)))
 
-    def same_cuts(self, other: Axis) -> bool:
-        """Whether the cells of both show the same parts of equally long chunks."""
+    def has_same_cuts(self, other: Axis) -> bool:
+        """Return whether the cells of both axes show the same parts of equally long chunks."""
         if self is other:
             return True
         if self.length != other.length or self.count != other.count:
@@ -225,13 +236,13 @@ class Axis:
         return all(np.array_equal(a, b) for a, b in zip(self.show(every), other.show(every), strict=True))
 
     def __eq__(self, other: object) -> bool:
-        return self.same_cuts(other) if isinstance(other, Axis) else NotImplemented
+        return self.has_same_cuts(other) if isinstance(other, Axis) else NotImplemented
 
     def __hash__(self) -> int:
         return hash((self.length, self.count))
 
-    def _found_regular(self) -> Axis | None:
-        """The regular axis with the same cells, if there is one."""
+    def _to_regular(self) -> Axis | None:
+        """Return the regular axis with the same cells; None if there is none."""
         assert self.cells is not None
         extent, skip, step, stored = self.cells
         if not len(extent) or skip.any() or (step != 1).any() or len(stored) > 1 or not extent[0]:
@@ -242,8 +253,8 @@ class Axis:
         return Axis.regular(self.length, size)
 
 
-def _regular_ones_joined(axes: Sequence[Axis]) -> Axis:
-    """Regular axes one after another: their cells by arithmetic, all at once."""
+def _join_regular(axes: Sequence[Axis]) -> Axis:
+    """Concatenate regular axes; the cells of all of them are computed at once."""
     length = np.array([axis.length for axis in axes], np.int64)
     size = np.array([axis.size for axis in axes], np.int64)
     count = -(-length // size)
@@ -254,29 +265,32 @@ def _regular_ones_joined(axes: Sequence[Axis]) -> Axis:
     return Axis.irregular(extent, 0, 1, np.where(padded, full, extent))
 
 
-class Cut(NamedTuple):
-    """What a slice wants of the chunks along one axis: a row for each touched cell, in the order of the output."""
+class AxisCut(NamedTuple):
+    """What a slice takes of the chunks along one axis: a row for each touched cell, in the order of
+    the output.
+    """
 
     cell: Indices
     extent: Indices
     skip: Indices
     step: Indices
     out: Indices
-    """Where in the slice these elements go (they lie together there)."""
+    """Position in the slice of the first of these elements; the others follow it."""
 
 
-def _constant(column: Indices, count: int) -> Indices:
-    """One element instead of many equal ones."""
+def _collapse_constant(column: Indices, count: int) -> Indices:
+    """Return the column with one element instead of many equal ones."""
     if len(column) not in (1, count):
         raise ModelError(f"a column of {len(column)} rows does not describe {count} cells")
     return column[:1].copy() if len(column) > 1 and (column == column[0]).all() else column
 
 
-def _runs(index: Indices, cell: Indices) -> Indices:
-    """Where the runs begin that are evenly spaced within one cell.
+def _run_starts(index: Indices, cell: Indices) -> Indices:
+    """Return the starts of the runs of `index` that are evenly spaced within one cell.
 
-    A run may begin at any element, and its second element sets the spacing. So an uneven step begins a run only if the element before
-    it did not: `begins[i] = jump[i] or (uneven[i] and not begins[i - 1])`. Within a stretch of uneven elements that alternates.
+    A run may begin at any element, and its second element sets the spacing. So an uneven step
+    begins a run only if the element before it did not: `begins[i] = jump[i] or (uneven[i] and not
+    begins[i - 1])`. Within a stretch of uneven elements that alternates.
     """
     count = len(index)
     jump = np.ones(count, bool)

@@ -1,9 +1,10 @@
-"""Where do the bytes of each cell lie?
+"""Chunk tables: where the bytes of each cell of a grid lie, and in which state each cell is.
 
-A table answers `locate(cells)` with columns: a source by number, an offset, a length, a filter mask, an encoding and a packing by
-number. `Columns` holds them in memory, each only as large as it must be: a column that is constant along an axis has one element
-there, and the narrowest type that fits, so a million chunks of a thousand files take about 14 bytes each. Nothing is an object
-until one cell is asked for by item access, and then its state is a type.
+A table answers `locate(cells)` with columns: a source by number, an offset, a length, a filter
+mask, an encoding and a packing by number. `Columns` holds them in memory, each only as large as it
+must be: a column that is constant along an axis has one element there, and the narrowest type that
+fits, so a million chunks of a thousand files take about 14 bytes each. A cell becomes an object
+only when it is looked up by item access; the type of that object is its state.
 """
 
 from __future__ import annotations
@@ -27,24 +28,27 @@ __all__ = [
     "UNWRITTEN",
     "WHOLE",
     "Absent",
+    "ChunkLocations",
     "ChunkState",
     "ChunkTable",
     "Columns",
     "Inline",
-    "Located",
     "Stored",
     "Unwritten",
 ]
 
 ABSENT, UNWRITTEN, INLINE = -1, -2, -3
-"""In a `source` column: no file covers this cell; the file never wrote it; the bytes are in the table itself."""
+"""Values of a `source` column: no file covers the cell.
+
+The file never wrote it; its bytes are in the table itself.
+"""
 WHOLE = -1
-"""In a `length` column: from the offset to the end of the object, however long that is."""
+"""Value of a `length` column: from the offset to the end of the object."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """The cell's chunk lies in an archive object."""
+    """State of a cell whose chunk lies in an archive object."""
 
     source: Source
     offset: int
@@ -59,26 +63,26 @@ class Stored:
 
 @dataclass(frozen=True, slots=True)
 class Inline:
-    """The cell's chunk is small and travels with the table."""
+    """State of a cell whose chunk is small and kept in the table itself."""
 
     data: bytes
 
 
 @dataclass(frozen=True, slots=True)
 class Unwritten:
-    """The file has this chunk in its grid but never wrote it: its own fill value."""
+    """State of a cell that its file never wrote: it reads as the file's own fill value."""
 
 
 @dataclass(frozen=True, slots=True)
 class Absent:
-    """No file covers this place: NaN, NaT, the array's fill value."""
+    """State of a cell that no file covers: it reads as NaN, NaT, or the array's fill value."""
 
 
 ChunkState = Stored | Inline | Unwritten | Absent
 
 
-class Located(NamedTuple):
-    """Where some cells lie: columns of equal length."""
+class ChunkLocations(NamedTuple):
+    """Places of some cells: columns of equal length."""
 
     source: npt.NDArray[Any]
     offset: npt.NDArray[Any]
@@ -87,12 +91,12 @@ class Located(NamedTuple):
     encoding: npt.NDArray[Any]
     packing: npt.NDArray[Any]
     inline: bytes
-    """What offset and length of an INLINE row refer to."""
+    """The bytes that offset and length of an INLINE row refer to."""
 
 
 @runtime_checkable
 class ChunkTable(Protocol):
-    """Where each cell of a grid lies."""
+    """Protocol of chunk tables: where each cell of a grid lies."""
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -100,26 +104,29 @@ class ChunkTable(Protocol):
 
     @property
     def sources(self) -> Sequence[Source]:
-        """What the `source` column refers to."""
+        """The objects that the `source` column refers to by number."""
 
-    def locate(self, cells: Sequence[Indices]) -> Located:
-        """Where cells lie, given by index arrays that broadcast against each other; rows in C order of that shape."""
+    def locate(self, cells: Sequence[Indices]) -> ChunkLocations:
+        """Return the places of cells, given by index arrays that broadcast against each other.
+
+        Rows in C order of that shape.
+        """
 
     def take(self, axis: int, cells: Indices | slice) -> ChunkTable:
-        """The table of these cells along one axis; -1: Absent."""
+        """Return the table of these cells along one axis; -1: Absent."""
 
-    def expanded(self) -> ChunkTable:
-        """The same table with one more axis, of one cell, at the end."""
+    def with_new_axis(self) -> ChunkTable:
+        """Return the same table with one more axis, of one cell, at the end."""
 
     def __getitem__(self, cell: int | tuple[int, ...]) -> ChunkState:
-        """One cell, as a state."""
+        """Return the state of one cell."""
 
 
-def state_of(table: ChunkTable, cell: int | tuple[int, ...]) -> ChunkState:
-    """One cell of any table, as a state."""
+def get_chunk_state(table: ChunkTable, cell: int | tuple[int, ...]) -> ChunkState:
+    """Return the state of one cell of any table."""
     cell = cell if isinstance(cell, tuple) else (cell,)
     if len(cell) != len(table.shape):
-        raise SelectionError(f"{len(cell)} indices for a grid of {len(table.shape)} axes")
+        raise SelectionError(f"{len(cell)} indices were given for a grid of {len(table.shape)} axes")
     index = []
     for number, count in zip(cell, table.shape, strict=True):
         if not -count <= number < count:
@@ -138,45 +145,48 @@ def state_of(table: ChunkTable, cell: int | tuple[int, ...]) -> ChunkState:
     return Stored(table.sources[source], offset, length, mask, encoding, packing)
 
 
-_KINDS = tuple(
+_INTEGER_TYPES = tuple(
     (kind, int(np.iinfo(kind).min), int(np.iinfo(kind).max)) for kind in (np.int8, np.int16, np.int32, np.int64)
 )
 
 
-def _kind_for(low: int, high: int) -> type[np.signedinteger[Any]]:
-    """The narrowest signed type for values from `low` to `high`."""
-    for kind, least, most in _KINDS:
+def _narrowest_type(low: int, high: int) -> type[np.signedinteger[Any]]:
+    """Return the narrowest signed type for values from `low` to `high`."""
+    for kind, least, most in _INTEGER_TYPES:
         if least <= low and high <= most:
             return kind
     raise ModelError(f"a column with values from {low} to {high} does not fit 64 bits")
 
 
 @lru_cache(maxsize=4096)
-def _constant(value: int, ndim: int) -> npt.NDArray[Any]:
-    """A column of one value. Files have many, and few different ones: shared, and so not to be written to."""
-    column = np.full((1,) * ndim, value, _kind_for(value, value))
+def _constant_column(value: int, ndim: int) -> npt.NDArray[Any]:
+    """Return a read-only column of one value.
+
+    Files have many columns and few different values, so they are shared.
+    """
+    column = np.full((1,) * ndim, value, _narrowest_type(value, value))
     column.flags.writeable = False
     return column
 
 
-def narrowed(column: npt.ArrayLike, ndim: int) -> npt.NDArray[Any]:
-    """An integer column in the narrowest signed type, of one element if all are equal."""
+def narrow_column(column: npt.ArrayLike, ndim: int) -> npt.NDArray[Any]:
+    """Return an integer column in the narrowest signed type, with one element if all are equal."""
     if isinstance(column, int):
-        return _constant(column, ndim)
+        return _constant_column(column, ndim)
     array = np.asarray(column)
     if array.size == 1:
-        return _constant(int(array.flat[0]), ndim)
+        return _constant_column(int(array.flat[0]), ndim)
     if array.size == 0:
         return np.zeros(array.shape, np.int8)
     low, high = int(array.min()), int(array.max())
     if low == high:
-        return _constant(low, ndim)
-    return np.ascontiguousarray(array, _kind_for(low, high))
+        return _constant_column(low, ndim)
+    return np.ascontiguousarray(array, _narrowest_type(low, high))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Columns:
-    """A table in memory. Each column broadcasts to the grid's shape."""
+    """Chunk table in memory. Each column broadcasts to the grid's shape."""
 
     shape: tuple[int, ...]
     sources: Sequence[Source]
@@ -196,11 +206,18 @@ class Columns:
             if not isinstance(column, int):
                 column = np.asarray(column)
                 have = column.shape
-                if column.ndim and have != self.shape and (column.ndim != ndim or any(map(_misfit, have, self.shape))):
+                if (
+                    column.ndim
+                    and have != self.shape
+                    and (column.ndim != ndim or any(map(_is_misfit, have, self.shape)))
+                ):
                     raise ModelError(f"column {name} of shape {have} does not fit a grid of {self.shape}")
-            object.__setattr__(self, name, narrowed(column, ndim))
+            object.__setattr__(self, name, narrow_column(column, ndim))
         if self.source.size and int(self.source.max()) >= len(self.sources):
-            raise ModelError(f"source {int(self.source.max())} of {len(self.sources)}")
+            raise ModelError(
+                f"the source column refers to source {int(self.source.max())}, but there are {len(self.sources)} "
+                "sources"
+            )
 
     @classmethod
     def stored(
@@ -211,42 +228,47 @@ class Columns:
         length: npt.NDArray[Any] | int,
         filter_mask: npt.NDArray[Any] | int = 0,
     ) -> Columns:
-        """A grid all of whose cells lie in one source; columns of its shape, or one number for all cells."""
+        """Return the table of a grid all of whose cells lie in one source.
+
+        Columns of its shape, or one number for all.
+        """
         ndim = len(shape)
-        zero = _constant(0, ndim)
+        zero = _constant_column(0, ndim)
         columns = {
             "source": zero,
-            "offset": narrowed(offset, ndim),
-            "length": narrowed(length, ndim),
-            "filter_mask": zero if isinstance(filter_mask, int) and not filter_mask else narrowed(filter_mask, ndim),
+            "offset": narrow_column(offset, ndim),
+            "length": narrow_column(length, ndim),
+            "filter_mask": zero
+            if isinstance(filter_mask, int) and not filter_mask
+            else narrow_column(filter_mask, ndim),
             "encoding": zero,
             "packing": zero,
         }
-        return _assembled(shape, (source,), columns, b"")
+        return _assemble_columns(shape, (source,), columns, b"")
 
     @classmethod
     def unwritten(cls, shape: Sequence[int]) -> Columns:
-        """A grid nothing of which was written; of any size."""
+        """Return the table of a grid of any size of which no cell was written."""
         return cls(tuple(shape), (), np.asarray(UNWRITTEN), np.asarray(0), np.asarray(0))
 
     @classmethod
     def absent(cls, shape: Sequence[int]) -> Columns:
-        """A grid that no file covers; of any size."""
+        """Return the table of a grid of any size that no file covers."""
         return cls(tuple(shape), (), np.asarray(ABSENT), np.asarray(0), np.asarray(0))
 
     @classmethod
     def inlined(cls, shape: Sequence[int], data: bytes) -> Columns:
-        """One cell with its bytes."""
+        """Return the table of a grid of one cell, with its bytes."""
         if np.prod(shape, dtype=np.int64) != 1:
-            raise ModelError(f"inline data is for one cell, not for a grid of {tuple(shape)}")
+            raise ModelError(f"inline data needs a grid of one cell, not one of shape {tuple(shape)}")
         length = np.asarray(len(data))
         return cls(tuple(shape), (), np.asarray(INLINE), np.asarray(0), length, inline=bytes(data))
 
-    def locate(self, cells: Sequence[Indices]) -> Located:
-        """Where cells lie."""
+    def locate(self, cells: Sequence[Indices]) -> ChunkLocations:
+        """Return the places of cells."""
         size = math.prod(np.broadcast_shapes(*[np.shape(c) for c in cells])) if cells else 1
         rows = {name: self._rows(getattr(self, name), cells, size) for name in COLUMN_NAMES}
-        return Located(**rows, inline=self.inline)
+        return ChunkLocations(**rows, inline=self.inline)
 
     def _rows(self, column: npt.NDArray[Any], cells: Sequence[Indices], size: int) -> npt.NDArray[Any]:
         if column.size == 1:
@@ -259,7 +281,7 @@ class Columns:
         return column[index].reshape(-1)
 
     def take(self, axis: int, cells: Indices | slice) -> Columns:
-        """The table of these cells along one axis; -1: Absent."""
+        """Return the table of these cells along one axis; -1: Absent."""
         if isinstance(cells, slice):
             count = len(range(*cells.indices(self.shape[axis])))
         else:
@@ -280,15 +302,15 @@ class Columns:
                 wide[(slice(None),) * axis + (absent,)] = ABSENT
                 column = wide
             new[name] = column
-        return _assembled(shape, self.sources, new, self.inline)
+        return _assemble_columns(shape, self.sources, new, self.inline)
 
-    def expanded(self) -> Columns:
-        """The same table with one more axis, of one cell, at the end."""
+    def with_new_axis(self) -> Columns:
+        """Return the same table with one more axis, of one cell, at the end."""
         columns = {name: getattr(self, name)[..., None] for name in COLUMN_NAMES}
-        return _assembled((*self.shape, 1), self.sources, columns, self.inline)
+        return _assemble_columns((*self.shape, 1), self.sources, columns, self.inline)
 
     def __getitem__(self, cell: int | tuple[int, ...]) -> ChunkState:
-        return state_of(self, cell)
+        return get_chunk_state(self, cell)
 
     @property
     def nbytes(self) -> int:
@@ -306,24 +328,24 @@ class Columns:
         )
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Views into larger columns travel as just their part.
+        # Views of larger columns are pickled without the rest of those columns.
         columns = {
             name: np.ascontiguousarray(getattr(self, name)).reshape(getattr(self, name).shape) for name in COLUMN_NAMES
         }
-        return _assembled, (self.shape, self.sources, columns, self.inline)
+        return _assemble_columns, (self.shape, self.sources, columns, self.inline)
 
 
-def _misfit(have: int, want: int) -> bool:
+def _is_misfit(have: int, want: int) -> bool:
     return have not in (1, want)
 
 
 COLUMN_NAMES = ("source", "offset", "length", "filter_mask", "encoding", "packing")
 
 
-def _assembled(
+def _assemble_columns(
     shape: tuple[int, ...], sources: Sequence[Source], columns: dict[str, npt.NDArray[Any]], inline: bytes
 ) -> Columns:
-    """Columns from parts that are known to fit: selecting must not look at every element again."""
+    """Make a table of columns that are known to fit, without the checks that look at every element."""
     table = object.__new__(Columns)
     for name, value in (("shape", shape), ("sources", sources), *columns.items(), ("inline", inline)):
         object.__setattr__(table, name, value)

@@ -1,7 +1,8 @@
-"""How do tables that are not in memory take part in selections and joins?
+"""Chunk tables derived from others: some cells, one more axis, several tables side by side.
 
-Zarr keys are computed, reference files are paged in: such tables cannot be sliced by slicing columns. These three wrap any table and
-translate the cells that are asked for: `Selected` (some cells of it), `Expanded` (one more axis), `Joined` (several side by side).
+Zarr keys are computed and reference files are paged in: such tables cannot be sliced by slicing
+columns. These classes wrap any table and translate the cells that are looked up: `SelectedTable`
+(some cells of it), `ExpandedTable` (one more axis), `JoinedTable` (several side by side).
 """
 
 from __future__ import annotations
@@ -14,14 +15,14 @@ import numpy as np
 import numpy.typing as npt
 
 from insitu.model.axis import Indices
-from insitu.model.chunks import ABSENT, COLUMN_NAMES, INLINE, ChunkState, ChunkTable, Located, state_of
+from insitu.model.chunks import ABSENT, COLUMN_NAMES, INLINE, ChunkLocations, ChunkState, ChunkTable, get_chunk_state
 from insitu.model.source import Source
 
-__all__ = ["Expanded", "Interleaved", "Joined", "Selected"]
+__all__ = ["ExpandedTable", "InterleavedSources", "JoinedTable", "SelectedTable"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Selected:
+class SelectedTable:
     """Some cells of a table."""
 
     table: ChunkTable
@@ -29,8 +30,8 @@ class Selected:
     """For each axis the cells of `table`, -1 for Absent; None: all of them."""
 
     @classmethod
-    def of(cls, table: ChunkTable, axis: int, cells: Indices | slice) -> Selected:
-        """These cells of one axis; a selection of a selection stays one."""
+    def of(cls, table: ChunkTable, axis: int, cells: Indices | slice) -> SelectedTable:
+        """Select cells along one axis; a selection of a selection becomes one selection."""
         inner = table.cells if isinstance(table, cls) else (None,) * len(table.shape)
         old = inner[axis]
         if isinstance(cells, slice):
@@ -48,11 +49,11 @@ class Selected:
 
     @property
     def sources(self) -> Sequence[Source]:
-        """Of the table behind."""
+        """Sources of the underlying table."""
         return self.table.sources
 
-    def locate(self, cells: Sequence[Indices]) -> Located:
-        """Where cells lie."""
+    def locate(self, cells: Sequence[Indices]) -> ChunkLocations:
+        """Return the places of cells."""
         inner = [c if own is None else own[c] for c, own in zip(cells, self.cells, strict=True)]
         absent: npt.NDArray[np.bool_] = np.zeros((), bool)
         for c in inner:
@@ -64,26 +65,26 @@ class Selected:
         rows = {name: np.zeros(len(absent), np.int64) for name in COLUMN_NAMES}
         rows["source"][:] = ABSENT
         if absent.all():
-            return Located(**rows, inline=b"")
+            return ChunkLocations(**rows, inline=b"")
         found = self.table.locate([c[~absent] for c in full])
         for name, column in rows.items():
             column[~absent] = getattr(found, name)
-        return Located(**rows, inline=found.inline)
+        return ChunkLocations(**rows, inline=found.inline)
 
-    def take(self, axis: int, cells: Indices | slice) -> Selected:
-        """The table of these cells along one axis."""
-        return Selected.of(self, axis, cells)
+    def take(self, axis: int, cells: Indices | slice) -> SelectedTable:
+        """Return the table of these cells along one axis."""
+        return SelectedTable.of(self, axis, cells)
 
-    def expanded(self) -> Expanded:
-        """The same table with one more axis, of one cell, at the end."""
-        return Expanded(self)
+    def with_new_axis(self) -> ExpandedTable:
+        """Return the same table with one more axis, of one cell, at the end."""
+        return ExpandedTable(self)
 
     def __getitem__(self, cell: int | tuple[int, ...]) -> ChunkState:
-        return state_of(self, cell)
+        return get_chunk_state(self, cell)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Expanded:
+class ExpandedTable:
     """A table with one more axis, of one cell, at the end."""
 
     table: ChunkTable
@@ -95,40 +96,40 @@ class Expanded:
 
     @property
     def sources(self) -> Sequence[Source]:
-        """Of the table behind."""
+        """Sources of the underlying table."""
         return self.table.sources
 
-    def locate(self, cells: Sequence[Indices]) -> Located:
-        """Where cells lie."""
+    def locate(self, cells: Sequence[Indices]) -> ChunkLocations:
+        """Return the places of cells."""
         full = np.broadcast_arrays(*cells)
         return (
             self.table.locate([c.reshape(-1) for c in full[:-1]])
             if len(full) > 1
-            else _repeat(self.table, full[0].size)
+            else _repeat_row(self.table, full[0].size)
         )
 
-    def take(self, axis: int, cells: Indices | slice) -> Selected:
-        """The table of these cells along one axis."""
-        return Selected.of(self, axis, cells)
+    def take(self, axis: int, cells: Indices | slice) -> SelectedTable:
+        """Return the table of these cells along one axis."""
+        return SelectedTable.of(self, axis, cells)
 
-    def expanded(self) -> Expanded:
-        """The same table with one more axis, of one cell, at the end."""
-        return Expanded(self)
+    def with_new_axis(self) -> ExpandedTable:
+        """Return the same table with one more axis, of one cell, at the end."""
+        return ExpandedTable(self)
 
     def __getitem__(self, cell: int | tuple[int, ...]) -> ChunkState:
-        return state_of(self, cell)
+        return get_chunk_state(self, cell)
 
 
-def _repeat(table: ChunkTable, times: int) -> Located:
-    """The one row of a table without axes, as often as asked for."""
+def _repeat_row(table: ChunkTable, times: int) -> ChunkLocations:
+    """Return the one row of a table without axes, repeated."""
     row = table.locate([])
     columns = {name: np.broadcast_to(getattr(row, name), (times,)) for name in COLUMN_NAMES}
-    return Located(**columns, inline=row.inline)
+    return ChunkLocations(**columns, inline=row.inline)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Joined:
-    """Tables side by side along one axis, their pools numbered anew."""
+class JoinedTable:
+    """Tables side by side along one axis, with joined pools of sources, encodings and packings."""
 
     tables: tuple[ChunkTable, ...]
     axis: int
@@ -136,7 +137,11 @@ class Joined:
     """First cell of each table along the axis, and the end."""
     sources: Sequence[Source]
     source_maps: tuple[npt.NDArray[np.int64], ...] | None
-    """For each table: where its sources, encodings and packings are in the joined pools; None: sources are `Interleaved`."""
+    """For each table, the positions of its sources (and below: encodings, packings) in the joined
+    pools.
+
+    None: the sources are `InterleavedSources`.
+    """
     encoding_maps: tuple[npt.NDArray[np.int64], ...]
     packing_maps: tuple[npt.NDArray[np.int64], ...]
 
@@ -146,8 +151,8 @@ class Joined:
         first = self.tables[0].shape
         return (*first[: self.axis], int(self.starts[-1]), *first[self.axis + 1 :])
 
-    def locate(self, cells: Sequence[Indices]) -> Located:
-        """Where cells lie."""
+    def locate(self, cells: Sequence[Indices]) -> ChunkLocations:
+        """Return the places of cells."""
         full = [c.reshape(-1) for c in np.broadcast_arrays(*cells)]
         along = full[self.axis]
         part = np.searchsorted(self.starts, along, side="right") - 1
@@ -163,7 +168,7 @@ class Joined:
             if self.source_maps is None:
                 renumbered = source * len(self.tables) + number
             else:
-                renumbered = _mapped(self.source_maps[number], source)
+                renumbered = _look_up(self.source_maps[number], source)
             rows["source"][here] = np.where(stored, renumbered, source)
             rows["offset"][here] = np.where(
                 source == INLINE, np.asarray(found.offset, np.int64) + len(inline), found.offset
@@ -173,24 +178,25 @@ class Joined:
             rows["encoding"][here] = self.encoding_maps[number][found.encoding]
             rows["packing"][here] = self.packing_maps[number][found.packing]
             inline += found.inline
-        return Located(**rows, inline=bytes(inline))
+        return ChunkLocations(**rows, inline=bytes(inline))
 
-    def take(self, axis: int, cells: Indices | slice) -> Selected:
-        """The table of these cells along one axis."""
-        return Selected.of(self, axis, cells)
+    def take(self, axis: int, cells: Indices | slice) -> SelectedTable:
+        """Return the table of these cells along one axis."""
+        return SelectedTable.of(self, axis, cells)
 
-    def expanded(self) -> Expanded:
-        """The same table with one more axis, of one cell, at the end."""
-        return Expanded(self)
+    def with_new_axis(self) -> ExpandedTable:
+        """Return the same table with one more axis, of one cell, at the end."""
+        return ExpandedTable(self)
 
     def __getitem__(self, cell: int | tuple[int, ...]) -> ChunkState:
-        return state_of(self, cell)
+        return get_chunk_state(self, cell)
 
 
-class Interleaved(Sequence[Source]):
-    """The sources of tables side by side, where they are computed or still become more.
+class InterleavedSources(Sequence[Source]):
+    """The sources of tables side by side, where they are computed or their number still grows.
 
-    Source `local` of table `part` has the number `local * parts + part`, which stays right while a table's sources grow.
+    Source `local` of table `part` has the number `local * parts + part`, which stays valid while a
+    table's sources grow.
     """
 
     def __init__(self, pools: Sequence[Sequence[Source]]) -> None:
@@ -214,6 +220,6 @@ class Interleaved(Sequence[Source]):
             yield from pool
 
 
-def _mapped(table: npt.NDArray[np.int64], numbers: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """`table[numbers]`, whatever it gives for the negative ones."""
+def _look_up(table: npt.NDArray[np.int64], numbers: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """Return `table[numbers]`; the results for negative numbers are arbitrary."""
     return table[np.maximum(numbers, 0)] if len(table) else numbers

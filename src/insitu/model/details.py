@@ -1,4 +1,4 @@
-"""What a format says about arrays and groups beside their attributes."""
+"""What formats say about arrays and groups beyond attributes: chunk shape, charset, notes."""
 
 from __future__ import annotations
 
@@ -11,79 +11,82 @@ __all__ = ["ArrayDetails", "GroupDetails"]
 
 @dataclass(frozen=True, slots=True)
 class ArrayDetails:
-    """What a format says about an array."""
+    """What a format says about an array beyond its attributes."""
 
     chunks: tuple[int, ...] | None = None
     """Shape of the stored chunks; None: the array is not chunked, or that is not known."""
     is_chunking_known: bool = False
     """Whether the format says whether and how the array is chunked."""
     enumeration: Mapping[str, int] | None = None
-    """Names of values."""
+    """Names of integer values."""
     enumeration_name: str | None = None
-    """Of the type that has these names."""
+    """Name of the enumeration type."""
     charset: str | None = None
-    """Of texts."""
+    """Character set of texts."""
     varying: str | None = None
-    """Of elements of varying length: `string` or `sequence`."""
+    """Kind of elements of varying length: `string` or `sequence`."""
     reference: str | None = None
-    """Of references to objects of the file: `object` or `region`."""
+    """Kind of references to objects of the file: `object` or `region`."""
     address: int | None = None
-    """Where the object lies, for references to it."""
+    """Address of the object in the file, to resolve references to it."""
     element_shape: tuple[int, ...] = ()
-    """Of elements that are arrays: the last dimensions of the array."""
+    """Shape of elements that are arrays themselves: the last dimensions of the array."""
     stored_shape: tuple[int, ...] | None = None
-    """The shape in the file, where a dimension grew and the array did not."""
+    """Shape of the array in the file, if a shared dimension has grown beyond it."""
     is_null: bool = False
-    """Whether the file says that there is nothing."""
+    """Whether the file declares that the array has no elements (a null dataspace)."""
     is_virtual: bool = False
-    """Whether the file puts it together from other arrays."""
+    """Whether the file composes the array from other arrays (a virtual dataset)."""
     text: str | None = None
-    """The one text that it holds, where that is known."""
+    """The text of an array that holds one text, if known."""
     unread_attributes: Mapping[str, str] = field(default_factory=dict)
-    """Attributes that are left out: why."""
+    """Attributes that could not be read, with the reasons."""
     missing_sources: tuple[str, ...] = ()
-    """Files that it should be put together from and that are not there."""
+    """Files that the array is composed from and that are missing."""
     notes: Mapping[str, Any] = field(default_factory=dict)
-    """For people. Nothing depends on them."""
+    """Notes for users; no code depends on them."""
 
     def to_document(self) -> dict[str, Any]:
-        """Return what is said, by name."""
-        return _said(self)
+        """Return the fields that are set, by name."""
+        return _nonempty_fields(self)
 
     @classmethod
     def from_document(cls, document: Mapping[str, Any]) -> ArrayDetails:
-        """Return what `to_document` gave; names of newer versions are left out."""
-        return cls(**_known(cls, document))
+        """Return the details that `to_document` wrote; fields of newer versions are ignored."""
+        return cls(**_known_fields(cls, document))
 
 
 @dataclass(frozen=True, slots=True)
 class GroupDetails:
-    """What a format says about a group."""
+    """What a format says about a group beyond its attributes."""
 
     format: str | None = None
-    """The format by name."""
+    """Name of the format."""
     dims: Mapping[str, int] = field(default_factory=dict)
     """Dimensions that the group declares, used or not: their lengths."""
     address: int | None = None
-    """Where the object lies, for references to it."""
+    """Address of the object in the file, to resolve references to it."""
     structure: Any = None
-    """The format's own description of structures that its vendor conventions know, such as HDF-EOS grids. It is used when a file is opened, and not saved."""
+    """The format's own description of vendor structures, such as HDF-EOS grids.
+
+    Used when a file is opened; not saved.
+    """
     unread_attributes: Mapping[str, str] = field(default_factory=dict)
-    """Attributes that are left out: why."""
+    """Attributes that could not be read, with the reasons."""
     notes: Mapping[str, Any] = field(default_factory=dict)
-    """For people. Nothing depends on them."""
+    """Notes for users; no code depends on them."""
 
     def to_document(self) -> dict[str, Any]:
-        """Return what is said, by name; without vendor structures."""
-        return {name: value for name, value in _said(self).items() if name != "structure"}
+        """Return the fields that are set, by name, without vendor structures."""
+        return {name: value for name, value in _nonempty_fields(self).items() if name != "structure"}
 
     @classmethod
     def from_document(cls, document: Mapping[str, Any]) -> GroupDetails:
-        """Return what `to_document` gave; names of newer versions are left out."""
-        return cls(**_known(cls, document))
+        """Return the details that `to_document` wrote; fields of newer versions are ignored."""
+        return cls(**_known_fields(cls, document))
 
 
-def _said(details: ArrayDetails | GroupDetails) -> dict[str, Any]:
+def _nonempty_fields(details: ArrayDetails | GroupDetails) -> dict[str, Any]:
     found = {item.name: getattr(details, item.name) for item in fields(details)}
     return {
         name: value
@@ -92,7 +95,7 @@ def _said(details: ArrayDetails | GroupDetails) -> dict[str, Any]:
     }
 
 
-def _known(kind: type[Any], document: Mapping[str, Any]) -> dict[str, Any]:
+def _known_fields(kind: type[Any], document: Mapping[str, Any]) -> dict[str, Any]:
     names = {item.name for item in fields(kind)}
     return {
         str(name): tuple(value) if isinstance(value, list) else value

@@ -1,7 +1,8 @@
-"""How do the bytes of one chunk become stored values?
+"""Encoding: how the bytes of a chunk become values (element type, codecs, axis order, fill).
 
-HDF5 filter pipelines, Zarr V2 compressor + filters and Zarr V3 codecs all become one chain: the element type with its byte order,
-the codecs in the order in which they were applied when writing, and the order of the axes.
+HDF5 filter pipelines, Zarr V2 compressor + filters and Zarr V3 codecs all become one chain: the
+element type with its byte order, the codecs in the order in which they were applied when writing,
+and the order of the axes.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ __all__ = ["Codec", "Encoding"]
 
 @dataclass(frozen=True, slots=True)
 class Codec:
-    """One step of a chain."""
+    """One codec of a chain."""
 
     name: str
     """Zarr v3 name, e.g. `zlib`, `shuffle`."""
@@ -46,14 +47,17 @@ class Encoding:
     """How one chunk's bytes become stored values."""
 
     dtype: np.dtype[Any]
-    """What the chain yields, byte order included; object for values of varying length."""
+    """Type of the decoded elements, with byte order; object for values of varying length."""
     codecs: tuple[Codec, ...] = ()
     """In the order of writing; bit i of a chunk's filter mask set: `codecs[i]` was skipped."""
     order: tuple[int, ...] | None = None
     """The chunk's axes from slowest to fastest varying; None: as they come (C)."""
     fill: bytes | None = None
-    """One element's raw bytes: what a never-written chunk holds. None: zeros. Of elements with parts of varying length: part after part, such
-    ones behind their length (four bytes)."""
+    """Raw bytes of one element of a chunk that was never written; None: zeros.
+
+    Elements with parts of varying length are written part after part, such parts behind their
+    length (four bytes).
+    """
 
     def __post_init__(self) -> None:
         if self.order is not None:
@@ -72,37 +76,41 @@ class Encoding:
         return not self.codecs and self.order is None and not self.dtype.hasobject
 
     def fill_value(self) -> Any:
-        """What an element of a never-written chunk is, as a scalar of `dtype`."""
+        """Return an element of a chunk that was never written, as a scalar of `dtype`."""
         if self.dtype.hasobject:
             if self.codecs and self.codecs[0].name.removeprefix("numcodecs.") == "vlen-bytes":
                 return self.fill or b""
             told = self.codecs[0].configuration if self.codecs else {}
             if self.fill is not None and "type" in told:
-                return _held(told["type"], self.fill, 0)[0]
-            return _varying(self.dtype, told.get("type", told), self.fill)
+                return _parse_fill_element(told["type"], self.fill, 0)[0]
+            return _empty_element(self.dtype, told.get("type", told), self.fill)
         raw = self.fill if self.fill is not None else bytes(self.dtype.itemsize)
         if not self.dtype.itemsize:
             return np.zeros((), self.dtype)[()]
         return np.frombuffer(raw, self.dtype, count=1)[0]
 
 
-def _varying(dtype: np.dtype[Any], told: Mapping[str, Any], fill: bytes | None) -> Any:
-    """A never-written element of varying length: an empty text, an empty sequence (in an array of no axes), or a record of those.
+def _empty_element(dtype: np.dtype[Any], told: Mapping[str, Any], fill: bytes | None) -> Any:
+    """Return an element of varying length that was never written: an empty text or sequence, or a
+    record of those.
+
+    A sequence is returned in an array without axes.
 
     Parameters
     ----------
     dtype
-        Of the element.
+        Type of the element.
     told
-        Its type as the codec is told: `kind`, with `base` (of sequences) or `members` (of records).
+        The type in the codec's configuration: `kind`, with `base` (of sequences) or `members` (of
+        records).
     fill
-        What it holds, if not nothing.
+        Its content, if it is not empty.
     """
     if dtype.names is not None:
         record = np.zeros((), dtype)
         for name, _, _, member in told.get("members", ()):
             if dtype[name].hasobject:
-                record[name] = _varying(dtype[name].base, member, None)
+                record[name] = _empty_element(dtype[name].base, member, None)
         return record[()]
     if told.get("kind") == "sequence":
         base = told.get("base", "u1")
@@ -110,49 +118,49 @@ def _varying(dtype: np.dtype[Any], told: Mapping[str, Any], fill: bytes | None) 
         if isinstance(base, str):
             held[()] = np.frombuffer(fill or b"", base)
         else:
-            held[()] = np.empty((0, *told.get("dims", ())), _dtype(base))
+            held[()] = np.empty((0, *told.get("dims", ())), _element_dtype(base))
         return held
     return "" if fill is None else fill.decode("utf-8", "surrogateescape")
 
 
-def _held(told: Mapping[str, Any], fill: bytes, at: int) -> tuple[Any, int]:
-    """An element that is written out part after part, and where it ends.
+def _parse_fill_element(told: Mapping[str, Any], fill: bytes, at: int) -> tuple[Any, int]:
+    """Parse an element that is written part after part; return it and the offset of its end.
 
     Parameters
     ----------
     told
-        Its type, as the codec is told.
+        Its type in the codec's configuration.
     fill, at
-        The bytes, and where it begins.
+        The bytes, and the offset at which the element begins.
     """
     kind = told["kind"]
     if kind in ("text", "sequence"):
         count = int.from_bytes(fill[at : at + 4], "little")
         at += 4
         if count > len(fill) - at:
-            raise ModelError("a fill value that is cut off")
+            raise ModelError(f"the fill value is truncated: {count} bytes are declared, {len(fill) - at} are left")
         if kind == "text":
             return fill[at : at + count].decode("utf-8", "surrogateescape"), at + count
         dims = tuple(told.get("dims", ()))
-        held, several = np.empty((), object), np.empty((count, *dims), _dtype(told["base"]))
+        held, several = np.empty((), object), np.empty((count, *dims), _element_dtype(told["base"]))
         for place in np.ndindex(several.shape):
-            several[place], at = _held(told["base"], fill, at)
+            several[place], at = _parse_fill_element(told["base"], fill, at)
         held[()] = several
         return held, at
     if kind == "compound":
-        record = np.zeros((), _dtype(told))
+        record = np.zeros((), _element_dtype(told))
         for name, _, shape, member in told["members"]:
             for place in np.ndindex(tuple(shape)):
-                value, at = _held(member, fill, at)
+                value, at = _parse_fill_element(member, fill, at)
                 record[name][place] = value.item() if member["kind"] == "sequence" else value
         return record[()], at
     dtype = np.dtype(told["dtype"])
     return np.frombuffer(fill, dtype, 1, at)[0], at + dtype.itemsize
 
 
-def _dtype(told: Mapping[str, Any]) -> np.dtype[Any]:
-    """The dtype of a type as a codec is told."""
+def _element_dtype(told: Mapping[str, Any]) -> np.dtype[Any]:
+    """Return the dtype of a type in a codec's configuration."""
     if told["kind"] == "compound":
-        fields: list[Any] = [(name, _dtype(member), tuple(shape)) for name, _, shape, member in told["members"]]
+        fields: list[Any] = [(name, _element_dtype(member), tuple(shape)) for name, _, shape, member in told["members"]]
         return np.dtype(fields)
     return np.dtype(told["dtype"]) if "dtype" in told else np.dtype(object)

@@ -1,4 +1,4 @@
-"""What does a file, or an archive, hold? A tree of named arrays with attributes."""
+"""VirtualGroup: a tree of named virtual arrays with attributes, as a file or archive holds it."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ NO_DETAILS = GroupDetails()
 
 @dataclass(frozen=True, slots=True, eq=False)
 class VirtualGroup:
-    """Arrays, groups in it, attributes."""
+    """Named arrays, subgroups and attributes."""
 
     arrays: Mapping[str, VirtualArray]
     groups: Mapping[str, VirtualGroup] = field(default_factory=dict)
     attributes: Mapping[str, Any] = field(default_factory=dict)
     details: GroupDetails = NO_DETAILS
-    """What the format says beside attributes."""
+    """What the format says about the group beyond its attributes."""
     problems: Mapping[str, str] = field(default_factory=dict)
-    """Path of a variable that was left out: why."""
+    """Reasons why variables were left out, by path."""
     coordinates: tuple[str, ...] = ()
-    """Arrays that are coordinates although no dimension and no attribute says so."""
+    """Arrays that are coordinates although neither a dimension nor an attribute names them."""
     unindexed: tuple[str, ...] = ()
     """Coordinates along a dimension of their own name that have no index."""
     unlimited: tuple[str, ...] = ()
     """Dimensions that may grow."""
 
     def __getitem__(self, path: str) -> VirtualArray | VirtualGroup:
-        """An array or a group by its path, e.g. `forecast/tas`."""
+        """Return an array or a group by its path, e.g. `forecast/tas`."""
         node: VirtualArray | VirtualGroup = self
         for name in path.strip("/").split("/"):
             if not name:
@@ -44,37 +44,40 @@ class VirtualGroup:
             if isinstance(node, VirtualGroup):
                 found = node.arrays.get(name, node.groups.get(name))
             if found is None:
-                raise self._missing(path)
+                raise self._missing_error(path)
             node = found
         return node
 
     def array(self, path: str) -> VirtualArray:
-        """An array by its path; without one, an error that says what there is."""
+        """Return an array by its path.
+
+        Raise a VariableError that lists the variables if there is none.
+        """
         node = self[path]
         if not isinstance(node, VirtualArray):
             raise VariableError(f"{path!r} is a group", hint=f"It holds: {', '.join(node.arrays) or 'no arrays'}")
         return node
 
     def walk(self, path: str = "") -> Iterator[tuple[str, VirtualGroup]]:
-        """Every group of the tree with its path, this one (`""`) first."""
+        """Yield every group of the tree with its path, this one (`""`) first."""
         yield path, self
         for name, group in self.groups.items():
             yield from group.walk(f"{path}/{name}" if path else name)
 
     def all_arrays(self) -> Iterator[tuple[str, VirtualArray]]:
-        """Every array of the tree with its path."""
+        """Yield every array of the tree with its path."""
         for path, group in self.walk():
             for name, array in group.arrays.items():
                 yield f"{path}/{name}" if path else name, array
 
     @property
     def sources(self) -> tuple[Source, ...]:
-        """The archive objects behind the tree, each once."""
+        """The archive objects that hold the tree's chunks, each once."""
         return tuple(dict.fromkeys(source for _, array in self.all_arrays() for source in array.sources))
 
-    def _missing(self, path: str) -> VariableError:
+    def _missing_error(self, path: str) -> VariableError:
         if (reason := self.problems.get(path.strip("/"))) is not None:
-            return VariableError(f"variable {path!r} was left out when scanning: {reason}")
+            return VariableError(f"variable {path!r} was left out when the file was scanned: {reason}")
         names = [name for name, _ in self.all_arrays()]
         shown = ", ".join(names[:12]) + (f" and {len(names) - 12} more" if len(names) > 12 else "")
         return VariableError(f"no variable {path!r}", hint=f"There are: {shown or 'none'}")

@@ -1,8 +1,9 @@
-"""What one array do several make?
+"""Concatenates and stacks virtual arrays without reading anything.
 
-Tiles that meet along the joined dimension and are cut alike along all others fuse into one: their cells are appended, their pools
-numbered anew, all in one pass over the parts. Tiles that are cut differently across the join stay side by side. So ten thousand
-files with partial last chunks and a packing of their own each are one tile.
+Tiles that meet along the joined dimension and are cut alike along all others fuse into one: their
+cells are appended, their pools renumbered, all in one pass over the parts. Tiles that are cut
+differently across the join stay side by side. So ten thousand files with partial last chunks and a
+packing of their own each are one tile.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from insitu.errors import ModelError
 from insitu.model.array import VirtualArray, shared_dtype
 from insitu.model.axis import Axis
 from insitu.model.chunks import COLUMN_NAMES, INLINE, ChunkTable, Columns
-from insitu.model.derived import Interleaved, Joined
+from insitu.model.derived import InterleavedSources, JoinedTable
 from insitu.model.packing import Packings
 from insitu.model.tile import Tile
 
@@ -28,29 +29,31 @@ T = TypeVar("T", bound=Hashable)
 
 
 def concatenate(arrays: Sequence[VirtualArray], dimension: int | str = 0) -> VirtualArray:
-    """The arrays one after another along a dimension. Reads nothing.
+    """Concatenate arrays along a dimension. Reads nothing.
 
-    Names and attributes are the first array's; what to do with differing ones is decided in `combining`.
+    Names and attributes are the first array's; what to do with differing ones is decided in
+    `combining`.
     """
     if not arrays:
-        raise ModelError("nothing to concatenate")
+        raise ModelError("there is nothing to concatenate: the list of arrays is empty")
     first = arrays[0]
     if isinstance(dimension, str):
         if dimension not in first.dims:
             raise ModelError(f"no dimension {dimension!r} among {first.dims}")
         dimension = first.dims.index(dimension)
-    other = _except(first.shape, dimension)
+    other = _drop_item(first.shape, dimension)
     for number, array in enumerate(arrays):
-        if array.ndim != first.ndim or _except(array.shape, dimension) != other:
+        if array.ndim != first.ndim or _drop_item(array.shape, dimension) != other:
             raise ModelError(
-                f"array {number} of shape {array.shape} does not continue one of {first.shape} along dimension {dimension}"
+                f"array {number} of shape {array.shape} does not continue one of {first.shape} along "
+                f"dimension {dimension}"
             )
     lengths = [array.shape[dimension] for array in arrays]
     starts = np.concatenate([[0], np.cumsum(lengths)])
     tiles = [tile for array in arrays for tile in array.tiles]
     origins = np.concatenate([array.origins for array in arrays])
     origins[:, dimension] += np.repeat(starts[:-1], [len(array.tiles) for array in arrays])
-    tiles, origins = fused(tiles, origins, dimension)
+    tiles, origins = fuse_neighbours(tiles, origins, dimension)
     dtypes = dict.fromkeys(array.dtype for array in arrays)
     fills = [array.fill_value for array in arrays if array.fill_value is not None]
     return replace(
@@ -64,19 +67,22 @@ def concatenate(arrays: Sequence[VirtualArray], dimension: int | str = 0) -> Vir
 
 
 def stack(arrays: Sequence[VirtualArray], name: str, dimension: int = 0) -> VirtualArray:
-    """The arrays side by side along a new dimension. Reads nothing."""
+    """Stack arrays along a new dimension. Reads nothing."""
     return concatenate([array.expand_dims(dimension, name) for array in arrays], dimension)
 
 
-def fused(
+def fuse_neighbours(
     tiles: Sequence[Tile], origins: npt.NDArray[np.int64], dimension: int
 ) -> tuple[list[Tile], npt.NDArray[np.int64]]:
-    """Neighbours along a dimension fused where they are cut alike across it."""
+    """Fuse tiles that are neighbours along a dimension and cut alike across it.
+
+    Return tiles and origins.
+    """
     if len(tiles) <= 1:
         return list(tiles), origins
     lengths = np.array([tile.shape[dimension] for tile in tiles], np.int64)
     across = np.delete(origins, dimension, axis=1)
-    # By the position across the join first, so that what may fuse stands together.
+    # Sorted by the position across the join first, so that candidates for fusing are neighbours.
     order = np.lexsort((origins[:, dimension], *across.T[::-1])) if across.shape[1] else np.argsort(origins[:, 0])
     order = order[lengths[order] > 0] if (lengths > 0).any() else order[:1]
     groups: list[list[int]] = []
@@ -86,7 +92,7 @@ def fused(
             if (
                 origins[last, dimension] + lengths[last] == origins[i, dimension]
                 and (across[last] == across[i]).all()
-                and _alike(tiles[last], tiles[i], dimension)
+                and _can_fuse(tiles[last], tiles[i], dimension)
             ):
                 groups[-1].append(i)
                 continue
@@ -94,41 +100,43 @@ def fused(
     return [fuse([tiles[i] for i in group], dimension) for group in groups], origins[[group[0] for group in groups]]
 
 
-def _alike(one: Tile, other: Tile, dimension: int) -> bool:
-    """Whether two tiles are cut alike along all axes but the joined one."""
+def _can_fuse(one: Tile, other: Tile, dimension: int) -> bool:
+    """Return whether two tiles are cut alike along all axes but the joined one."""
     if one.layout != other.layout or len(one.axes) != len(other.axes):
         return False
     joined = one.dimensions[dimension]
-    if (one.axes[joined].length and other.axes[joined].length) and _has(one.axes[joined]) != _has(other.axes[joined]):
+    if (one.axes[joined].length and other.axes[joined].length) and _has_stored_axis(
+        one.axes[joined]
+    ) != _has_stored_axis(other.axes[joined]):
         return False
-    return all(a.same_cuts(b) for i, (a, b) in enumerate(zip(one.axes, other.axes, strict=True)) if i != joined)
+    return all(a.has_same_cuts(b) for i, (a, b) in enumerate(zip(one.axes, other.axes, strict=True)) if i != joined)
 
 
-def _has(axis: Axis) -> bool:
-    """Whether the chunks have this axis; a tile in which some do and some do not could not say its chunks' shape."""
+def _has_stored_axis(axis: Axis) -> bool:
+    """Return whether the chunks have this axis; within a tile either all chunks have it or none."""
     return bool(axis.show(np.zeros(1, np.int64)).stored[0])
 
 
 def fuse(tiles: Sequence[Tile], dimension: int) -> Tile:
-    """Tiles that are cut alike across the join, as one tile."""
+    """Return one tile for tiles that are cut alike across the join."""
     first = tiles[0]
     if len(tiles) == 1:
         return first
     number = first.dimensions[dimension]
     axis = Axis.join([tile.axes[number] for tile in tiles])
-    encodings, encoding_maps = _pooled([tile.encodings for tile in tiles])
+    encodings, encoding_maps = _merge_pools([tile.encodings for tile in tiles])
     packings, packing_maps = Packings.pool([tile.packings for tile in tiles])
     tables = [tile.chunks for tile in tiles]
     pools = [table.sources for table in tables]
     listed = [pool for pool in pools if isinstance(pool, tuple)]
     columns = [table for table in tables if isinstance(table, Columns)]
     if len(listed) == len(columns) == len(tables):
-        sources, source_maps = _pooled(listed)
-        chunks: ChunkTable = _appended(columns, number, sources, source_maps, encoding_maps, packing_maps)
+        sources, source_maps = _merge_pools(listed)
+        chunks: ChunkTable = _append_tables(columns, number, sources, source_maps, encoding_maps, packing_maps)
     else:
         starts = np.concatenate([[0], np.cumsum([table.shape[number] for table in tables])]).astype(np.int64)
-        joined, maps = _pooled(listed) if len(listed) == len(pools) else (Interleaved(pools), None)
-        chunks = Joined(
+        joined, maps = _merge_pools(listed) if len(listed) == len(pools) else (InterleavedSources(pools), None)
+        chunks = JoinedTable(
             tuple(tables), number, starts, joined, maps if maps is None else tuple(maps),
             tuple(encoding_maps), tuple(packing_maps),
         )  # fmt: skip
@@ -139,8 +147,8 @@ def fuse(tiles: Sequence[Tile], dimension: int) -> Tile:
 Maps = list[npt.NDArray[np.int64]]
 
 
-def _pooled(pools: Sequence[tuple[T, ...]]) -> tuple[tuple[T, ...], Maps]:
-    """One pool for all, and for each where its items went."""
+def _merge_pools(pools: Sequence[tuple[T, ...]]) -> tuple[tuple[T, ...], Maps]:
+    """Return one pool for all, and for each pool the new positions of its items."""
     numbers: dict[T, int] = {}
     maps: Maps = []
     for i, pool in enumerate(pools):
@@ -151,7 +159,7 @@ def _pooled(pools: Sequence[tuple[T, ...]]) -> tuple[tuple[T, ...], Maps]:
     return tuple(numbers), maps
 
 
-def _appended(
+def _append_tables(
     tables: Sequence[Columns],
     axis: int,
     sources: tuple[Any, ...],
@@ -159,7 +167,7 @@ def _appended(
     encoding_maps: Maps,
     packing_maps: Maps,
 ) -> Columns:
-    """Tables in memory, appended along an axis."""
+    """Append tables in memory along an axis."""
     counts = [table.shape[axis] for table in tables]
     inline_starts = np.concatenate([[0], np.cumsum([len(table.inline) for table in tables])])
     maps = {"source": source_maps, "encoding": encoding_maps, "packing": packing_maps}
@@ -167,19 +175,22 @@ def _appended(
     for name in COLUMN_NAMES:
         columns = [getattr(table, name) for table in tables]
         if name in maps:
-            columns = [_renumbered(column, table) for column, table in zip(columns, maps[name], strict=True)]
+            columns = [_renumber_column(column, table) for column, table in zip(columns, maps[name], strict=True)]
         if name == "offset" and inline_starts[-1]:
             columns = [
                 np.where(table.source == INLINE, column.astype(np.int64) + start, column) if start else column
                 for column, table, start in zip(columns, tables, inline_starts.tolist(), strict=False)
             ]
-        new[name] = _append(columns, axis, counts)
+        new[name] = _append_columns(columns, axis, counts)
     shape = (*tables[0].shape[:axis], sum(counts), *tables[0].shape[axis + 1 :])
     return Columns(shape, sources, **new, inline=b"".join(table.inline for table in tables))
 
 
-def _renumbered(column: npt.NDArray[Any], numbers: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
-    """A column that refers to a pool, after the pool was numbered anew; states (negative) stay."""
+def _renumber_column(column: npt.NDArray[Any], numbers: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
+    """Return a column with the new positions in the pool that it refers to.
+
+    States (negative) stay.
+    """
     if not len(numbers) or (len(numbers) == 1 and numbers[0] == 0):
         return column
     if column.size == 1:
@@ -188,8 +199,8 @@ def _renumbered(column: npt.NDArray[Any], numbers: npt.NDArray[np.int64]) -> npt
     return np.where(column < 0, column, numbers[np.maximum(column, 0)])
 
 
-def _append(columns: Sequence[npt.NDArray[Any]], axis: int, counts: Sequence[int]) -> npt.NDArray[Any]:
-    """Columns appended along an axis, each still only as large as it must be."""
+def _append_columns(columns: Sequence[npt.NDArray[Any]], axis: int, counts: Sequence[int]) -> npt.NDArray[Any]:
+    """Append columns along an axis; constant ones stay one element."""
     wide = tuple(max(lengths) for lengths in zip(*(column.shape for column in columns), strict=True))
     if all(column.size == 1 for column in columns):
         values = np.array([column.flat[0] for column in columns])
@@ -203,5 +214,5 @@ def _append(columns: Sequence[npt.NDArray[Any]], axis: int, counts: Sequence[int
     return np.concatenate(parts, axis)
 
 
-def _except(items: tuple[Any, ...], position: int) -> tuple[Any, ...]:
+def _drop_item(items: tuple[Any, ...], position: int) -> tuple[Any, ...]:
     return items[:position] + items[position + 1 :]

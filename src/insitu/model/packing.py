@@ -1,9 +1,9 @@
-"""How do stored values become meant values (CF)?
+"""Packings: CF decoding of stored values by scale, offset, missing values and time units.
 
-A packing is a row of numbers (scale, offset, missing values, epoch) and a `kind` (types, unit, calendar, unsigned
-flag). Files of one archive often differ in the numbers and share the kind, so a tile keeps one table of rows and a
-small pool of kinds: ten thousand files with a `scale_factor` of their own each cost ten thousand rows, not ten thousand
-objects.
+A packing is a row of numbers (scale, offset, missing values, epoch) and a `kind` (types, unit,
+calendar, unsigned flag). Files of one archive often differ in the numbers and share the kind, so a
+tile keeps one table of rows and a small pool of kinds: ten thousand files with a `scale_factor` of
+their own each cost ten thousand rows, not ten thousand objects.
 """
 
 from __future__ import annotations
@@ -18,15 +18,16 @@ import numpy.typing as npt
 
 from insitu.errors import ModelError
 
-__all__ = ["IDENTITY", "Kind", "Packing", "Packings"]
+__all__ = ["IDENTITY", "Packing", "PackingKind", "Packings"]
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
-    """The part of a packing that is not numbers: which steps there are, and in which types they are taken.
+class PackingKind:
+    """The part of a packing that is not numbers: which steps there are, and in which types they are
+    taken.
 
-    The steps, each if it is there: text (`charset`), sign (`unsigned`), missing values (`masked`), scale and offset
-    (`scaled`), time (`unit`), and at last the decoded type (`dtype`).
+    The steps, each if it is there: text (`charset`), sign (`unsigned`), missing values (`masked`),
+    scale and offset (`scaled`), time (`unit`), and at last the decoded type (`dtype`).
     """
 
     dtype: str | None = None
@@ -36,7 +37,10 @@ class Kind:
     scaled: str | None = None
     """Type in which scale and offset are applied; None: that of the next step."""
     scale_dtype: str | None = None
-    """Type of the scale as the file holds it (NumPy rounds by it); `float` or `int`: a plain number; None: no scale."""
+    """Type of the scale as the file holds it (NumPy rounds by it).
+
+    `float` or `int`: a plain number; None: no scale.
+    """
     offset_dtype: str | None = None
     """The same for the offset."""
     unsigned: bool | None = None
@@ -50,48 +54,61 @@ class Kind:
     base: str | None = None
     """Of times: the unit that the numbers are brought to first, e.g. `s`."""
     fine: str | None = None
-    """Of times: the unit in which fractional numbers have no fraction left, e.g. `ms`; None: found for each chunk."""
+    """Of times: the unit in which fractional numbers have no fraction left, e.g. `ms`.
+
+    None: found for each chunk.
+    """
     epoch: str | None = None
-    """Of times that need a calendar: the reference date, as the file writes it. Else a row holds it, as a number."""
+    """Of times that need a calendar: the reference date, as the file writes it.
+
+    Else a row holds it, as a number.
+    """
     calendar: str | None = None
     """Of times that need a calendar: which."""
 
 
 @dataclass(frozen=True, slots=True)
 class Packing:
-    """One row, as an object: how one file's stored values become meant ones."""
+    """One row of the table, as an object: how one file's stored values are decoded."""
 
     scale: float | None = None
     offset: float | None = None
     missing: tuple[Any, ...] = ()
-    """Stored values that mean missing, as NumPy scalars; a plain `int` takes the type of what it is compared with."""
-    kind: Kind = field(default_factory=Kind)
+    """Stored values that mean missing, as NumPy scalars.
+
+    A plain `int` takes the type of what it is compared with.
+    """
+    kind: PackingKind = field(default_factory=PackingKind)
     epoch: int = 0
-    """Of times without a calendar: the reference date, counted from 1970 in the unit of the decoded type."""
+    """Of times without a calendar: the reference date, counted from 1970 in the unit of the decoded
+    type.
+    """
 
     @property
     def identity(self) -> bool:
-        """Whether the stored values are the meant ones."""
-        return self == _NOTHING
+        """Whether the stored values need no decoding."""
+        return self == _NO_PACKING
 
     @property
     def key(self) -> tuple[Any, ...]:
-        """What tells it from all that decode otherwise: equality does not tell 1 from 1.0, nor 0.0 from -0.0."""
+        """A key that differs from that of every packing that decodes differently: 1 and 1.0, 0.0
+        and -0.0 are equal.
+        """
         numbers = struct.pack("<dd", *(0.0 if number is None else number for number in (self.scale, self.offset)))
         return self, numbers, tuple([type(value) for value in self.missing])
 
 
-_NOTHING = Packing()
-PLAIN: dict[str, np.dtype[Any]] = {
+_NO_PACKING = Packing()
+PLAIN_NUMBER_TYPES: dict[str, np.dtype[Any]] = {
     "int": np.dtype(np.int64),
     "uint": np.dtype(np.uint64),
     "float": np.dtype(np.float64),
 }
-"""How the numbers that have no NumPy type are kept."""
+"""Types in which plain Python numbers are stored in a row."""
 
 
 def _missing_type(value: Any) -> str:
-    """The type of a missing value, for the pool of types."""
+    """Return the type of a missing value, for the pool of types."""
     if isinstance(value, np.generic) or not isinstance(value, (int, float)) or isinstance(value, bool):
         return np.asarray(value).dtype.str
     if isinstance(value, float):
@@ -99,25 +116,25 @@ def _missing_type(value: Any) -> str:
     return "uint" if value > np.iinfo(np.int64).max else "int"
 
 
-def _bits(value: Any, name: str) -> int:
-    """A scalar of up to eight bytes as an integer that tells it from every other (NaN payloads too)."""
-    data = np.asarray(value, PLAIN.get(name)).tobytes()
+def _to_bits(value: Any, name: str) -> int:
+    """Return the bits of a scalar of up to eight bytes as an integer (NaN payloads differ too)."""
+    data = np.asarray(value, PLAIN_NUMBER_TYPES.get(name)).tobytes()
     if len(data) > 8:
-        raise ModelError(f"a missing value of {len(data)} bytes has no room in a row")
+        raise ModelError(f"a missing value of {len(data)} bytes does not fit in a packing: at most 8 bytes do")
     return int.from_bytes(data.ljust(8, b"\0"), "little")
 
 
-def _scalar(bits: np.uint64, name: str) -> Any:
-    """The missing value again."""
-    value = np.frombuffer(bits.tobytes(), PLAIN.get(name) or np.dtype(name), count=1)[0]
-    return value.item() if name in PLAIN else value
+def _from_bits(bits: np.uint64, name: str) -> Any:
+    """Return the missing value that `_to_bits` made an integer of."""
+    value = np.frombuffer(bits.tobytes(), PLAIN_NUMBER_TYPES.get(name) or np.dtype(name), count=1)[0]
+    return value.item() if name in PLAIN_NUMBER_TYPES else value
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Packings:
     """A table of packings: numeric columns, and the kinds they refer to."""
 
-    kinds: tuple[Kind, ...]
+    kinds: tuple[PackingKind, ...]
     kind: npt.NDArray[np.int32]
     scale: npt.NDArray[np.float64]
     offset: npt.NDArray[np.float64]
@@ -132,8 +149,8 @@ class Packings:
 
     @classmethod
     def of(cls, rows: Sequence[Packing]) -> Packings:
-        """A table of these rows."""
-        kinds: dict[Kind, int] = {}
+        """Return the table of these rows."""
+        kinds: dict[PackingKind, int] = {}
         types: dict[str, int] = {}
         width = max((len(row.missing) for row in rows), default=0)
         missing = np.zeros((len(rows), width), np.uint64)
@@ -141,7 +158,7 @@ class Packings:
         for i, row in enumerate(rows):
             for j, value in enumerate(row.missing):
                 name = _missing_type(value)
-                missing[i, j] = _bits(value, name)
+                missing[i, j] = _to_bits(value, name)
                 missing_type[i, j] = types.setdefault(name, len(types))
         return cls(
             kind=np.array([kinds.setdefault(row.kind, len(kinds)) for row in rows], np.int32),
@@ -159,18 +176,18 @@ class Packings:
 
     @property
     def identity(self) -> bool:
-        """Whether no row changes anything."""
+        """Whether no row changes any value."""
         return self is IDENTITY or (
-            all(kind == _NOTHING.kind for kind in self.kinds)
+            all(kind == _NO_PACKING.kind for kind in self.kinds)
             and bool(np.isnan(self.scale).all() and np.isnan(self.offset).all())
             and not bool((self.missing_type >= 0).any())
         )
 
     def __getitem__(self, row: int) -> Packing:
-        """One row as an object."""
+        """Return one row as an object."""
         kind = self.kinds[self.kind[row]]
         missing = tuple(
-            _scalar(bits, self.missing_types[code])
+            _from_bits(bits, self.missing_types[code])
             for bits, code in zip(self.missing[row], self.missing_type[row], strict=True)
             if code >= 0
         )
@@ -192,10 +209,10 @@ class Packings:
 
     @staticmethod
     def pool(tables: Sequence[Packings]) -> tuple[Packings, list[npt.NDArray[np.int64]]]:
-        """One table for all, and for each table where its rows went."""
+        """Return one table for all, and for each table the new positions of its rows."""
         if all(table is tables[0] for table in tables):
             return tables[0], [np.arange(len(tables[0]))] * len(tables)
-        kinds: dict[Kind, int] = {}
+        kinds: dict[PackingKind, int] = {}
         types: dict[str, int] = {}
         width = max(table.missing.shape[1] for table in tables)
         total = sum(map(len, tables))
@@ -230,4 +247,4 @@ class Packings:
 
 
 IDENTITY = Packings.of([Packing()])
-"""The table with one row that changes nothing."""
+"""The table of one row that leaves values as they are stored."""

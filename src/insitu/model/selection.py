@@ -1,7 +1,7 @@
-"""Which elements of an array are wanted?
+"""Selections: NumPy keys (integers, slices, orthogonal index arrays), normalised against a shape.
 
-NumPy's basic keys and orthogonal index arrays are normalised once, against the shape, so that everything behind works on three
-cases for each axis: an integer (the axis goes), a `Stride`, or an array of non-negative indices.
+After normalisation there are three cases for each axis: an integer (the axis is dropped), a
+`Stride`, or an array of non-negative indices.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ __all__ = ["Selection", "Selector", "Stride"]
 
 
 class Stride(NamedTuple):
-    """A slice with nothing left open: `start, start + step, …`, `length` of them."""
+    """A resolved slice: `length` positions `start, start + step, …`."""
 
     start: int
     step: int
@@ -27,12 +27,13 @@ class Stride(NamedTuple):
 
     @classmethod
     def of(cls, key: slice, length: int) -> Stride:
-        """A slice, against an axis of that length."""
+        """Resolve a slice against an axis of a length."""
         try:
             start, stop, step = key.indices(length)
         except (TypeError, ValueError) as problem:
             raise SelectionError(f"{key} is not a slice of integers: {problem}") from None
-        # A step beyond the axis is as good as one of its length, and cannot overflow 64 bits.
+        # A step beyond the axis selects the same as one of its length, which cannot overflow 64
+        # bits.
         step = max(min(step, length + 1), -length - 1)
         return cls(start, step, len(range(start, stop, step)))
 
@@ -45,31 +46,35 @@ class Selection:
     """A selection, normalised against the shape that it selects from."""
 
     shape: tuple[int, ...]
-    """What is selected from."""
+    """Shape of the array that is selected from."""
     selectors: tuple[Selector, ...]
-    """One for each axis."""
+    """One selector for each axis."""
 
     @classmethod
     def of(cls, key: Any, shape: Sequence[int]) -> Selection:
-        """Normalise a key of integers, slices, Ellipsis, 1-D index or boolean arrays (each axis on its own: orthogonal)."""
+        """Normalise a key of integers, slices, Ellipsis, 1-D index or boolean arrays (each axis on
+        its own: orthogonal).
+        """
         if isinstance(key, Selection):
             if key.shape != tuple(shape):
-                raise SelectionError(f"this selection is from shape {key.shape}, the array has {tuple(shape)}")
+                raise SelectionError(f"the selection was made from shape {key.shape}, but the array has {tuple(shape)}")
             return key
-        keys = _expanded(key if isinstance(key, tuple) else (key,), len(shape))
+        keys = _expand_ellipsis(key if isinstance(key, tuple) else (key,), len(shape))
         selectors = tuple(
-            _normalised(part, length, axis) for axis, (part, length) in enumerate(zip(keys, shape, strict=True))
+            _normalise_key(part, length, axis) for axis, (part, length) in enumerate(zip(keys, shape, strict=True))
         )
         return cls(tuple(shape), selectors)
 
     @classmethod
     def box(cls, start: Sequence[int], count: Sequence[int], shape: Sequence[int]) -> Selection:
-        """A hyperslab by its corner and its extent, as in the netCDF library."""
+        """Return the selection of a hyperslab by its corner and its extent, as in the netCDF
+        library.
+        """
         if not len(start) == len(count) == len(shape):
             raise SelectionError(f"start {list(start)} and count {list(count)} must have {len(shape)} numbers each")
         for axis, (first, many, length) in enumerate(zip(start, count, shape, strict=True)):
             if first < 0 or many < 0 or first + many > length:
-                raise SelectionError(f"start {first}, count {many} leave axis {axis} of length {length}")
+                raise SelectionError(f"start {first} and count {many} leave axis {axis} of length {length}")
         return cls(tuple(shape), tuple(Stride(int(s), 1, int(c)) for s, c in zip(start, count, strict=True)))
 
     @property
@@ -83,7 +88,8 @@ class Selection:
         return not any(isinstance(s, np.ndarray) for s in self.selectors)
 
     def spans(self, chunk_shape: Sequence[int] | None = None) -> Iterator[tuple[int, int]]:
-        """Flat runs of elements, `(first, many)`, in a C-ordered chunk: what storage is asked to return of it.
+        """Yield the runs of consecutive elements, `(first, count)`, that the selection takes of a
+        C-ordered chunk.
 
         Parameters
         ----------
@@ -97,13 +103,15 @@ class Selection:
         """
         shape = self.shape if chunk_shape is None else tuple(chunk_shape)
         if len(shape) != len(self.selectors):
-            raise SelectionError(f"a chunk of {len(shape)} axes, a selection of {len(self.selectors)}")
+            raise SelectionError(f"the chunk has {len(shape)} axes, but the selection {len(self.selectors)}")
         first, many = flat_runs(self, shape)
         yield from zip(first.tolist(), many.tolist(), strict=True)
 
 
 def flat_runs(selection: Selection, shape: Sequence[int]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Runs of consecutive elements of a C-ordered array, in the order of the selection: first elements and how many."""
+    """Return the runs of consecutive elements of a C-ordered array, in the order of the selection:
+    first elements, counts.
+    """
     starts = np.zeros(1, np.int64)
     run = 1  # elements that lie together from each start, while all faster axes are whole
     whole = True
@@ -116,7 +124,7 @@ def flat_runs(selection: Selection, shape: Sequence[int]) -> tuple[npt.NDArray[n
         else:
             index = selector
         if len(index) and (index.min() < 0 or index.max() >= length):
-            raise SelectionError(f"the selection leaves a chunk of shape {tuple(shape)}")
+            raise SelectionError(f"the selection exceeds the chunk of shape {tuple(shape)}")
         if whole and len(index) and (np.diff(index) == 1).all():
             starts = starts + index[0] * stride
             run *= len(index)
@@ -134,11 +142,11 @@ def flat_runs(selection: Selection, shape: Sequence[int]) -> tuple[npt.NDArray[n
     return first, many
 
 
-def _expanded(keys: tuple[Any, ...], ndim: int) -> list[Any]:
-    """One key for each axis: the Ellipsis spelled out, missing ones added."""
+def _expand_ellipsis(keys: tuple[Any, ...], ndim: int) -> list[Any]:
+    """Return one key for each axis: the Ellipsis replaced by slices, missing keys added."""
     gaps = [i for i, key in enumerate(keys) if key is Ellipsis]
     if len(gaps) > 1:
-        raise SelectionError("a selection can have one Ellipsis only")
+        raise SelectionError("a selection can have only one Ellipsis (...)")
     given = len(keys) - len(gaps)
     if given > ndim:
         raise SelectionError(f"too many indices: {given} for {ndim} dimensions")
@@ -146,13 +154,13 @@ def _expanded(keys: tuple[Any, ...], ndim: int) -> list[Any]:
     return [*keys[:at], *[slice(None)] * (ndim - given), *keys[at + 1 :]]
 
 
-def _normalised(key: Any, length: int, axis: int) -> Selector:
+def _normalise_key(key: Any, length: int, axis: int) -> Selector:
     if isinstance(key, slice):
         return Stride.of(key, length)
     if key is None:
         raise SelectionError("a selection cannot add axes (None): use expand_dims")
     if isinstance(key, (bool, np.bool_)):
-        raise SelectionError(f"axis {axis}: a single boolean does not select; use an array of {length} booleans")
+        raise SelectionError(f"axis {axis}: a single boolean is not an index; use an array of {length} booleans")
     if isinstance(key, (int, np.integer)):
         number = int(key)
         if not -length <= number < length:
@@ -160,17 +168,17 @@ def _normalised(key: Any, length: int, axis: int) -> Selector:
         return number % length
     array = np.asarray(key)
     if array.ndim == 0 and array.dtype.kind in "iu":
-        return _normalised(int(array), length, axis)
+        return _normalise_key(int(array), length, axis)
     if array.ndim != 1:
         raise SelectionError(f"axis {axis}: an index array must have one dimension, not {array.ndim}")
     if array.dtype.kind == "b":
         if len(array) != length:
-            raise SelectionError(f"axis {axis}: {len(array)} booleans for a length of {length}")
+            raise SelectionError(f"axis {axis}: the boolean array has {len(array)} elements, the axis {length}")
         return np.flatnonzero(array).astype(np.int64)
     if not len(array):
         return np.zeros(0, np.int64)
     if array.dtype.kind not in "iu":
-        raise SelectionError(f"axis {axis}: {array.dtype} does not index")
+        raise SelectionError(f"axis {axis}: an index must be an integer or a boolean, not {array.dtype}")
     index = array.astype(np.int64)
     if index.min() < -length or index.max() >= length:
         wrong = index[(index < -length) | (index >= length)][0]

@@ -1,7 +1,8 @@
-"""Where do the written cells lie of a grid that is mostly unwritten?
+"""Sparse chunk table: the written cells of a grid that is mostly unwritten.
 
-A grid can be far larger than what was ever written to it (an unlimited axis grown by one wrong index), so the written cells are kept
-as sorted numbers and found by bisection. Dense grids stay plain `Columns`.
+A grid can be far larger than what was ever written to it (an unlimited axis grown by one wrong
+index), so the written cells are kept as sorted numbers and found by bisection. Dense grids stay
+plain `Columns`.
 """
 
 from __future__ import annotations
@@ -16,30 +17,31 @@ import numpy.typing as npt
 
 from insitu.errors import ModelError
 from insitu.model.axis import Indices
-from insitu.model.chunks import UNWRITTEN, ChunkState, Columns, Located, narrowed, state_of
-from insitu.model.derived import Expanded, Selected
+from insitu.model.chunks import UNWRITTEN, ChunkLocations, ChunkState, Columns, get_chunk_state, narrow_column
+from insitu.model.derived import ExpandedTable, SelectedTable
 from insitu.model.source import Source
 
-__all__ = ["Sparse", "scatter"]
+__all__ = ["SparseTable", "scatter"]
 
-# A dense cell costs about 14 bytes, a sparse one 8 more: below a third of the grid, sparse is smaller.
-_DENSE_SHARE = 3
+# A dense cell costs about 14 bytes, a sparse one 8 more: below a third of the grid, sparse is
+# smaller.
+_SPARSE_FACTOR = 3
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Sparse:
-    """The written cells of a grid, by number."""
+class SparseTable:
+    """Chunk table of a mostly unwritten grid: the written cells, by number."""
 
     shape: tuple[int, ...]
     sources: tuple[Source, ...]
     number: Indices
-    """Of each written cell, in C order of the grid; ascending."""
+    """Number of each written cell, in C order of the grid; ascending."""
     offset: npt.NDArray[Any]
     length: npt.NDArray[Any]
     filter_mask: npt.NDArray[Any]
 
-    def locate(self, cells: Sequence[Indices]) -> Located:
-        """Where cells lie."""
+    def locate(self, cells: Sequence[Indices]) -> ChunkLocations:
+        """Return the places of cells."""
         wanted = np.ravel_multi_index(tuple(np.broadcast_arrays(*cells)), self.shape).reshape(-1)
         at = np.minimum(np.searchsorted(self.number, wanted), max(len(self.number) - 1, 0))
         found = self.number[at] == wanted if len(self.number) else np.zeros(len(wanted), bool)
@@ -48,18 +50,18 @@ class Sparse:
             for column in (self.offset, self.length, self.filter_mask)
         ]
         zero = np.broadcast_to(np.int8(0), wanted.shape)
-        return Located(np.where(found, 0, UNWRITTEN), rows[0], rows[1], rows[2], zero, zero, b"")
+        return ChunkLocations(np.where(found, 0, UNWRITTEN), rows[0], rows[1], rows[2], zero, zero, b"")
 
-    def take(self, axis: int, cells: Indices | slice) -> Selected:
-        """The table of these cells along one axis."""
-        return Selected.of(self, axis, cells)
+    def take(self, axis: int, cells: Indices | slice) -> SelectedTable:
+        """Return the table of these cells along one axis."""
+        return SelectedTable.of(self, axis, cells)
 
-    def expanded(self) -> Expanded:
-        """The same table with one more axis, of one cell, at the end."""
-        return Expanded(self)
+    def with_new_axis(self) -> ExpandedTable:
+        """Return the same table with one more axis, of one cell, at the end."""
+        return ExpandedTable(self)
 
     def __getitem__(self, cell: int | tuple[int, ...]) -> ChunkState:
-        return state_of(self, cell)
+        return get_chunk_state(self, cell)
 
     @property
     def nbytes(self) -> int:
@@ -74,17 +76,18 @@ def scatter(
     offset: npt.ArrayLike,
     length: npt.ArrayLike,
     filter_mask: npt.ArrayLike = 0,
-) -> Columns | Sparse:
-    """The table of one source's written cells; all others are Unwritten.
+) -> Columns | SparseTable:
+    """Return the table of one source's written cells; all others are Unwritten.
 
     Parameters
     ----------
     shape
         Cells along each axis.
     sources
-        The one source.
+        The one source, in a tuple.
     index
-        (n, axes): the written cells. Of a cell that occurs twice, the last counts.
+        The written cells, as an array of (cells, axes). If a cell occurs twice, the last row
+        counts.
     offset, length, filter_mask
         For each written cell, or one number for all.
     """
@@ -98,39 +101,39 @@ def scatter(
     if not written:
         return Columns.unwritten(shape)
     if index.shape != (written, len(shape)):
-        raise ModelError(f"cells of {index.shape[-1]} axes for a grid of {shape}")
-    # As unsigned numbers the negative ones are huge, so one look finds both.
+        raise ModelError(f"the cells have {index.shape[-1]} axes, but the grid has the shape {shape}")
+    # As unsigned numbers, negative ones are huge: one comparison finds both kinds.
     if any(map(gt, index.astype(np.int64, copy=False).view(np.uint64).max(axis=0).tolist(), (n - 1 for n in shape))):
         raise ModelError(f"a written cell lies outside the grid of {shape}")
-    columns = [_column(column, written) for column in (offset, length, filter_mask)]
+    columns = [_broadcast_column(column, written) for column in (offset, length, filter_mask)]
     number = np.zeros(written, np.int64)
     for axis, count in enumerate(shape):
         number *= count
         number += index[:, axis]
     if written == total and (written == 1 or (number[1:] > number[:-1]).all()):  # every cell in order: the usual file
-        offsets, lengths, masks = (_shaped(column, shape) for column in columns)
+        offsets, lengths, masks = (_reshape_column(column, shape) for column in columns)
         return Columns(shape, sources, 0, offsets, lengths, masks)  # type: ignore[arg-type]
-    if total <= _DENSE_SHARE * written or total <= 1024:
+    if total <= _SPARSE_FACTOR * written or total <= 1024:
         source = np.full(total, UNWRITTEN, np.int8)
         source[number] = 0
         dense = []
         for column in columns:
-            wide = np.zeros(total, narrowed(column, 1).dtype)
+            wide = np.zeros(total, narrow_column(column, 1).dtype)
             wide[number] = column
             dense.append(wide.reshape(shape))
         return Columns(shape, sources, source.reshape(shape), dense[0], dense[1], dense[2])
     order = np.argsort(number, kind="stable")
     last = np.append(np.diff(number[order]) != 0, True)
     order = order[last]
-    return Sparse(shape, sources, number[order], *(narrowed(column[order], 1) for column in columns))
+    return SparseTable(shape, sources, number[order], *(narrow_column(column[order], 1) for column in columns))
 
 
-def _column(values: npt.ArrayLike, written: int) -> npt.NDArray[Any]:
-    """One number for each written cell."""
+def _broadcast_column(values: npt.ArrayLike, written: int) -> npt.NDArray[Any]:
+    """Return a column of one number for each written cell."""
     column = np.asarray(values)
     return column if column.shape == (written,) else np.broadcast_to(column, (written,))
 
 
-def _shaped(column: npt.NDArray[Any], shape: tuple[int, ...]) -> Any:
-    """A column of the whole grid, or one number where all rows are the same element."""
+def _reshape_column(column: npt.NDArray[Any], shape: tuple[int, ...]) -> Any:
+    """Return a column of the grid's shape, or one number where all rows are the same element."""
     return int(column[0]) if column.strides == (0,) or column.size == 1 else column.reshape(shape)

@@ -1,24 +1,27 @@
-"""READ: what are the values? Locate, plan (pure), fetch, decode, place."""
+"""Reading of virtual arrays: plan the byte ranges (pure), fetch, decode, and place the values.
+
+Also here: the cache of decoded chunks, the pool of open sources, prefetching, and the Zarr view.
+"""
 
 from insitu.reading.cache import ChunkCache
 from insitu.reading.execute import execute, execute_all, stream
-from insitu.reading.opened import Opened
-from insitu.reading.plan import ReadPlan, plan
+from insitu.reading.plan import ReadPlan, plan_read
 from insitu.reading.points import read_points
 from insitu.reading.read import read_array, read_arrays
-from insitu.reading.report import Tally, summary
+from insitu.reading.source_pool import SourcePool
+from insitu.reading.tally import ReadStatistics, format_summary
 
 __all__ = [
     "ChunkCache",
-    "Opened",
     "ReadPlan",
-    "Tally",
+    "ReadStatistics",
+    "SourcePool",
     "execute",
     "execute_all",
-    "plan",
+    "format_summary",
+    "plan_read",
     "read_array",
     "read_arrays",
     "read_points",
     "stream",
-    "summary",
 ]

@@ -1,12 +1,12 @@
-"""Which decoded chunks are kept? Those used last, up to a number of bytes; and nobody decodes what another thread is decoding.
+"""LRU cache of decoded chunks, bounded by bytes, shared by reads and threads.
 
-Off unless a cache is given: a single pass over an archive would only push out what it just put in.
+Of several threads that want the same chunk, one decodes it and the others wait. There is no cache
+unless the caller gives one: a single pass over an archive would only evict what it just put in.
 """
 
 from __future__ import annotations
 
 import threading
-from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from functools import partial
 from typing import Any
@@ -15,13 +15,14 @@ import numpy as np
 import numpy.typing as npt
 
 from insitu.forking import renew_after_fork
+from insitu.lru import LruCache
 
 __all__ = ["ChunkCache"]
 
 Chunk = npt.NDArray[Any]
 
 
-class _Flight:
+class _PendingChunk:
     """A chunk that some thread is decoding."""
 
     __slots__ = ("chunk", "landed")
@@ -29,18 +30,19 @@ class _Flight:
     def __init__(self) -> None:
         self.landed = threading.Event()
         self.chunk: Chunk | None = None
-        """None after landing: it failed."""
+        """None after `landed` is set: decoding failed."""
 
 
 class ChunkCache:
-    """Decoded chunks, shared by reads and threads.
+    """Cache of decoded chunks, shared by reads and threads.
 
     Parameters
     ----------
     max_bytes
-        How much is kept.
+        Bytes of decoded chunks that are kept; the least recently used ones are evicted first.
     ahead
-        Whether the next step is read in the background while you look at this one, where reads go through an array step by step.
+        Whether to prefetch: where reads go through an array step by step, the next step is read in
+        the background.
 
     Examples
     --------
@@ -52,42 +54,49 @@ class ChunkCache:
 
     def __init__(self, max_bytes: int, *, ahead: bool = False) -> None:
         if max_bytes < 0:
-            raise ValueError(f"a cache cannot hold {max_bytes} bytes")
+            raise ValueError(f"max_bytes is {max_bytes}; it must not be negative")
         self.max_bytes = max_bytes
         self.ahead = ahead
-        self.nbytes = 0
         self.hits = 0
         self.misses = 0
-        self._kept: OrderedDict[Hashable, Chunk] = OrderedDict()
+        self._kept: LruCache[Hashable, Chunk] = LruCache(max_bytes, _count_bytes)
         self.renew()
         renew_after_fork(self)
 
     def renew(self) -> None:
-        """Set up what a forked child does not share: nobody there goes on with what other threads were decoding."""
+        """Reset the lock and the pending chunks in a forked child, where no other thread finishes
+        decoding them.
+        """
         self._lock = threading.Lock()
-        self._flights: dict[Hashable, _Flight] = {}
-        self.nbytes = sum(chunk.nbytes for chunk in self._kept.values())
+        self._flights: dict[Hashable, _PendingChunk] = {}
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the chunks in the cache."""
+        return self._kept.weight
 
     def get(self, key: Hashable, make: Callable[[], Chunk]) -> Chunk:
-        """The chunk of a key, made if it is not here; of several threads that want it, one makes it and the others wait.
+        """Return the chunk of a key; decode it if it is not in the cache.
+
+        Of several threads that want the same chunk, one decodes it and the others wait.
 
         Parameters
         ----------
         key
-            What tells the chunk from all others.
+            Identifies the chunk.
         make
-            Decodes it. If that fails, each waiting thread tries for itself, so that each gets the error with its own whereabouts.
+            Decodes it. If that fails, each waiting thread tries for itself, so that each gets the
+            error with its own context.
         """
         with self._lock:
             kept = self._kept.get(key)
             if kept is not None:
-                self._kept.move_to_end(key)
                 self.hits += 1
                 return kept
             flight = self._flights.get(key)
             mine = flight is None
             if flight is None:
-                flight = self._flights[key] = _Flight()
+                flight = self._flights[key] = _PendingChunk()
                 self.misses += 1
         if not mine:
             flight.landed.wait()
@@ -97,9 +106,9 @@ class ChunkCache:
                 return flight.chunk
             return make()
         try:
-            chunk = _owned(make())
+            chunk = _own_read_only(make())
             flight.chunk = chunk
-            self._keep(key, chunk)
+            self._kept.put(key, chunk)
             return chunk
         finally:
             with self._lock:
@@ -107,34 +116,27 @@ class ChunkCache:
             flight.landed.set()
 
     def __contains__(self, key: Hashable) -> bool:
-        with self._lock:
-            return key in self._kept
+        return key in self._kept
 
     def clear(self) -> None:
-        """Forget everything."""
-        with self._lock:
-            self._kept.clear()
-            self.nbytes = 0
-
-    def _keep(self, key: Hashable, chunk: Chunk) -> None:
-        if chunk.nbytes > self.max_bytes:
-            return
-        with self._lock:
-            self._kept[key] = chunk
-            self.nbytes += chunk.nbytes
-            while self.nbytes > self.max_bytes:
-                _, old = self._kept.popitem(last=False)
-                self.nbytes -= old.nbytes
+        """Empty the cache."""
+        self._kept.clear()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return partial(ChunkCache, self.max_bytes, ahead=self.ahead), ()  # what is kept does not travel
+        return partial(ChunkCache, self.max_bytes, ahead=self.ahead), ()  # a copy elsewhere begins empty
 
     def __repr__(self) -> str:
         return f"<ChunkCache: {self.nbytes:,} of {self.max_bytes:,} bytes, {self.hits:,} hits, {self.misses:,} misses>"
 
 
-def _owned(chunk: Chunk) -> Chunk:
-    """A chunk that nobody else writes to: decoders may lend out buffers, and views into what was fetched."""
+def _count_bytes(chunk: Chunk) -> int:
+    return chunk.nbytes
+
+
+def _own_read_only(chunk: Chunk) -> Chunk:
+    """Return the chunk read-only and with memory of its own: decoders may return views of buffers
+    that are used again.
+    """
     chunk = chunk.copy() if chunk.base is not None else chunk
     chunk.flags.writeable = False
     return np.asarray(chunk)

@@ -1,21 +1,19 @@
-"""How far away are the bytes? By the URL alone, before anything is opened: it decides how requests are cut and how many run at once."""
+"""How far away are the bytes? By the URL alone, before anything is opened: it decides how requests
+are cut and how many run at once.
+"""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
 from insitu.model import Source
 from insitu.sources import request_bytes as cost_of_request
+from insitu.sources.address import is_remote
 
 __all__ = ["is_far", "request_bytes"]
 
-_REMOTE = re.compile(r"(?!file:|memory:|file-object:)[A-Za-z][A-Za-z0-9+.-]+:(//|:)")
-
 NEAR_REQUEST = 16 << 10
 """A read of a local file costs about as much as this many bytes from the page cache."""
-FAR_REQUEST = 512 << 10
-"""A round trip of 50 ms at 100 MB/s is 5 MB; with ten requests under way, a tenth of it."""
 
 
 def is_far(sources: Sequence[Source]) -> bool:
@@ -26,7 +24,7 @@ def is_far(sources: Sequence[Source]) -> bool:
     >>> [is_far([Source(url)]) for url in ("/data/a.nc", "file:///data/a.nc", "https://host/a.nc", "s3://bucket/a.nc")]
     [False, False, True, True]
     """
-    return len(sources) > 0 and _REMOTE.match(sources[0].url) is not None
+    return len(sources) > 0 and is_remote(sources[0].url)
 
 
 def request_bytes(sources: Sequence[Source]) -> int:

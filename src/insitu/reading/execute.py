@@ -1,7 +1,8 @@
-"""How do chunks become an output? Decoded straight into their place where they are contiguous there, else placed part by part.
+"""Execution of read plans: fills an array, or streams the parts of a selection.
 
-`Output` is the sink that fills an array; `Stream` the one that hands each wanted part to somebody else (a reduction), so that nothing
-of the selection's size is ever held.
+`ArraySink` is the sink that fills an array: chunks are decoded straight into it where they are
+contiguous there, else copied part by part. `StreamSink` is the sink that hands each wanted part to
+a consumer (a reduction), so that nothing of the selection's size is ever held.
 """
 
 from __future__ import annotations
@@ -12,45 +13,50 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from insitu.cf.casting import cast_values
+from insitu.cf.packing import unpack
 from insitu.codecs import Decoder
-from insitu.codecs.casting import cast
-from insitu.codecs.packing import unpack
-from insitu.codecs.scratch import borrow
+from insitu.codecs.thread_buffers import get_buffer
 from insitu.errors import InsituError
 from insitu.model import Packing
 from insitu.reading.cache import ChunkCache
-from insitu.reading.fetch import filled
-from insitu.reading.grid import Alike, Grid, Position
-from insitu.reading.opened import Opened
-from insitu.reading.place import pick, put
+from insitu.reading.fetch import read_exactly_into
+from insitu.reading.fetch_and_decode import PlanExecution, run_executions
 from insitu.reading.plan import ReadPlan
-from insitu.reading.report import Tally
-from insitu.reading.run import Run, run_all
-from insitu.reading.touch import Picker, width
+from insitu.reading.scatter import pick, put
+from insitu.reading.select_cells import Picker, count_places
+from insitu.reading.source_pool import SourcePool
+from insitu.reading.tally import ReadStatistics
+from insitu.reading.tile_plan import ChunkGroup, Position, TilePlan
 from insitu.sources import ByteSource
 from insitu.sources.protocol import ReadsInto
 
 __all__ = ["execute", "execute_all", "stream"]
 
 Consumer = Callable[[int, tuple[Picker, ...], npt.NDArray[Any]], None]
-"""Is given the number of a plan's tile, where the part goes along each axis of that tile, and its values."""
+"""Called with the number of a plan's tile, the place of the part along each axis of that tile, and
+its values.
+"""
 
 
-BETWEEN = 3
-"""The thread's buffer for an uncompressed chunk on its way; the decoders use 0 to 2."""
+TRANSIT_SLOT = 3
+"""Slot of the thread's buffer for a chunk that is decoded before it is copied.
+
+The decoders use slots 0 to 2.
+"""
 
 
-class Output:
-    """Fills an array."""
+class ArraySink:
+    """Sink that fills an array."""
 
     takes_many = True
 
-    def __init__(self, plan: ReadPlan, grids: Sequence[Grid], out: npt.NDArray[Any]) -> None:
+    def __init__(self, plan: ReadPlan, grids: Sequence[TilePlan], out: npt.NDArray[Any]) -> None:
         self.grids = grids
         self.windows = [touched.window(out, plan.selection) for touched in plan.tiles]
 
     def fill(self, grid: int, position: Position, value: Any, packing: Packing | None) -> None:
-        """A cell without bytes."""
+        """Fill a cell that has no bytes with one value."""
         if packing is not None:
             value = unpack(np.asarray(value), packing)
         put(self.windows[grid], self.grids[grid].at(self.grids[grid].outside, position), value)
@@ -64,7 +70,7 @@ class Output:
         source: ByteSource | None,
         packing: Packing | None,
     ) -> None:
-        """The bytes of a chunk that no other cell wants: decoded to its place where possible."""
+        """Decode a chunk that only one cell needs, straight into the output where possible."""
         here = self.grids[grid]
         fetch = source.read_many if source is not None else None
         if here.plain and here.all_exist and packing is None:
@@ -74,17 +80,19 @@ class Output:
                     decoder(data, view, fetch)
                     return
                 inside = here.at(here.inside, position)
-                if view.shape == _shape_of(inside, here.at(here.sizes, position)):
+                if view.shape == _sliced_shape(inside, here.at(here.sizes, position)):
                     decoder.place(data, inside, view, fetch)
                     return
-        # The stored chunk is only a step on the way to meant values: no memory of its own for it.
+        # The stored values are temporary: they go to the thread's buffer.
         room = None
         if packing is not None and decoder.records is None and not decoder.dtype.hasobject and decoder.back is None:
-            room = borrow(BETWEEN, decoder.nbytes).view(decoder.dtype).reshape(decoder.stored)
+            room = get_buffer(TRANSIT_SLOT, decoder.nbytes).view(decoder.dtype).reshape(decoder.stored)
         self.chunk(grid, position, here.spread(position, decoder(data, room, fetch)), packing)
 
-    def many(self, grid: int, alike: Alike, decoder: Decoder, data: Sequence[memoryview], source: ByteSource) -> None:
-        """Chunks of which the same box is wanted."""
+    def many(
+        self, grid: int, alike: ChunkGroup, decoder: Decoder, data: Sequence[memoryview], source: ByteSource
+    ) -> None:
+        """Decode chunks of which the same box is wanted."""
         window = self.windows[grid]
         if window.dtype == decoder.dtype:
             decoder.scatter(data, alike.start, alike.extent, window, alike.at, source.read_many)
@@ -95,10 +103,14 @@ class Output:
             try:
                 put(window, outside, decoder(chunk, None, source.read_many)[inside])
             except InsituError as problem:
-                raise problem.located(number=number) from problem.__cause__
+                raise problem.with_context(number=number) from problem.__cause__
 
-    def straight(self, grid: int, alike: Alike, decoder: Decoder, offset: Sequence[int], source: ReadsInto) -> bool:
-        """Uncompressed chunks: read into the output where all of a chunk is wanted, else by way of the thread's buffer."""
+    def read_into_place(
+        self, grid: int, alike: ChunkGroup, decoder: Decoder, offset: Sequence[int], source: ReadsInto
+    ) -> bool:
+        """Read uncompressed chunks into the output, or through the thread's buffer where only a
+        part is wanted.
+        """
         window = self.windows[grid]
         if window.dtype != decoder.dtype:
             return False
@@ -106,15 +118,15 @@ class Output:
         for place, begin in zip(alike.at, offset, strict=True):
             view = window[tuple([slice(b, b + n) for b, n in zip(place, alike.extent, strict=True)])]
             if alike.extent == alike.shape:
-                filled(source, begin, view)
+                read_exactly_into(source, begin, view)
                 continue
-            room = borrow(BETWEEN, decoder.nbytes)
-            filled(source, begin, room)
+            room = get_buffer(TRANSIT_SLOT, decoder.nbytes)
+            read_exactly_into(source, begin, room)
             view[...] = room.view(decoder.dtype).reshape(alike.shape)[inside]
         return True
 
     def chunk(self, grid: int, position: Position, chunk: npt.NDArray[Any], packing: Packing | None) -> None:
-        """A decoded chunk: what is wanted of it goes to its place."""
+        """Copy the wanted part of a decoded chunk to the output."""
         here = self.grids[grid]
         part, outside = pick(chunk, here.at(here.inside, position)), here.at(here.outside, position)
         if packing is not None:
@@ -127,29 +139,32 @@ class Output:
         put(self.windows[grid], outside, part)
 
 
-def _shape_of(inside: tuple[slice, ...], sizes: tuple[int, ...]) -> tuple[int, ...]:
-    """Shape of what slices take; a slice of one element may stand for many (then the output is larger)."""
+def _sliced_shape(inside: tuple[slice, ...], sizes: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the shape that slices select.
+
+    One element may be repeated, then the output is larger.
+    """
     return tuple([len(range(*picker.indices(size))) for picker, size in zip(inside, sizes, strict=True)])
 
 
-class Stream:
-    """Hands each wanted part to a consumer."""
+class StreamSink:
+    """Sink that hands each wanted part to a consumer."""
 
     takes_many = False
 
-    def __init__(self, plan: ReadPlan, grids: Sequence[Grid], consume: Consumer) -> None:
+    def __init__(self, plan: ReadPlan, grids: Sequence[TilePlan], consume: Consumer) -> None:
         self.dtype = plan.array.dtype
         self.grids = grids
         self.consume = consume
 
     def fill(self, grid: int, position: Position, value: Any, packing: Packing | None) -> None:
-        """A cell without bytes: one value, shown as often as the cell is large."""
+        """Hand over a cell without bytes: one value, broadcast to the cell's shape."""
         here = self.grids[grid]
         if packing is not None:
             value = unpack(np.asarray(value), packing)
         outside = here.at(here.outside, position)
-        shape = [width(picker) for picker in outside]
-        self.consume(grid, outside, np.broadcast_to(cast(value, self.dtype), shape))
+        shape = [count_places(picker) for picker in outside]
+        self.consume(grid, outside, np.broadcast_to(cast_values(value, self.dtype), shape))
 
     def alone(
         self,
@@ -160,88 +175,95 @@ class Stream:
         source: ByteSource | None,
         packing: Packing | None,
     ) -> None:
-        """The bytes of a chunk that no other cell wants."""
+        """Decode a chunk that only one cell needs."""
         chunk = decoder(data, None, source.read_many if source is not None else None)
         self.chunk(grid, position, self.grids[grid].spread(position, chunk), packing)
 
-    def many(self, grid: int, alike: Alike, decoder: Decoder, data: Sequence[memoryview], source: ByteSource) -> None:
-        """Chunks are handed over one by one."""
+    def many(
+        self, grid: int, alike: ChunkGroup, decoder: Decoder, data: Sequence[memoryview], source: ByteSource
+    ) -> None:
+        """Not supported: a stream takes chunks one by one."""
         raise AssertionError("a stream takes chunks one by one")
 
-    def straight(self, grid: int, alike: Alike, decoder: Decoder, offset: Sequence[int], source: ReadsInto) -> bool:
-        """Chunks are decoded first."""
+    def read_into_place(
+        self, grid: int, alike: ChunkGroup, decoder: Decoder, offset: Sequence[int], source: ReadsInto
+    ) -> bool:
+        """Return False: chunks must be decoded first."""
         return False
 
     def chunk(self, grid: int, position: Position, chunk: npt.NDArray[Any], packing: Packing | None) -> None:
-        """A decoded chunk: what is wanted of it, in the array's type."""
+        """Hand over the wanted part of a decoded chunk, in the array's type."""
         here = self.grids[grid]
         part = pick(chunk, here.at(here.inside, position))
         if packing is not None:
             part = unpack(part, packing)
         outside = here.at(here.outside, position)
-        shape = tuple([width(picker) for picker in outside])
+        shape = tuple([count_places(picker) for picker in outside])
         part = part if part.shape == shape else np.broadcast_to(part, shape)
-        self.consume(grid, outside, part if part.dtype == self.dtype else cast(part, self.dtype))
+        self.consume(grid, outside, part if part.dtype == self.dtype else cast_values(part, self.dtype))
 
 
 def execute(
     plan: ReadPlan,
     out: npt.NDArray[Any],
-    opened: Opened,
+    opened: SourcePool,
     name: str | None = None,
-    tally: Tally | None = None,
+    tally: ReadStatistics | None = None,
     cache: ChunkCache | None = None,
-) -> Tally:
-    """Fill `out` with what a plan reads.
+) -> ReadStatistics:
+    """Execute a plan: fill `out` with the selected values.
 
     Parameters
     ----------
     plan
         The plan.
     out
-        Of the selection's shape.
+        Output array, of the selection's shape.
     opened
-        Gives the bytes of a source.
+        Pool of open sources.
     name
-        The variable, for messages.
+        Name of the variable, for error messages.
     tally
-        Counts what was done.
+        Counts requests, bytes and seconds.
     cache
-        Keeps decoded chunks.
+        Cache of decoded chunks.
     """
     return execute_all([(plan, out, name)], opened, tally, cache)
 
 
 def execute_all(
     jobs: Sequence[tuple[ReadPlan, npt.NDArray[Any], str | None]],
-    opened: Opened,
-    tally: Tally | None = None,
+    opened: SourcePool,
+    tally: ReadStatistics | None = None,
     cache: ChunkCache | None = None,
-) -> Tally:
-    """Fill several outputs in one go: their chunks are fetched and decoded side by side."""
-    tally = tally if tally is not None else Tally()
+) -> ReadStatistics:
+    """Execute several plans at once: their chunks are fetched and decoded concurrently."""
+    tally = tally if tally is not None else ReadStatistics()
     runs = []
     for plan, out, name in jobs:
-        if not plan.covered:
+        if not plan.covers_output:
             try:
                 out[...] = plan.array.absent_value()
             except InsituError as problem:
-                raise problem.located(variable=name) from None
-        grids = _grids(plan)
-        runs.append(Run(plan, grids, Output(plan, grids, out), opened, name, tally, cache))
-    run_all(runs)
+                raise problem.with_context(variable=name) from None
+        grids = _tile_plans(plan)
+        runs.append(PlanExecution(plan, grids, ArraySink(plan, grids, out), opened, name, tally, cache))
+    run_executions(runs)
     return tally
 
 
 def stream(
-    plan: ReadPlan, consume: Consumer, opened: Opened, name: str | None = None, tally: Tally | None = None
-) -> Tally:
-    """Hand every wanted part to `consume`, which is called from several threads; places between tiles (Absent) are not handed out."""
-    tally = tally if tally is not None else Tally()
-    grids = _grids(plan)
-    run_all([Run(plan, grids, Stream(plan, grids, consume), opened, name, tally)])
+    plan: ReadPlan, consume: Consumer, opened: SourcePool, name: str | None = None, tally: ReadStatistics | None = None
+) -> ReadStatistics:
+    """Hand every wanted part to `consume`, which is called from several threads.
+
+    Places between tiles (Absent) are left out.
+    """
+    tally = tally if tally is not None else ReadStatistics()
+    grids = _tile_plans(plan)
+    run_executions([PlanExecution(plan, grids, StreamSink(plan, grids, consume), opened, name, tally)])
     return tally
 
 
-def _grids(plan: ReadPlan) -> list[Grid]:
-    return [Grid(touched, located) for touched, located in zip(plan.tiles, plan.located, strict=True)]
+def _tile_plans(plan: ReadPlan) -> list[TilePlan]:
+    return [TilePlan(touched, located) for touched, located in zip(plan.tiles, plan.locations, strict=True)]

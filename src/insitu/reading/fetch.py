@@ -1,4 +1,4 @@
-"""Which bytes come in one request? Rows of one source, sorted by offset, in as few ranges as they lie together."""
+"""Fetching of byte ranges of one source: adjacent chunks are merged into one request."""
 
 from __future__ import annotations
 
@@ -8,29 +8,30 @@ import numpy as np
 import numpy.typing as npt
 
 from insitu.errors import TruncatedError
-from insitu.sources import ByteSource, Cached, is_local, read_all
+from insitu.sources import ByteSource, CachedSource, is_local, read_all
 from insitu.sources.protocol import ReadsInto
 
-__all__ = ["fetch", "filled"]
+__all__ = ["fetch_rows", "read_exactly_into"]
 
 
-def fetch(
+def fetch_rows(
     source: ByteSource, offset: npt.NDArray[np.int64], length: npt.NDArray[np.int64]
 ) -> tuple[list[memoryview], int, int]:
-    """The bytes of each row; how many ranges and bytes it took.
+    """Return the bytes of each row, the number of ranges requested, and the number of bytes
+    fetched.
 
     Parameters
     ----------
     source
-        Where from.
+        The source to read from.
     offset
-        Ascending.
+        Offsets of the rows, ascending.
     length
-        -1: up to the end of the object.
+        Lengths of the rows; -1: up to the end of the object.
     """
     if len(offset) == 1 and length[0] >= 0:  # one chunk: no columns needed
         low, size = int(offset[0]), int(length[0])
-        return [memoryview(_whole(source.read(low, size), low, size))], 1, size
+        return [memoryview(_check_length(source.read(low, size), low, size))], 1, size
     if (length < 0).any():
         if (length < 0).all() and (offset == offset[0]).all() and not is_local(source):
             whole = memoryview(read_all(source, int(offset[0])))
@@ -38,16 +39,17 @@ def fetch(
         length = np.where(length < 0, np.maximum(source.size() - offset, 0), length)
     reach = np.maximum.accumulate(offset + length)
     begins = np.ones(len(offset), bool)
-    # The keys of a cache are ranges: a chunk must be found again by whatever selection wants it.
-    if not isinstance(source, Cached):
+    # A cached source is keyed by range: rows are not merged, so that any selection finds the same
+    # chunk again.
+    if not isinstance(source, CachedSource):
         begins[1:] = offset[1:] > reach[:-1]
     starts = np.flatnonzero(begins)
     lows = offset[starts]
     sizes = reach[np.append(starts[1:], len(offset)) - 1] - lows if len(starts) < len(offset) else length
     ranges = list(zip(lows.tolist(), sizes.tolist(), strict=True))
     blocks = source.read_many(ranges) if len(ranges) > 1 else [source.read(*ranges[0])]
-    views = [memoryview(_whole(block, *wanted)) for block, wanted in zip(blocks, ranges, strict=True)]
-    if len(starts) == len(offset):  # nothing lay together
+    views = [memoryview(_check_length(block, *wanted)) for block, wanted in zip(blocks, ranges, strict=True)]
+    if len(starts) == len(offset):  # no rows were merged
         return views, len(ranges), int(sizes.sum())
     which = np.cumsum(begins) - 1
     inner = offset - lows[which]
@@ -56,24 +58,27 @@ def fetch(
     return data, len(ranges), int(sizes.sum())
 
 
-def filled(source: ReadsInto, offset: int, target: npt.NDArray[Any]) -> None:
-    """Fill an array, contiguous or not, all of it."""
-    # As bytes, along an axis of their own: not every type can be handed over as a buffer.
+def read_exactly_into(source: ReadsInto, offset: int, target: npt.NDArray[Any]) -> None:
+    """Fill an array, contiguous or not, with bytes of a source.
+
+    Raise TruncatedError if there are too few.
+    """
+    # Viewed as bytes along an axis of their own: not every type supports the buffer protocol.
     found = source.read_into(offset, target[..., None].view(np.uint8).data)
     if found != target.nbytes:
-        raise _short(offset, target.nbytes, found)
+        raise _truncated_error(offset, target.nbytes, found)
 
 
-def _whole(block: bytes, offset: int, length: int) -> bytes:
+def _check_length(block: bytes, offset: int, length: int) -> bytes:
     if len(block) != length:
-        raise _short(offset, length, len(block))
+        raise _truncated_error(offset, length, len(block))
     return block
 
 
-def _short(offset: int, length: int, found: int) -> TruncatedError:
+def _truncated_error(offset: int, length: int, found: int) -> TruncatedError:
     return TruncatedError(
-        f"{length} bytes were asked for and {found} came: the object ends there",
+        f"the object is truncated: {length} bytes were requested, {found} were received",
         offset=offset,
         length=length,
-        hint="It is shorter than when it was scanned, or was not fully transferred",
+        hint="The object has changed since it was scanned, or its transfer was incomplete: scan it again",
     )

@@ -1,7 +1,9 @@
-"""Which bytes are fetched, in which order, and which chunk do they become?
+"""Read plans: the byte ranges that a selection needs, sorted in the order of fetching.
 
-Locate first (the chunk table may page itself in), then pure columns: the touched cells of all tiles as rows, those with bytes sorted
-by source and offset, so that files are read forwards, neighbours come in one request, and cells that share a chunk stand together.
+Cells are located first (the chunk table may page itself in); the rest is pure computation on
+columns: the touched cells of all tiles as rows, those with bytes sorted by source and offset, so
+that files are read forwards, neighbours come in one request, and cells that share a chunk are
+adjacent.
 """
 
 from __future__ import annotations
@@ -15,13 +17,13 @@ import numpy.typing as npt
 
 from insitu.cancellation import check_deadline
 from insitu.errors import CodecError
-from insitu.model import INLINE, WHOLE, Located, Selection, Source, VirtualArray
+from insitu.model import INLINE, WHOLE, ChunkLocations, Selection, Source, VirtualArray
 from insitu.model.axis import Indices
 from insitu.reading.distance import request_bytes as cost_of_request
-from insitu.reading.touch import Touched, touched, width
-from insitu.reading.trim import trimmed
+from insitu.reading.select_cells import TileSelection, count_places, select_cells
+from insitu.reading.trim_ranges import trim_to_wanted_bytes
 
-__all__ = ["ReadPlan", "plan", "plan_of"]
+__all__ = ["ReadPlan", "plan_read", "plan_tiles"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -30,27 +32,27 @@ class ReadPlan:
 
     array: VirtualArray
     selection: Selection
-    tiles: tuple[Touched, ...]
-    located: tuple[Located, ...]
-    """For each tile where its rows lie; offset and length are those of the bytes to fetch."""
+    tiles: tuple[TileSelection, ...]
+    locations: tuple[ChunkLocations, ...]
+    """Places of the rows of each tile; offset and length are those of the bytes to fetch."""
     sources: tuple[Source, ...]
-    """What `source` refers to."""
+    """The sources that the column `source` refers to."""
     tile: npt.NDArray[np.int32]
-    """The rows with bytes to fetch, in the order of fetching: which tile …"""
+    """Number of the tile, for each row with bytes to fetch, in the order of fetching."""
     row: Indices
-    """… and which row of it."""
+    """Number of the row within its tile."""
     source: npt.NDArray[np.int32]
     offset: Indices
     length: Indices
-    """-1: up to the end of the object."""
+    """Bytes to fetch; -1: up to the end of the object."""
     resting: tuple[Indices, ...]
-    """For each tile the rows without bytes to fetch: Inline, Unwritten, Absent."""
-    covered: bool
+    """For each tile, its rows without bytes to fetch: Inline, Unwritten, Absent."""
+    covers_output: bool
     """Whether the rows fill the whole output."""
 
     @property
     def nbytes(self) -> int:
-        """Bytes to fetch, each chunk once."""
+        """Bytes to fetch; each chunk counts once."""
         if not len(self.offset):
             return 0
         new = np.ones(len(self.offset), bool)
@@ -58,35 +60,35 @@ class ReadPlan:
         return int(np.maximum(self.length[new], 0).sum())
 
 
-def plan(array: VirtualArray, selection: Selection, *, request_bytes: int | None = None) -> ReadPlan:
+def plan_read(array: VirtualArray, selection: Selection, *, request_bytes: int | None = None) -> ReadPlan:
     """Plan a read.
 
     Parameters
     ----------
     array, selection
-        What is wanted.
+        The array, and what to read of it.
     request_bytes
-        How many bytes could be fetched in the time that one more request costs: decides how uncompressed chunks are cut. By default as
-        the sources' URLs suggest.
+        Bytes that could be fetched in the time that one more request costs. It decides how
+        uncompressed chunks are cut. By default it is estimated from the sources' URLs.
     """
     if request_bytes is None:
         request_bytes = cost_of_request(array.tiles[0].chunks.sources if array.tiles else ())
-    wishes = (trimmed(wish, request_bytes) for wish in touched(array, selection))
-    return plan_of(array, selection, wishes)
+    wishes = (trim_to_wanted_bytes(wish, request_bytes) for wish in select_cells(array, selection))
+    return plan_tiles(array, selection, wishes)
 
 
-def plan_of(array: VirtualArray, selection: Selection, wishes: Iterable[Touched]) -> ReadPlan:
-    """Locate what is wanted, and put it in the order of fetching."""
+def plan_tiles(array: VirtualArray, selection: Selection, wishes: Iterable[TileSelection]) -> ReadPlan:
+    """Locate the selected cells of tiles, and sort them in the order of fetching."""
     numbers: dict[Source, int] = {}
     tiles, located, resting, columns = [], [], [], []
     elements = 0
     for number, wish in enumerate(wishes):
         check_deadline()
         rows = wish.tile.chunks.locate(np.ix_(*(part.cell for part in wish.parts)))
-        rows = _narrowed_to_parts(wish, rows)
+        rows = _narrow_to_parts(wish, rows)
         source = np.asarray(rows.source)
         stored = np.flatnonzero(source >= 0)
-        # A table's sources may be computed, one for each chunk: only those in use are looked at.
+        # A table may compute its sources, one for each chunk: only those in use are computed.
         used, at = np.unique(source[stored], return_inverse=True)
         pool = wish.tile.chunks.sources
         known = np.array([numbers.setdefault(pool[n], len(numbers)) for n in used.tolist()] or [0], np.int32)
@@ -102,14 +104,14 @@ def plan_of(array: VirtualArray, selection: Selection, wishes: Iterable[Touched]
         resting.append(np.flatnonzero(source < 0))
         tiles.append(wish)
         located.append(rows)
-        elements += int(np.prod([sum(width(p) for p in part.outside) for part in wish.parts], dtype=object))
-    tile, row, source, offset, length = _joined(columns)
+        elements += int(np.prod([sum(count_places(p) for p in part.outside) for part in wish.parts], dtype=object))
+    tile, row, source, offset, length = _join_columns(columns)
     order = np.lexsort((offset, source))
     return ReadPlan(
         array=array,
         selection=selection,
         tiles=tuple(tiles),
-        located=tuple(located),
+        locations=tuple(located),
         sources=tuple(numbers),
         tile=tile[order],
         row=row[order],
@@ -117,11 +119,11 @@ def plan_of(array: VirtualArray, selection: Selection, wishes: Iterable[Touched]
         offset=offset[order],
         length=length[order],
         resting=tuple(resting),
-        covered=elements == int(np.prod(selection.result_shape, dtype=object)),
+        covers_output=elements == int(np.prod(selection.result_shape, dtype=object)),
     )
 
 
-def _joined(columns: list[tuple[Any, ...]]) -> tuple[Any, ...]:
+def _join_columns(columns: list[tuple[Any, ...]]) -> tuple[Any, ...]:
     if not columns:
         none = np.zeros(0, np.int64)
         return none.astype(np.int32), none, none.astype(np.int32), none, none
@@ -130,9 +132,11 @@ def _joined(columns: list[tuple[Any, ...]]) -> tuple[Any, ...]:
     return tuple(np.concatenate(column) for column in zip(*columns, strict=True))
 
 
-def _narrowed_to_parts(wish: Touched, rows: Located) -> Located:
-    """The byte ranges of just the trimmed parts, of a tile of uncompressed chunks."""
-    if not any(part.first.any() for part in wish.parts) and not _cut_short(wish):
+def _narrow_to_parts(wish: TileSelection, rows: ChunkLocations) -> ChunkLocations:
+    """Return the rows of a tile of uncompressed chunks with the byte ranges of just the trimmed
+    parts.
+    """
+    if not any(part.first.any() for part in wish.parts) and not _is_cut_short(wish):
         return rows
     cells = [part.cell for part in wish.parts]
     full = [np.maximum(axis.stored(c), 1) for axis, c in zip(wish.tile.axes, cells, strict=True)]
@@ -152,7 +156,7 @@ def _narrowed_to_parts(wish: Touched, rows: Located) -> Located:
     if short.any():
         row = int(np.flatnonzero(short)[0])
         raise CodecError(
-            f"an uncompressed chunk of {int(stride.reshape(-1)[row])} bytes has only {int(rows.length[row])} in the file",
+            f"an uncompressed chunk has {int(rows.length[row])} bytes instead of {int(stride.reshape(-1)[row])}",
             url=wish.tile.chunks.sources[int(source[row])].url if source[row] >= 0 else None,
             offset=int(rows.offset[row]),
             length=int(rows.length[row]),
@@ -163,8 +167,8 @@ def _narrowed_to_parts(wish: Touched, rows: Located) -> Located:
     )
 
 
-def _cut_short(wish: Touched) -> bool:
-    """Whether some part asks for fewer elements than its chunk has stored."""
+def _is_cut_short(wish: TileSelection) -> bool:
+    """Return whether some part takes fewer elements than its chunk has stored."""
     for part, axis in zip(wish.parts, wish.tile.axes, strict=True):
         if not (part.stored == np.maximum(axis.stored(part.cell), 1)).all():
             return True

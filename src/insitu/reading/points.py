@@ -1,7 +1,7 @@
-"""What are the values at these points? Index arrays that are paired up, as for stations on a grid.
+"""Pointwise reading: paired index arrays, as for stations on a grid.
 
-Points that fall into one chunk are one wish: the chunk is fetched and decoded once, and gives all of them. Of large uncompressed chunks each
-point is cut out alone.
+Points that fall into one chunk form a group: the chunk is fetched and decoded once for all of them.
+Points of large uncompressed chunks are fetched one by one.
 """
 
 from __future__ import annotations
@@ -13,25 +13,25 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from insitu.cf.packing import unpack
 from insitu.codecs import Decoder
-from insitu.codecs.packing import unpack
 from insitu.errors import SelectionError
 from insitu.model import Packing, Selection, Stride, Tile, VirtualArray
 from insitu.model.axis import Indices
-from insitu.reading.grid import Alike, Grid, Position
-from insitu.reading.opened import Opened
-from insitu.reading.plan import plan_of
-from insitu.reading.report import Tally
-from insitu.reading.run import Run, run_all
-from insitu.reading.touch import Part, Touched, part_of
-from insitu.reading.trim import trimmed
+from insitu.reading.fetch_and_decode import PlanExecution, run_executions
+from insitu.reading.plan import plan_tiles
+from insitu.reading.select_cells import AxisSelection, TileSelection, select_on_axis
+from insitu.reading.source_pool import SourcePool
+from insitu.reading.tally import ReadStatistics
+from insitu.reading.tile_plan import ChunkGroup, Position, TilePlan
+from insitu.reading.trim_ranges import trim_to_wanted_bytes
 from insitu.sources import ByteSource
 from insitu.sources.protocol import ReadsInto
 
 __all__ = ["read_points"]
 
 SMALL_CHUNK = 1 << 16
-"""Uncompressed chunks up to this size are fetched whole: several points of one are cheaper so."""
+"""Uncompressed chunks up to this size are fetched whole, which is cheaper for several points."""
 REQUEST_BYTES = 1 << 14
 
 
@@ -41,16 +41,17 @@ def read_points(
     *,
     name: str | None = None,
     storage_options: Mapping[str, Any] | None = None,
-    tally: Tally | None = None,
+    tally: ReadStatistics | None = None,
 ) -> npt.NDArray[Any]:
     """Read single points, or lines and planes through them.
 
     Parameters
     ----------
     array
-        What to read from.
+        The array to read from.
     keys
-        For each dimension an integer array (they broadcast against each other and are paired up) or a slice. Missing ones are whole.
+        For each dimension an integer array (they broadcast against each other and are paired) or a
+        slice. Missing keys select the whole dimension.
     name, storage_options, tally
         As for `read_array`.
 
@@ -63,7 +64,7 @@ def read_points(
     if len(keys) > array.ndim:
         raise SelectionError(f"too many indices: {len(keys)} for {array.ndim} dimensions")
     paired = [d for d, key in enumerate(keys) if not isinstance(key, slice)]
-    index = _paired([np.asarray(keys[d]) for d in paired], [array.shape[d] for d in paired], paired)
+    index = _pair_indices([np.asarray(keys[d]) for d in paired], [array.shape[d] for d in paired], paired)
     strides = {d: Stride.of(key, array.shape[d]) for d, key in enumerate(keys) if isinstance(key, slice)}
     shape = (*(index[0].shape if index else ()), *(stride.length for stride in strides.values()))
     out = np.empty(shape, array.dtype)
@@ -72,61 +73,79 @@ def read_points(
     flat = [i.reshape(-1) for i in index]
     # One axis for all points, then the sliced dimensions.
     table = out.reshape(math.prod(shape[: len(shape) - len(strides)]), *(stride.length for stride in strides.values()))
-    groups = list(_groups(array, dict(zip(paired, flat, strict=True)), strides))
-    plan = plan_of(array, Selection.of(..., array.shape), [group.wish for group in groups])
+    groups = list(_group_by_tile(array, dict(zip(paired, flat, strict=True)), strides))
+    plan = plan_tiles(array, Selection.of(..., array.shape), [group.wish for group in groups])
     if _has_gaps(array):
         table[...] = array.absent_value()
-    grids = [Grid(touched, located) for touched, located in zip(plan.tiles, plan.located, strict=True)]
-    with Opened(storage_options) as opened:
-        run_all(
-            [Run(plan, grids, _Points(groups, grids, table), opened, name, tally if tally is not None else Tally())]
+    grids = [TilePlan(touched, located) for touched, located in zip(plan.tiles, plan.locations, strict=True)]
+    with SourcePool(storage_options) as opened:
+        run_executions(
+            [
+                PlanExecution(
+                    plan,
+                    grids,
+                    _PointSink(groups, grids, table),
+                    opened,
+                    name,
+                    tally if tally is not None else ReadStatistics(),
+                )
+            ]
         )
     return out
 
 
 def _has_gaps(array: VirtualArray) -> bool:
-    """Whether the tiles leave places free."""
+    """Return whether some places of the array are not covered by tiles."""
     return sum(math.prod(tile.shape) for tile in array.tiles) < array.size
 
 
-def _paired(arrays: Sequence[npt.NDArray[Any]], lengths: Sequence[int], dimensions: Sequence[int]) -> list[Indices]:
-    """Index arrays of one shape, non-negative, within bounds."""
+def _pair_indices(
+    arrays: Sequence[npt.NDArray[Any]], lengths: Sequence[int], dimensions: Sequence[int]
+) -> list[Indices]:
+    """Return index arrays broadcast to one shape, non-negative, within bounds."""
     try:
         full = np.broadcast_arrays(*arrays)
     except ValueError:
-        raise SelectionError(f"index arrays of shapes {[a.shape for a in arrays]} cannot be paired up") from None
+        raise SelectionError(
+            f"index arrays of shapes {[a.shape for a in arrays]} cannot be paired: they do not broadcast"
+        ) from None
     result = []
     for values, length, dimension in zip(full, lengths, dimensions, strict=True):
         if values.dtype.kind not in "iu":
-            raise SelectionError(f"axis {dimension}: {values.dtype} does not index")
+            raise SelectionError(f"axis {dimension}: indices must be integers, not {values.dtype}")
         index = values.astype(np.int64)
         if index.size and (index.min() < -length or index.max() >= length):
-            raise SelectionError(f"a point is out of bounds for axis {dimension} with size {length}")
+            raise SelectionError(f"the index of a point is out of bounds for axis {dimension} with size {length}")
         result.append(np.where(index < 0, index + length, index))
     return result
 
 
-class _Group:
-    """Points of one tile that lie in one chunk, as far as the paired axes go."""
+class _PointGroup:
+    """Points of one tile that lie in one chunk along the paired axes."""
 
     __slots__ = ("inner", "paired", "points", "sliced", "wish")
 
     def __init__(
-        self, wish: Touched, points: Indices, inner: list[Indices], paired: list[int], sliced: list[int]
+        self, wish: TileSelection, points: Indices, inner: list[Indices], paired: list[int], sliced: list[int]
     ) -> None:
         self.wish = wish
         self.points = points
-        """Their rows of the output."""
+        """Rows of the output for the points."""
         self.inner = inner
-        """For each paired axis where in the (fetched part of the) chunk."""
+        """For each paired axis, the positions in the (fetched part of the) chunk."""
         self.paired = paired
-        """Axes of the tile that are paired …"""
+        """Axes of the tile that are paired."""
         self.sliced = sliced
-        """… and sliced, in the order of the output; all others have one element."""
+        """Axes of the tile that are sliced, in the order of the output.
+
+        All others have one element.
+        """
 
 
-def _groups(array: VirtualArray, index: Mapping[int, Indices], strides: Mapping[int, Stride]) -> Iterator[_Group]:
-    far, near = array.boxes(), array.origins
+def _group_by_tile(
+    array: VirtualArray, index: Mapping[int, Indices], strides: Mapping[int, Stride]
+) -> Iterator[_PointGroup]:
+    far, near = array.upper_corners(), array.origins
     count = len(next(iter(index.values()))) if index else 1
     for number, tile in enumerate(array.tiles):
         inside = np.ones(count, bool)
@@ -136,30 +155,32 @@ def _groups(array: VirtualArray, index: Mapping[int, Indices], strides: Mapping[
         if not len(points):
             continue
         axis_of = tile.dimensions
-        parts: dict[int, Part] = {}
+        parts: dict[int, AxisSelection] = {}
         for dimension, stride in strides.items():
-            parts[axis_of[dimension]] = part_of(tile.axes[axis_of[dimension]], stride, int(near[number, dimension]))
+            parts[axis_of[dimension]] = select_on_axis(
+                tile.axes[axis_of[dimension]], stride, int(near[number, dimension])
+            )
         for i, axis in enumerate(tile.axes):
             if i not in axis_of:
-                parts[i] = part_of(axis, 0, 0)
+                parts[i] = select_on_axis(axis, 0, 0)
         if not all(len(part.cell) for part in parts.values()):
             continue
         place = tuple(axis_of.index(i) if i in axis_of else None for i in range(len(tile.axes)))
         paired, sliced = [axis_of[d] for d in index], [axis_of[d] for d in strides]
         local = [positions[points] - near[number, dimension] for dimension, positions in index.items()]
-        yield from _in_chunks(tile, place, parts, points, paired, sliced, local)
+        yield from _group_by_chunk(tile, place, parts, points, paired, sliced, local)
 
 
-def _in_chunks(
-    tile: Tile, place: tuple[int | None, ...], parts: dict[int, Part], points: Indices, paired: list[int], sliced: list[int],
+def _group_by_chunk(
+    tile: Tile, place: tuple[int | None, ...], parts: dict[int, AxisSelection], points: Indices, paired: list[int], sliced: list[int],
     local: list[Indices],
-) -> Iterator[_Group]:  # fmt: skip
-    """The points of a tile by the chunk that they lie in."""
+) -> Iterator[_PointGroup]:  # fmt: skip
+    """Yield groups of a tile's points by the chunk that they lie in."""
     cells = [tile.axes[axis].find(positions) for axis, positions in zip(paired, local, strict=True)]
     group = np.zeros(len(points), np.int64)
     for axis, cell in zip(paired, cells, strict=True):
         group = group * tile.axes[axis].count + cell
-    if _cut_out(tile):
+    if _needs_cutting(tile):
         group = np.arange(len(points))
     order = np.argsort(group, kind="stable")
     for mine in np.split(order, np.flatnonzero(np.diff(group[order])) + 1):
@@ -170,19 +191,19 @@ def _in_chunks(
             inside = shown.skip + shown.step * (positions[mine] - tile.axes[axis].begin(one))
             stored = int(max(shown.stored[0], 1))
             whole = slice(0, stored) if len(mine) > 1 else slice(int(inside[0]), int(inside[0]) + 1)
-            here[axis] = Part(
+            here[axis] = AxisSelection(
                 cell=one, inside=(whole,), outside=(slice(0, 1),), stored=np.array([stored]), exists=bool(shown.stored[0]),
                 whole=np.zeros(1, bool), wanted=np.array([whole.stop - whole.start]), first=np.zeros(1, np.int64),
             )  # fmt: skip
             inner.append(inside)
-        wish = Touched(tile, tuple(here[i] for i in range(len(tile.axes))), place)
-        cut = trimmed(wish, REQUEST_BYTES) if len(mine) == 1 else wish
+        wish = TileSelection(tile, tuple(here[i] for i in range(len(tile.axes))), place)
+        cut = trim_to_wanted_bytes(wish, REQUEST_BYTES) if len(mine) == 1 else wish
         inner = [inside - cut.parts[axis].first[0] for inside, axis in zip(inner, paired, strict=True)]
-        yield _Group(cut, points[mine], inner, paired, sliced)
+        yield _PointGroup(cut, points[mine], inner, paired, sliced)
 
 
-def _cut_out(tile: Tile) -> bool:
-    """Whether the chunks are uncompressed and too large to fetch whole for a point."""
+def _needs_cutting(tile: Tile) -> bool:
+    """Return whether the chunks are uncompressed and too large to fetch whole for a point."""
     if not all(encoding.raw for encoding in tile.encodings):
         return False
     itemsize = max(encoding.dtype.itemsize for encoding in tile.encodings)
@@ -190,12 +211,12 @@ def _cut_out(tile: Tile) -> bool:
     return math.prod(sizes) * itemsize > SMALL_CHUNK
 
 
-class _Points:
-    """The sink that places points."""
+class _PointSink:
+    """Sink that copies points to the output."""
 
     takes_many = False
 
-    def __init__(self, groups: Sequence[_Group], grids: Sequence[Grid], table: npt.NDArray[Any]) -> None:
+    def __init__(self, groups: Sequence[_PointGroup], grids: Sequence[TilePlan], table: npt.NDArray[Any]) -> None:
         self.groups = groups
         self.grids = grids
         self.table = table
@@ -205,7 +226,7 @@ class _Points:
         return (group.points, *(here.outside[axis][position[axis]] for axis in group.sliced))
 
     def fill(self, grid: int, position: Position, value: Any, packing: Packing | None) -> None:
-        """A cell without bytes."""
+        """Fill the points of a cell that has no bytes."""
         self.table[self._place(grid, position)] = value if packing is None else unpack(np.asarray(value), packing)
 
     def alone(
@@ -217,12 +238,12 @@ class _Points:
         source: ByteSource | None,
         packing: Packing | None,
     ) -> None:
-        """The bytes of a chunk that no other group wants."""
+        """Decode a chunk that only one group needs."""
         chunk = decoder(data, None, source.read_many if source is not None else None)
         self.chunk(grid, position, self.grids[grid].spread(position, chunk), packing)
 
     def chunk(self, grid: int, position: Position, chunk: npt.NDArray[Any], packing: Packing | None) -> None:
-        """A decoded chunk: its points go to their rows."""
+        """Copy the points of a decoded chunk to their rows."""
         group, here = self.groups[grid], self.grids[grid]
         others = [axis for axis in range(chunk.ndim) if axis not in group.paired and axis not in group.sliced]
         turned = chunk.transpose(*others, *group.paired, *group.sliced)
@@ -232,10 +253,14 @@ class _Points:
         values = turned[single][(*group.inner, *slices)]
         self.table[self._place(grid, position)] = values if packing is None else unpack(values, packing)
 
-    def many(self, grid: int, alike: Alike, decoder: Decoder, data: Sequence[memoryview], source: ByteSource) -> None:
-        """Chunks are handed over one by one."""
+    def many(
+        self, grid: int, alike: ChunkGroup, decoder: Decoder, data: Sequence[memoryview], source: ByteSource
+    ) -> None:
+        """Not supported: points take chunks one by one."""
         raise AssertionError("points take chunks one by one")
 
-    def straight(self, grid: int, alike: Alike, decoder: Decoder, offset: Sequence[int], source: ReadsInto) -> bool:
-        """Chunks are decoded first."""
+    def read_into_place(
+        self, grid: int, alike: ChunkGroup, decoder: Decoder, offset: Sequence[int], source: ReadsInto
+    ) -> bool:
+        """Return False: chunks must be decoded first."""
         return False

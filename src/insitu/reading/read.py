@@ -1,4 +1,4 @@
-"""What are the values of this part of a virtual array?"""
+"""Reads selections of virtual arrays into NumPy arrays: `read_array`, `read_arrays`."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ import numpy.typing as npt
 
 from insitu.errors import SelectionError, SelectionSizeError
 from insitu.model import Selection, VirtualArray
-from insitu.reading.ahead import ahead_of
 from insitu.reading.cache import ChunkCache
 from insitu.reading.execute import execute, execute_all
-from insitu.reading.opened import Opened
-from insitu.reading.plan import plan
-from insitu.reading.report import Tally, log, summary
+from insitu.reading.plan import plan_read
+from insitu.reading.prefetch import get_prefetcher
+from insitu.reading.source_pool import SourcePool
+from insitu.reading.tally import ReadStatistics, format_summary, log
 
 __all__ = ["read_array", "read_arrays"]
 
 
 Request = tuple[VirtualArray, Any]
-"""An array, and what of it is wanted."""
+"""An array, and the selection to read of it."""
 
 
 def read_array(
@@ -34,7 +34,7 @@ def read_array(
     out: npt.NDArray[Any] | None = None,
     name: str | None = None,
     storage_options: Mapping[str, Any] | None = None,
-    tally: Tally | None = None,
+    tally: ReadStatistics | None = None,
     cache: ChunkCache | None = None,
 ) -> npt.NDArray[Any]:
     """Read a selection of a virtual array.
@@ -42,41 +42,42 @@ def read_array(
     Parameters
     ----------
     array
-        What to read from.
+        The array to read from.
     selection
-        Integers, slices of any step, Ellipsis, 1-D index or boolean arrays (each axis on its own), or a `Selection`.
+        Integers, slices of any step, Ellipsis, 1-D index or boolean arrays (each axis on its own),
+        or a `Selection`.
     out
-        Where to put the values: of the selection's shape, any type that the values can be cast to.
+        Output array: of the selection's shape, and a type that the values can be cast to.
     name
-        The variable, for messages.
+        Name of the variable, for error messages.
     storage_options
         How to open the sources: see `insitu.sources.open_source`.
     tally
-        Counts what was done, if given.
+        Counts requests, bytes and seconds, if given.
     cache
-        Keeps decoded chunks for the next reads, if given.
+        Cache of decoded chunks, if given.
     """
     started = planned = perf_counter()
-    done = Tally()
+    done = ReadStatistics()
     chosen = Selection.of(selection, array.shape)
-    values = _output(array, chosen, out, name)
-    follower = ahead_of(cache) if cache is not None and cache.ahead else None
+    values = _make_output(array, chosen, out, name)
+    follower = get_prefetcher(cache) if cache is not None and cache.ahead else None
     if follower is not None:
-        follower.meet([(array, chosen)])
+        follower.wait_for_pending([(array, chosen)])
     if values.size:
-        with Opened(storage_options) as opened:
-            work = plan(array, chosen)
+        with SourcePool(storage_options) as opened:
+            work = plan_read(array, chosen)
             planned = perf_counter()
             execute(work, values, opened, name, done, cache)
     if follower is not None and cache is not None:
-        follower.go_on([(array, chosen)], cache, storage_options)
-    done.spent(planned - started, perf_counter() - started)
+        follower.prefetch_next([(array, chosen)], cache, storage_options)
+    done.add_seconds(planned - started, perf_counter() - started)
     if log.isEnabledFor(logging.DEBUG):
-        log.debug(summary(array, values.shape, done, name))
+        log.debug(format_summary(array, values.shape, done, name))
     if tally is not None:
         counts = (done.requests, done.bytes_fetched, done.bytes_decoded, done.chunks)
         tally.add(*counts, done.fetch_seconds, done.decode_seconds)
-        tally.spent(done.plan_seconds, done.total_seconds)
+        tally.add_seconds(done.plan_seconds, done.total_seconds)
     return values
 
 
@@ -85,43 +86,45 @@ def read_arrays(
     *,
     names: Sequence[str] | None = None,
     storage_options: Mapping[str, Any] | None = None,
-    tally: Tally | None = None,
+    tally: ReadStatistics | None = None,
     cache: ChunkCache | None = None,
     steps: Sequence[Request] | None = None,
 ) -> list[npt.NDArray[Any]]:
-    """Read selections of several arrays in one go: all their chunks are fetched and decoded side by side.
+    """Read selections of several arrays at once: all their chunks are fetched and decoded
+    concurrently.
 
     Parameters
     ----------
     requests
         Pairs of an array and a selection, as for `read_array`.
     names
-        The variables, for messages.
+        Names of the variables, for error messages.
     storage_options, tally, cache
         As for `read_array`.
     steps
-        Of which arrays the requests are parts, for a cache that reads ahead; by default they are taken as they are.
+        The arrays and selections that the requests are parts of, for a cache that prefetches; by
+        default the requests.
     """
-    follower = ahead_of(cache) if cache is not None and cache.ahead else None
+    follower = get_prefetcher(cache) if cache is not None and cache.ahead else None
     course: list[tuple[VirtualArray, Selection]] = []
     if follower is not None:
         course = [(array, Selection.of(part, array.shape)) for array, part in (requests if steps is None else steps)]
-        follower.meet(course)
+        follower.wait_for_pending(course)
     values, jobs = [], []
     for number, (array, selection) in enumerate(requests):
         chosen = Selection.of(selection, array.shape)
-        values.append(_output(array, chosen, None, names[number] if names is not None else None))
+        values.append(_make_output(array, chosen, None, names[number] if names is not None else None))
         if values[-1].size:
-            jobs.append((plan(array, chosen), values[-1], names[number] if names is not None else None))
-    with Opened(storage_options) as opened:
+            jobs.append((plan_read(array, chosen), values[-1], names[number] if names is not None else None))
+    with SourcePool(storage_options) as opened:
         execute_all(jobs, opened, tally, cache)
     if follower is not None and cache is not None:
-        follower.go_on(course, cache, storage_options)
+        follower.prefetch_next(course, cache, storage_options)
     return values
 
 
-def _example(array: VirtualArray, most: int = 256 << 20) -> str:
-    """A selection of the array, as it is written, that has no more than `most` bytes."""
+def _example_selection(array: VirtualArray, most: int = 256 << 20) -> str:
+    """Return a selection of at most `most` bytes, as text for an error message."""
     parts: list[str] = []
     for axis, length in enumerate(array.shape):
         rest = math.prod(array.shape[axis + 1 :]) * max(array.dtype.itemsize, 1)
@@ -134,21 +137,23 @@ def _example(array: VirtualArray, most: int = 256 << 20) -> str:
     return ", ".join([*parts, *([":"] * (array.ndim - len(parts)))])
 
 
-def _output(array: VirtualArray, chosen: Selection, out: npt.NDArray[Any] | None, name: str | None) -> npt.NDArray[Any]:
-    """The array to fill: the given one if it fits."""
+def _make_output(
+    array: VirtualArray, chosen: Selection, out: npt.NDArray[Any] | None, name: str | None
+) -> npt.NDArray[Any]:
+    """Return the array to fill: a new one, or `out` after checking it."""
     shape = chosen.result_shape
     if out is None:
         try:
             return np.empty(shape, array.dtype)
-        except (MemoryError, ValueError):  # a ValueError: of more bytes than there are addresses
+        except (MemoryError, ValueError):  # ValueError: more bytes than the address space has
             nbytes = math.prod(shape) * array.dtype.itemsize
             raise SelectionSizeError(
-                f"the selection of shape {shape} holds {nbytes / 2**30:,.1f} GiB, more than there is memory for",
-                hint=f"Select less, e.g. [{_example(array)}], or reduce it without loading it",
+                f"the selection of shape {shape} needs {nbytes / 2**30:,.1f} GiB, more than the available memory",
+                hint=f"Select less, e.g. [{_example_selection(array)}], or reduce it without loading it",
                 variable=name,
             ) from None
     if out.shape != shape:
-        raise SelectionError(f"out has shape {out.shape}, the selection {shape}")
+        raise SelectionError(f"out has shape {out.shape}, but the selection has shape {shape}")
     if not np.can_cast(array.dtype, out.dtype, "same_kind"):
         raise SelectionError(f"values of {array.dtype} cannot be put into an array of {out.dtype}")
     return out

@@ -1,6 +1,6 @@
-"""REDUCE: what is its mean, its maximum, …, without moving it? Chunk by chunk, in bounded memory, several statistics in one pass."""
+"""REDUCE: statistics of virtual arrays, chunk by chunk, in bounded memory, several in one pass."""
 
-from insitu.reducing.partial import Partial
+from insitu.reducing.field import Partial
 from insitu.reducing.reduce import reduce_array, statistics
 from insitu.reducing.reductions import METHODS, Reduction
 

@@ -1,7 +1,7 @@
-"""What do the cells add that nobody has to read: never written, or absent?
+"""The contribution of cells without stored bytes (never written, or absent) to a reduction.
 
-Each shows one value, many times over. How often, and where first, is counted for all cells of a tile at once, however many there are; the
-value itself is measured once.
+Each such cell shows one value many times. How often it occurs, and where first, is counted for all
+cells of a tile at once; the value itself is measured once. Nothing is read.
 """
 
 from __future__ import annotations
@@ -12,58 +12,59 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from insitu.codecs.packing import unpack
-from insitu.model import ABSENT, UNWRITTEN, Located, VirtualArray
-from insitu.reading.touch import Picker
-from insitu.reducing.extremes import NOWHERE
-from insitu.reducing.partial import Partial
+from insitu.cf.packing import unpack
+from insitu.model import ABSENT, UNWRITTEN, ChunkLocations, VirtualArray
+from insitu.reading.scatter import put
+from insitu.reading.select_cells import Picker
+from insitu.reducing.extremes import NO_POSITION
+from insitu.reducing.field import Partial
 from insitu.reducing.reductions import Reduction
-from insitu.reducing.shape import Shadow, look, put
+from insitu.reducing.result_layout import TileProjection, get_region
 
 __all__ = ["add_constants"]
 
 
 def add_constants(
     array: VirtualArray,
-    shadow: Shadow,
-    located: Located,
+    shadow: TileProjection,
+    located: ChunkLocations,
     rows: npt.NDArray[np.int64],
     reduction: Reduction,
     windows: Partial,
 ) -> None:
-    """Merge the cells without bytes into an answer.
+    """Merge the cells without stored bytes into a result.
 
     Parameters
     ----------
     array
-        What is reduced.
+        The array that is reduced.
     shadow, located
-        One of its tiles, and where its rows lie.
+        One of its tiles, and the locations of its cells.
     rows
-        The rows without bytes.
+        The cells without stored bytes.
     reduction
-        What is measured.
+        The statistics.
     windows
-        The answer so far, seen through the tile.
+        The partial result so far, as views with the axes of the tile.
     """
-    for value, these in _values(array, shadow, located, rows):
+    for value, these in _constant_values(array, shadow, located, rows):
         mask = np.zeros(shadow.touched.grid, bool)
         mask.reshape(-1)[these] = True
-        times, first = _counted(shadow, mask)
-        region, spread = _whole(shadow)
+        times, first = _count_elements(shadow, mask)
+        region, spread = _whole_region(shadow)
         partial = reduction.step(
             value.reshape((1,) * len(mask.shape)), shadow.reduced, [np.zeros(1, np.int64)] * len(shadow.reduced)
         )
-        added = reduction.again(partial, spread(times), spread(first))
-        before = {name: look(window, region) for name, window in windows.items()}
+        added = reduction.repeat(partial, spread(times), spread(first))
+        before = {name: get_region(window, region) for name, window in windows.items()}
         for name, merged in reduction.merge(before, added).items():
             put(windows[name], region, merged)
 
 
-def _values(
-    array: VirtualArray, shadow: Shadow, located: Located, rows: npt.NDArray[np.int64]
+def _constant_values(
+    array: VirtualArray, shadow: TileProjection, located: ChunkLocations, rows: npt.NDArray[np.int64]
 ) -> Iterator[tuple[npt.NDArray[Any], npt.NDArray[np.int64]]]:
-    """Each value with the rows that show it."""
+    """Yield each value with the cells that show it."""
     dtype = array.dtype.newbyteorder("=")
     source = np.asarray(located.source)[rows]
     absent = rows[source == ABSENT]
@@ -83,8 +84,12 @@ def _values(
         yield np.asarray(value).astype(dtype), unwritten[inverse.reshape(-1) == number]
 
 
-def _counted(shadow: Shadow, mask: npt.NDArray[np.bool_]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """For each cell of the kept axes: how many elements the cells of the mask stand for, and the position of the first."""
+def _count_elements(
+    shadow: TileProjection, mask: npt.NDArray[np.bool_]
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Return, for each cell of the kept axes, how many elements the masked cells stand for,
+    and the first position.
+    """
     times = mask.astype(np.int64)
     first = np.zeros(mask.shape, np.int64)
     for axis, stride in zip(shadow.reduced, shadow.strides, strict=True):
@@ -92,14 +97,16 @@ def _counted(shadow: Shadow, mask: npt.NDArray[np.bool_]) -> tuple[npt.NDArray[n
         times *= np.array(shadow.shown[axis], np.int64).reshape(along)
         begins = [int(p[0]) if isinstance(p, np.ndarray) else p.start for p in shadow.outside[axis]]
         first += (np.array(begins, np.int64) * stride).reshape(along)
-    first[~mask] = NOWHERE
+    first[~mask] = NO_POSITION
     if not shadow.reduced:
         return times, first
     return times.sum(axis=shadow.reduced, keepdims=True), first.min(axis=shadow.reduced, keepdims=True)
 
 
-def _whole(shadow: Shadow) -> tuple[tuple[Picker, ...], Any]:
-    """The region of all rows, and a function that spreads a number for each cell of the kept axes over it."""
+def _whole_region(shadow: TileProjection) -> tuple[tuple[Picker, ...], Any]:
+    """Return the region of all cells,
+    and a function that expands numbers per cell of the kept axes to it.
+    """
     region: list[Picker] = [slice(0, 1)] * len(shadow.outside)
     for axis in shadow.kept:
         pickers = shadow.outside[axis]

@@ -1,4 +1,4 @@
-"""How are extremes found, and where the first one lies?"""
+"""Fields of a partial that are one of the values (min, max, any, all) or its first position."""
 
 from __future__ import annotations
 
@@ -7,32 +7,34 @@ from typing import Any
 
 import numpy as np
 
-from insitu.reducing.field import Field, Partial, joined
-from insitu.reducing.part import Array, Part
+from insitu.reducing.block_facts import Array, ValueBlock
+from insitu.reducing.field import Partial, PartialField, apply_ufunc
 
-__all__ = ["EXTREMES", "NOWHERE"]
+__all__ = ["EXTREMES", "NO_POSITION"]
 
-NOWHERE = np.iinfo(np.int64).max
-"""The position of an extreme of nothing: behind every other."""
+NO_POSITION = np.iinfo(np.int64).max
+"""Position of the extreme of no values: larger than any other."""
 
 
-def _extreme(name: str, propagating: np.ufunc, skipping: np.ufunc, worst: Callable[[np.dtype[Any]], Any]) -> Field:
-    def measure(part: Part) -> Array:
-        return part.reduced(skipping if part.skipna else propagating)
+def _extreme_field(
+    name: str, propagating: np.ufunc, skipping: np.ufunc, worst: Callable[[np.dtype[Any]], Any]
+) -> PartialField:
+    def measure(part: ValueBlock) -> Array:
+        return part.reduce(skipping if part.skipna else propagating)
 
     def join(one: Partial, other: Partial, skipna: bool, out: Array | None) -> Array:
-        return joined(skipping if skipna else propagating, one[name], other[name], out)
+        return apply_ufunc(skipping if skipna else propagating, one[name], other[name], out)
 
     def nothing(dtype: np.dtype[Any], skipna: bool) -> Any:
         if skipna and dtype.kind in "fcmM":  # what the skipping ufunc ignores
             return np.array("NaT", dtype)[()] if dtype.kind in "mM" else dtype.type(np.nan)
         return worst(dtype)
 
-    return Field(measure, join, nothing)
+    return PartialField(measure, join, nothing)
 
 
 def _largest(dtype: np.dtype[Any]) -> Any:
-    """What no value of the type is above."""
+    """Return the largest value of a type."""
     if dtype.kind == "b":
         return np.True_
     if dtype.kind == "c":
@@ -43,14 +45,14 @@ def _largest(dtype: np.dtype[Any]) -> Any:
 
 
 def _smallest(dtype: np.dtype[Any]) -> Any:
-    """What no value of the type is below."""
+    """Return the smallest value of a type."""
     if dtype.kind == "b":
         return np.False_
     if dtype.kind == "c":
         return dtype.type(complex(-np.inf, -np.inf))
     if dtype.kind == "f":
         return dtype.type(-np.inf)
-    # One above the least integer, which is NaT.
+    # The least integer is NaT.
     return (
         np.array(np.iinfo(np.int64).min + 1).view(dtype)[()] if dtype.kind in "mM" else dtype.type(np.iinfo(dtype).min)
     )
@@ -60,17 +62,17 @@ def _not_a_time(dtype: np.dtype[Any]) -> Any:
     return np.array("NaT", dtype)[()]
 
 
-def _where_extreme(
+def _position_fields(
     name: str, find: Callable[..., Any], better: np.ufunc, worst: Callable[[np.dtype[Any]], Any]
-) -> dict[str, Field]:
-    """Two fields: the extreme value, and the position of the first one.
+) -> dict[str, PartialField]:
+    """Return two fields: the extreme value, and its first position.
 
-    Without `skipna` a missing value is more extreme than any other, as in NumPy; times are always treated so.
+    Without `skipna`, a missing value is more extreme than any other, as in NumPy; for times always.
     """
 
-    def look(part: Part) -> tuple[Array, Array]:
+    def look(part: ValueBlock) -> tuple[Array, Array]:
         if part.positions is None:
-            raise ValueError(f"{name} needs to know where the values lie")
+            raise ValueError(f"{name} needs the positions of the values")
         kept = [axis for axis in range(part.values.ndim) if axis not in part.axes]
         order = [*kept, *part.axes]
         reduced_shape = tuple(part.values.shape[axis] for axis in part.axes)
@@ -82,8 +84,9 @@ def _where_extreme(
         if skipped is None:
             index = find(values, axis=-1)
         else:
-            index = find(part.filled(worst(values.dtype)).transpose(order).reshape(flat), axis=-1)
-            # Where the extreme is as bad as what stands for a missing value, the first that is not missing.
+            index = find(part.fill_skipped(worst(values.dtype)).transpose(order).reshape(flat), axis=-1)
+            # The extreme equals the placeholder of missing values: take the first that is not
+            # missing.
             lost = np.take_along_axis(skipped, index[..., None], -1)[..., 0]
             index = np.where(lost, np.argmin(skipped, axis=-1), index)
         value = np.take_along_axis(values, np.asarray(index)[..., None], -1)[..., 0]
@@ -93,14 +96,14 @@ def _where_extreme(
             position += places[along]
         return value.reshape(part.shape), position.reshape(part.shape)
 
-    def measure_both(part: Part) -> tuple[Array, Array]:
+    def measure_both(part: ValueBlock) -> tuple[Array, Array]:
         found: dict[str, tuple[Array, Array]] = part.__dict__.setdefault("_where", {})
         if name not in found:
             found[name] = look(part)
         return found[name]
 
     def taken(one: Partial, other: Partial, skipna: bool) -> Array:
-        """Where the other's is the extreme."""
+        """Return where the extreme is that of the other partial."""
         a, b = one[f"{name}_value"], other[f"{name}_value"]
         earlier = other[name] < one[name]
         with np.errstate(invalid="ignore"):
@@ -108,7 +111,7 @@ def _where_extreme(
         if a.dtype.kind not in "fcmM":
             return np.asarray(beats)
         lost, mine = (np.isnat(a), np.isnat(b)) if a.dtype.kind in "mM" else (np.isnan(a), np.isnan(b))
-        nothing = one[name] == NOWHERE
+        nothing = one[name] == NO_POSITION
         if skipna and a.dtype.kind not in "mM":
             return np.asarray(np.where(lost | mine, lost & (~mine | nothing), beats))
         return np.asarray(np.where(lost | mine, mine & (~lost | earlier), beats))
@@ -123,27 +126,29 @@ def _where_extreme(
         return dtype.type(np.nan) if skipna and dtype.kind in "fc" else worst(dtype)
 
     return {
-        f"{name}_value": Field(lambda part: measure_both(part)[0], join_value, value_of_nothing),
-        name: Field(lambda part: measure_both(part)[1], join_position, lambda dtype, skipna: np.int64(NOWHERE)),
+        f"{name}_value": PartialField(lambda part: measure_both(part)[0], join_value, value_of_nothing),
+        name: PartialField(
+            lambda part: measure_both(part)[1], join_position, lambda dtype, skipna: np.int64(NO_POSITION)
+        ),
     }
 
 
-EXTREMES: Mapping[str, Field] = {
-    "earliest": _extreme("earliest", np.fmin, np.fmin, _not_a_time),
-    "latest": _extreme("latest", np.fmax, np.fmax, _not_a_time),
-    "min": _extreme("min", np.minimum, np.fmin, _largest),
-    "max": _extreme("max", np.maximum, np.fmax, _smallest),
-    "any": Field(
+EXTREMES: Mapping[str, PartialField] = {
+    "earliest": _extreme_field("earliest", np.fmin, np.fmin, _not_a_time),
+    "latest": _extreme_field("latest", np.fmax, np.fmax, _not_a_time),
+    "min": _extreme_field("min", np.minimum, np.fmin, _largest),
+    "max": _extreme_field("max", np.maximum, np.fmax, _smallest),
+    "any": PartialField(
         lambda part: np.asarray(np.any(part.values, axis=part.axes, keepdims=True)),
-        lambda one, other, skipna, out: joined(np.logical_or, one["any"], other["any"], out),
+        lambda one, other, skipna, out: apply_ufunc(np.logical_or, one["any"], other["any"], out),
         lambda dtype, skipna: np.False_,
     ),
-    "all": Field(
+    "all": PartialField(
         lambda part: np.asarray(np.all(part.values, axis=part.axes, keepdims=True)),
-        lambda one, other, skipna, out: joined(np.logical_and, one["all"], other["all"], out),
+        lambda one, other, skipna, out: apply_ufunc(np.logical_and, one["all"], other["all"], out),
         lambda dtype, skipna: np.True_,
     ),
-    **_where_extreme("argmin", np.argmin, np.less, _largest),
-    **_where_extreme("argmax", np.argmax, np.greater, _smallest),
+    **_position_fields("argmin", np.argmin, np.less, _largest),
+    **_position_fields("argmax", np.argmax, np.greater, _smallest),
 }
-"""The fields that are one of the values, or say where it lies, by name."""
+"""Fields that are one of the values, or its position, by name."""

@@ -1,7 +1,11 @@
-"""What is one array of a partial? Four small functions.
+"""A field, one of the named arrays of a partial, as four small functions.
 
-`measure` it in some values, `join` it with that of other values, what it is of `nothing`, and what it becomes when the same values
-are there `again` several times.
+A *partial* is what must be known about some values so that it can be merged with that of other
+values: a mapping of named arrays, its fields. Each has the shape of the values with length 1 for
+the reduced axes. A partial can be passed between threads, sent over a network, or saved.
+
+A field can be measured (`measure`), merged with that of other values (`join`), it has a value for
+no data (`nothing`), and a value for data that occurs several times (`repeat`).
 """
 
 from __future__ import annotations
@@ -12,32 +16,36 @@ from typing import Any
 
 import numpy as np
 
-from insitu.reducing.part import Array, Part
+from insitu.reducing.block_facts import Array, ValueBlock
 
-__all__ = ["Field", "Partial", "joined", "summed"]
+__all__ = ["Partial", "PartialField", "apply_ufunc", "sum_field"]
 
 Partial = dict[str, Array]
-"""The fields of some part of the data, by name."""
-Join = Callable[[Partial, Partial, bool, "Array | None"], Array]
+"""The fields of some values, by name."""
+JoinFunction = Callable[[Partial, Partial, bool, "Array | None"], Array]
 
 
 @dataclass(frozen=True, slots=True)
-class Field:
-    """One array of a partial."""
+class PartialField:
+    """One named array of a partial."""
 
-    measure: Callable[[Part], Array]
-    join: Join
-    """Of two partials; whether missing values are left out; an array that may be used for the result."""
+    measure: Callable[[ValueBlock], Array]
+    join: JoinFunction
+    """Arguments: two partials, whether missing values are left out,
+    an array that may be overwritten.
+    """
     nothing: Callable[[np.dtype[Any], bool], Any]
-    """The value for no data at all, which changes nothing that it is joined with; of which type."""
-    again: Callable[[Array, Any], Array] = lambda found, times: found
-    """The value when every value is there so many times."""
+    """Return the neutral value, that of no data,
+    for a type and for whether missing values are left out.
+    """
+    repeat: Callable[[Array, Any], Array] = lambda found, times: found
+    """Return the value for data of which each value occurs so many times."""
 
 
-def joined(ufunc: np.ufunc, one: Array, other: Array, out: Array | None) -> Array:
-    """Two arrays under a ufunc, into one of them where it can be."""
+def apply_ufunc(ufunc: np.ufunc, one: Array, other: Array, out: Array | None) -> Array:
+    """Apply a ufunc to two arrays, into `out` if possible."""
     if one.size > 1 and not any(one.strides) and not any(other.strides) and one.shape == other.shape:
-        # The same number everywhere, as a count is while nothing is missing: it stays one number.
+        # The same number everywhere, as for counts without missing values: keep it one number.
         first = (0,) * one.ndim
         return np.broadcast_to(ufunc(one[first], other[first]), one.shape)
     fits = (
@@ -50,15 +58,17 @@ def joined(ufunc: np.ufunc, one: Array, other: Array, out: Array | None) -> Arra
     return np.asarray(ufunc(one, other, out=out if fits else None))
 
 
-def summed(name: str, measure: Callable[[Part], Array], nothing: Callable[[np.dtype[Any], bool], Any]) -> Field:
-    """A field that is a sum: of two parts the sum of both, of values that repeat so many times as much."""
+def sum_field(
+    name: str, measure: Callable[[ValueBlock], Array], nothing: Callable[[np.dtype[Any], bool], Any]
+) -> PartialField:
+    """Return a field that is a sum: joined by adding, repeated by multiplying."""
 
     def join(one: Partial, other: Partial, skipna: bool, out: Array | None) -> Array:
         with np.errstate(invalid="ignore", over="ignore"):
-            return joined(np.add, one[name], other[name], out)
+            return apply_ufunc(np.add, one[name], other[name], out)
 
     def again(found: Array, times: Any) -> Array:
         with np.errstate(invalid="ignore", over="ignore"):
             return np.asarray(found * times, found.dtype)
 
-    return Field(measure, join, nothing, again)
+    return PartialField(measure, join, nothing, again)

@@ -1,7 +1,9 @@
-"""What becomes of the chunks of one batch? Each wanted part is measured as soon as it is decoded, and what is left of it is a partial.
+"""Reduction of the chunks of one batch: each wanted part is reduced to a partial once it is
+decoded.
 
-Small parts are decoded side by side and measured together, because a call costs more than their values; so are parts that fall on the same
-place of the answer and have little to reduce on their own (one time step each, for a mean over time), because merging would cost more.
+Small parts are decoded side by side and reduced together, because a call costs more than their
+values. So are parts of the same element of the result that have few values each (one time step, for
+a mean over time), because merging would cost more.
 """
 
 from __future__ import annotations
@@ -14,101 +16,107 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from insitu.cf.packing import unpack
 from insitu.codecs import Decoder
-from insitu.codecs.packing import unpack
-from insitu.codecs.scratch import borrow
+from insitu.codecs.thread_buffers import get_buffer
 from insitu.errors import CodecError
 from insitu.model import Packing
-from insitu.reading.fetch import filled
-from insitu.reading.grid import Alike, Grid, Position
-from insitu.reading.place import pick
-from insitu.reducing.fused import CHUNK_BUFFER, Fused, Span, span_of
-from insitu.reducing.partial import Partial
+from insitu.reading.fetch import read_exactly_into
+from insitu.reading.scatter import pick
+from insitu.reading.tile_plan import ChunkGroup, Position, TilePlan
+from insitu.reducing.field import Partial
+from insitu.reducing.kernel_statistics import CHUNK_BUFFER, ChunkKernel, Span, contiguous_span
 from insitu.reducing.reductions import Reduction
-from insitu.reducing.shape import Shadow
+from insitu.reducing.result_layout import TileProjection
 from insitu.sources import ByteSource
 from insitu.sources.protocol import ReadsInto
 
-__all__ = ["Found", "Measuring"]
+__all__ = ["BatchReducer", "PartialsByPlace"]
 
 BLOCK_BYTES = 512 << 10
-"""Small parts are measured together, this many bytes at a time: little enough to stay in a core's cache."""
+"""Small parts are reduced together, this many bytes at a time: they stay in the cache of a core."""
 STACK_BYTES = 16 << 20
-"""So are larger ones that have little to reduce each."""
+"""The same for larger parts that have few values per element of the result."""
 STEP_BYTES = 2 << 20
-"""Larger parts are measured in slices of about this many bytes: what is made of them on the way stays small, and in the cache."""
-LITTLE = 8
-"""Fewer values than this for each element of the partial are little to reduce."""
+"""Larger parts are reduced in slices of about this size,
+so that temporary arrays stay in the cache.
+"""
+FEW_VALUES = 8
+"""Fewer values than this for each element of the partial are few."""
 FUSED_BYTES = 32 << 10
-"""From this size on a chunk is worth a call of its own."""
+"""Chunks of this size and larger are worth a call of the kernel."""
 
-Found = dict[tuple[int, Position], Partial]
-"""What was found, by tile and place."""
+PartialsByPlace = dict[tuple[int, Position], Partial]
+"""Partials by tile and by place in the result."""
 
 
-class Measuring:
-    """The sink of one batch."""
+class BatchReducer:
+    """Sink of one batch: receives decoded or raw chunks, and reduces them."""
 
-    def __init__(self, grids: Sequence[Grid], shadows: Sequence[Shadow], reduction: Reduction) -> None:
+    def __init__(self, grids: Sequence[TilePlan], shadows: Sequence[TileProjection], reduction: Reduction) -> None:
         self.grids = grids
         self.shadows = shadows
         self.reduction = reduction
         self.takes_many = True
-        self.fused = Fused.of(reduction)
-        self.found: Found = {}
+        self.chunk_kernel = ChunkKernel.of(reduction)
+        self.found: PartialsByPlace = {}
         self.block: npt.NDArray[Any] | None = None
         self.about: tuple[Any, ...] = ()
-        """What the parts in the block have in common: shape, type, tile, how often each is there."""
+        """What the parts in the block have in common: shape, type, tile, number of repetitions."""
         self.packing: Packing | None = None
         self.keys: list[Position] = []
-        """The place of each part in the block."""
+        """Place in the result of each part in the block."""
 
-    def many(self, grid: int, alike: Alike, decoder: Decoder, data: Sequence[memoryview], source: ByteSource) -> None:
-        """The bytes of chunks of which the same box is wanted, by nobody else, and which have no packing."""
+    def many(
+        self, grid: int, alike: ChunkGroup, decoder: Decoder, data: Sequence[memoryview], source: ByteSource
+    ) -> None:
+        """Reduce the same box of many chunks without packing, each of which only one cell shows."""
         shadow, extent = self.shadows[grid], alike.extent
         keys = [shadow.key_at(place) for place in alike.at]
-        order = sorted(range(len(keys)), key=keys.__getitem__)  # those that fall on the same place together
+        order = sorted(range(len(keys)), key=keys.__getitem__)  # parts of the same place together
         nbytes = math.prod(extent) * decoder.dtype.itemsize
-        together = self.together(shadow, extent, nbytes)
-        if together == 1 and self.many_fused(grid, alike, decoder, data, keys, order):
+        together = self.parts_per_step(shadow, extent, nbytes)
+        if together == 1 and self.many_by_kernel(grid, alike, decoder, data, keys, order):
             return
         if (
             together == 1 and not decoder.steps and decoder.records is None
         ):  # nothing to decode: the bytes are the values
             box = tuple([slice(begin, begin + length) for begin, length in zip(alike.start, extent, strict=True)])
             for number in order:
-                with _numbered([number]):
+                with _ChunkNumberContext([number]):
                     values = decoder(data[number])[box]
                 self.measure_many(grid, [keys[number]], [alike.at[number]], values[None])
             return
         together = min(together, len(data))
-        room = borrow(CHUNK_BUFFER, together * nbytes).view(decoder.dtype).reshape(together * extent[0], *extent[1:])
+        room = (
+            get_buffer(CHUNK_BUFFER, together * nbytes).view(decoder.dtype).reshape(together * extent[0], *extent[1:])
+        )
         for begin in range(0, len(order), together):
             these = order[begin : begin + together]
-            # One behind the other along the first axis: then they lie as those of one array with one axis more.
+            # One after the other along the first axis: then they are one array with one more axis.
             slots = [(number * extent[0], *[0] * (len(extent) - 1)) for number in range(len(these))]
-            with _numbered(these):
+            with _ChunkNumberContext(these):
                 decoder.scatter([data[i] for i in these], alike.start, extent, room, slots, source.read_many)
             values = room[: len(these) * extent[0]].reshape(len(these), *extent)
             self.measure_many(grid, [keys[i] for i in these], [alike.at[i] for i in these], values)
 
-    def many_fused(
+    def many_by_kernel(
         self,
         grid: int,
-        alike: Alike,
+        alike: ChunkGroup,
         decoder: Decoder,
         data: Sequence[memoryview],
         keys: Sequence[Position],
         order: Sequence[int],
     ) -> bool:
-        """The same for chunks that become one number each; False if they do not, and nothing was done."""
+        """Reduce chunks to one number each with the kernel; return False if that is not possible."""
         span = self.span(grid, decoder, alike.start, alike.extent, alike.shape)
-        if self.fused is None or span is None:
+        if self.chunk_kernel is None or span is None:
             return False
         for number in order:
-            with _numbered([number]):
-                partial = self.fused.chunk(decoder, data[number], span, None, len(alike.extent))
-            if partial is None:  # so for all of them, and before anything was added
+            with _ChunkNumberContext([number]):
+                partial = self.chunk_kernel.chunk(decoder, data[number], span, None, len(alike.extent))
+            if partial is None:  # then for all of them, before anything was added
                 return False
             self.add(grid, keys[number], partial)
         return True
@@ -116,56 +124,64 @@ class Measuring:
     def span(
         self, grid: int, decoder: Decoder, start: Sequence[int], extent: Sequence[int], shape: Sequence[int]
     ) -> Span | None:
-        """A wanted box as a run of stored elements; None if it is not one, or does not become one number."""
-        if self.fused is None or any(extent[axis] != 1 for axis in self.shadows[grid].kept):
+        """Return a box as a contiguous run of elements;
+        None if it is not, or is not reduced to one number.
+        """
+        if self.chunk_kernel is None or any(extent[axis] != 1 for axis in self.shadows[grid].kept):
             return None
-        span = span_of(start, extent, shape)
+        span = contiguous_span(start, extent, shape)
         return None if decoder.back is not None and tuple(extent) != tuple(shape) else span
 
-    def straight(self, grid: int, alike: Alike, decoder: Decoder, offset: Sequence[int], source: ReadsInto) -> bool:
-        """Uncompressed chunks that are still in the source: read into the thread's buffer."""
+    def read_into_place(
+        self, grid: int, alike: ChunkGroup, decoder: Decoder, offset: Sequence[int], source: ReadsInto
+    ) -> bool:
+        """Reduce uncompressed chunks, read from the source into the thread's buffer."""
         shadow = self.shadows[grid]
         box = tuple([slice(begin, begin + length) for begin, length in zip(alike.start, alike.extent, strict=True)])
         span = self.span(grid, decoder, alike.start, alike.extent, alike.shape)
         for place, begin in zip(alike.at, offset, strict=True):
-            room = borrow(CHUNK_BUFFER, decoder.nbytes)
-            filled(source, begin, room)
-            if self.fused is not None and span is not None and decoder.dtype == self.fused.dtype:
-                self.add(grid, shadow.key_at(place), self.fused.run(room, False, span, (), len(box)))
+            room = get_buffer(CHUNK_BUFFER, decoder.nbytes)
+            read_exactly_into(source, begin, room)
+            if self.chunk_kernel is not None and span is not None and decoder.dtype == self.chunk_kernel.dtype:
+                self.add(grid, shadow.key_at(place), self.chunk_kernel.run(room, False, span, (), len(box)))
                 continue
             values = room.view(decoder.dtype).reshape(alike.shape)[box]
             self.measure_many(grid, [shadow.key_at(place)], [place], values[None])
         return True
 
-    def together(self, shadow: Shadow, extent: tuple[int, ...], nbytes: int) -> int:
-        """How many parts are measured at once."""
-        little = math.prod([extent[axis] for axis in shadow.reduced]) < LITTLE
+    def parts_per_step(self, shadow: TileProjection, extent: tuple[int, ...], nbytes: int) -> int:
+        """Return how many parts are reduced at once."""
+        little = math.prod([extent[axis] for axis in shadow.reduced]) < FEW_VALUES
         return max((STACK_BYTES if little else BLOCK_BYTES) // max(nbytes, 1), 1)
 
     def measure_many(
         self, grid: int, keys: Sequence[Position], places: Sequence[Position], values: npt.NDArray[Any]
     ) -> None:
-        """Measure parts of equal shape, one behind the other along a first axis of their own, sorted by where they fall."""
+        """Reduce parts of equal shape,
+        stacked along a first axis and sorted by their place in the result.
+        """
         shadow, reduction = self.shadows[grid], self.reduction
         axes = tuple([axis + 1 for axis in shadow.reduced])
         if reduction.positional:
             inner = [np.arange(values.shape[axis]) * stride for axis, stride in zip(axes, shadow.strides, strict=True)]
-            partial = self.stepped(values, None, axes, inner)
+            partial = self.step_in_slices(values, None, axes, inner)
             begins = [shadow.begin_at(place) for place in places]
-            partial = reduction.moved(partial, np.array(begins, np.int64).reshape(-1, *[1] * (values.ndim - 1)))
-            for key, first, last in _runs(keys):
-                self.add(grid, key, reduction.collapsed({name: found[first:last] for name, found in partial.items()}))
+            partial = reduction.shift_positions(
+                partial, np.array(begins, np.int64).reshape(-1, *[1] * (values.ndim - 1))
+            )
+            for key, first, last in _equal_runs(keys):
+                self.add(grid, key, reduction.collapse({name: found[first:last] for name, found in partial.items()}))
         elif len(set(keys)) == len(keys) > 1:
-            partial = self.stepped(values, None, axes)
+            partial = self.step_in_slices(values, None, axes)
             for number, key in enumerate(keys):
                 self.add(grid, key, {name: found[number] for name, found in partial.items()})
         else:
-            for key, first, last in _runs(keys):
-                partial = self.stepped(values[first:last], None, (0, *axes))
+            for key, first, last in _equal_runs(keys):
+                partial = self.step_in_slices(values[first:last], None, (0, *axes))
                 self.add(grid, key, {name: found[0] for name, found in partial.items()})
 
     def fill(self, grid: int, position: Position, value: Any, packing: Packing | None) -> None:
-        """A cell without bytes."""
+        """Reduce a cell without stored bytes."""
         shape = [lengths[row] for lengths, row in zip(self.shadows[grid].taken, position, strict=True)]
         self.part(grid, position, np.broadcast_to(np.asarray(value), shape), packing)
 
@@ -178,7 +194,7 @@ class Measuring:
         source: ByteSource | None,
         packing: Packing | None,
     ) -> None:
-        """The bytes of a chunk that no other cell wants."""
+        """Reduce a chunk that only one cell shows, from its stored bytes."""
         here, shadow = self.grids[grid], self.shadows[grid]
         inside = here.at(shadow.inside, position)
         if decoder.records is not None or any(isinstance(picker, np.ndarray) for picker in inside):
@@ -187,16 +203,16 @@ class Measuring:
             return
         shape = here.at(shadow.taken, position)
         nbytes = math.prod(shape) * decoder.dtype.itemsize
-        if nbytes >= FUSED_BYTES and self.alone_fused(grid, position, decoder, data, packing):
+        if nbytes >= FUSED_BYTES and self.alone_by_kernel(grid, position, decoder, data, packing):
             return
-        small = self.together(shadow, shape, nbytes) > 1 and not self.reduction.positional
+        small = self.parts_per_step(shadow, shape, nbytes) > 1 and not self.reduction.positional
         if not small and not decoder.steps:  # nothing to decode: the bytes are the values
             self.chunk(grid, position, here.spread(position, decoder(data)), packing)
             return
         if small:
             room = self.slot(grid, position, shape, decoder.dtype, packing)
         else:
-            room = borrow(CHUNK_BUFFER, nbytes).view(decoder.dtype).reshape(shape)
+            room = get_buffer(CHUNK_BUFFER, nbytes).view(decoder.dtype).reshape(shape)
         if all(here.at(here.whole, position)):
             decoder(data, room.reshape(here.chunk_shape(position)))
         else:
@@ -206,12 +222,12 @@ class Measuring:
         if not small:
             self.part(grid, position, room, packing)
 
-    def alone_fused(
+    def alone_by_kernel(
         self, grid: int, position: Position, decoder: Decoder, data: memoryview, packing: Packing | None
     ) -> bool:
-        """The same for a chunk that becomes one number; False if it does not."""
+        """Reduce a chunk to one number with the kernel; return False if that is not possible."""
         here, shadow = self.grids[grid], self.shadows[grid]
-        if self.fused is None or not here.all_exist:
+        if self.chunk_kernel is None or not here.all_exist:
             return False
         inside, sizes = here.at(shadow.inside, position), here.at(here.sizes, position)
         ranges = [picker.indices(size) for picker, size in zip(inside, sizes, strict=True)]
@@ -219,55 +235,55 @@ class Measuring:
             return False
         start, extent = [begin for begin, _, _ in ranges], [end - begin for begin, end, _ in ranges]
         span = self.span(grid, decoder, start, extent, sizes)
-        partial = None if span is None else self.fused.chunk(decoder, data, span, packing, len(extent))
+        partial = None if span is None else self.chunk_kernel.chunk(decoder, data, span, packing, len(extent))
         if partial is None:
             return False
         self.add(grid, shadow.key(position), partial, shadow.times(position))
         return True
 
     def chunk(self, grid: int, position: Position, chunk: npt.NDArray[Any], packing: Packing | None) -> None:
-        """A decoded chunk that several cells want."""
+        """Reduce a cell of a decoded chunk that several cells show."""
         self.part(grid, position, pick(chunk, self.grids[grid].at(self.shadows[grid].inside, position)), packing)
 
     def part(self, grid: int, position: Position, values: npt.NDArray[Any], packing: Packing | None) -> None:
-        """The wanted part of a chunk."""
+        """Reduce the selected part of a chunk."""
         shadow, reduction = self.shadows[grid], self.reduction
         positions = shadow.positions(position) if reduction.positional else None
-        partial = self.stepped(values, packing, shadow.reduced, positions)
+        partial = self.step_in_slices(values, packing, shadow.reduced, positions)
         self.add(grid, shadow.key(position), partial, shadow.times(position))
 
-    def stepped(
+    def step_in_slices(
         self,
         values: npt.NDArray[Any],
         packing: Packing | None,
         axes: tuple[int, ...],
         positions: Sequence[npt.NDArray[np.int64]] | None = None,
     ) -> Partial:
-        """The partial of stored values, in slices where they are many."""
+        """Return the partial of stored values; many values are reduced in slices."""
         along = next((axis for axis, length in enumerate(values.shape) if length > 1), None)
         if values.nbytes <= STEP_BYTES or along is None:
-            return self.reduction.step(self.meant(values, packing), axes, positions)
+            return self.reduction.step(self.unpack_values(values, packing), axes, positions)
         length, reduced = values.shape[along], along in axes
-        # A slice that has little to reduce would cost more to merge than to measure.
-        least = LITTLE if reduced and any(n > 1 and axis not in axes for axis, n in enumerate(values.shape)) else 1
+        # A slice with few values to reduce would cost more to merge than to reduce.
+        least = FEW_VALUES if reduced and any(n > 1 and axis not in axes for axis, n in enumerate(values.shape)) else 1
         rows = max(STEP_BYTES * length // values.nbytes, least)
         if rows >= length:
-            return self.reduction.step(self.meant(values, packing), axes, positions)
+            return self.reduction.step(self.unpack_values(values, packing), axes, positions)
         parts = []
         for begin in range(0, length, rows):
             slab = slice(begin, min(begin + rows, length))
             where = None
             if positions is not None:
                 where = [p[slab] if axis == along else p for p, axis in zip(positions, axes, strict=True)]
-            parts.append(self.stepped(values[(slice(None),) * along + (slab,)], packing, axes, where))
+            parts.append(self.step_in_slices(values[(slice(None),) * along + (slab,)], packing, axes, where))
             if reduced and len(parts) > 1:
                 parts = [self.reduction.merge(*parts)]
         if reduced:
             return parts[0]
         return {name: np.concatenate([part[name] for part in parts], along) for name in parts[0]}
 
-    def meant(self, values: npt.NDArray[Any], packing: Packing | None) -> npt.NDArray[Any]:
-        """Stored values as meant ones, in the array's type."""
+    def unpack_values(self, values: npt.NDArray[Any], packing: Packing | None) -> npt.NDArray[Any]:
+        """Return unpacked values, in the type of the array."""
         if packing is not None:
             values = unpack(values, packing)
         return values if values.dtype == self.reduction.dtype else values.astype(self.reduction.dtype)
@@ -275,7 +291,7 @@ class Measuring:
     def slot(
         self, grid: int, position: Position, shape: tuple[int, ...], dtype: np.dtype[Any], packing: Packing | None
     ) -> npt.NDArray[Any]:
-        """Room for a small part in the block."""
+        """Return the memory for a small part in the block."""
         shadow = self.shadows[grid]
         about = (shape, dtype, grid, shadow.times(position))
         if (
@@ -286,22 +302,22 @@ class Measuring:
         ):
             self.flush()
             if self.block is None or about[:2] != self.about[:2]:
-                together = self.together(shadow, shape, math.prod(shape) * dtype.itemsize)
+                together = self.parts_per_step(shadow, shape, math.prod(shape) * dtype.itemsize)
                 self.block = np.empty((together, *shape), dtype)
             self.about, self.packing = about, packing
         self.keys.append(shadow.key(position))
-        room: npt.NDArray[Any] = self.block[len(self.keys) - 1, ...]  # with the dots a view, even if it has no axes
+        room: npt.NDArray[Any] = self.block[len(self.keys) - 1, ...]  # the Ellipsis gives a view even without axes
         return room
 
     def flush(self) -> None:
-        """Measure what is in the block."""
+        """Reduce the parts in the block."""
         if self.block is None or not self.keys:
             return
         keys, self.keys = self.keys, []
         grid, times = self.about[2:]
-        values = self.meant(self.block[: len(keys)], self.packing)
+        values = self.unpack_values(self.block[: len(keys)], self.packing)
         axes = tuple([axis + 1 for axis in self.shadows[grid].reduced])
-        if keys.count(keys[0]) == len(keys):  # all of them fall on the same place
+        if keys.count(keys[0]) == len(keys):  # all have the same place in the result
             partial = self.reduction.step(values, (0, *axes))
             self.add(grid, keys[0], {name: found[0] for name, found in partial.items()}, times)
             return
@@ -310,15 +326,15 @@ class Measuring:
             self.add(grid, key, {name: found[number] for name, found in partial.items()}, times)
 
     def add(self, grid: int, key: Position, partial: Partial, times: int = 1) -> None:
-        """Merge a partial into what was found at its place."""
+        """Merge a partial into that of its place."""
         if times != 1:
-            partial = self.reduction.again(partial, times)
+            partial = self.reduction.repeat(partial, times)
         before = self.found.get((grid, key))
         self.found[grid, key] = partial if before is None else self.reduction.merge(before, partial)
 
 
-class _numbered:  # noqa: N801  a context manager that reads as a verb
-    """Says of an error which of the chunks that were handed over it was."""
+class _ChunkNumberContext:
+    """Adds the number of the damaged chunk to an error of a codec."""
 
     def __init__(self, numbers: Sequence[int]) -> None:
         self.numbers = numbers
@@ -328,11 +344,11 @@ class _numbered:  # noqa: N801  a context manager that reads as a verb
 
     def __exit__(self, kind: Any, problem: BaseException | None, trace: Any) -> None:
         if isinstance(problem, CodecError):
-            problem.located(number=self.numbers[problem.place.pop("number", 0)])
+            problem.with_context(number=self.numbers[problem.place.pop("number", 0)])
 
 
-def _runs(keys: Sequence[Position]) -> Iterator[tuple[Position, int, int]]:
-    """Equal neighbours: the key, where they begin and end."""
+def _equal_runs(keys: Sequence[Position]) -> Iterator[tuple[Position, int, int]]:
+    """Yield runs of equal neighbours: the key, begin and end."""
     first = 0
     for key, same in groupby(keys):
         last = first + sum(1 for _ in same)

@@ -1,4 +1,4 @@
-"""What is a statistic of a part of a virtual array?"""
+"""Statistics of a selection of a virtual array: `reduce_array` for one, `statistics` for several."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ import numpy.typing as npt
 
 from insitu.errors import SelectionError, UnsupportedError
 from insitu.model import Selection, VirtualArray
-from insitu.reading import Opened, Tally
-from insitu.reducing.blocks import by_blocks, read
-from insitu.reducing.reductions import STREAMED, Reduction, Rules
-from insitu.reducing.sketches import checked_edges
-from insitu.reducing.stream import fold
+from insitu.reading import ReadStatistics, SourcePool
+from insitu.reducing.reductions import STREAMED, Reduction, ReductionRules
+from insitu.reducing.sketches import check_edges
+from insitu.reducing.stream import fold_chunks
+from insitu.reducing.whole_blocks import read_selection, reduce_by_blocks
 
 __all__ = ["reduce_array", "statistics"]
 
-UNCHANGED = ("sum", "mean", "min", "max", "prod", "median")
-"""Of these, reducing along no axis at all leaves the values and their type as they are, as in xarray."""
+UNCHANGED_WITHOUT_AXES = ("sum", "mean", "min", "max", "prod", "median")
+"""Statistics that leave values and their type unchanged if no axis is reduced, as in xarray."""
 
 
 def reduce_array(
@@ -37,31 +37,35 @@ def reduce_array(
     keepdims: bool = False,
     name: str | None = None,
     storage_options: Mapping[str, Any] | None = None,
-    tally: Tally | None = None,
+    tally: ReadStatistics | None = None,
 ) -> npt.NDArray[Any]:
     """Reduce a selection of a virtual array, chunk by chunk, in bounded memory.
 
     Parameters
     ----------
     array
-        What to reduce.
+        The array.
     method
-        `sum`, `mean`, `min`, `max`, `std`, `var`, `count`, `any`, `all`, `argmin`, `argmax`, `prod`; `median` and `quantile` by blocks of
-        the answer; `histogram`, and `tdigest`: quantiles of values that are too many to be held, with an error (see `insitu.reducing.sketches`).
+        `sum`, `mean`, `min`, `max`, `std`, `var`, `count`, `any`, `all`, `argmin`, `argmax`,
+        `prod`; `median` and `quantile`, which need all values of an element of the result at once;
+        `histogram`; `tdigest`, approximate quantiles of any number of values (see
+        `insitu.reducing.sketches`).
     axes
-        Of the selection's shape; all if not given. The answer of argmin and argmax is a position in these axes, the last one fastest.
+        Axes of the selection's shape; all if not given. The result of argmin and argmax is a
+        position in these axes, the last one fastest.
     selection
-        Integers, slices of any step, Ellipsis, 1-D index or boolean arrays (each axis on its own), or a `Selection`.
+        Integers, slices of any step, Ellipsis, 1-D index or boolean arrays (orthogonal), or a
+        `Selection`.
     skipna
-        Whether missing values are left out; if not given, where the values are floating or complex.
+        Whether missing values are left out; by default for floating-point and complex values.
     ddof
-        Of `std` and `var`: the divisor is the number of values minus this.
+        For `std` and `var`: the divisor is the number of values minus this.
     min_count
-        Of `sum` and `prod`: with fewer values the answer is missing.
+        For `sum` and `prod`: with fewer values the result is missing.
     q
-        Of `quantile` and `tdigest`: from 0 to 1; several make a first axis.
+        For `quantile` and `tdigest`: from 0 to 1; several give a first axis.
     edges
-        Of `histogram`: increasing; the bins make a first axis.
+        For `histogram`: increasing edges of the bins, which give a first axis.
     keepdims
         Whether reduced axes stay, with length 1.
     name
@@ -69,13 +73,13 @@ def reduce_array(
     storage_options
         How to open the sources: see `insitu.sources.open_source`.
     tally
-        Counts what was read, if given.
+        Counter of what was read.
 
     Returns
     -------
     ndarray
-        Of the type that xarray gives. Sums and means of floating values were taken in float64, so they may differ from xarray's in the last
-        digits of the type, and are the more exact ones.
+        Of the type that xarray gives. Sums and means of floating-point values are accumulated in
+        float64, so they may differ from xarray's in the last digits; they are the more exact ones.
 
     Examples
     --------
@@ -103,67 +107,71 @@ def statistics(
     keepdims: bool = False,
     name: str | None = None,
     storage_options: Mapping[str, Any] | None = None,
-    tally: Tally | None = None,
+    tally: ReadStatistics | None = None,
 ) -> dict[str, npt.NDArray[Any]]:
-    """Take several statistics of a selection in one pass over its chunks.
+    """Return several statistics of a selection, in one pass over its chunks.
 
     Parameters
     ----------
     array
-        What to reduce.
+        The array.
     methods
-        As for `reduce_array`.
+        Names as for `reduce_array`.
     axes, selection, skipna, ddof, min_count, q, edges, keepdims, name, storage_options, tally
         As for `reduce_array`.
 
     Returns
     -------
     dict
-        The answers, by method.
+        The results, by method.
     """
-    rules = Rules(skipna, ddof, min_count, q, None if edges is None else checked_edges(edges))
-    with Opened(storage_options) as opened:
-        return answers(array, methods, axes, selection, rules, opened, keepdims=keepdims, name=name, tally=tally)
+    rules = ReductionRules(skipna, ddof, min_count, q, None if edges is None else check_edges(edges))
+    with SourcePool(storage_options) as opened:
+        return compute_statistics(
+            array, methods, axes, selection, rules, opened, keepdims=keepdims, name=name, tally=tally
+        )
 
 
-def answers(
+def compute_statistics(
     array: VirtualArray,
     methods: Sequence[str],
     axes: int | Sequence[int] | None,
     selection: Any,
-    rules: Rules,
-    opened: Opened,
+    rules: ReductionRules,
+    opened: SourcePool,
     *,
     keepdims: bool = False,
     name: str | None = None,
-    tally: Tally | None = None,
+    tally: ReadStatistics | None = None,
     block_bytes: int | None = None,
 ) -> dict[str, npt.NDArray[Any]]:
-    """What `statistics` gives, of sources that are open already; `block_bytes`: as for `by_blocks`."""
+    """Return what `statistics` does, with open sources and rules;
+    `block_bytes` is that of `reduce_by_blocks`.
+    """
     methods = [methods] if isinstance(methods, str) else list(methods)
     chosen = Selection.of(selection, array.shape)
     shape = chosen.result_shape
-    along = normalised(axes, len(shape))
+    along = normalise_axes(axes, len(shape))
     found: dict[str, npt.NDArray[Any]] = {}
-    if axes is not None and not along and any(method in UNCHANGED for method in methods):
-        found = dict.fromkeys(UNCHANGED, read(array, chosen, opened, name, tally))
+    if axes is not None and not along and any(method in UNCHANGED_WITHOUT_AXES for method in methods):
+        found = dict.fromkeys(UNCHANGED_WITHOUT_AXES, read_selection(array, chosen, opened, name, tally))
     streamed = tuple(m for m in methods if m not in found and m in STREAMED and array.dtype.kind in STREAMED[m].kinds)
     if streamed:
         reduction = Reduction(streamed, array.dtype, rules)
-        partial = fold(array, chosen, along, reduction, opened, name=name, tally=tally)
+        partial = fold_chunks(array, chosen, along, reduction, opened, name=name, tally=tally)
         found |= reduction.finalise(partial, math.prod(shape[axis] for axis in along))
     selected: VirtualArray | None = None
     for method in methods:
         if method not in found:
             selected = array[chosen] if selected is None else selected
-            found[method] = by_blocks(
+            found[method] = reduce_by_blocks(
                 selected, along, method, rules, opened, name=name, tally=tally, block_bytes=block_bytes
             )
-    return {method: found[method] if keepdims else squeezed(found[method], along, len(shape)) for method in methods}
+    return {method: found[method] if keepdims else squeeze_axes(found[method], along, len(shape)) for method in methods}
 
 
-def normalised(axes: int | Sequence[int] | None, ndim: int) -> tuple[int, ...]:
-    """Axes as non-negative numbers, in the order given; all if None."""
+def normalise_axes(axes: int | Sequence[int] | None, ndim: int) -> tuple[int, ...]:
+    """Return axes as non-negative numbers, in the order given; all axes if None."""
     if axes is None:
         return tuple(range(ndim))
     given = [axes] if isinstance(axes, (int, np.integer)) else list(axes)
@@ -172,10 +180,12 @@ def normalised(axes: int | Sequence[int] | None, ndim: int) -> tuple[int, ...]:
             raise SelectionError(f"axis {axis} is out of bounds for {ndim} dimensions")
     along = tuple(int(axis) % ndim for axis in given)
     if len(set(along)) != len(along):
-        raise UnsupportedError(f"an axis is given twice: {tuple(given)}")
+        raise UnsupportedError(f"an axis is given twice: axes={tuple(given)}")
     return along
 
 
-def squeezed(values: npt.NDArray[Any], axes: tuple[int, ...], ndim: int) -> npt.NDArray[Any]:
-    """Without the reduced axes; there may be others in front."""
+def squeeze_axes(values: npt.NDArray[Any], axes: tuple[int, ...], ndim: int) -> npt.NDArray[Any]:
+    """Return an array without its reduced axes, counted from behind:
+    there may be other axes in front.
+    """
     return values.squeeze(tuple(values.ndim - ndim + axis for axis in axes)) if axes else values

@@ -1,11 +1,13 @@
-"""How are distributions summed up in fixed space, so that two parts can be put together?
+"""Mergeable summaries of distributions in fixed space: histograms and t-digests (quantiles).
 
-A histogram counts what falls between given edges: exact, whatever the parts. A t-digest (Dunning 2019) keeps the values as `CENTROIDS` means with weights,
-narrow towards both ends: a quantile comes from all values of an array that nobody could sort. Both are one field of a partial, whose elements are
-records: so they travel and merge as every other field.
+A histogram counts values between given edges, exactly. A t-digest (Dunning 2019) represents the
+values by `CENTROIDS` means with weights, narrow towards both ends, so that quantiles of any number
+of values can be estimated. Each is one field of a partial, whose elements are records; they are
+sent and merged as every other field.
 
-The error of a quantile from a t-digest is one of *rank*: what it gives for `q` is a true quantile for some `q'` with
-`|q' - q| <= BOUND * sqrt(q (1 - q)) / CENTROIDS + 1 / n`; at the ends it is exact, and so it is for as few values as have a centroid each.
+The error of a quantile from a t-digest is one of *rank*: the result for `q` is a true quantile for
+some `q'` with `|q' - q| <= BOUND * sqrt(q (1 - q)) / CENTROIDS + 1 / n`. It is exact at both ends,
+and if there are so few values that each has its own centroid.
 """
 
 from __future__ import annotations
@@ -19,16 +21,27 @@ import numpy as np
 import numpy.typing as npt
 
 from insitu.errors import ModelError
-from insitu.reducing.field import Field, Partial
-from insitu.reducing.part import Array, Part
+from insitu.reducing.block_facts import Array, ValueBlock
+from insitu.reducing.field import Partial, PartialField
 
-__all__ = ["BOUND", "CENTROIDS", "checked_edges", "counts", "histogram_field", "quantiles", "tdigest_field", "width"]
+__all__ = [
+    "CENTROIDS",
+    "RANK_ERROR_BOUND",
+    "check_edges",
+    "histogram_counts",
+    "histogram_field",
+    "sketch_bytes",
+    "tdigest_field",
+    "tdigest_quantiles",
+]
 
 CENTROIDS = 512
-"""Of a t-digest: 8 KiB for each element of the answer."""
-BOUND = 2 * np.pi
-"""Twice the width of a centroid: its values may lie anywhere in it, and those of its neighbours too once digests were merged."""
-MOST_BINS = 65_536
+"""Number of centroids of a t-digest: 8 KiB for each element of the result."""
+RANK_ERROR_BOUND = 2 * np.pi
+"""Twice the width of a centroid:
+values may lie anywhere in it or, after merging, in its neighbours.
+"""
+MAX_BINS = 65_536
 DIGEST = np.dtype(
     [
         ("mean", "f8", (CENTROIDS,)),
@@ -38,24 +51,24 @@ DIGEST = np.dtype(
         ("missing", "i8"),
     ]
 )
-"""Means are sorted; those without a weight lie behind, as infinity."""
+"""Record of a t-digest. Means are sorted; those without weight are infinite and come last."""
 
 
-def checked_edges(edges: Any) -> tuple[float, ...]:
-    """Edges of bins, from the least to the largest, or an error."""
+def check_edges(edges: Any) -> tuple[float, ...]:
+    """Return increasing edges of bins as a tuple; an error if they are not valid."""
     try:
         found = np.asarray(edges, np.float64)
     except (TypeError, ValueError) as problem:
-        raise ModelError(f"edges are numbers: {problem}") from problem
-    if found.ndim != 1 or not 2 <= len(found) <= MOST_BINS + 1:
-        raise ModelError(f"a histogram has 1 to {MOST_BINS} bins, between edges that are given as a list")
-    if not (np.diff(found) >= 0).all():  # which NaN is not either
+        raise ModelError(f"the edges of a histogram must be numbers: {problem}") from problem
+    if found.ndim != 1 or not 2 <= len(found) <= MAX_BINS + 1:
+        raise ModelError(f"the edges of a histogram must be a list of 2 to {MAX_BINS + 1} numbers")
+    if not (np.diff(found) >= 0).all():  # NaN fails this, too
         raise ModelError("the edges of a histogram must increase")
     return tuple(found.tolist())
 
 
-def rows_of(part: Part) -> tuple[Array, tuple[int, ...]]:
-    """The values as one row for each element of the answer, and which axes of the answer are kept."""
+def rows_per_element(part: ValueBlock) -> tuple[Array, tuple[int, ...]]:
+    """Return the values as one row for each element of the result, and the shape of the result."""
     kept = [axis for axis in range(part.values.ndim) if axis not in part.axes]
     lengths = [part.values.shape[axis] for axis in kept]
     rows = part.values.transpose(*kept, *part.axes).reshape(math.prod(lengths), part.size)
@@ -66,17 +79,19 @@ def rows_of(part: Part) -> tuple[Array, tuple[int, ...]]:
 
 
 @lru_cache(maxsize=64)
-def histogram_field(edges: tuple[float, ...]) -> Field:
-    """The counts between these edges, as `numpy.histogram` has them: the last bin has both its edges, missing values are in none."""
+def histogram_field(edges: tuple[float, ...]) -> PartialField:
+    """Return the field of counts between edges, as in `numpy.histogram`:
+    the last bin includes both its edges.
+    """
     bins = len(edges) - 1
     record = np.dtype([("n", "i8", (bins,))])
     borders = np.array(edges)
 
-    def measure(part: Part) -> Array:
-        rows, shape = rows_of(part)
+    def measure(part: ValueBlock) -> Array:
+        rows, shape = rows_per_element(part)
         found = np.zeros(len(rows), record)
         if len(rows) == 1:
-            found["n"][0] = _counted(np.sort(rows[0]), borders)
+            found["n"][0] = _count_between(np.sort(rows[0]), borders)
         else:
             place = np.searchsorted(borders, rows, side="right") - 1
             place[rows == borders[-1]] = bins - 1
@@ -86,21 +101,21 @@ def histogram_field(edges: tuple[float, ...]) -> Field:
         return found.reshape(shape)
 
     def join(one: Partial, other: Partial, skipna: bool, out: Array | None) -> Array:
-        return _record(record, n=one["histogram"]["n"] + other["histogram"]["n"])
+        return _make_records(record, n=one["histogram"]["n"] + other["histogram"]["n"])
 
     def again(found: Array, times: Any) -> Array:
-        return _record(record, n=found["n"] * np.asarray(times)[..., None])
+        return _make_records(record, n=found["n"] * np.asarray(times)[..., None])
 
-    return Field(measure, join, lambda dtype, skipna: np.zeros((), record), again)
+    return PartialField(measure, join, lambda dtype, skipna: np.zeros((), record), again)
 
 
-def _counted(values: Array, edges: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
-    """Of sorted values (NaN last): how many lie between the edges."""
+def _count_between(values: Array, edges: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
+    """Return how many of the sorted values (NaN last) lie between the edges."""
     below = np.append(values.searchsorted(edges[:-1], "left"), values.searchsorted(edges[-1:], "right"))
     return np.diff(below)
 
 
-def _record(dtype: np.dtype[Any], **fields: Array) -> Array:
+def _make_records(dtype: np.dtype[Any], **fields: Array) -> Array:
     first = next(iter(fields.values()))
     made = np.empty(first.shape[:-1], dtype)
     for name, values in fields.items():
@@ -108,8 +123,8 @@ def _record(dtype: np.dtype[Any], **fields: Array) -> Array:
     return made
 
 
-def counts(partial: Partial) -> Array:
-    """The counts, with a first axis for the bins."""
+def histogram_counts(partial: Partial) -> Array:
+    """Return the counts of a partial, with the bins as first axis."""
     return np.moveaxis(partial["histogram"]["n"], -1, 0)
 
 
@@ -117,7 +132,7 @@ def counts(partial: Partial) -> Array:
 
 
 def _digest(mean: Array, weight: Array, low: Array, high: Array, missing: Array) -> Array:
-    """Digests of sorted means with weights, one in each row."""
+    """Return the digests of rows of sorted means with weights."""
     total = weight.sum(axis=-1, keepdims=True)
     with np.errstate(invalid="ignore", divide="ignore"):
         q = (np.cumsum(weight, axis=-1) - weight / 2) / total
@@ -126,27 +141,27 @@ def _digest(mean: Array, weight: Array, low: Array, high: Array, missing: Array)
     place = np.clip(np.nan_to_num(place), 0, CENTROIDS - 1).astype(np.int64)
     place += np.arange(len(mean))[:, None] * CENTROIDS
     size = len(mean) * CENTROIDS
-    # What has no weight has no value either.
+    # Means without weight are infinite: leave them out.
     moment = np.multiply(mean, weight, out=np.zeros(mean.shape), where=weight > 0)
     weights = np.bincount(place.reshape(-1), weight.reshape(-1), size).reshape(-1, CENTROIDS)
     sums = np.bincount(place.reshape(-1), moment.reshape(-1), size).reshape(-1, CENTROIDS)
     found = np.empty(len(mean), DIGEST)
     found["weight"], found["low"], found["high"], found["missing"] = weights, low, high, missing
     found["mean"] = np.divide(sums, weights, out=np.full(weights.shape, np.inf), where=weights > 0)
-    return _sorted(found)
+    return _sort_centroids(found)
 
 
-def _sorted(found: Array) -> Array:
+def _sort_centroids(found: Array) -> Array:
     order = np.argsort(found["mean"], axis=-1, kind="stable")
     for name in ("mean", "weight"):
         found[name] = np.take_along_axis(found[name], order, -1)
     return found
 
 
-def _measure(part: Part) -> Array:
-    rows, shape = rows_of(part)
+def _measure_digest(part: ValueBlock) -> Array:
+    rows, shape = rows_per_element(part)
     if not part.size:
-        return np.full(shape, _nothing(rows.dtype, part.skipna))
+        return np.full(shape, _empty_digest(rows.dtype, part.skipna))
     values = np.sort(rows, axis=-1)  # NaN last
     lost = np.isnan(values) if values.dtype.kind == "f" else np.zeros(values.shape, bool)
     missing = np.count_nonzero(lost, axis=-1)
@@ -160,7 +175,7 @@ def _measure(part: Part) -> Array:
     return _digest(wide, (~lost).astype(np.float64), low, high, missing).reshape(shape)
 
 
-def _join(one: Partial, other: Partial, skipna: bool, out: Array | None) -> Array:
+def _join_digests(one: Partial, other: Partial, skipna: bool, out: Array | None) -> Array:
     a, b = np.broadcast_arrays(one["tdigest"], other["tdigest"])
     shape, a, b = a.shape, a.reshape(-1), b.reshape(-1)
     mean = np.concatenate([a["mean"], b["mean"]], axis=-1)
@@ -170,25 +185,25 @@ def _join(one: Partial, other: Partial, skipna: bool, out: Array | None) -> Arra
         np.take_along_axis(mean, order, -1), np.take_along_axis(weight, order, -1), np.minimum(a["low"], b["low"]),
         np.maximum(a["high"], b["high"]), a["missing"] + b["missing"],
     )  # fmt: skip
-    # Of nothing and something the something, as it was.
-    merged = np.where(b["weight"].sum(axis=-1) == 0, _more_missing(a, b), merged)
-    merged = np.where(a["weight"].sum(axis=-1) == 0, _more_missing(b, a), merged)
+    # A digest that is merged with an empty one stays unchanged.
+    merged = np.where(b["weight"].sum(axis=-1) == 0, _add_missing(a, b), merged)
+    merged = np.where(a["weight"].sum(axis=-1) == 0, _add_missing(b, a), merged)
     return merged.reshape(shape)
 
 
-def _more_missing(some: Array, none: Array) -> Array:
+def _add_missing(some: Array, none: Array) -> Array:
     found = some.copy()
     found["missing"] += none["missing"]
     return found
 
 
-def _nothing(dtype: np.dtype[Any], skipna: bool) -> Any:
+def _empty_digest(dtype: np.dtype[Any], skipna: bool) -> Any:
     empty = np.zeros((), DIGEST)
     empty["mean"], empty["low"], empty["high"] = np.inf, np.inf, -np.inf
     return empty
 
 
-def _again(found: Array, times: Any) -> Array:
+def _repeat_digest(found: Array, times: Any) -> Array:
     times = np.asarray(times)
     many = np.array(np.broadcast_arrays(found, times)[0])
     many["weight"] = many["weight"] * times[..., None]
@@ -196,16 +211,16 @@ def _again(found: Array, times: Any) -> Array:
     return many
 
 
-tdigest_field = Field(_measure, _join, _nothing, _again)
+tdigest_field = PartialField(_measure_digest, _join_digests, _empty_digest, _repeat_digest)
 
 
-def quantiles(partial: Partial, q: Any, skips: bool) -> Array:
-    """Quantiles from digests, in float64; several make a first axis."""
+def tdigest_quantiles(partial: Partial, q: Any, skips: bool) -> Array:
+    """Return quantiles from the digests of a partial, in float64; several give a first axis."""
     if q is None:
-        raise ModelError("a quantile needs to know which", hint="Give q, from 0 to 1")
+        raise ModelError("a quantile needs q", hint="Give q, a number from 0 to 1 or a list of them")
     wanted = np.atleast_1d(np.asarray(q, np.float64))
     if wanted.ndim > 1 or not ((wanted >= 0) & (wanted <= 1)).all():
-        raise ModelError("quantiles are numbers from 0 to 1, one or a list of them")
+        raise ModelError("q must be a number from 0 to 1, or a list of them")
     digests = partial["tdigest"]
     flat = digests.reshape(-1)
     found = np.full((len(wanted), len(flat)), np.nan)
@@ -220,6 +235,6 @@ def quantiles(partial: Partial, q: Any, skips: bool) -> Array:
     return found.reshape(len(wanted), *digests.shape) if np.ndim(q) else found.reshape(digests.shape)
 
 
-def width(methods: Sequence[str], edges: Sequence[float] | None) -> int:
-    """Bytes that sketches take for each element of an answer."""
+def sketch_bytes(methods: Sequence[str], edges: Sequence[float] | None) -> int:
+    """Return the bytes that sketches take for each element of a result."""
     return DIGEST.itemsize * ("tdigest" in methods) + 8 * len(edges or ()) * ("histogram" in methods)

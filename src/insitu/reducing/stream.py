@@ -1,8 +1,9 @@
-"""How are statistics taken of an array that is never held?
+"""Streaming reduction: reduce an array chunk by chunk on threads, in bounded memory.
 
-The plan is the reader's, so every chunk is fetched and decoded once. A batch of chunks is one task on a thread and leaves partials, one for
-each place of the answer that it touches. They are merged in the order of the plan, whichever thread finishes first: the same plan gives the same bits.
-Only a few batches are under way at a time, so memory is that of the answer and some chunks.
+The plan is that of the reader, so every chunk is fetched and decoded once. A batch of chunks is one
+task on a thread; its result is one partial for each place of the result that it touches. Partials
+are merged in the order of the plan, whichever thread finishes first, so that the result is always
+the same to the last bit. Only a few batches are processed at a time.
 """
 
 from __future__ import annotations
@@ -18,66 +19,71 @@ from dataclasses import replace
 import numpy as np
 
 from insitu.cancellation import carry_deadline, check_deadline
-from insitu.combining.gaps import without_gaps
 from insitu.model import INLINE, Selection, VirtualArray
-from insitu.reading import Opened, ReadPlan, Tally, plan
+from insitu.model.gaps import fill_gaps_with_absent
+from insitu.reading import ReadPlan, ReadStatistics, SourcePool, plan_read
 from insitu.reading.distance import is_far
-from insitu.reading.grid import Grid, Position
-from insitu.reading.pool import FAR, workers
-from insitu.reading.run import Run, batches
+from insitu.reading.fetch_and_decode import PlanExecution, cut_batches
+from insitu.reading.scatter import put
+from insitu.reading.thread_pools import REMOTE_WORKERS, get_worker_pool
+from insitu.reading.tile_plan import Position, TilePlan
 from insitu.reducing.constants import add_constants
-from insitu.reducing.measuring import Found, Measuring
-from insitu.reducing.partial import Partial
+from insitu.reducing.field import Partial
+from insitu.reducing.measuring import BatchReducer, PartialsByPlace
 from insitu.reducing.reductions import Reduction
-from insitu.reducing.shape import Shadow, answer_shape, look, put
+from insitu.reducing.result_layout import TileProjection, get_region, result_shape
 
-__all__ = ["fold"]
+__all__ = ["fold_chunks"]
 
-AHEAD = 3
-"""Batches under way for each thread: one to work on, and enough behind it that nobody waits for the merging."""
+BATCHES_PER_THREAD = 3
+"""Batches per thread that are submitted at once: enough that no thread waits for the merging."""
 EXPANSION = 4
-"""A batch ends when its chunks have decoded to this many times what it may fetch: well compressed data is spread over threads too."""
+"""A batch ends at this many times its largest fetch of decoded bytes,
+to spread well compressed data, too.
+"""
 
 
-def fold(
+def fold_chunks(
     array: VirtualArray,
     selection: Selection,
     axes: Sequence[int],
     reduction: Reduction,
-    opened: Opened,
+    opened: SourcePool,
     *,
     name: str | None = None,
-    tally: Tally | None = None,
+    tally: ReadStatistics | None = None,
 ) -> Partial:
-    """The partial of a selection, of its shape with a length of 1 for each reduced axis.
+    """Return the partial of a selection, of its shape with length 1 for each reduced axis.
 
     Parameters
     ----------
     array, selection
-        What is reduced.
+        The array and the selection to reduce.
     axes
-        Axes of the selection's shape, in the order in which positions count.
+        Axes of the selection's shape, in the order in which they count for positions.
     reduction
-        What is measured.
+        The statistics.
     opened
-        Gives the bytes of a source.
+        Open sources.
     name
         The variable, for messages.
     tally
-        Counts what was done.
+        Counter of what was read.
     """
-    answer = _Answer(selection, axes, reduction)
+    answer = _PartialResult(selection, axes, reduction)
     if 0 in selection.result_shape:
         return answer.partial
-    planned = plan(without_gaps(array), selection)
-    answer.over(planned)
-    job = _Job(answer.without_constants(planned), answer.shadows, reduction, opened, name, tally or Tally())
-    total: Found = {}
+    planned = plan_read(fill_gaps_with_absent(array), selection)
+    answer.project_onto(planned)
+    job = _StreamingPass(
+        answer.without_constants(planned), answer.shadows, reduction, opened, name, tally or ReadStatistics()
+    )
+    total: PartialsByPlace = {}
     with closing(job.run()) as results:
         for found in results:
             check_deadline()
             for place, partial in found.items():
-                if answer.shadows[place[0]].once:  # nothing more will come
+                if answer.shadows[place[0]].has_unique_places:  # no other cell has this place
                     answer.put(place, partial)
                     continue
                 before = total.get(place)
@@ -87,59 +93,59 @@ def fold(
     return answer.partial
 
 
-class _Answer:
-    """The partial of all of it, as it grows."""
+class _PartialResult:
+    """The partial of the whole selection, as it grows."""
 
     def __init__(self, selection: Selection, axes: Sequence[int], reduction: Reduction) -> None:
         self.selection = selection
         self.axes = axes
         self.reduction = reduction
-        self.partial = reduction.nothing(answer_shape(selection, axes))
-        self.shadows: list[Shadow] = []
+        self.partial = reduction.nothing(result_shape(selection, axes))
+        self.shadows: list[TileProjection] = []
         self.windows: list[Partial] = []
         self.untouched = False
-        """Whether every place is written once: then there is nothing to merge with."""
+        """Whether every place is written once: then nothing has to be merged."""
 
-    def over(self, plan: ReadPlan) -> None:
-        """Look at it through the tiles of a plan."""
-        self.shadows = [Shadow(touched, self.selection, self.axes) for touched in plan.tiles]
+    def project_onto(self, plan: ReadPlan) -> None:
+        """Make the projections of the tiles of a plan."""
+        self.shadows = [TileProjection(touched, self.selection, self.axes) for touched in plan.tiles]
         self.windows = [shadow.windows(self.partial) for shadow in self.shadows]
         self.untouched = len(plan.tiles) == 1 and not len(plan.resting[0])
 
     def without_constants(self, plan: ReadPlan) -> ReadPlan:
-        """The plan without the cells that nobody has to read; they are added here."""
+        """Add the cells without stored bytes, and return the plan without them."""
         inline = []
-        for shadow, window, located, rows in zip(self.shadows, self.windows, plan.located, plan.resting, strict=True):
+        for shadow, window, located, rows in zip(self.shadows, self.windows, plan.locations, plan.resting, strict=True):
             check_deadline()
             add_constants(plan.array, shadow, located, rows, self.reduction, window)
             inline.append(rows[np.asarray(located.source)[rows] == INLINE])
         return replace(plan, resting=tuple(inline))
 
     def put(self, place: tuple[int, Position], partial: Partial) -> None:
-        """Merge what was found at a place."""
+        """Merge a partial into its place."""
         number, key = place
         region, windows = self.shadows[number].region(key), self.windows[number]
         if not self.untouched:
-            before = {field: look(window, region) for field, window in windows.items()}
+            before = {field: get_region(window, region) for field, window in windows.items()}
             partial = self.reduction.merge(before, partial)
         for field, found in partial.items():
             put(windows[field], region, found)
 
 
-class _Job:
+class _StreamingPass:
     """One pass over a plan."""
 
     def __init__(
         self,
         plan: ReadPlan,
-        shadows: Sequence[Shadow],
+        shadows: Sequence[TileProjection],
         reduction: Reduction,
-        opened: Opened,
+        opened: SourcePool,
         name: str | None,
-        tally: Tally,
+        tally: ReadStatistics,
     ) -> None:
         self.plan = plan
-        self.grids = [Grid(touched, located) for touched, located in zip(plan.tiles, plan.located, strict=True)]
+        self.grids = [TilePlan(touched, located) for touched, located in zip(plan.tiles, plan.locations, strict=True)]
         self.shadows = shadows
         self.reduction = reduction
         self.opened = opened
@@ -147,22 +153,22 @@ class _Job:
         self.tally = tally
         self.stopped = threading.Event()
 
-    def run(self) -> Generator[Found, None, None]:
-        """What the batches find, in the order of the plan."""
+    def run(self) -> Generator[PartialsByPlace, None, None]:
+        """Yield the partials of the batches, in the order of the plan."""
         if any(len(rows) for rows in self.plan.resting):
-            measuring = Measuring(self.grids, self.shadows, self.reduction)
-            self._over(measuring).rest()
+            measuring = BatchReducer(self.grids, self.shadows, self.reduction)
+            self._runner(measuring).rest()
             measuring.flush()
             yield measuring.found
-        tasks = list(batches(_weighed(self.plan)))
+        tasks = list(cut_batches(_with_decoded_lengths(self.plan)))
         if len(tasks) <= 1:
             yield from (self.batch(*task) for task in tasks)
             return
         far = is_far(self.plan.sources)
-        pool = workers(far)
-        most = AHEAD * (FAR if far else os.cpu_count() or 1)
+        pool = get_worker_pool(far)
+        most = BATCHES_PER_THREAD * (REMOTE_WORKERS if far else os.cpu_count() or 1)
         carried = carry_deadline(self.batch)
-        pending: deque[Future[Found]] = deque()
+        pending: deque[Future[PartialsByPlace]] = deque()
         try:
             for task in tasks:
                 if len(pending) >= most:
@@ -170,27 +176,27 @@ class _Job:
                 pending.append(pool.submit(carried, *task))
             while pending:
                 yield pending.popleft().result()
-        finally:  # an error here or in a task, an interrupt: nobody works on after we have left
+        finally:  # after an error or an interrupt no task goes on
             self.stopped.set()
             for future in pending:
                 future.cancel()
             wait(pending)
 
-    def batch(self, begin: int, end: int) -> Found:
-        """What some rows hold."""
-        measuring = Measuring(self.grids, self.shadows, self.reduction)
-        self._over(measuring).batch(begin, end)
+    def batch(self, begin: int, end: int) -> PartialsByPlace:
+        """Return the partials of some rows of the plan."""
+        measuring = BatchReducer(self.grids, self.shadows, self.reduction)
+        self._runner(measuring).batch(begin, end)
         measuring.flush()
         return measuring.found
 
-    def _over(self, measuring: Measuring) -> Run:
-        run = Run(self.plan, self.grids, measuring, self.opened, self.name, self.tally)
+    def _runner(self, measuring: BatchReducer) -> PlanExecution:
+        run = PlanExecution(self.plan, self.grids, measuring, self.opened, self.name, self.tally)
         run.stopped = self.stopped
         return run
 
 
-def _weighed(plan: ReadPlan) -> ReadPlan:
-    """The plan with lengths that say how much work a row is, to be cut into batches."""
+def _with_decoded_lengths(plan: ReadPlan) -> ReadPlan:
+    """Return the plan with lengths that also reflect decoded sizes, for splitting it into batches."""
     decoded = np.zeros(len(plan.row), np.int64)
     for number, touched in enumerate(plan.tiles):
         here = slice(None) if len(plan.tiles) == 1 else np.flatnonzero(plan.tile == number)

@@ -1,39 +1,39 @@
-"""KEEP what was scanned: kerchunk's JSON and Parquet, flat tables, Icechunk, and the insitu store; read, written, checked."""
+"""Saved references: read, write and check kerchunk JSON and Parquet, Icechunk and the insitu store."""
 
 from insitu.references.appending import AppendReport
-from insitu.references.check import Report, check
-from insitu.references.icechunk import exists as is_repository
-from insitu.references.rename import Renaming, renamed, unverified
+from insitu.references.check import CheckReport, check
+from insitu.references.icechunk import repository_exists as is_repository
+from insitu.references.rename import Renaming, with_renamed_sources, without_identity
 from insitu.references.saving import (
     FORMATS,
-    format_of,
+    can_be_references,
+    detect_format,
+    format_from_name,
     is_store,
-    kind_of,
-    matches,
     open_references,
-    read_document,
     save,
+    tree_from_document,
 )
 from insitu.references.updating import find_damage, open_for_update, recipe_of, rollback_store
 
 __all__ = [
     "FORMATS",
     "AppendReport",
+    "CheckReport",
     "Renaming",
-    "Report",
+    "can_be_references",
     "check",
+    "detect_format",
     "find_damage",
-    "format_of",
+    "format_from_name",
     "is_repository",
     "is_store",
-    "kind_of",
-    "matches",
     "open_for_update",
     "open_references",
-    "read_document",
     "recipe_of",
-    "renamed",
     "rollback_store",
     "save",
-    "unverified",
+    "tree_from_document",
+    "with_renamed_sources",
+    "without_identity",
 ]

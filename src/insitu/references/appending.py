@@ -1,7 +1,9 @@
-"""Plan of an append: which steps of a dimension are new, which a saved archive holds already, and which must be refused.
+"""Plan an append: find the steps of a dimension that are new, and refuse those that do not match.
 
-Appending is idempotent. A step whose bytes (source, offset, place in the chunk) the archive holds already is skipped and reported; a source that changed since it
-was saved is refused; so are labels that the archive holds already from elsewhere, and labels that would break its order. Nothing is written here.
+Appending is idempotent. A step whose bytes (source, offset, element of the chunk) the archive holds
+already is skipped and reported. An error is raised if a source changed since it was saved, if the
+archive holds a label already from another file, or if new labels would break its order. Nothing is
+written here.
 """
 
 from __future__ import annotations
@@ -15,27 +17,27 @@ import numpy.typing as npt
 
 from insitu.errors import ModelError, StaleSourceError
 from insitu.model import VirtualArray, VirtualGroup
-from insitu.references.chunk_places import Called, blocks_of, chunk_places, every_source, join_places
-from insitu.references.urls import absolute
+from insitu.references.chunk_places import SourceNumbers, iter_blocks, iter_sources, iter_step_places, join_step_places
+from insitu.references.urls import absolute_url
 
 __all__ = [
-    "MEANING",
+    "CF_ATTRIBUTES",
     "AppendPlan",
     "AppendReport",
     "Reader",
+    "changed_source_error",
     "check_new_labels",
     "find_held_steps",
-    "held_changed",
     "plan_append",
 ]
 
 Reader = Callable[[VirtualArray], npt.NDArray[Any]]
 """Reads the values of an array."""
-MEANING = ("scale_factor", "add_offset", "_FillValue", "missing_value", "_Unsigned", "units", "calendar", "dtype")
-"""Attributes that say how stored values are meant: one array of stored values has one of each."""
-_COUNTED = ("units", "calendar", "scale_factor", "add_offset")
-_SHOWN = 3
-_ANEW = "Combine the archive anew from all its files: insitu.open_mfdataset(...), then save"
+CF_ATTRIBUTES = ("scale_factor", "add_offset", "_FillValue", "missing_value", "_Unsigned", "units", "calendar", "dtype")
+"""CF attributes that decide what stored values mean: one array has one value of each."""
+_LABEL_ATTRIBUTES = ("units", "calendar", "scale_factor", "add_offset")
+_LABELS_SHOWN = 3
+_COMBINE_ANEW = "Combine the archive anew from all its files: insitu.open_mfdataset(...), then save"
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,14 +65,12 @@ class AppendPlan:
 
     group: VirtualGroup | None
     """The new steps; None: there are none."""
-    ordered: bool
-    """Whether labels were compared, so that a second try behind another writer's steps is safe."""
     steps: int = 0
     added: dict[str, None] = field(default_factory=dict)
     skipped: dict[str, None] = field(default_factory=dict)
 
     def report(self, target: str, dim: str) -> AppendReport:
-        """Return what is reported once the plan was carried out."""
+        """Return the report of an append that carried out this plan."""
         skipped = tuple(url for url in self.skipped if url not in self.added)
         return AppendReport(target, dim, self.steps, tuple(self.added), skipped)
 
@@ -78,7 +78,7 @@ class AppendPlan:
 def plan_append(
     old: VirtualGroup, new: VirtualGroup, dim: str, *, target: str, read: Reader | None = None
 ) -> AppendPlan:
-    """Find which steps of `new` along `dim` are to be appended to `old`.
+    """Return the steps of `new` along `dim` that `old` does not hold yet.
 
     Parameters
     ----------
@@ -98,7 +98,7 @@ def plan_append(
     ModelError
         If labels overlap, break the order of the dimension, or differ along another dimension.
     """
-    plan = AppendPlan(None, ordered=False)
+    plan = AppendPlan(None)
     plan.group = _plan_group(old, new, dim, target, read, plan)
     if not plan.steps and plan.skipped:
         plan.group = None
@@ -116,24 +116,27 @@ def _plan_group(
         there, elsewhere = find_held_steps(known, arrays, dim, length, target)
         keep &= ~there | elsewhere
         if read is not None:
-            plan.ordered |= _compare_labels(old, new, dim, keep, read, target)
+            _compare_labels(old, new, dim, keep, read, target)
             _compare_other_labels(old, new, dim, read, target)
         if (torn := there & elsewhere).any():
             raise ModelError(
-                f"step {int(np.flatnonzero(torn)[0])} of {dim!r} comes from several files, and {target} holds some of them already",
-                url=_file_at(arrays, dim, int(np.flatnonzero(torn)[0])),
-                hint=_ANEW,
+                f"step {int(np.flatnonzero(torn)[0])} of {dim!r} comes from several files, and {target} "
+                "holds only some of them",
+                url=_file_of_step(arrays, dim, int(np.flatnonzero(torn)[0])),
+                hint=_COMBINE_ANEW,
             )
     plan.steps = max(plan.steps, int(keep.sum()))
     if not keep.all():
         chosen = np.flatnonzero(keep)
-        arrays = {name: _take(array, dim, chosen) for name, array in arrays.items()}
+        arrays = {name: _take_steps(array, dim, chosen) for name, array in arrays.items()}
     for array in arrays.values():
-        plan.added |= dict.fromkeys(absolute(url) for url in _urls(array))
+        plan.added |= dict.fromkeys(absolute_url(url) for url in _used_urls(array))
     if not keep.all():
         dropped = np.flatnonzero(~keep)
         for name in arrays:
-            plan.skipped |= dict.fromkeys(absolute(url) for url in _urls(_take(new.arrays[name], dim, dropped)))
+            plan.skipped |= dict.fromkeys(
+                absolute_url(url) for url in _used_urls(_take_steps(new.arrays[name], dim, dropped))
+            )
     groups = {
         name: _plan_group(old.groups[name], inner, dim, target, read, plan) if name in old.groups else inner
         for name, inner in new.groups.items()
@@ -141,7 +144,7 @@ def _plan_group(
     return replace(new, arrays={**new.arrays, **arrays}, groups=groups)
 
 
-def _take(array: VirtualArray, dim: str, chosen: npt.NDArray[np.intp]) -> VirtualArray:
+def _take_steps(array: VirtualArray, dim: str, chosen: npt.NDArray[np.intp]) -> VirtualArray:
     axis = array.dims.index(dim)
     if len(chosen) and chosen[-1] - chosen[0] == len(chosen) - 1:
         key: Any = slice(int(chosen[0]), int(chosen[-1]) + 1)
@@ -149,12 +152,12 @@ def _take(array: VirtualArray, dim: str, chosen: npt.NDArray[np.intp]) -> Virtua
     return array.take(axis, chosen)
 
 
-def _urls(array: VirtualArray) -> Iterator[str]:
+def _used_urls(array: VirtualArray) -> Iterator[str]:
     """Return the URLs of the sources that cells of an array lie in."""
     for tile in array.tiles:
         table = tile.chunks
         used: set[int] = set()
-        for _, rows in blocks_of(table):
+        for _, rows in iter_blocks(table):
             used.update(np.unique(np.asarray(rows.source)).tolist())
         yield from (table.sources[number].url for number in sorted(used) if number >= 0)
 
@@ -162,41 +165,43 @@ def _urls(array: VirtualArray) -> Iterator[str]:
 def find_held_steps(
     old: Mapping[str, VirtualArray], new: Mapping[str, VirtualArray], dim: str, length: int, target: str
 ) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
-    """For each step of `new`: whether `old` holds bytes of it, and whether it has bytes that `old` does not hold."""
+    """Return two masks of the steps of `new`: `old` holds bytes of it; it has bytes that `old` does
+    not hold.
+    """
     there, elsewhere = np.zeros(length, bool), np.zeros(length, bool)
-    wanted = {absolute(source.url): source for array in new.values() for source in array.sources}
+    wanted = {absolute_url(source.url): source for array in new.values() for source in array.sources}
     if not wanted:
         return there, elsewhere
     numbers: dict[str, int] = {}
-    for source in every_source(old.values()):
-        url = absolute(source.url)
+    for source in iter_sources(old.values()):
+        url = absolute_url(source.url)
         if (now := wanted.get(url)) is None:
             continue
         if (reason := source.difference(now)) is not None:
-            raise held_changed(target, url, reason)
+            raise changed_source_error(target, url, reason)
         numbers.setdefault(url, len(numbers))
     if not numbers:
         return there, elsewhere
-    called: Called = {}
+    called: SourceNumbers = {}
     for name, array in new.items():
         if name not in old:
             continue
-        position, key = join_places(chunk_places(array, dim, numbers, called))
-        _, held = join_places(chunk_places(old[name], dim, numbers, called))
+        position, key = join_step_places(iter_step_places(array, dim, numbers, called))
+        _, held = join_step_places(iter_step_places(old[name], dim, numbers, called))
         known = _isin_rows(key, held)
         there[position[known]] = True
         elsewhere[position[~known]] = True
-        outside, _ = join_places(chunk_places(array, dim, numbers, called, outside=True))
+        outside, _ = join_step_places(iter_step_places(array, dim, numbers, called, outside=True))
         elsewhere[outside] = True
     return there, elsewhere
 
 
-def held_changed(target: str, url: str, reason: str) -> StaleSourceError:
+def changed_source_error(target: str, url: str, reason: str) -> StaleSourceError:
     """Return the error for a file that an archive holds in an earlier version."""
     return StaleSourceError(
         f"{target} holds an earlier version of this file: {reason}",
         url=url,
-        hint=f"Bring what is saved up to date first: insitu refresh {target}",
+        hint=f"Bring the archive up to date first: insitu refresh {target}",
     )
 
 
@@ -208,7 +213,7 @@ def _isin_rows(rows: npt.NDArray[np.int64], among: npt.NDArray[np.int64]) -> npt
     return np.isin(at[: len(rows)], at[len(rows) :])
 
 
-def _same(one: Any, other: Any) -> bool:
+def _is_equal(one: Any, other: Any) -> bool:
     if one is None or other is None:
         return one is other
     first, second = np.asarray(one), np.asarray(other)
@@ -217,28 +222,25 @@ def _same(one: Any, other: Any) -> bool:
     return bool(np.all((first == second) | ((first != first) & (second != second))))
 
 
-def _labels(group: VirtualGroup, dim: str) -> VirtualArray | None:
+def _index_array(group: VirtualGroup, dim: str) -> VirtualArray | None:
     array = group.arrays.get(dim)
     return array if array is not None and array.dims == (dim,) else None
 
 
 def _compare_labels(
     old: VirtualGroup, new: VirtualGroup, dim: str, keep: npt.NDArray[np.bool_], read: Reader, target: str
-) -> bool:
-    """Refuse labels that are there already, or that would come behind later ones; whether there are labels to compare."""
-    one, two = _labels(old, dim), _labels(new, dim)
-    if one is None or two is None:
-        return False
-    if not all(_same(one.attributes.get(key), two.attributes.get(key)) for key in _COUNTED):
-        return False  # counted from another day: refused where stored values are compared
-    if not keep.any():
-        return True
+) -> None:
+    """Raise if new labels repeat labels of the archive, or would come behind later ones."""
+    one, two = _index_array(old, dim), _index_array(new, dim)
+    if one is None or two is None or not keep.any():
+        return
+    if not all(_is_equal(one.attributes.get(key), two.attributes.get(key)) for key in _LABEL_ATTRIBUTES):
+        return  # counted from another day: stored values do not compare, which another check refuses
     at = np.flatnonzero(keep)
-    arrays = {name: _take(array, dim, at) for name, array in new.arrays.items() if dim in array.dims}
+    arrays = {name: _take_steps(array, dim, at) for name, array in new.arrays.items() if dim in array.dims}
     check_new_labels(
         np.asarray(read(one)), np.asarray(read(two))[keep], arrays, dim, target, one.attributes.get("units")
     )
-    return True
 
 
 def check_new_labels(
@@ -251,40 +253,41 @@ def check_new_labels(
     *,
     may_precede: bool = False,
 ) -> None:
-    """Refuse labels that an archive holds already, or that break its order.
+    """Raise `ModelError` if an archive holds a label already, or if new labels break its order.
 
     Parameters
     ----------
     held, added
-        The labels of the archive, and those that are to be added.
+        The labels of the archive, and the new ones.
     arrays
-        What is to be added, to name its files.
+        The new arrays, to name their files in errors.
     dim, target
         The dimension, and where the archive is saved.
     units
-        What numbers count.
+        Units of numeric labels, for messages.
     may_precede
-        Whether new labels may come before all that are there, too.
+        Whether new labels may also come before all labels of the archive.
     """
     unit = f" {units}" if isinstance(units, str) and held.dtype.kind in "iuf" else ""
     double = np.isin(added, held) if held.dtype.kind != "O" else np.array([label in set(held) for label in added], bool)
     if double.any():
         raise ModelError(
-            f"{_some(added[double])}{unit} of {dim!r} {'is' if double.sum() == 1 else 'are'} in {target} already, from another file",
-            url=_file_at(arrays, dim, int(np.argmax(double))),
-            hint=f"Leave the file out; or, if it replaces one that is there, take that one out first: insitu drop {target} FILE",
+            f"{target} holds {_format_labels(added[double])}{unit} of {dim!r} already, from another file",
+            url=_file_of_step(arrays, dim, int(np.argmax(double))),
+            hint=f"Leave the file out, or take the other file out first: insitu drop {target} FILE",
         )
-    wrong = _out_of_order(held, added)
-    if wrong.any() and not (may_precede and _out_of_order(held[::-1], added[::-1]).sum() == 0):
+    wrong = _out_of_order_mask(held, added)
+    if wrong.any() and not (may_precede and _out_of_order_mask(held[::-1], added[::-1]).sum() == 0):
         raise ModelError(
-            f"{_some(added[wrong])}{unit} of {dim!r} would come behind {held[-1]}, the last of {target}: out of order",
-            url=_file_at(arrays, dim, int(np.argmax(wrong))),
-            hint=_ANEW,
+            f"{_format_labels(added[wrong])}{unit} of {dim!r} is out of order: {held[-1]} is the last "
+            f"label of {target}",
+            url=_file_of_step(arrays, dim, int(np.argmax(wrong))),
+            hint=_COMBINE_ANEW,
         )
 
 
-def _out_of_order(held: npt.NDArray[Any], added: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
-    """Which labels do not lie beyond the last one, where those that are there have an order."""
+def _out_of_order_mask(held: npt.NDArray[Any], added: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
+    """Return a mask of the new labels that break the order of the ones that are there."""
     none = np.zeros(len(added), bool)
     if held.dtype.kind not in "iufmM" or added.dtype.kind not in "iufmM" or not len(held):
         return none
@@ -298,30 +301,30 @@ def _out_of_order(held: npt.NDArray[Any], added: npt.NDArray[Any]) -> npt.NDArra
 
 
 def _compare_other_labels(old: VirtualGroup, new: VirtualGroup, dim: str, read: Reader, target: str) -> None:
-    """Refuse what has other labels along a dimension that does not grow: its values would be shown in the wrong place."""
+    """Raise if labels differ along a dimension that does not grow: values would have wrong labels."""
     for name in old.arrays:
-        one, two = _labels(old, name), _labels(new, name)
+        one, two = _index_array(old, name), _index_array(new, name)
         if name == dim or one is None or two is None:
             continue
-        if one.shape != two.shape or not _same(read(one), read(two)):
+        if one.shape != two.shape or not _is_equal(read(one), read(two)):
             raise ModelError(
-                f"the labels of {name!r} differ from those in {target}",
-                url=_file_at(new.arrays, dim, 0),
+                f"the labels of {name!r} differ from those of {target}",
+                url=_file_of_step(new.arrays, dim, 0),
                 variable=name,
-                hint=_ANEW,
+                hint=_COMBINE_ANEW,
             )
 
 
-def _some(labels: Sequence[Any] | npt.NDArray[Any]) -> str:
-    shown = ", ".join(str(label) for label in labels[:_SHOWN])
-    return f"{shown} and {len(labels) - _SHOWN} more labels" if len(labels) > _SHOWN else shown
+def _format_labels(labels: Sequence[Any] | npt.NDArray[Any]) -> str:
+    shown = ", ".join(str(label) for label in labels[:_LABELS_SHOWN])
+    return f"{shown} and {len(labels) - _LABELS_SHOWN} more labels" if len(labels) > _LABELS_SHOWN else shown
 
 
-def _file_at(arrays: Mapping[str, VirtualArray], dim: str, position: int) -> str | None:
-    """Return a file that a step comes from; None: it is in memory."""
+def _file_of_step(arrays: Mapping[str, VirtualArray], dim: str, position: int) -> str | None:
+    """Return a file that holds a step; None: the step is in memory."""
     for array in arrays.values():
         if dim in array.dims and position < array.shape[array.dims.index(dim)]:
-            found = next(_urls(_take(array, dim, np.array([position]))), None)
+            found = next(_used_urls(_take_steps(array, dim, np.array([position]))), None)
             if found is not None:
                 return found
     return None

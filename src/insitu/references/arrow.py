@@ -1,7 +1,8 @@
-"""How do columns go between NumPy and Arrow without more than that?
+"""Convert columns between NumPy and Arrow through their buffers.
 
-`pyarrow.array` imports pandas, and casts import all compute functions: together most of the time in which a million references are opened. The few
-kinds of columns that references have are made from their buffers.
+`pyarrow.array` imports pandas, and casts import all compute functions: together most of the time in
+which a million references are opened. References have few kinds of columns, and these are built
+from buffers.
 """
 
 from __future__ import annotations
@@ -13,50 +14,52 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-__all__ = ["binaries", "flags", "numbers", "to_integers", "valid", "varying"]
+__all__ = ["binary_array", "boolean_array", "number_array", "offsets_and_bytes", "to_integers", "valid_mask"]
 
 _TYPES = {
     np.dtype(np.int32): pa.int32(), np.dtype(np.int64): pa.int64(), np.dtype(np.uint64): pa.uint64(), np.dtype(np.float64): pa.float64(),
 }  # fmt: skip
 
 
-def numbers(values: npt.NDArray[Any], dtype: type[Any] | None = None, mask: npt.NDArray[np.bool_] | None = None) -> Any:
-    """Numbers; null where the mask is set."""
+def number_array(
+    values: npt.NDArray[Any], dtype: type[Any] | None = None, mask: npt.NDArray[np.bool_] | None = None
+) -> Any:
+    """Return an Arrow array of numbers; null where the mask is set."""
     array = np.ascontiguousarray(values, dtype)
-    bitmap = None if mask is None or not mask.any() else _bitmap(~mask)
+    bitmap = None if mask is None or not mask.any() else _to_bitmap(~mask)
     return pa.Array.from_buffers(_TYPES[array.dtype], len(array), [bitmap, pa.py_buffer(array)])
 
 
-def flags(values: Sequence[bool]) -> Any:
-    """Booleans."""
-    return pa.Array.from_buffers(pa.bool_(), len(values), [None, _bitmap(np.asarray(values, bool))])
+def boolean_array(values: Sequence[bool]) -> Any:
+    """Return an Arrow array of booleans."""
+    return pa.Array.from_buffers(pa.bool_(), len(values), [None, _to_bitmap(np.asarray(values, bool))])
 
 
-def binaries(values: Sequence[bytes | None], kind: Any) -> Any:
-    """Bytes or texts (as UTF-8) of varying length, with nulls; `kind` is an Arrow type."""
+def binary_array(values: Sequence[bytes | None], kind: Any) -> Any:
+    """Return an Arrow array of bytes or UTF-8 texts, with nulls; `kind` is an Arrow type."""
     large = pa.types.is_large_binary(kind) or pa.types.is_large_string(kind)
     ends = np.zeros(len(values) + 1, np.int64)
     np.cumsum([0 if value is None else len(value) for value in values], out=ends[1:])
     data = b"".join([value for value in values if value])
     there = np.array([value is not None for value in values], bool)
-    bitmap = None if there.all() else _bitmap(there)
+    bitmap = None if there.all() else _to_bitmap(there)
     offsets = ends if large else ends.astype(np.int32)
     return pa.Array.from_buffers(kind, len(values), [bitmap, pa.py_buffer(offsets), pa.py_buffer(data)])
 
 
-def texts(values: Sequence[str | None]) -> Any:
-    """Texts, with nulls."""
-    return binaries(
+def text_array(values: Sequence[str | None]) -> Any:
+    """Return an Arrow array of texts, with nulls."""
+    return binary_array(
         [None if value is None else value.encode("utf-8", "surrogateescape") for value in values], pa.string()
     )
 
 
-def _bitmap(there: npt.NDArray[np.bool_]) -> Any:
+def _to_bitmap(there: npt.NDArray[np.bool_]) -> Any:
     return pa.py_buffer(np.packbits(there, bitorder="little"))
 
 
-def valid(array: Any) -> npt.NDArray[np.bool_]:
-    """Which rows are not null."""
+def valid_mask(array: Any) -> npt.NDArray[np.bool_]:
+    """Return a mask of the rows that are not null."""
     bitmap = array.buffers()[0]
     if array.null_count == 0 or bitmap is None:
         return np.full(len(array), array.null_count == 0)
@@ -65,7 +68,7 @@ def valid(array: Any) -> npt.NDArray[np.bool_]:
 
 
 def to_integers(array: Any) -> npt.NDArray[np.int64]:
-    """A column of integers; 0 where it is null.
+    """Return a column of integers as a NumPy array; 0 where it is null.
 
     Raises
     ------
@@ -75,23 +78,23 @@ def to_integers(array: Any) -> npt.NDArray[np.int64]:
     if pa.types.is_null(array.type):
         return np.zeros(len(array), np.int64)
     if not (pa.types.is_integer(array.type) or pa.types.is_floating(array.type)):
-        raise TypeError(f"{array.type} holds no integers")
+        raise TypeError(f"a column of type {array.type} does not hold integers")
     values = np.frombuffer(array.buffers()[1], array.type.to_pandas_dtype())[array.offset : array.offset + len(array)]
-    there = valid(array)
+    there = valid_mask(array)
     if pa.types.is_floating(array.type):
         # What fastparquet makes of a column that may be null.
         there = there & ~np.isnan(values)
         whole = np.where(there, values, 0)
         if (whole != np.trunc(whole)).any() or (np.abs(whole) >= 2.0**63).any():
-            raise TypeError("fractions are no integers")
+            raise TypeError("some numbers have fractions")
         values = whole
     elif pa.types.is_unsigned_integer(array.type) and len(values) and int(values.max()) >= 2**63:
-        raise TypeError("a number does not fit 64 bits")
+        raise TypeError("a number does not fit into 64 bits")
     return np.where(there, values, 0).astype(np.int64) if not there.all() else values.astype(np.int64)
 
 
-def varying(array: Any) -> tuple[npt.NDArray[np.int64], bytes]:
-    """Where each text or run of bytes ends, behind a first 0, and all of them in one run.
+def offsets_and_bytes(array: Any) -> tuple[npt.NDArray[np.int64], bytes]:
+    """Return the offsets and the joined bytes of a column of texts or bytes.
 
     Raises
     ------
@@ -101,7 +104,7 @@ def varying(array: Any) -> tuple[npt.NDArray[np.int64], bytes]:
     kind = array.type
     large = pa.types.is_large_binary(kind) or pa.types.is_large_string(kind)
     if not (large or pa.types.is_binary(kind) or pa.types.is_string(kind)):
-        raise TypeError(f"{kind} holds neither text nor bytes")
+        raise TypeError(f"a column of type {kind} holds neither text nor bytes")
     if not len(array):
         return np.zeros(1, np.int64), b""
     raw = np.frombuffer(array.buffers()[1], np.int64 if large else np.int32)

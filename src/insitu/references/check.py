@@ -1,7 +1,8 @@
-"""Do the sources still match the references?
+"""Check that the sources of references did not change since they were scanned, and that none is
+there twice.
 
-Each object is asked what it is now, many at a time. It must be what was scanned: the same ETag, or else the same size and time of change; references that
-never knew these (kerchunk's) are held against the ranges that they name.
+Each source is asked for its identity, many at a time. The ETag must be the same, or else the size
+and the time of change. References that do not record these (kerchunk's) must lie within the source.
 """
 
 from __future__ import annotations
@@ -12,54 +13,69 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from insitu.errors import NotFoundError, SourceError, StaleSourceError
 from insitu.model import Source, VirtualGroup
-from insitu.references.duplicates import Duplicate, find_duplicates
+from insitu.references.chunk_places import SourceNumbers, iter_sources, iter_step_places, join_step_places
+from insitu.references.urls import absolute_url
 from insitu.sources import open_source
 from insitu.sources.threads import gather
 
-__all__ = ["Finding", "Report", "check"]
+__all__ = ["CheckReport", "Duplicate", "Finding", "check", "find_duplicates"]
 
 Progress = Callable[[int, int], None]
-"""Told how many sources were looked at, and how many there are."""
+"""Called with the number of sources that were checked, and the number of all."""
+
+
+_LARGEST_FULL_SEARCH = 1 << 20
+"""Chunks of an array up to which all are searched; beyond, only the first of each step."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What became of one source."""
+    """The state of one source."""
 
     source: Source
     """As it was scanned."""
     status: str
-    """ok, changed, missing, or failed: it could not be asked."""
+    """`ok`, `changed`, `missing`, or `failed`: it could not be reached."""
     reason: str = ""
     now: Source | None = None
-    """As it is now, if it could be asked."""
+    """As it is now, if it could be reached."""
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
-    """What became of the sources."""
+class Duplicate:
+    """A source that was added twice."""
+
+    url: str
+    reason: str
+    """In which array, and where along which dimension."""
+
+
+@dataclass(frozen=True, slots=True)
+class CheckReport:
+    """The state of all sources of a set of references."""
 
     findings: tuple[Finding, ...]
     duplicates: tuple[Duplicate, ...] = ()
     """Sources whose chunks are shown twice."""
     damaged: tuple[tuple[str, str], ...] = ()
-    """Files of the references themselves that are not what was written: their URLs, and what is wrong. Sources are not asked then."""
+    """Damaged files of the references themselves: URL and reason. Sources are not checked then."""
 
     @property
     def ok(self) -> bool:
-        """Whether all sources are what they were, each is there once, and the references are whole."""
+        """Whether no source changed, none is there twice, and the references are not damaged."""
         return not self.stale and not self.duplicates and not self.damaged
 
     @property
     def stale(self) -> tuple[Finding, ...]:
-        """Those that are not."""
+        """The findings about sources that changed, are missing, or could not be reached."""
         return tuple(finding for finding in self.findings if finding.status != "ok")
 
     def raise_stale(self) -> None:
-        """Raise `StaleSourceError` if some source is not what it was."""
+        """Raise `StaleSourceError` if a source changed, is missing, or could not be reached."""
         if not self.stale:
             return
         first = self.stale[0]
@@ -94,41 +110,41 @@ def check(
     width: int = 32,
     duplicates: bool = False,
     storage_options: Mapping[str, Any] | None = None,
-) -> Report:
-    """Ask every source of a tree whether it is still what was scanned.
+) -> CheckReport:
+    """Check every source of a tree against what was recorded when it was scanned.
 
     Parameters
     ----------
     group
         The tree.
     progress
-        Called after each source with how many are done, and how many there are.
+        Called after each source with the number done and the number of all.
     width
-        Sources asked at once.
+        Number of sources that are asked at once.
     duplicates
-        Whether to look for sources that are there twice.
+        Whether to look for sources that are shown twice.
     storage_options
         See `insitu.sources.open_source`.
     """
-    reach = _reach(group)
+    reach = _last_bytes(group)
     sources = list(reach)
     done = 0
     lock = threading.Lock()
 
     def look(source: Source, stop: threading.Event) -> Finding:
         nonlocal done
-        finding = _finding(source, reach[source], storage_options)
+        finding = _check_source(source, reach[source], storage_options)
         with lock:
             done += 1
             if progress is not None:
                 progress(done, len(sources))
         return finding
 
-    return Report(tuple(gather(look, sources, width=width)), find_duplicates(group) if duplicates else ())
+    return CheckReport(tuple(gather(look, sources, width=width)), find_duplicates(group) if duplicates else ())
 
 
-def _reach(group: VirtualGroup) -> dict[Source, int]:
-    """How far into each source the references reach; 0 where the source itself knows its size."""
+def _last_bytes(group: VirtualGroup) -> dict[Source, int]:
+    """Return the last byte that references need of each source; 0 where its size is recorded."""
     reach: dict[Source, int] = {}
     for _, array in group.all_arrays():
         for tile in array.tiles:
@@ -150,17 +166,58 @@ def _reach(group: VirtualGroup) -> dict[Source, int]:
     return reach
 
 
-def _finding(source: Source, reach: int, storage_options: Mapping[str, Any] | None) -> Finding:
+def _check_source(source: Source, reach: int, storage_options: Mapping[str, Any] | None) -> Finding:
     try:
         with open_source(source.url, storage_options) as opened:
             now = opened.describe()
     except NotFoundError:
         if source.optional:
             return Finding(source, "ok")
-        return Finding(source, "missing", "there is no such object any more")
+        return Finding(source, "missing", "the file no longer exists")
     except SourceError as problem:
         return Finding(source, "failed", problem.message)
     reason = source.difference(now)
     if reason is None and now.size is not None and reach > now.size:
-        reason = f"references reach to byte {reach}, the object has {now.size}"
+        reason = f"references need {reach} bytes, the file has {now.size}"
     return Finding(source, "ok" if reason is None else "changed", reason or "", now)
+
+
+def find_duplicates(group: VirtualGroup) -> tuple[Duplicate, ...]:
+    """Return the sources whose chunks an array shows twice along a dimension.
+
+    Of very large arrays only the first chunk of each step is searched.
+    """
+    found: dict[str, Duplicate] = {}
+    for path, array in group.all_arrays():
+        counts = [int(np.prod(tile.chunks.shape, dtype=object)) for tile in array.tiles]
+        urls = list(dict.fromkeys(absolute_url(source.url) for source in iter_sources([array])))
+        if not array.dims or len(urls) >= sum(counts):  # a source for each cell, as in a Zarr store
+            continue
+        numbers = {url: number for number, url in enumerate(urls)}
+        called: SourceNumbers = {}
+        for dim in array.dims:
+            corner = sum(counts) > _LARGEST_FULL_SEARCH
+            position, key = join_step_places(iter_step_places(array, dim, numbers, called, corner=corner))
+            for number, (first, second) in _find_repeated_sources(position, key).items():
+                where = f"{path!r} shows its steps twice along {dim!r}, starting at {first} and at {second}"
+                found.setdefault(urls[number], Duplicate(urls[number], where))
+    return tuple(found.values())
+
+
+def _find_repeated_sources(position: npt.NDArray[np.int64], key: npt.NDArray[np.int64]) -> dict[int, tuple[int, int]]:
+    """Return the sources that are shown twice as a whole, each with the two first positions."""
+    found: dict[int, tuple[int, int]] = {}
+    if not len(key):
+        return found
+    rows, at = np.unique(key, axis=0, return_inverse=True)
+    at = at.reshape(-1)
+    low = np.full(len(rows), np.iinfo(np.int64).max)
+    high = np.full(len(rows), -1)
+    np.minimum.at(low, at, position)
+    np.maximum.at(high, at, position)
+    starts = np.flatnonzero(np.diff(rows[:, 0], prepend=-1))  # rows are sorted by source
+    double = np.logical_and.reduceat(high > low, starts)
+    for first in np.flatnonzero(double).tolist():
+        of = slice(starts[first], starts[first + 1] if first + 1 < len(starts) else None)
+        found[int(rows[starts[first], 0])] = (int(low[of].min()), int(high[of].min()))
+    return found

@@ -1,6 +1,7 @@
-"""Where the steps of a dimension lie: which source, which offset, which element of the chunk.
+"""Locate the steps of a dimension: in which source, at which offset, which element of the chunk.
 
-Two steps with the same place show the same bytes. Appending skips steps whose place is saved already, and `check` names sources that are shown twice.
+Two steps with the same place show the same bytes. Appending skips steps whose place is saved
+already, and `check` names sources that are shown twice.
 """
 
 from __future__ import annotations
@@ -12,15 +13,15 @@ import numpy as np
 import numpy.typing as npt
 
 from insitu.model import Source, VirtualArray
-from insitu.references.urls import absolute
+from insitu.references.urls import absolute_url
 
-__all__ = ["Called", "blocks_of", "chunk_places", "every_source", "join_places"]
+__all__ = ["SourceNumbers", "iter_blocks", "iter_sources", "iter_step_places", "join_step_places"]
 
-_BLOCK = 1 << 18
+_CELLS_PER_BLOCK = 1 << 18
 
 
-def every_source(arrays: Iterable[VirtualArray]) -> Iterator[Source]:
-    """Return the sources of arrays; pools that tables share are passed through once."""
+def iter_sources(arrays: Iterable[VirtualArray]) -> Iterator[Source]:
+    """Yield the sources of arrays; lists of sources that tables share are visited once."""
     seen: dict[int, Sequence[Source]] = {}  # held, so that no other pool gets the same id
     for array in arrays:
         for tile in array.tiles:
@@ -30,61 +31,62 @@ def every_source(arrays: Iterable[VirtualArray]) -> Iterator[Source]:
                 yield from sources
 
 
-def _corner_of(table: Any, axis: int) -> Iterator[tuple[list[npt.NDArray[np.intp]], Any]]:
-    """Return the first cell of each slab across an axis, some at a time, and where they lie."""
-    for begin in range(0, table.shape[axis], _BLOCK):
-        number = np.arange(begin, min(begin + _BLOCK, table.shape[axis]))
+def _iter_first_cells(table: Any, axis: int) -> Iterator[tuple[list[npt.NDArray[np.intp]], Any]]:
+    """Yield the first cell of each slab across an axis, in blocks, with its location."""
+    for begin in range(0, table.shape[axis], _CELLS_PER_BLOCK):
+        number = np.arange(begin, min(begin + _CELLS_PER_BLOCK, table.shape[axis]))
         cells = [number if at == axis else np.zeros_like(number) for at in range(len(table.shape))]
         yield cells, table.locate(cells)
 
 
-def blocks_of(table: Any) -> Iterator[tuple[list[npt.NDArray[np.intp]], Any]]:
-    """Return the cells of a table, some at a time, and where they lie."""
+def iter_blocks(table: Any) -> Iterator[tuple[list[npt.NDArray[np.intp]], Any]]:
+    """Yield the cells of a table, in blocks, with their locations."""
     total = int(np.prod(table.shape, dtype=object))
-    for begin in range(0, total, _BLOCK):
-        numbers = np.arange(begin, min(begin + _BLOCK, total))
+    for begin in range(0, total, _CELLS_PER_BLOCK):
+        numbers = np.arange(begin, min(begin + _CELLS_PER_BLOCK, total))
         cells = list(np.unravel_index(numbers, table.shape)) if table.shape else []
         yield cells, table.locate(cells)
 
 
-Places = tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]
-Called = dict[int, tuple[Sequence[Source], npt.NDArray[np.int64]]]
-"""Pools of sources that were looked through, by id, and how the sources are called."""
+StepPlaces = tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]
+SourceNumbers = dict[int, tuple[Sequence[Source], npt.NDArray[np.int64]]]
+"""By id of a list of sources: the list, and the number of each of its sources."""
 
 
-def chunk_places(
+def iter_step_places(
     array: VirtualArray,
     dim: str,
     numbers: Mapping[str, int],
-    called: Called,
+    called: SourceNumbers,
     *,
     outside: bool = False,
     corner: bool = False,
-) -> Iterator[Places]:
-    """Return where the steps of a dimension lie: for each step and chunk its position, and a row (source, offset, element of the chunk).
+) -> Iterator[StepPlaces]:
+    """Yield the position of each step in each chunk, and a row (source, offset, element of the
+    chunk).
 
     Parameters
     ----------
     array, dim
-        The array, and the dimension whose steps are meant.
+        The array, and the dimension of the steps.
     numbers
-        The sources that count, by absolute URL, and the numbers that rows call them by.
+        The number of each source to look for, by absolute URL.
     called
-        Pools of sources that were looked through before; filled here.
+        Cache of source numbers by list of sources; filled here.
     outside
-        Look at all sources but these; their number is -1.
+        Look for all other sources instead; their number is -1.
     corner
-        Look at the first chunk of each step only.
+        Look only at the first chunk of each step.
     """
     dimension = array.dims.index(dim)
     for tile, origin in zip(array.tiles, array.origins[:, dimension].tolist(), strict=True):
         table, axis, at = tile.chunks, tile.axis_of(dimension), tile.dimensions[dimension]
         sources = table.sources
         if id(sources) not in called:
-            names = np.array([numbers.get(absolute(source.url), -1) for source in sources], np.int64)
+            names = np.array([numbers.get(absolute_url(source.url), -1) for source in sources], np.int64)
             called[id(sources)] = (sources, names)
         names = called[id(sources)][1]
-        for cells, rows in _corner_of(table, at) if corner else blocks_of(table):
+        for cells, rows in _iter_first_cells(table, at) if corner else iter_blocks(table):
             source = np.asarray(rows.source, np.int64)
             stored = source >= 0
             number = np.full(len(source), -1, np.int64)
@@ -93,7 +95,7 @@ def chunk_places(
             if not len(rows_kept):
                 continue
             shown = axis.show(np.asarray(cells[at], np.int64)[rows_kept])
-            # A value that repeats along the dimension does not tell its steps apart.
+            # A value that is repeated along the dimension has the same place for all its steps.
             rows_kept = rows_kept[~((np.asarray(shown.step) == 0) & (np.asarray(shown.extent) > 1))]
             cell = np.asarray(cells[at], np.int64)[rows_kept]
             shown = axis.show(cell)
@@ -105,8 +107,8 @@ def chunk_places(
             yield position, np.stack([number[rows_kept][which], offset, element], axis=1)
 
 
-def join_places(parts: Iterator[Places]) -> Places:
-    """Return the positions and the rows of all parts."""
+def join_step_places(parts: Iterator[StepPlaces]) -> StepPlaces:
+    """Return the positions and the rows of all blocks, joined."""
     found = list(parts)
     if not found:
         return np.zeros(0, np.int64), np.zeros((0, 3), np.int64)

@@ -1,10 +1,11 @@
 """Atomic replacement of a directory by another one.
 
-Linux and macOS can exchange two directories in one step, on most file systems: then a reader finds the old directory at
-the path, or the new one, whenever it looks. Where that is not possible (some network file systems, Windows), the old
-directory is moved aside before the new one is moved into its place. A process that dies in between leaves nothing at the
-path, but the old directory is complete under a name that `find_set_aside` knows: readers open that one, and the next
-writer puts it back.
+Linux and macOS can exchange two directories in one step, on most file systems: then a reader finds
+the old directory at the path, or the new one, whenever it looks. Where that is not possible (some
+network file systems, Windows), the old directory is moved aside before the new one is moved into
+its place. A process that dies in between leaves nothing at the path, but the old directory is
+complete under a name that `find_set_aside` knows: readers open that one, and the next writer puts
+it back.
 """
 
 from __future__ import annotations
@@ -24,14 +25,15 @@ __all__ = ["find_set_aside", "remove_directory", "replace_directory"]
 _AT_FDCWD = -100
 _EXCHANGE = 2
 """`RENAME_EXCHANGE` of Linux, `RENAME_SWAP` of macOS."""
-_CANNOT = {errno.EINVAL, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EPERM}
-"""What file systems and kernels answer that cannot exchange."""
+_NO_EXCHANGE_ERRORS = {errno.EINVAL, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EPERM}
+"""Error codes of file systems and kernels that cannot exchange directories."""
 _ATTEMPTS = 100
 """Other writers may get in between; each time one of them has succeeded."""
 
 
 def replace_directory(path: str, made: str) -> None:
-    """Put a complete directory in the place of whatever lies at `path`; afterwards `made` is gone, or what lay there.
+    """Replace whatever lies at `path` by a complete directory; `made` then holds the old content,
+    or is gone.
 
     Parameters
     ----------
@@ -41,7 +43,7 @@ def replace_directory(path: str, made: str) -> None:
         The new directory, on the same file system.
     """
     for _ in range(_ATTEMPTS):
-        _put_back(path)
+        _restore_set_aside(path)
         try:
             if os.path.lexists(path):
                 if not _exchange(path, made):
@@ -49,17 +51,22 @@ def replace_directory(path: str, made: str) -> None:
             else:
                 os.rename(made, path)
         except OSError as error:
-            # Another writer was faster: its directory is there now, or the one that was there is gone.
+            # Another writer was faster: its directory is there now, or the one that was there is
+            # gone.
             if error.errno not in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOENT) or not os.path.lexists(made):
                 raise
             continue
-        _sync(os.path.dirname(path))
+        _sync_directory(os.path.dirname(path))
         return
-    raise OSError(errno.EBUSY, "other writers replace the directory all the time", path)
+    raise OSError(
+        errno.EBUSY, f"other writers replaced the directory {_ATTEMPTS} times; try again when they are done", path
+    )
 
 
 def find_set_aside(path: str) -> str | None:
-    """Return the directory that lay at `path` before a writer died while replacing it; None if all is well."""
+    """Return the old directory of `path` that a writer moved aside before it died; None: there is
+    none.
+    """
     if os.path.lexists(path):
         return None
     folder, name = os.path.split(path)
@@ -72,21 +79,23 @@ def find_set_aside(path: str) -> str | None:
 
 
 def remove_directory(path: str) -> None:
-    """Remove what lay at a place before. What cannot be removed stays: the new directory is in place all the same."""
+    """Remove an old directory or file. What cannot be removed is left behind: the new one is in
+    place.
+    """
     if os.path.isdir(path) and not os.path.islink(path):
         shutil.rmtree(path, ignore_errors=True)
     elif os.path.lexists(path):
         os.unlink(path)
 
 
-def _put_back(path: str) -> None:
+def _restore_set_aside(path: str) -> None:
     old = find_set_aside(path)
     if old is not None:
         os.rename(old, path)
 
 
 def _exchange(path: str, other: str) -> bool:
-    """Exchange two directories in one step; whether that is possible here."""
+    """Exchange two directories in one step; return False if the file system cannot."""
     one, two = os.fsencode(os.path.abspath(path)), os.fsencode(os.path.abspath(other))
     if sys.platform == "win32":
         return False
@@ -100,13 +109,15 @@ def _exchange(path: str, other: str) -> bool:
     if result == 0:
         return True
     problem = ctypes.get_errno()
-    if problem in _CANNOT:
+    if problem in _NO_EXCHANGE_ERRORS:
         return False
     raise OSError(problem, os.strerror(problem), path)
 
 
 def _move_aside(path: str, made: str) -> None:
-    """Move the old directory aside and the new one into its place: two steps, and `find_set_aside` knows what is between."""
+    """Replace a directory in two steps; `find_set_aside` finds the old one if only the first was
+    done.
+    """
     old = f"{path}.{uuid.uuid4().hex[:8]}.old"
     os.rename(path, old)
     try:
@@ -118,10 +129,10 @@ def _move_aside(path: str, made: str) -> None:
             remove_directory(old)
         raise
     with contextlib.suppress(FileNotFoundError):  # another writer took it for one that a dead writer had left
-        os.rename(old, made)  # its name says that it may be removed, and readers pass it by
+        os.rename(old, made)  # a name that readers ignore, and that may be removed
 
 
-def _sync(folder: str) -> None:
+def _sync_directory(folder: str) -> None:
     """Make a rename durable, where directories can be synced."""
     if os.name != "nt":
         handle = os.open(folder or ".", os.O_RDONLY)

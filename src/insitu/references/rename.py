@@ -1,7 +1,7 @@
-"""What are the sources called somewhere else?
+"""Rewrite the URLs of a tree's sources, or drop the data that identifies them.
 
-Archives move. Every URL of a tree is rewritten, by prefix, by pattern, or by a function; nothing else changes, and nothing is read. In the same way
-sources forget what they were, where nobody wants to know.
+Archives move: every URL of a tree is rewritten by prefix, by regular expression or by a function.
+Nothing else changes, and nothing is read.
 """
 
 from __future__ import annotations
@@ -12,20 +12,22 @@ from dataclasses import dataclass, replace
 from typing import overload
 
 from insitu.errors import ModelError
-from insitu.model import ChunkState, ChunkTable, Columns, Located, Source, VirtualGroup
+from insitu.model import ChunkLocations, ChunkState, ChunkTable, Columns, Source, VirtualGroup
 from insitu.model.axis import Indices
-from insitu.model.chunks import state_of
-from insitu.model.derived import Expanded, Selected
+from insitu.model.chunks import get_chunk_state
+from insitu.model.derived import ExpandedTable, SelectedTable
 
-__all__ = ["Renaming", "renamed", "unverified"]
+__all__ = ["Renaming", "with_renamed_sources", "without_identity"]
 
 Renaming = Mapping[str, str] | tuple[str, str] | Callable[[str], str]
-"""Old prefix → new prefix (the longest counts); a pattern and its replacement; or a function of the URL."""
-Change = Callable[[Source], Source]
+"""Old prefix → new prefix (the longest counts); a pattern and its replacement; or a function of the
+URL.
+"""
+SourceChange = Callable[[Source], Source]
 
 
-def renamed(group: VirtualGroup, how: Renaming) -> VirtualGroup:
-    """The tree with other URLs.
+def with_renamed_sources(group: VirtualGroup, how: Renaming) -> VirtualGroup:
+    """Return the tree with other URLs.
 
     Parameters
     ----------
@@ -37,36 +39,38 @@ def renamed(group: VirtualGroup, how: Renaming) -> VirtualGroup:
     Raises
     ------
     ModelError
-        If a new URL is empty, or a pattern is none.
+        If a new URL is empty, or a regular expression is invalid.
     """
-    return _changed(group, _Rename(_function(how)))
+    return _change_sources(group, _Rename(_renaming_function(how)))
 
 
-def unverified(group: VirtualGroup) -> VirtualGroup:
-    """The tree without what identified its sources when they were scanned: a read takes whatever lies there now."""
-    return _changed(group, _forget)
+def without_identity(group: VirtualGroup) -> VirtualGroup:
+    """Return the tree without size, ETag and time of its sources: reads do not notice changes then."""
+    return _change_sources(group, _drop_identity)
 
 
-def _changed(group: VirtualGroup, change: Change) -> VirtualGroup:
+def _change_sources(group: VirtualGroup, change: SourceChange) -> VirtualGroup:
     arrays = {}
     for name, array in group.arrays.items():
-        tiles = tuple(replace(tile, chunks=_table(tile.chunks, change)) for tile in array.tiles)
+        tiles = tuple(replace(tile, chunks=_change_table(tile.chunks, change)) for tile in array.tiles)
         arrays[name] = replace(array, tiles=tiles)
-    return replace(group, arrays=arrays, groups={name: _changed(inner, change) for name, inner in group.groups.items()})
+    return replace(
+        group, arrays=arrays, groups={name: _change_sources(inner, change) for name, inner in group.groups.items()}
+    )
 
 
-def _function(how: Renaming) -> Callable[[str], str]:
+def _renaming_function(how: Renaming) -> Callable[[str], str]:
     if isinstance(how, Mapping):
         return _Prefixes(tuple(sorted(how.items(), key=lambda item: -len(item[0]))))
     if isinstance(how, tuple):
         try:
             return _Pattern(re.compile(how[0]), how[1])
         except re.error as problem:
-            raise ModelError(f"{how[0]!r} is no regular expression: {problem}") from None
+            raise ModelError(f"{how[0]!r} is not a valid regular expression: {problem}") from None
     return how
 
 
-# Classes, not functions inside of functions: tables travel to other processes.
+# Classes, not closures: tables are pickled to other processes.
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +90,7 @@ class _Pattern:
         try:
             return self.pattern.sub(self.replacement, url)
         except (re.error, IndexError) as problem:
-            raise ModelError(f"{self.replacement!r} is no replacement: {problem}") from None
+            raise ModelError(f"{self.replacement!r} is not a valid replacement: {problem}") from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,32 +100,36 @@ class _Rename:
     def __call__(self, source: Source) -> Source:
         url = self.rename(source.url)
         if not isinstance(url, str) or not url:
-            raise ModelError(f"the new URL of {source.url} is {url!r}")
-        # The time of change is that of the old place; size and ETag stay with the content.
-        return source if url == source.url else replace(source, url=url, modified=None, etag=_portable(source.etag))
+            raise ModelError(f"renaming {source.url} gives {url!r}, which is not a URL")
+        # The time of change belongs to the old location. Size and ETag belong to the content.
+        return (
+            source if url == source.url else replace(source, url=url, modified=None, etag=_portable_etag(source.etag))
+        )
 
 
-def _forget(source: Source) -> Source:
+def _drop_identity(source: Source) -> Source:
     return Source(source.url, optional=source.optional)
 
 
-def _portable(etag: str | None) -> str | None:
-    """A mark that holds in another place too; those of local files hold the time of change."""
+def _portable_etag(etag: str | None) -> str | None:
+    """Return an ETag that is valid at another location; those of local files contain the time of
+    change.
+    """
     return None if etag is not None and re.fullmatch(r"[0-9a-f]+-[0-9a-f]+", etag) else etag
 
 
-def _table(table: ChunkTable, change: Change) -> ChunkTable:
+def _change_table(table: ChunkTable, change: SourceChange) -> ChunkTable:
     if isinstance(table, Columns) and isinstance(table.sources, tuple | list):
         return replace(table, sources=tuple(change(source) for source in table.sources))
-    return Renamed(table, change)
+    return RenamedTable(table, change)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RenamedSources(Sequence[Source]):
-    """Sources under other URLs, each changed when it is asked for."""
+    """Sources with other URLs, each rewritten when it is accessed."""
 
     sources: Sequence[Source]
-    change: Change
+    change: SourceChange
 
     def __len__(self) -> int:
         return len(self.sources)
@@ -140,11 +148,11 @@ class RenamedSources(Sequence[Source]):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Renamed:
+class RenamedTable:
     """A table whose sources have other URLs."""
 
     table: ChunkTable
-    change: Change
+    change: SourceChange
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -153,20 +161,20 @@ class Renamed:
 
     @property
     def sources(self) -> Sequence[Source]:
-        """Under their new URLs."""
+        """The sources, with their new URLs."""
         return RenamedSources(self.table.sources, self.change)
 
-    def locate(self, cells: Sequence[Indices]) -> Located:
-        """Where cells lie."""
+    def locate(self, cells: Sequence[Indices]) -> ChunkLocations:
+        """Return where cells lie."""
         return self.table.locate(cells)
 
-    def take(self, axis: int, cells: Indices | slice) -> Selected:
-        """The table of these cells along one axis."""
-        return Selected.of(self, axis, cells)
+    def take(self, axis: int, cells: Indices | slice) -> SelectedTable:
+        """Return the table of these cells along one axis."""
+        return SelectedTable.of(self, axis, cells)
 
-    def expanded(self) -> Expanded:
-        """The same table with one more axis, of one cell, at the end."""
-        return Expanded(self)
+    def with_new_axis(self) -> ExpandedTable:
+        """Return the table with one more axis, of one cell, at the end."""
+        return ExpandedTable(self)
 
     def __getitem__(self, cell: int | tuple[int, ...]) -> ChunkState:
-        return state_of(self, cell)
+        return get_chunk_state(self, cell)

@@ -1,7 +1,7 @@
-"""Which format is meant, and how are references opened, saved and appended to?
+"""Open and save references in any format; the format is detected from suffix and content.
 
-By the target's name: `*.json` (also `.json.zst`, `.json.gz`) is kerchunk's JSON, `*.parq` its Parquet directory, `*.parquet` one flat table, `*.icechunk` an Icechunk repository, `*.insitu` our
-own. A saved set is found again by its name and by what lies there.
+`*.json` (also `.json.zst`, `.json.gz`) is kerchunk JSON, `*.parq` a kerchunk Parquet directory,
+`*.parquet` one flat table, `*.icechunk` an Icechunk repository, `*.insitu` an insitu store.
 """
 
 from __future__ import annotations
@@ -16,21 +16,30 @@ import pyarrow as pa
 
 from insitu.errors import FormatError, NotFoundError, UnsupportedError
 from insitu.model import VirtualGroup
+from insitu.references.atomic_write import open_atomic
 from insitu.references.directory_swap import find_set_aside
-from insitu.references.explicit import explicit
-from insitu.references.flat_parquet import read_flat, write_flat
 from insitu.references.icechunk import is_repository, open_icechunk, write_icechunk
-from insitu.references.insitu_store import NAME, open_store, write_store
-from insitu.references.kerchunk_json import looks_like_references, parse_json, read_json, write_json
-from insitu.references.kerchunk_parquet import RECORD_SIZE, read_parquet, write_parquet
-from insitu.references.target import writable
-from insitu.references.urls import Base, absolute, relative_to
-from insitu.references.writing import Writing
+from insitu.references.kerchunk.flat_parquet import read_flat, write_flat
+from insitu.references.kerchunk.json import looks_like_references, parse_json, read_json, write_json
+from insitu.references.kerchunk.parquet import RECORD_SIZE, read_parquet, write_parquet
+from insitu.references.list_objects import list_written_cells
+from insitu.references.store import NAME, open_store, write_store
+from insitu.references.urls import UrlResolver, absolute_url, relative_to
+from insitu.references.zarr_blocks import ZarrExport
 from insitu.sources import ByteSource, open_source, read_all
-from insitu.sources.gate import ask_path
+from insitu.sources.access_policy import check_path
 from insitu.sources.listing import local_path
 
-__all__ = ["FORMATS", "format_of", "is_store", "kind_of", "matches", "open_references", "read_document", "save"]
+__all__ = [
+    "FORMATS",
+    "can_be_references",
+    "detect_format",
+    "format_from_name",
+    "is_store",
+    "open_references",
+    "save",
+    "tree_from_document",
+]
 
 FORMATS = ("insitu", "kerchunk-json", "kerchunk-parquet", "flat-parquet", "icechunk")
 _SUFFIXES = (
@@ -41,16 +50,16 @@ _SUFFIXES = (
     (re.compile(r"\.icechunk$", re.IGNORECASE), "icechunk"),
 )
 _SCHEMES = {"reference+json": "kerchunk-json", "reference+parquet": "flat-parquet", "virtualizarr": "kerchunk-parquet"}
-"""zaro's way to say which format it is."""
+"""URL schemes of zaro that name the format."""
 _MAGIC = (b"\x1f\x8b", b"\x28\xb5\x2f\xfd")
 
 
-def format_of(url: str) -> str | None:
-    """The format that a name stands for; None if it stands for none.
+def format_from_name(url: str) -> str | None:
+    """Return the format of a path or URL by its suffix; None if the suffix is of no format.
 
     Examples
     --------
-    >>> format_of("s3://bucket/era5.parq/"), format_of("refs.json.zst"), format_of("data.nc")
+    >>> format_from_name("s3://bucket/era5.parq/"), format_from_name("refs.json.zst"), format_from_name("data.nc")
     ('kerchunk-parquet', 'kerchunk-json', None)
     """
     name = url.partition("?")[0].rstrip("/")
@@ -67,39 +76,40 @@ def open_references(
     target: str | None = None,
     storage_options: Mapping[str, Any] | None = None,
 ) -> VirtualGroup | None:
-    """Open a saved set of references; None if there is none at this URL.
+    """Open saved references; return None if there are none at this URL.
 
     Parameters
     ----------
     url
-        A file or a directory; also `reference+json://…`, `reference+parquet://…`, `virtualizarr://…`. Of an Icechunk repository, `?branch=…`, `?tag=…` or `?snapshot=…`
-        names a version.
+        A file or a directory; also `reference+json://…`, `reference+parquet://…`,
+        `virtualizarr://…`. Of an Icechunk repository, `?branch=…`, `?tag=…` or `?snapshot=…` names
+        a version.
     format
-        One of `FORMATS`, if the name and what lies there should not decide.
+        One of `FORMATS`; if not given, suffix and content decide.
     errors
-        "raise", or "warn": arrays that cannot be taken are left out.
+        "raise", or "warn": arrays that cannot be read are left out.
     allow_local
-        Whether a remote set may name files of this machine.
+        Whether remote references may name local files.
     missing
-        kerchunk Parquet: what a missing file of rows means, "raise" or "unwritten".
+        kerchunk Parquet: "raise" if a file of rows is missing, or treat its chunks as "unwritten".
     target
-        kerchunk JSON: what a null URL stands for.
+        kerchunk JSON: the URL that a null URL stands for.
     storage_options
         See `insitu.sources.open_source`.
     """
     scheme, mark, rest = url.partition("://")
     if mark and scheme.lower() in _SCHEMES:
         format, url = _SCHEMES[scheme.lower()], rest
-    kind = format or _found(url)
+    kind = format or _detect_format(url)
     if kind is None:
         return None
     if kind not in FORMATS:
-        raise ValueError(f"no format {kind!r}; there are: {', '.join(FORMATS)}")
+        raise ValueError(f"format must be one of {', '.join(FORMATS)}, not {kind!r}")
     if kind == "icechunk":
         return open_icechunk(url, errors=errors, allow_local=allow_local, storage_options=storage_options)
     if kind == "kerchunk-parquet":
-        url = _set_aside(url) or url
-    base = Base(local_path(url) or url, allow_local)
+        url = _find_set_aside(url) or url
+    base = UrlResolver(local_path(url) or url, allow_local)
     if kind == "insitu":
         return open_store(url, allow_local=allow_local, storage_options=storage_options).group()
     if kind == "kerchunk-parquet":
@@ -112,19 +122,19 @@ def open_references(
     if not looks_like_references(document):
         if format is None:
             return None
-        raise FormatError("this JSON holds no references", url=base.url, structure="references")
+        raise FormatError("this JSON file does not hold kerchunk references", url=base.url, structure="references")
     return read_json(document, base, target=target, errors=errors)
 
 
-def read_document(document: Mapping[str, Any], *, errors: str = "raise") -> VirtualGroup:
-    """Return the tree of kerchunk's references that are in memory: a dictionary as `kerchunk` makes them."""
+def tree_from_document(document: Mapping[str, Any], *, errors: str = "raise") -> VirtualGroup:
+    """Return the tree of kerchunk references in memory: a dictionary as `kerchunk` makes it."""
     if not looks_like_references(document):
-        raise FormatError("this dictionary holds no references", structure="references")
-    return read_json(dict(document), Base(None, allow_local=True), errors=errors)
+        raise FormatError("this dictionary does not hold kerchunk references", structure="references")
+    return read_json(dict(document), UrlResolver(None, allow_local=True), errors=errors)
 
 
 def _open_directory(
-    url: str, base: Base, errors: str, missing: str, storage_options: Mapping[str, Any] | None, *, sure: bool
+    url: str, base: UrlResolver, errors: str, missing: str, storage_options: Mapping[str, Any] | None, *, sure: bool
 ) -> VirtualGroup | None:
     try:
         with open_source(f"{url.rstrip('/')}/.zmetadata", storage_options) as source:
@@ -135,19 +145,23 @@ def _open_directory(
         return None
     if "record_size" not in document:
         if sure:
-            raise FormatError("there is no 'record_size'", url=base.url, structure=".zmetadata")
+            raise FormatError(
+                "this is not a kerchunk Parquet directory: 'record_size' is missing",
+                url=base.url,
+                structure=".zmetadata",
+            )
         return None
     return read_parquet(document, base, errors=errors, missing=missing, storage_options=storage_options)
 
 
-def _found(url: str) -> str | None:
-    """The format of what lies at a URL: by its name, and on this machine by looking."""
-    named = format_of(url)
+def _detect_format(url: str) -> str | None:
+    """Return the format of the references at a URL: by suffix, and of local files by content."""
+    named = format_from_name(url)
     path = local_path(url.partition("?")[0] if named == "icechunk" else url)
     if path is None or named == "icechunk":
         return named
     if named == "kerchunk-parquet":
-        path = _set_aside(url) or path
+        path = _find_set_aside(url) or path
     if os.path.isdir(path):
         if is_repository(path):
             return "icechunk"
@@ -155,8 +169,8 @@ def _found(url: str) -> str | None:
             return "insitu"
         return "kerchunk-parquet" if os.path.exists(os.path.join(path, ".zmetadata")) else None
     if named in ("kerchunk-parquet", "insitu") or not os.path.isfile(path):
-        return "flat-parquet" if os.path.isfile(path) and _head(path)[:4] == b"PAR1" else None
-    head = _head(path)
+        return "flat-parquet" if os.path.isfile(path) and _read_head(path)[:4] == b"PAR1" else None
+    head = _read_head(path)
     if head[:4] == b"PAR1":
         return "flat-parquet"
     if named == "kerchunk-json" and head.startswith(_MAGIC):
@@ -164,31 +178,33 @@ def _found(url: str) -> str | None:
     return "kerchunk-json" if head.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] == b"{" else None
 
 
-def _set_aside(url: str) -> str | None:
-    """The directory of references that a writer moved aside before it died."""
+def _find_set_aside(url: str) -> str | None:
+    """Return the directory of references that a writer moved aside before it died."""
     path = local_path(url)
     return None if path is None else find_set_aside(path.rstrip(os.sep) or path)
 
 
-def _head(path: str) -> bytes:
+def _read_head(path: str) -> bytes:
     with open(path, "rb") as file:
-        ask_path(path, file.fileno())
+        check_path(path, file.fileno())
         return file.read(64)
 
 
-def matches(url: str) -> bool:
-    """Whether there may be references at a URL: costs no request."""
-    return _found(url) is not None
+def can_be_references(url: str) -> bool:
+    """Return whether there can be references at a URL. Makes no request."""
+    return _detect_format(url) is not None
 
 
-def kind_of(url: str) -> str | None:
-    """Return the form of the references at a URL: by what lies there, else by its name."""
-    return _found(url) or format_of(url)
+def detect_format(url: str) -> str | None:
+    """Return the format of the references at a URL: by content, else by suffix."""
+    return _detect_format(url) or format_from_name(url)
 
 
 def is_store(url: str) -> bool:
-    """Return whether an insitu store lies at a URL, by its name, and on this machine by looking. Costs no request."""
-    return _found(url) == "insitu"
+    """Return whether an insitu store lies at a URL: by suffix, and locally by content. Makes no
+    request.
+    """
+    return _detect_format(url) == "insitu"
 
 
 def save(
@@ -205,50 +221,53 @@ def save(
     recipe: Mapping[str, Any] | None = None,
     storage_options: Mapping[str, Any] | None = None,
 ) -> None:
-    """Save a tree, so that it need not be scanned again.
+    """Save a tree as references, so that its files need not be scanned again.
 
     Parameters
     ----------
     group
         The tree.
     target
-        Where to: the name says the format, see `format_of`.
+        Where to save. The suffix chooses the format, see `format_from_name`.
     format
-        One of `FORMATS`, if the name should not decide.
+        One of `FORMATS`; if not given, the suffix decides.
     mode
-        "w": what lies there is replaced (in an Icechunk repository, by a new version). "x": nothing may lie there.
+        "w": replace what is there (in an Icechunk repository, by a new version). "x": raise if
+        something is there.
     inline_threshold
-        kerchunk formats and Icechunk: chunks of up to so many bytes are kept inline.
+        kerchunk formats and Icechunk: chunks of at most so many bytes are copied into the
+        references.
     relative
-        Write URLs relative to the target, where both lie together: the archive can be moved as a whole.
+        Write URLs relative to the target where possible, so that references and files can be moved
+        together.
     zarr_format
-        kerchunk JSON: version of the metadata; None: 2 if that can say all, else 3.
+        kerchunk JSON: version of the Zarr metadata; None: 2 where that is possible, else 3.
     record_size
-        kerchunk Parquet: rows of a file.
+        kerchunk Parquet: number of rows of a file.
     message
-        Icechunk: of the commit.
+        Icechunk: the commit message.
     recipe
-        The insitu store: how files were combined, for `append` and `refresh`.
+        insitu store: how files were combined, for `append` and `refresh`.
     storage_options
         See `insitu.sources.open_source`.
 
     Raises
     ------
     UnsupportedError
-        If the format cannot hold some array: which, why, and what to do.
+        If the format cannot hold an array. The message names the array, the reason and a way out.
     """
     url = os.fspath(target)
-    kind = format or format_of(url)
+    kind = format or format_from_name(url)
     if kind not in FORMATS:
         raise UnsupportedError(
-            f"the name {url!r} says no format" if format is None else f"no format {format!r}",
-            hint="Use *.insitu, *.json, *.parq, *.parquet or *.icechunk, or format=",
+            f"cannot tell the format from the name {url!r}" if format is None else f"unknown format {format!r}",
+            hint=f"End the name in .insitu, .json, .parq, .parquet or .icechunk, or give format= ({', '.join(FORMATS)})",
         )
     if mode not in ("w", "x"):
         raise ValueError(f'mode must be "w" or "x", not {mode!r}')
     if kind == "icechunk":
         write_icechunk(
-            explicit(group, storage_options),
+            list_written_cells(group, storage_options),
             url,
             mode=mode,
             inline_threshold=inline_threshold,
@@ -256,17 +275,19 @@ def save(
             storage_options=storage_options,
         )
         return
-    if mode == "x" and is_there(url, storage_options):
-        raise UnsupportedError("there is something already", url=url, hint='Use mode="w" to replace it')
-    named: Callable[[str], str] = (lambda source: relative_to(source, url)) if relative else absolute
-    group = explicit(group, storage_options)
+    if mode == "x" and is_occupied(url, storage_options):
+        raise UnsupportedError("the target exists already", url=url, hint='Use mode="w" to replace it')
+    named: Callable[[str], str] = (lambda source: relative_to(source, url)) if relative else absolute_url
+    group = list_written_cells(group, storage_options)
     if kind == "insitu":
         write_store(group, url, named=named, mode=mode, recipe=recipe, storage_options=storage_options)
         return
     formats = {"kerchunk-json": (2, 3)}.get(kind, (2,)) if zarr_format is None else (zarr_format,)
     if kind != "kerchunk-json" and formats != (2,):
-        raise UnsupportedError(f"{kind} holds metadata of Zarr V2 only")
-    writing = Writing.of(
+        raise UnsupportedError(
+            f"{kind} holds Zarr V2 metadata only", hint="Leave out zarr_format=, or use kerchunk-json"
+        )
+    writing = ZarrExport.of(
         group,
         what=kind,
         formats=formats,
@@ -277,41 +298,41 @@ def save(
     if kind == "kerchunk-parquet":
         write_parquet(writing, url, record_size=record_size, storage_options=storage_options)
         return
-    with writable(url, storage_options) as file:
+    with open_atomic(url, storage_options) as file:
         if kind == "flat-parquet":
             write_flat(writing, file)
         else:
-            with _compressed(file, url) as stream:
+            with _open_compressed(file, url) as stream:
                 write_json(writing, stream)
 
 
 @contextmanager
-def _compressed(file: IO[bytes], url: str) -> Any:
+def _open_compressed(file: IO[bytes], url: str) -> Any:
     kind = {".gz": "gzip", ".zst": "zstd", ".zstd": "zstd"}.get(os.path.splitext(url)[1].lower())
     if kind is None:
         yield file
         return
-    with pa.CompressedOutputStream(pa.PythonFile(_Kept(file), "w"), kind) as stream:
+    with pa.CompressedOutputStream(pa.PythonFile(_UnclosableFile(file), "w"), kind) as stream:
         yield stream
 
 
-class _Kept:
-    """A file that stays open when the stream over it is closed."""
+class _UnclosableFile:
+    """A file whose `close` does nothing: the stream over it must not close it."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self.write, self.flush, self.tell = file.write, file.flush, file.tell
         self.closed = False
 
     def close(self) -> None:
-        """Leave it open."""
+        """Do nothing."""
 
 
-def is_there(url: str, storage_options: Mapping[str, Any] | None) -> bool:
-    """Whether something lies at a target."""
+def is_occupied(url: str, storage_options: Mapping[str, Any] | None) -> bool:
+    """Return whether something lies at a target."""
     path = local_path(url)
     if path is not None:
-        return os.path.exists(path) or _set_aside(url) is not None
-    name = {"insitu": f"/{NAME}", "kerchunk-parquet": "/.zmetadata"}.get(format_of(url) or "", "")
+        return os.path.exists(path) or _find_set_aside(url) is not None
+    name = {"insitu": f"/{NAME}", "kerchunk-parquet": "/.zmetadata"}.get(format_from_name(url) or "", "")
     try:
         source: ByteSource
         with open_source(url.rstrip("/") + name, storage_options) as source:

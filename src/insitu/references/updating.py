@@ -1,4 +1,4 @@
-"""Saved references that are being changed: the tree as it was read, and its replacement in one atomic step."""
+"""Open saved references for a change: read the tree, then replace it in one atomic step."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from typing import Any
 
 from insitu.errors import InsituError, UnsupportedError
 from insitu.model import VirtualGroup
-from insitu.references.explicit import explicit
-from insitu.references.insitu_store import StoreUpdate, open_store, restore_previous
-from insitu.references.saving import kind_of
-from insitu.references.urls import absolute, relative_to
+from insitu.references.list_objects import list_written_cells
+from insitu.references.saving import detect_format
+from insitu.references.store import StoreUpdate, open_store, restore_previous
+from insitu.references.urls import absolute_url, relative_to
 
-__all__ = ["Update", "find_damage", "open_for_update", "recipe_of", "rollback_store"]
+__all__ = ["ReferencesUpdate", "find_damage", "open_for_update", "recipe_of", "rollback_store"]
 
 
 @dataclass(slots=True, eq=False)
-class Update:
-    """A saved tree, and how it is replaced."""
+class ReferencesUpdate:
+    """A saved tree that can be replaced."""
 
     url: str
     tree: VirtualGroup
@@ -28,45 +28,52 @@ class Update:
 
     @property
     def is_relative(self) -> bool:
-        """Whether the store names its sources relative to itself, so that the archive can be moved as a whole."""
+        """Whether the store names its sources relative to itself."""
         return self.store.is_relative()
 
     def recipe(self, kind: Any) -> Any:
-        """Return how the files were combined, as an object of the class that keeps such things."""
+        """Return how the files were combined, as an object of class `kind`."""
         return kind() if self.recipe_document is None else kind.from_document(self.recipe_document)
 
     def replace(self, tree: VirtualGroup, *, relative: bool = False) -> bool:
-        """Put another tree in place; False if another writer was faster, and nothing was changed.
+        """Replace the tree; return False, and change nothing, if another writer was faster.
 
-        Rows of chunk tables that the store has already are not written again. With `relative` URLs are written relative to the target.
+        Rows that the store has already are not written again. With `relative`, URLs are written
+        relative to the store.
         """
-        named: Callable[[str], str] = (lambda source: relative_to(source, self.url)) if relative else absolute
-        return self.store.replace(explicit(tree, self.storage_options), named)
+        named: Callable[[str], str] = (lambda source: relative_to(source, self.url)) if relative else absolute_url
+        return self.store.replace(list_written_cells(tree, self.storage_options), named)
 
 
-def open_for_update(url: str, *, storage_options: Mapping[str, Any] | None = None) -> Update:
-    """Open saved references that can be changed in place."""
-    if kind_of(url) != "insitu":
+def open_for_update(url: str, *, storage_options: Mapping[str, Any] | None = None) -> ReferencesUpdate:
+    """Open an insitu store to change it.
+
+    Raises
+    ------
+    UnsupportedError
+        If the references have another format.
+    """
+    if detect_format(url) != "insitu":
         raise UnsupportedError(
-            "only an insitu store can be changed in place",
+            "cannot change these references: only an insitu store can be changed in place",
             url=url,
             hint="Convert it first: insitu convert REFS TARGET.insitu",
         )
     opened = open_store(url, storage_options=storage_options)
     update = StoreUpdate(opened, storage_options)
-    return Update(url, opened.group(), update, storage_options, opened.document.get("recipe"))
+    return ReferencesUpdate(url, opened.group(), update, storage_options, opened.document.get("recipe"))
 
 
 def recipe_of(url: str, *, storage_options: Mapping[str, Any] | None = None) -> Mapping[str, Any] | None:
-    """Return how the files of an insitu store were combined; None if that is not known."""
-    if kind_of(url) != "insitu":
+    """Return the recipe that is saved in an insitu store; None if there is none."""
+    if detect_format(url) != "insitu":
         return None
     recipe: Mapping[str, Any] | None = open_store(url, storage_options=storage_options).document.get("recipe")
     return recipe
 
 
 def find_damage(url: str, *, storage_options: Mapping[str, Any] | None = None) -> tuple[tuple[str, str], ...]:
-    """Read every file of an insitu store, and return those that do not have their checksums: their URLs, and what is wrong."""
+    """Read every file of an insitu store; return the URL and the reason of each damaged one."""
     opened = open_store(url, storage_options=storage_options)
     found = []
     for part in (*opened.sources.parts, *opened.chunks):
@@ -78,7 +85,7 @@ def find_damage(url: str, *, storage_options: Mapping[str, Any] | None = None) -
 
 
 def rollback_store(url: str, *, storage_options: Mapping[str, Any] | None = None) -> None:
-    """Put the previous state of an insitu store in place again."""
-    if kind_of(url) != "insitu":
-        raise UnsupportedError("only an insitu store keeps its previous state", url=url)
+    """Undo the last change of an insitu store."""
+    if detect_format(url) != "insitu":
+        raise UnsupportedError("cannot roll back: only an insitu store keeps its previous state", url=url)
     restore_previous(url, storage_options=storage_options)

@@ -1,7 +1,8 @@
-"""Where does a URL in a reference file lead, and may it?
+"""Resolve the URLs of a reference file, and refuse local paths in remote reference files.
 
-References are data from strangers. A relative URL is meant relative to the reference file (a portable archive), a path of this machine is followed only
-if the reference file lies on this machine too, or the reader says so.
+References are untrusted data. A relative URL is relative to the reference file (a portable
+archive). A local path is followed only if the reference file is local too, or if the reader allows
+it.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from urllib.parse import quote, urlsplit
 from insitu.errors import AccessError, FormatError
 from insitu.sources.listing import local_path
 
-__all__ = ["Base", "absolute", "is_relative", "relative_to"]
+__all__ = ["UrlResolver", "absolute_url", "is_relative", "relative_to"]
 
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+(://|::)")
 _LOCAL = re.compile(r"(file|local)://", re.IGNORECASE)
@@ -23,28 +24,28 @@ _DRIVE = re.compile(r"[A-Za-z]:[\\/]")
 
 
 @dataclass(slots=True)
-class Base:
+class UrlResolver:
     """Resolves the URLs of one reference set."""
 
     url: str | None
-    """Of the reference file or directory; None: it came from memory."""
+    """Of the reference file or directory; None: the references are in memory."""
     allow_local: bool = False
-    """Whether a remote reference set may name files of this machine."""
+    """Whether a remote reference set may name local files."""
     directory: bool = False
     """Whether `url` is the directory itself."""
     _beside: bool | None = None
-    """Whether relative paths are meant relative to the reference file; found out by the first one."""
+    """Whether relative paths are relative to the reference file; decided by the first one."""
 
     def resolve(self, url: str) -> str:
-        """The absolute URL.
+        """Return the absolute URL.
 
         Raises
         ------
         AccessError
-            If a remote reference set names a file of this machine.
+            If a remote reference set names a local file.
         """
         if not url:
-            raise FormatError("an empty URL")
+            raise FormatError("a reference has an empty URL")
         if _SCHEME.match(url):
             if _LOCAL.match(url.rpartition("::")[2]):
                 self._permit(url)
@@ -56,24 +57,24 @@ class Base:
             return os.path.abspath(url)
         here = local_path(self.url)
         if here is None:
-            return _joined(self.url, url, self.directory)
+            return _join_url(self.url, url, self.directory)
         folder = here if self.directory else os.path.dirname(here)
         if self._beside is None:
-            # kerchunk keeps the paths as they were given to it, relative to where it ran.
+            # kerchunk writes paths as they were given, relative to its working directory.
             self._beside = os.path.exists(os.path.join(folder, url)) or not os.path.exists(url)
         return os.path.normpath(os.path.join(folder, url)) if self._beside else os.path.abspath(url)
 
     def _permit(self, url: str) -> None:
         if self.url is not None and local_path(self.url) is None and not self.allow_local:
             raise AccessError(
-                f"a remote reference file names a file of this machine: {url}",
+                f"this remote reference file names a local file: {url}",
                 url=self.url,
                 hint="If you trust it, open it with allow_local=True",
             )
 
 
-def _joined(base: str, url: str, directory: bool) -> str:
-    """A relative URL against a remote one; `..` does not lead out of the bucket or host."""
+def _join_url(base: str, url: str, directory: bool) -> str:
+    """Return a relative URL joined to a remote one; `..` does not leave the bucket or host."""
     if base[:8].lower().startswith(("http://", "https://")):
         parts = urlsplit(base)
         folder = parts.path if directory else posixpath.dirname(parts.path)
@@ -85,18 +86,19 @@ def _joined(base: str, url: str, directory: bool) -> str:
     return f"{scheme}://{bucket}{posixpath.normpath(posixpath.join('/', folder, url))}"
 
 
-def absolute(url: str) -> str:
-    """A URL that means the same wherever the reference file lies."""
+def absolute_url(url: str) -> str:
+    """Return a URL that does not depend on where the reference file lies."""
     return url if _SCHEME.match(url) else os.path.abspath(url)
 
 
 def is_relative(url: str) -> bool:
-    """Whether a URL in a reference file is meant relative to that file."""
+    """Return whether a URL is relative to its reference file."""
     return not (_SCHEME.match(url) or url.startswith("/") or _DRIVE.match(url))
 
 
 def relative_to(url: str, target: str) -> str:
-    """A URL as a reference file at `target` may write it, if both lie together; else as it is.
+    """Return a URL relative to a reference file at `target`, where both are on one host; else as it
+    is.
 
     Examples
     --------

@@ -1,15 +1,16 @@
-"""WHERE bytes come from: sources by range, and sources around sources.
+"""Byte sources: read ranges of bytes from files, web servers, object stores and memory.
 
 | name | what it reads |
 |---|---|
 | `open_source` | whatever a URL, a path or an open file names |
 | `LocalSource`, `MemorySource`, `FileLikeSource` | files, bytes, open files |
-| `HttpSource`, `ObjectSource`, `FilesystemSource` | web servers; S3, GCS, Azure; what only fsspec knows |
-| `Blocks`, `Cached`, `Counted` | another source, with a cache in memory; with one on disk; with a request counter |
-| `expand` | which files these globs, prefixes and lists name |
+| `HttpSource`, `ObjectSource`, `FsspecSource` | web servers; S3, GCS, Azure; all that only fsspec reads |
+| `CachedSource`, `CountingSource`, `WrappedSource` | another source, with a cache on disk; with a request counter; the base class of both |
+| `expand_urls` | the files that globs, prefixes and lists name |
 | `trace` | what all sources did: requests, bytes, latency, retries, cache hits |
 
-The remote ones are imported when they are first asked for: a local scan should not wait for HTTP and cloud libraries.
+The remote sources are imported on first use: a local scan does not wait for HTTP and cloud
+libraries.
 """
 
 from __future__ import annotations
@@ -17,62 +18,60 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from insitu.sources.blocks import Blocks
-from insitu.sources.cached import Cached
-from insitu.sources.coalesce import Merged, merge, worthwhile_gap
-from insitu.sources.counted import Counted
+from insitu.sources.cached_source import CachedSource
+from insitu.sources.coalesce import MergedRanges, merge_ranges, worthwhile_gap
+from insitu.sources.counting_source import CountingSource
 from insitu.sources.disk_cache import DiskCache
-from insitu.sources.expand import expand
 from insitu.sources.filelike import FileLikeSource
-from insitu.sources.filesystem import FilesystemSource
+from insitu.sources.fsspec_source import FsspecSource
+from insitu.sources.globs import expand_urls
 from insitu.sources.local import LocalSource
 from insitu.sources.memory import MemorySource
-from insitu.sources.options import detach_secrets
-from insitu.sources.protocol import ByteSource, Range, read_into, read_tail
-from insitu.sources.redact import displayed
-from insitu.sources.resolve import is_local, open_source, request_bytes
+from insitu.sources.protocol import ByteSource, Range, WrappedSource, read_into, read_tail
+from insitu.sources.redaction import redact_url
+from insitu.sources.resolve import is_local, open_source, read_all, request_bytes
+from insitu.sources.storage_options import detach_secrets
 from insitu.sources.tracing import Trace, trace
-from insitu.sources.whole import read_all
 
 if TYPE_CHECKING:
-    from insitu.sources.http import HttpSource
-    from insitu.sources.object_store import ObjectSource
-    from insitu.sources.patience import Patience
+    from insitu.sources.http.http_source import HttpSource
+    from insitu.sources.object_store.object_source import ObjectSource
+    from insitu.sources.retry_policy import RetryPolicy
 
 __all__ = [
-    "Blocks",
     "ByteSource",
-    "Cached",
-    "Counted",
+    "CachedSource",
+    "CountingSource",
     "DiskCache",
     "FileLikeSource",
-    "FilesystemSource",
+    "FsspecSource",
     "HttpSource",
     "LocalSource",
     "MemorySource",
-    "Merged",
+    "MergedRanges",
     "ObjectSource",
-    "Patience",
     "Range",
+    "RetryPolicy",
     "Trace",
+    "WrappedSource",
     "detach_secrets",
-    "displayed",
-    "expand",
+    "expand_urls",
     "is_local",
-    "merge",
+    "merge_ranges",
     "open_source",
     "read_all",
     "read_into",
     "read_tail",
+    "redact_url",
     "request_bytes",
     "trace",
     "worthwhile_gap",
 ]
 
 _LATE = {
-    "HttpSource": "insitu.sources.http",
-    "ObjectSource": "insitu.sources.object_store",
-    "Patience": "insitu.sources.patience",
+    "HttpSource": "insitu.sources.http.http_source",
+    "ObjectSource": "insitu.sources.object_store.object_source",
+    "RetryPolicy": "insitu.sources.retry_policy",
 }
 
 

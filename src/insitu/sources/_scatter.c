@@ -1,9 +1,10 @@
-/* How do the bytes of a file get into an array that is not contiguous?
+/* Scattered reads: fill a strided array from a file.
  *
- *   read_scattered(descriptor, offset, target)  ->  how many bytes were read
+ *   read_scattered(descriptor, offset, target)  ->  number of bytes read
  *
- * The bytes of the file are the elements of `target` in C order. The system copies them straight to their rows (preadv with a
- * list of them): no buffer between, so nothing is copied twice. The twin in Python (local.py) goes by way of a small buffer.
+ * The bytes of the file are the elements of `target` in C order. The system copies them straight to
+ * the rows (preadv with a list of them), so nothing is copied twice. Without this extension local.py
+ * does the same by way of a small buffer.
  */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>

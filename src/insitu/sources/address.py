@@ -1,7 +1,8 @@
-"""Which bucket, container or web server does this URL name?
+"""Parsing of URLs: scheme, host, bucket and key; whether a URL is remote.
 
-Pure. Object stores have addresses of their own (`s3://bucket/key`) and web addresses for the same objects
-(`https://bucket.s3.eu-west-1.amazonaws.com/key`); both are understood, because people paste what they find.
+Pure. Object stores have addresses of their own (`s3://bucket/key`) and web addresses for the same
+objects (`https://bucket.s3.eu-west-1.amazonaws.com/key`); both are understood, because people paste
+what they find.
 """
 
 from __future__ import annotations
@@ -12,15 +13,15 @@ from typing import Literal
 from urllib.parse import unquote, urlsplit
 
 from insitu.errors import SourceError
-from insitu.sources.redact import displayed
+from insitu.sources.redaction import redact_url
 
-__all__ = ["Address", "bucket_address", "file_name", "folder_of", "is_remote", "place_of", "scheme_of", "web_address"]
+__all__ = ["Address", "bucket_address", "file_name", "folder_of", "host_of", "is_remote", "scheme_of", "web_address"]
 
-Kind = Literal["s3", "gcs", "azure"]
+StoreKind = Literal["s3", "gcs", "azure"]
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")
 _CHAIN = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+::")
-_KINDS: dict[str, Kind] = {
+_KINDS: dict[str, StoreKind] = {
     "s3": "s3", "s3a": "s3", "s3n": "s3", "gs": "gcs", "gcs": "gcs",
     "az": "azure", "azure": "azure", "adl": "azure", "abfs": "azure", "abfss": "azure", "wasb": "azure", "wasbs": "azure",
 }  # fmt: skip
@@ -30,7 +31,7 @@ _KINDS: dict[str, Kind] = {
 class Address:
     """An object in an object store (or, with an empty key, the store's root)."""
 
-    kind: Kind
+    kind: StoreKind
     bucket: str
     key: str
     region: str | None = None
@@ -45,7 +46,7 @@ class Address:
 
 
 def scheme_of(url: str) -> str | None:
-    """The scheme in lower case; `::` for a chain of fsspec's; None for a path.
+    """Return the scheme in lower case; `::` for a chain of fsspec; None for a path.
 
     Examples
     --------
@@ -59,7 +60,7 @@ def scheme_of(url: str) -> str | None:
 
 
 def is_remote(url: str) -> bool:
-    """Whether reading from there costs round trips, as far as the URL tells.
+    """Return whether reading costs round trips, as far as the URL tells.
 
     Examples
     --------
@@ -70,7 +71,7 @@ def is_remote(url: str) -> bool:
 
 
 def bucket_address(url: str) -> Address | None:
-    """The object that a URL of an object store's own scheme names; None for other schemes.
+    """Return the object that a URL with an object store's own scheme names; None for other schemes.
 
     Examples
     --------
@@ -87,7 +88,7 @@ def bucket_address(url: str) -> Address | None:
         bucket, _, host = bucket.partition("@")
         account = host.partition(".")[0]
     if not bucket:
-        raise SourceError("names no bucket: scheme://bucket/key is needed", url=displayed(url))
+        raise SourceError("the URL names no bucket: write scheme://bucket/key", url=redact_url(url))
     return Address(kind, bucket, key, account=account)
 
 
@@ -99,7 +100,8 @@ _AZURE_HOST = re.compile(r"(?P<account>[a-z0-9]+)\.(?:blob|dfs)\.core\.windows\.
 
 
 def web_address(url: str) -> Address | None:
-    """The object that a web address of a cloud names; None if it is of somebody else, or has a query (a signature, say).
+    """Return the object that a web address of a cloud names; None if it is not of a cloud, or has a
+    query (a signature, say).
 
     Examples
     --------
@@ -118,24 +120,24 @@ def web_address(url: str) -> Address | None:
     except ValueError:
         return None
     path = unquote(parts.path.lstrip("/"))
-    kind: Kind
+    kind: StoreKind
     for kind, pattern in (("s3", _S3_HOST), ("gcs", _GCS_HOST)):
         if (found := pattern.fullmatch(host)) is not None:
-            bucket, key = (found["bucket"], path) if found["bucket"] else _first(path)
+            bucket, key = (found["bucket"], path) if found["bucket"] else _split_bucket(path)
             region = found["region"] if kind == "s3" else None
             return Address(kind, bucket, key, region=region) if bucket and key else None
     if (found := _AZURE_HOST.fullmatch(host)) is not None:
-        bucket, key = _first(path)
+        bucket, key = _split_bucket(path)
         return Address("azure", bucket, key, account=found["account"]) if bucket and key else None
     return None
 
 
-def place_of(url: str) -> str:
-    """Scheme and host (or bucket) of a URL: what requests are counted and paced by.
+def host_of(url: str) -> str:
+    """Return scheme and host (or bucket) of a URL: the key for counting and throttling requests.
 
     Examples
     --------
-    >>> place_of("https://me@host:8080/a/b.nc?sig=x"), place_of("s3://bucket/key"), place_of("/data/x.nc")
+    >>> host_of("https://me@host:8080/a/b.nc?sig=x"), host_of("s3://bucket/key"), host_of("/data/x.nc")
     ('https://host:8080', 's3://bucket', 'files')
     """
     scheme = scheme_of(url)
@@ -159,7 +161,7 @@ def folder_of(url: str) -> str:
 
 
 def file_name(url: str) -> str:
-    """Return the name of an object without its folder, as people write it: that of a web address is decoded.
+    """Return the name of an object without its folder; that of a web address is decoded.
 
     Examples
     --------
@@ -175,6 +177,6 @@ def _without_query(url: str) -> str:
     return url.partition("#")[0].partition("?")[0] if scheme_of(url) in ("http", "https") else url
 
 
-def _first(path: str) -> tuple[str, str]:
+def _split_bucket(path: str) -> tuple[str, str]:
     bucket, _, key = path.partition("/")
     return bucket, key

@@ -1,7 +1,8 @@
-"""Which few requests fetch all these ranges, and where in them does each range lie?
+"""Coalescing of byte ranges: which requests fetch them, and where in the responses each range lies.
 
-Pure: arrays in, a plan out. Ranges nearer to each other than a gap are fetched together, because a request costs a
-round trip; but bytes between them cost time too, so the gap is a cost rule and not a constant.
+Pure: arrays in, a plan out. Ranges nearer to each other than a gap are fetched together, because a
+request costs a round trip; but the bytes between them cost time too, so the gap is a cost rule and
+not a constant.
 """
 
 from __future__ import annotations
@@ -12,14 +13,14 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["Merged", "frugal_gap", "merge", "split", "worthwhile_gap"]
+__all__ = ["MergedRanges", "frugal_gap", "merge_ranges", "split_answers", "worthwhile_gap"]
 
 Column = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Merged:
-    """The requests to make, and where each asked range lies in them."""
+class MergedRanges:
+    """The requests to make, and where each range lies in them."""
 
     offset: Column
     """First byte of each request, ascending."""
@@ -31,11 +32,11 @@ class Merged:
     """For each asked range, its first byte within that request."""
 
     def ranges(self) -> list[tuple[int, int]]:
-        """The requests as `(offset, length)` pairs."""
+        """Return the requests as `(offset, length)` pairs."""
         return list(zip(self.offset.tolist(), self.length.tolist(), strict=True))
 
 
-def merge(offset: ArrayLike, length: ArrayLike, gap: int = 0, limit: int | None = None) -> Merged:
+def merge_ranges(offset: ArrayLike, length: ArrayLike, gap: int = 0, limit: int | None = None) -> MergedRanges:
     """Merge ranges that lie at most `gap` bytes apart.
 
     Parameters
@@ -45,12 +46,12 @@ def merge(offset: ArrayLike, length: ArrayLike, gap: int = 0, limit: int | None 
     gap
         The most bytes between two ranges that are read along to save a request.
     limit
-        Stop joining when a request would become longer than this (one long range is never cut): a very long request
-        runs on one connection while the others idle.
+        Stop joining when a request would become longer than this (one long range is never cut): a
+        very long request runs on one connection while the others idle.
 
     Examples
     --------
-    >>> plan = merge([0, 100, 14], [10, 5, 6], gap=4)
+    >>> plan = merge_ranges([0, 100, 14], [10, 5, 6], gap=4)
     >>> plan.ranges(), plan.index.tolist(), plan.inner.tolist()
     ([(0, 20), (100, 5)], [0, 1, 0], [0, 0, 14])
     """
@@ -59,26 +60,29 @@ def merge(offset: ArrayLike, length: ArrayLike, gap: int = 0, limit: int | None 
     wanted = np.flatnonzero(lengths)
     if not wanted.size:
         nothing = np.empty(0, np.int64)
-        return Merged(nothing, nothing.copy(), index, inner)
+        return MergedRanges(nothing, nothing.copy(), index, inner)
 
     order = wanted[np.argsort(starts[wanted], kind="stable")]
     begin = starts[order]
-    # A long range may reach over several that start later, so what counts is the furthest end so far.
+    # A long range may reach over several that start later, so what counts is the furthest end so
+    # far.
     reach = np.maximum.accumulate(begin + lengths[order])
     first = np.flatnonzero(np.concatenate(([True], begin[1:] > reach[:-1] + gap)))
     if limit is not None:
-        first = _cut(begin, reach, first, limit)
+        first = _cut_at_limit(begin, reach, first, limit)
 
     last = np.append(first[1:], begin.size) - 1
     merged_offset = begin[first]
     piece = np.repeat(np.arange(first.size), last - first + 1)
     index[order] = piece
     inner[order] = begin - merged_offset[piece]
-    return Merged(merged_offset, reach[last] - merged_offset, index, inner)
+    return MergedRanges(merged_offset, reach[last] - merged_offset, index, inner)
 
 
-def _cut(begin: Column, reach: Column, first: Column, limit: int) -> Column:
-    """Where pieces start when none may grow past `limit`: one step per piece, not per range."""
+def _cut_at_limit(begin: Column, reach: Column, first: Column, limit: int) -> Column:
+    """Return where requests start when none may grow past `limit`: one step per request, not per
+    range.
+    """
     last = np.append(first[1:], begin.size) - 1
     long = reach[last] - begin[first] > limit
     if not long.any():
@@ -87,8 +91,8 @@ def _cut(begin: Column, reach: Column, first: Column, limit: int) -> Column:
     for start, stop in zip(first[long].tolist(), (last[long] + 1).tolist(), strict=True):
         at = start
         while True:
-            # The first range that reaches past both the limit and the piece's first range: whatever the first range
-            # covers already comes for free.
+            # The first range that reaches past both the limit and the piece's first range: whatever
+            # the first range covers already comes for free.
             bound = max(int(begin[at]) + limit, int(reach[at]))
             at += int(np.searchsorted(reach[at:stop], bound, side="right"))
             if at >= stop:
@@ -97,8 +101,8 @@ def _cut(begin: Column, reach: Column, first: Column, limit: int) -> Column:
     return np.sort(np.concatenate((first, np.asarray(cuts, np.int64))))
 
 
-def split(plan: Merged, lengths: Sequence[int], fetched: Sequence[bytes]) -> list[bytes]:
-    """Cut what the requests of `plan` brought into the ranges that were asked for."""
+def split_answers(plan: MergedRanges, lengths: Sequence[int], fetched: Sequence[bytes]) -> list[bytes]:
+    """Cut the responses to the requests of `plan` into the ranges that were asked for."""
     result = []
     for piece, inner, length in zip(plan.index.tolist(), plan.inner.tolist(), lengths, strict=True):
         if piece < 0:
@@ -111,10 +115,10 @@ def split(plan: Merged, lengths: Sequence[int], fetched: Sequence[bytes]) -> lis
 
 
 def worthwhile_gap(latency: float, bandwidth: float, in_flight: int) -> int:
-    """How many bytes cost as much as a request: latency x bandwidth / requests in flight.
+    """Return how many bytes cost as much as a request: latency x bandwidth / requests in flight.
 
-    With `in_flight` requests under way a further one costs a share `latency / in_flight` of the time, a byte
-    `1 / bandwidth`. A local disk has no latency worth speaking of, and so no gap.
+    With `in_flight` requests under way a further one costs a share `latency / in_flight` of the
+    time, a byte `1 / bandwidth`. A local disk has no latency worth speaking of, and so no gap.
 
     Parameters
     ----------
@@ -134,10 +138,12 @@ def worthwhile_gap(latency: float, bandwidth: float, in_flight: int) -> int:
 
 
 def frugal_gap(lengths: ArrayLike, gap: int, floor: int = 8192) -> int:
-    """Narrow `gap` so that scattered small ranges do not drag in far more bytes than were asked for.
+    """Return `gap`, narrowed so that scattered small ranges do not read far more bytes than were
+    asked for.
 
-    At most the mean length of the ranges (or `floor`, below which a request's own headers weigh as much): merging then
-    never more than doubles the bytes, while the cost rule alone reads 20 MB for 800 nodes of 3 kB in a 290 MB object.
+    At most the mean length of the ranges (or `floor`, below which a request's own headers weigh as
+    much): merging then never more than doubles the bytes, while the cost rule alone reads 20 MB for
+    800 nodes of 3 kB in a 290 MB object.
     """
     sizes = np.asarray(lengths, np.int64)
     mean = int(sizes.mean()) if sizes.size else 0

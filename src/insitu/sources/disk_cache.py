@@ -1,10 +1,11 @@
-"""Where are bytes kept that were fetched from afar, so that the next process has them too?
+"""Cache of byte ranges in a folder, shared by any number of processes, bounded by bytes.
 
-In a folder: one file for each range, named by a digest of what it is (object, version, range). A file is written beside
-and then renamed, so that nobody ever sees half of one; it carries its length and a checksum, so that a disk that lost part
-of it costs a second fetch and not a wrong value. What was not used for longest goes when the folder is full. There is no
-lock and no index: any number of processes (and of machines, on a shared disk) may use and clean one folder at once, because
-all they do is rename, and delete what may be deleted twice.
+There is one file for each range, named by a digest of object, version and range. A file is written
+beside and then renamed, so that nobody sees half of one; it carries its length and a checksum, so
+that a disk that lost part of it costs a second fetch and not a wrong value. The least recently used
+files go when the folder is full. There is no lock and no index: any number of processes (and of
+machines, on a shared disk) may use and clean one folder at once, because all they do is rename, and
+delete what may be deleted twice.
 """
 
 from __future__ import annotations
@@ -26,22 +27,26 @@ from insitu.sources.threads import renew_after_fork
 __all__ = ["DiskCache", "default_folder"]
 
 _numbers = itertools.count()
-_MARK = os.urandom(6).hex()
+_PROCESS_MARK = os.urandom(6).hex()
 """Names of files being written differ between the machines that share a disk, too."""
 _HEAD = struct.Struct("<4sIQ")
 _MAGIC = b"isc1"
-_ROOM = 0.8
-"""How full the folder is left when it was cleaned: cleaning looks at every file, so it should be rare."""
-_SHARE = 1 / 8
-"""The part of the free room that a process fills before it looks again: eight of them together cannot overfill it."""
+_TARGET_FILL = 0.8
+"""Share of the capacity that is left filled after cleaning: cleaning looks at every file, so it
+should be rare.
+"""
+_BUDGET_SHARE = 1 / 8
+"""Share of the free room that a process fills before it looks again: eight processes together
+cannot overfill it.
+"""
 _BLOCK = 4096
-"""What a file takes on disk is whole blocks."""
-_FRESH = 60.0
-"""Seconds within which a file that is used again is not marked again."""
+"""Files take whole blocks on disk."""
+_TOUCH_INTERVAL = 60.0
+"""Seconds within which the time of last use is not updated again."""
 
 
 class DiskCache:
-    """A folder of ranges that were read from remote objects.
+    """A folder with ranges that were read from remote objects.
 
     Parameters
     ----------
@@ -67,23 +72,23 @@ class DiskCache:
         try:
             self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         except OSError as error:
-            raise SourceError(f"no cache can be kept there: {error.strerror}", url=str(self.folder)) from None
+            raise SourceError(f"the cache folder cannot be created: {error.strerror}", url=str(self.folder)) from None
         self._budget = 0
         self.renew()
         renew_after_fork(self)
 
     def renew(self) -> None:
-        """A new lock in a forked child."""
+        """Make a new lock in a forked child."""
         self._lock = threading.Lock()
 
     @staticmethod
     def key(url: str, version: str, offset: int, length: int) -> str:
-        """The name of a range of a version of an object."""
+        """Return the key of a range of a version of an object."""
         text = f"{url}\0{version}\0{offset}\0{length}"
         return hashlib.blake2b(text.encode(errors="surrogatepass"), digest_size=20).hexdigest()
 
     def get(self, key: str) -> bytes | None:
-        """The bytes kept under a name; None if there are none (any more)."""
+        """Return the bytes under a key; None if they are not cached."""
         path = self._path(key)
         try:
             with open(path, "rb", buffering=0) as file:
@@ -95,7 +100,7 @@ class DiskCache:
             magic, checksum, length = _HEAD.unpack_from(raw)
             data = raw[_HEAD.size :]
             if magic == _MAGIC and length == len(data) and checksum == zlib.crc32(data):
-                if time.time() - used > _FRESH:
+                if time.time() - used > _TOUCH_INTERVAL:
                     with suppress(OSError):  # cleaned away meanwhile, or a disk that may not be written
                         os.utime(path)
                 return data
@@ -104,9 +109,11 @@ class DiskCache:
         return None
 
     def put(self, key: str, data: bytes) -> None:
-        """Keep bytes under a name. A disk that is full or may not be written is no error: they are only not kept."""
-        size = _on_disk(_HEAD.size + len(data))
-        if size > self.capacity * (1 - _ROOM):
+        """Store bytes under a key. A disk that is full or read-only is no error: they are just not
+        cached.
+        """
+        size = _disk_usage(_HEAD.size + len(data))
+        if size > self.capacity * (1 - _TARGET_FILL):
             return
         with self._lock:
             self._budget -= size
@@ -124,7 +131,7 @@ class DiskCache:
             return
 
     def clear(self) -> None:
-        """Delete all that is kept."""
+        """Delete everything in the cache."""
         for path, _, _ in self._entries():
             with suppress(OSError):
                 os.unlink(path)
@@ -132,14 +139,14 @@ class DiskCache:
             self._budget = 0
 
     def size(self) -> int:
-        """Bytes that the folder takes now."""
+        """Return the bytes that the folder takes now."""
         return sum(size for _, size, _ in self._entries())
 
     def _path(self, key: str) -> Path:
         return self.folder / key[:2] / key[2:]
 
     def _write(self, path: Path, data: bytes) -> None:
-        temporary = path.with_name(f".{os.getpid()}-{threading.get_ident()}-{next(_numbers)}-{_MARK}")
+        temporary = path.with_name(f".{os.getpid()}-{threading.get_ident()}-{next(_numbers)}-{_PROCESS_MARK}")
         try:
             with open(temporary, "xb") as file:
                 file.write(_HEAD.pack(_MAGIC, zlib.crc32(data), len(data)))
@@ -151,7 +158,7 @@ class DiskCache:
             raise
 
     def _entries(self) -> Iterator[tuple[str, int, float]]:
-        """Every file: path, bytes on disk, when it was last used."""
+        """Yield every file: path, bytes on disk, time of last use."""
         for shelf in _scan(self.folder):
             if len(shelf.name) != 2 or not shelf.is_dir(follow_symlinks=False):
                 continue
@@ -160,14 +167,16 @@ class DiskCache:
                     facts = entry.stat(follow_symlinks=False)
                 except OSError:
                     continue
-                yield entry.path, _on_disk(facts.st_size), facts.st_mtime
+                yield entry.path, _disk_usage(facts.st_size), facts.st_mtime
 
     def _clean(self, wanted: int) -> None:
-        """Make room, what was not used for longest first; then see how much may be written before looking again."""
+        """Delete the least recently used files until there is room; then compute how much may be
+        written before the next look.
+        """
         entries = sorted(self._entries(), key=lambda entry: entry[2])
         total = sum(size for _, size, _ in entries)
         if total + wanted > self.capacity:
-            aim = int(self.capacity * _ROOM) - wanted
+            aim = int(self.capacity * _TARGET_FILL) - wanted
             recent = time.time() - 3600
             for path, size, used in entries:
                 if total <= aim:
@@ -178,7 +187,7 @@ class DiskCache:
                     os.unlink(path)
                 total -= size
         with self._lock:
-            self._budget = max(int((self.capacity - total) * _SHARE), 0)
+            self._budget = max(int((self.capacity - total) * _BUDGET_SHARE), 0)
 
     def __reduce__(self) -> tuple[type[DiskCache], tuple[str, int]]:
         return DiskCache, (str(self.folder), self.capacity)
@@ -188,7 +197,7 @@ class DiskCache:
 
 
 def default_folder() -> Path:
-    """Where the system wants such things kept."""
+    """Return the cache folder of the user's system."""
     return Path(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")) / "insitu"
 
 
@@ -200,5 +209,5 @@ def _scan(folder: str | Path) -> list[os.DirEntry[str]]:
         return []
 
 
-def _on_disk(size: int) -> int:
+def _disk_usage(size: int) -> int:
     return -(-size // _BLOCK) * _BLOCK

@@ -1,10 +1,12 @@
-"""How is an open Python file read by range?
+"""Source for open Python files and file-like objects.
 
-By `seek` and `read` under a lock, because the file has one position. It stays the caller's: closing the source does
-not close it. An ordinary file on disk is taken by its descriptor instead, which needs neither.
+Reads are `seek` and `read` under a lock, because a file has one position. The file stays the
+caller's: closing the source does not close it. An ordinary file on disk is read by its descriptor
+instead, which needs neither.
 
-References need a URL, and the name of a file object is not one (a gzip file's name leads to other bytes). So each gets a
-`file-object://` URL of its own, under which it is found again while it lives.
+References need a URL, and the name of a file object is not one (a gzip file's name leads to other
+bytes). So each gets a `file-object://` URL of its own, under which it is found again while it
+lives.
 """
 
 from __future__ import annotations
@@ -29,7 +31,7 @@ from insitu.sources.protocol import ByteSource, Range
 from insitu.sources.ranges import clip
 from insitu.sources.threads import renew_after_fork
 
-__all__ = ["SCHEME", "FileLike", "FileLikeSource", "find_file", "from_file"]
+__all__ = ["SCHEME", "FileLike", "FileLikeSource", "find_file_object", "source_from_file"]
 
 SCHEME = "file-object"
 _numbers = itertools.count(1)
@@ -38,7 +40,7 @@ _files: weakref.WeakValueDictionary[str, Any] = weakref.WeakValueDictionary()
 
 @runtime_checkable
 class FileLike(Protocol):
-    """An open binary file that can be positioned."""
+    """An open binary file that supports seeking."""
 
     def seek(self, offset: int, whence: int = 0, /) -> int:
         """Go to a position."""
@@ -47,10 +49,11 @@ class FileLike(Protocol):
         """Read from there."""
 
 
-def from_file(file: FileLike) -> ByteSource:
-    """The best source for an open file."""
+def source_from_file(file: FileLike) -> ByteSource:
+    """Return the best source for an open file."""
     raw = file.raw if type(file) is io.BufferedReader else file
-    # Only the plain classes: the descriptor of a gzip file, say, gives other bytes than the file does.
+    # Only the plain classes: the descriptor of a gzip file, say, gives other bytes than the file
+    # does.
     if type(raw) is io.FileIO and not raw.closed and isinstance(raw.name, str | bytes):
         path = os.path.abspath(os.fsdecode(raw.name))
         if _same_file(raw.fileno(), path):
@@ -59,7 +62,9 @@ def from_file(file: FileLike) -> ByteSource:
 
 
 def _same_file(descriptor: int, path: str) -> bool:
-    """Whether the path still leads to the open file: it may be deleted, replaced, or relative to another directory."""
+    """Return whether the path still leads to the open file: it may be deleted, replaced, or
+    relative to another directory.
+    """
     try:
         there = os.stat(path)
         return stat.S_ISREG(there.st_mode) and os.path.samestat(os.fstat(descriptor), there)
@@ -67,17 +72,19 @@ def _same_file(descriptor: int, path: str) -> bool:
         return False
 
 
-def find_file(url: str) -> FileLikeSource:
-    """A source on the living file object of that URL."""
+def find_file_object(url: str) -> FileLikeSource:
+    """Return a source on the living file object of that URL."""
     file = _files.get(url)
     if file is None:
         raise NotFoundError(
-            "this file object is gone, or of another process", url=url, hint="Keep it open while it is read."
+            "the file object of this URL no longer exists, or belongs to another process",
+            url=url,
+            hint="Keep the file open while the dataset is used.",
         )
     return FileLikeSource(file)
 
 
-class _Opened:
+class _FileObject:
     """One file object: all sources on it share its lock, because they share its position."""
 
     def __init__(self, file: FileLike, url: str) -> None:
@@ -89,26 +96,26 @@ class _Opened:
         self.lock = threading.Lock()
 
 
-class _Register:
-    """Who has a lock already."""
+class _FileObjectRegistry:
+    """The file objects that have a lock already."""
 
     def __init__(self) -> None:
-        self._opened: weakref.WeakValueDictionary[int, _Opened] = weakref.WeakValueDictionary()
+        self._opened: weakref.WeakValueDictionary[int, _FileObject] = weakref.WeakValueDictionary()
         self.renew()
         renew_after_fork(self)
 
     def renew(self) -> None:
         self._lock = threading.Lock()
 
-    def enter(self, file: FileLike) -> _Opened:
+    def enter(self, file: FileLike) -> _FileObject:
         with self._lock:
             known = self._opened.get(id(file))
             if known is None:
-                known = self._opened[id(file)] = _Opened(file, _url_of(file))
+                known = self._opened[id(file)] = _FileObject(file, _url_of(file))
             return known
 
 
-_register = _Register()
+_registry = _FileObjectRegistry()
 
 
 def _url_of(file: FileLike) -> str:
@@ -117,7 +124,8 @@ def _url_of(file: FileLike) -> str:
             return url
     name = getattr(file, "name", None)
     label = f"/{os.path.basename(name)}" if isinstance(name, str) and name else ""
-    # A random part: a dataset that travels to another process must not find that one's file of the same number.
+    # A random part: a dataset that travels to another process must not find that one's file of the
+    # same number.
     url = f"{SCHEME}://{next(_numbers)}-{secrets.token_hex(4)}{label}"
     with suppress(TypeError):  # a class without weak references is readable, only not found again
         _files[url] = file
@@ -134,14 +142,16 @@ class FileLikeSource:
     """
 
     def __init__(self, file: FileLike) -> None:
-        self._opened = _register.enter(file)
+        self._opened = _registry.enter(file)
         self._file, self._url = file, self._opened.url
         try:
             with self._opened.lock:
                 self._size = file.seek(0, os.SEEK_END)
         except (OSError, ValueError) as error:
             raise SourceError(
-                f"not a file that can be positioned: {error}", url=self._url, hint="Read it into bytes first."
+                f"the file does not support seeking: {error}",
+                url=self._url,
+                hint="Read it into memory and pass the bytes.",
             ) from error
 
     @property
@@ -150,19 +160,19 @@ class FileLikeSource:
         return self._url
 
     def size(self) -> int:
-        """Bytes in the file when the source was made."""
+        """Return the bytes in the file when the source was made."""
         return self._size
 
     def describe(self) -> Source:
-        """Name and size; a file object tells no more."""
+        """Return name and size; a file object has no version."""
         return Source(self._url, self._size)
 
     def read(self, offset: int, length: int) -> bytes:
-        """One range."""
+        """Return one range."""
         return self.read_many([(offset, length)])[0]
 
     def read_many(self, ranges: Sequence[Range]) -> list[bytes]:
-        """Many ranges, one after the other."""
+        """Return many ranges, read one after the other."""
         if not ranges:
             return []
         with self._opened.lock, tracing.Request("file objects", len(ranges)) as request:
@@ -171,7 +181,7 @@ class FileLikeSource:
             return data
 
     def close(self) -> None:
-        """Nothing: the file is the caller's."""
+        """Do nothing: the file is the caller's."""
 
     def _piece(self, offset: int, length: int) -> bytes:
         start, left = clip(self._url, offset, length, self._size)
@@ -182,7 +192,9 @@ class FileLikeSource:
             while left > 0:
                 part = self._file.read(left)
                 if isinstance(part, str):
-                    raise SourceError("a text file", url=self._url, hint="Open it in binary mode ('rb').")
+                    raise SourceError(
+                        "the file is open in text mode", url=self._url, hint="Open it in binary mode ('rb')."
+                    )
                 if not part:
                     break
                 parts.append(part)
@@ -203,14 +215,16 @@ class FileLikeSource:
 
     def __reduce__(self) -> tuple[Callable[[FileLike, str], FileLikeSource], tuple[FileLike, str]]:
         # Files of fsspec travel; those of Python do not, and say so.
-        return _restored, (self._file, self._url)
+        return _restore, (self._file, self._url)
 
     def __repr__(self) -> str:
         return f"FileLikeSource({self._url!r})"
 
 
-def _restored(file: FileLike, url: str) -> FileLikeSource:
-    """The source again, after travelling; where it started from, on the same file."""
+def _restore(file: FileLike, url: str) -> FileLikeSource:
+    """Return the source again after unpickling; in the process where it was pickled, on the same
+    file.
+    """
     with suppress(TypeError):
         file = _files.setdefault(url, file)
     return FileLikeSource(file)

@@ -1,8 +1,9 @@
-"""Is this still the object that the first bytes came from?
+"""Identity of a remote object: detection of objects that change between scan and read, or between
+reads.
 
-A remote object can be replaced between two requests, or between the scan and the read, and bytes of two versions make
-values that neither has. So a remote source keeps what was recorded of the object, or else what the first answer said
-of it, and every later answer must say the same.
+A remote object can be replaced between two requests, and bytes of two versions make values that
+neither has. So a remote source keeps what was recorded of the object, or else what the first
+response said of it, and every later response must agree.
 """
 
 from __future__ import annotations
@@ -13,11 +14,11 @@ from typing import Any
 from insitu.errors import StaleSourceError
 from insitu.model import Source
 
-__all__ = ["Identity", "verify"]
+__all__ = ["ObjectIdentity", "check_identity"]
 
 
-class Identity:
-    """What is known of one object.
+class ObjectIdentity:
+    """What is known of the version of one object.
 
     Parameters
     ----------
@@ -28,8 +29,8 @@ class Identity:
 
     Examples
     --------
-    >>> identity = Identity("https://host/x", Source("https://host/x", 100, '"v1"'))
-    >>> identity.size, identity.condition()
+    >>> identity = ObjectIdentity("https://host/x", Source("https://host/x", 100, '"v1"'))
+    >>> identity.size, identity.condition_headers()
     (100, {'If-Match': '"v1"'})
     >>> identity.observe(100, '"v2"', None)
     Traceback (most recent call last):
@@ -45,8 +46,10 @@ class Identity:
             self._facts = {name: value for name, value in said.items() if value is not None}
 
     @property
-    def known(self) -> bool:
-        """Whether a version is known, or an answer has come. A size alone does not tell an object from its successor."""
+    def is_known(self) -> bool:
+        """Whether a version is known, or a response has come. A size alone does not tell an object
+        from its successor.
+        """
         return any(name in self._facts for name in ("known", "etag", "modified"))
 
     @property
@@ -56,12 +59,14 @@ class Identity:
 
     @property
     def etag(self) -> str | None:
-        """The ETag, if known and strong: only such a one may be asked for."""
+        """The ETag, if known and strong: only such a one may be used in a condition."""
         tag = self._facts.get("etag")
         return tag if isinstance(tag, str) and tag.startswith('"') else None
 
-    def condition(self) -> dict[str, str]:
-        """The header that has the server refuse another version, if there is something to go by."""
+    def condition_headers(self) -> dict[str, str]:
+        """Return the header that makes the server refuse another version, if there is something to
+        go by.
+        """
         if self.etag is not None:
             return {"If-Match": self.etag}
         modified = self._facts.get("modified")
@@ -70,40 +75,43 @@ class Identity:
         return {}
 
     def observe(self, size: int | None, etag: str | None, modified: float | None) -> None:
-        """Take in what an answer says; raise `StaleSourceError` if it contradicts what is known."""
+        """Record what a response says; raise `StaleSourceError` if it contradicts what is known."""
         facts = self._facts
         facts["known"] = True
-        # setdefault is one atomic step: of threads with different news, all but one see the contradiction.
+        # setdefault is one atomic step: of threads with different news, all but one see the
+        # contradiction.
         if size is not None and facts.setdefault("size", size) != size:
-            raise self.stale(f"its size was {facts['size']} and is now {size}")
-        if etag is not None and _strong(facts.setdefault("etag", etag)) != _strong(etag):
-            raise self.stale(f"its ETag was {facts['etag']} and is now {etag}")
+            raise self.stale_error(f"its size was {facts['size']} and is now {size}")
+        if etag is not None and _without_weak_mark(facts.setdefault("etag", etag)) != _without_weak_mark(etag):
+            raise self.stale_error(f"its ETag was {facts['etag']} and is now {etag}")
         # With an ETag the date says nothing more, and mirrors behind one name may differ in it.
-        if modified is not None and _other(facts.setdefault("modified", modified), modified) and "etag" not in facts:
-            raise self.stale("its modification date changed")
+        if modified is not None and _differs(facts.setdefault("modified", modified), modified) and "etag" not in facts:
+            raise self.stale_error("its modification date changed")
 
     def source(self) -> Source:
-        """As the model's noun."""
+        """Return the identity as a `Source` of the model."""
         return Source(self.url, self.size, self._facts.get("etag"), self._facts.get("modified"))
 
-    def stale(self, how: str) -> StaleSourceError:
-        """The error that says so."""
+    def stale_error(self, how: str) -> StaleSourceError:
+        """Return the error that says how the object has changed."""
         when = "is not the one that was scanned" if self._recorded else "changed while it was read"
         return StaleSourceError(f"the object {when}: {how}", url=self.url, hint="Scan and open it again.")
 
 
-def verify(expected: Source, found: Source) -> None:
-    """Raise `StaleSourceError` if an object is not the one that was recorded; what either side does not know counts as equal."""
+def check_identity(expected: Source, found: Source) -> None:
+    """Raise `StaleSourceError` if an object is not the one that was recorded; unknown facts count
+    as equal.
+    """
     how = expected.difference(found)
     if how is not None:
-        raise Identity(found.url, expected).stale(how)
+        raise ObjectIdentity(found.url, expected).stale_error(how)
 
 
-def _strong(etag: str) -> str:
+def _without_weak_mark(etag: str) -> str:
     # A proxy that recompresses marks the same tag as weak.
     return etag.removeprefix("W/")
 
 
-def _other(one: float, two: float) -> bool:
+def _differs(one: float, two: float) -> bool:
     # HTTP dates have whole seconds; the same file seen by another way may have fractions.
     return int(one) != int(two)

@@ -1,4 +1,8 @@
-"""What lies under a prefix? Asked only where nothing else tells: a glob, a group without consolidated metadata."""
+"""Listing of folders and prefixes: local directories, buckets, index pages of web servers, fsspec.
+
+Storage is listed only where nothing else tells the names: for a glob, or a group without
+consolidated metadata.
+"""
 
 from __future__ import annotations
 
@@ -10,30 +14,30 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from urllib.parse import unquote
 
 from insitu.errors import AccessError, InsituError, NotFoundError, SourceError
+from insitu.sources.access_policy import check_path, has_access_policy, refuse_third_party
 from insitu.sources.address import Address, bucket_address, scheme_of
-from insitu.sources.gate import ask_other, ask_path, is_guarded
-from insitu.sources.options import options_for
-from insitu.sources.redact import displayed, redacted
+from insitu.sources.redaction import redact_text, redact_url
+from insitu.sources.storage_options import options_for
 
 if TYPE_CHECKING:
-    from insitu.sources.bucket import Bucket
-    from insitu.sources.pages import Page
+    from insitu.sources.object_store.bucket import Bucket
+    from insitu.sources.object_store.listing_pages import ListingPage
 
-__all__ = ["Level", "children", "is_directory", "level", "local_path", "objects"]
+__all__ = ["FolderListing", "is_directory", "list_all_objects", "list_folder", "list_subfolders", "local_path"]
 
 _FILE = re.compile(r"(file|local)://(localhost)?(?=/)", re.IGNORECASE)
 Answer = TypeVar("Answer")
 
 
-class Level(NamedTuple):
-    """What lies right under a prefix, by name."""
+class FolderListing(NamedTuple):
+    """The names right under a prefix."""
 
     folders: list[str]
     files: list[str]
 
 
 def local_path(url: str) -> str | None:
-    """The path that a URL names on this machine; None if it names something elsewhere.
+    """Return the path that a URL names on this machine; None if it names something elsewhere.
 
     Examples
     --------
@@ -48,119 +52,135 @@ def local_path(url: str) -> str | None:
 
 
 def is_directory(url: str) -> bool:
-    """Whether a URL names a directory on this machine."""
+    """Return whether a URL names a directory on this machine."""
     path = local_path(url)
     return path is not None and os.path.isdir(path)
 
 
-def children(url: str, storage_options: Mapping[str, Any] | None = None) -> list[str] | None:
-    """The names right under a prefix that have something under them in turn; None where that cannot be asked (HTTP).
+def list_subfolders(url: str, storage_options: Mapping[str, Any] | None = None) -> list[str] | None:
+    """Return the names right under a prefix that have something under them in turn; None where
+    listing is not possible (HTTP).
 
     Raises
     ------
     SourceError
-        If the store was asked and failed.
+        If the request to the store fails.
     """
     if scheme_of(url) in ("http", "https") and local_path(url) is None:
         return None
-    return level(url, storage_options).folders
+    return list_folder(url, storage_options).folders
 
 
-def level(url: str, storage_options: Mapping[str, Any] | None = None) -> Level:
-    """What lies right under a prefix; nothing if the prefix is not there, except for directories, which is an error."""
+def list_folder(url: str, storage_options: Mapping[str, Any] | None = None) -> FolderListing:
+    """Return the names right under a prefix; none if the prefix does not exist, except for
+    directories, where that is an error.
+    """
     path = local_path(url)
     if path is not None:
-        return _local_level(path)
+        return _list_local_folder(path)
     base = url.rstrip("/") + "/"
     if (address := bucket_address(base)) is not None:
-        return bucket_level(address, base, options_for(base, storage_options))
+        return list_bucket_folder(address, base, options_for(base, storage_options))
     if scheme_of(url) in ("http", "https"):
-        from insitu.sources.web_index import index
+        from insitu.sources.http.index_page import list_index_page
 
-        return Level(*index(base, storage_options))
-    files, inner = _filesystem(base, storage_options)
-    rows = _asked(lambda: files.ls(inner, detail=True), base) or []
+        return FolderListing(*list_index_page(base, storage_options))
+    files, inner = _fsspec_filesystem(base, storage_options)
+    rows = _ask_store(lambda: files.ls(inner, detail=True), base) or []
     names = sorted((row["name"].rstrip("/").rsplit("/", 1)[-1], row["type"] == "directory") for row in rows)
-    return Level([name for name, folder in names if folder], [name for name, folder in names if not folder])
+    return FolderListing([name for name, folder in names if folder], [name for name, folder in names if not folder])
 
 
-def objects(url: str, storage_options: Mapping[str, Any] | None = None) -> dict[str, int] | None:
-    """Everything under a prefix: key relative to it → bytes; None where that cannot be asked (HTTP)."""
+def list_all_objects(url: str, storage_options: Mapping[str, Any] | None = None) -> dict[str, int] | None:
+    """Return everything under a prefix, as key relative to it → bytes; None where listing is not
+    possible (HTTP).
+    """
     path = local_path(url)
     if path is not None:
-        return _files(path)
+        return _list_local_files(path)
     base = url.rstrip("/") + "/"
     if (address := bucket_address(base)) is not None:
-        return bucket_objects(address, base, options_for(base, storage_options))
+        return list_bucket_objects(address, base, options_for(base, storage_options))
     if scheme_of(url) in ("http", "https"):
         return None
-    files, inner = _filesystem(base, storage_options)
-    rows = _asked(lambda: files.find(inner, detail=True), base) or {}
+    files, inner = _fsspec_filesystem(base, storage_options)
+    rows = _ask_store(lambda: files.find(inner, detail=True), base) or {}
     top = inner.rstrip("/") + "/"
     return {name.removeprefix(top): int(row["size"]) for name, row in rows.items()}
 
 
-def bucket_level(address: Address, url: str, options: Mapping[str, Any]) -> Level:
-    """What lies right under a prefix of a bucket."""
+def list_bucket_folder(address: Address, url: str, options: Mapping[str, Any]) -> FolderListing:
+    """Return the names right under a prefix of a bucket."""
     import obstore
 
-    from insitu.sources.bucket import bucket_of
+    from insitu.sources.object_store.bucket import bucket_for
 
-    bucket, prefix = bucket_of(address, url, options), address.key.rstrip("/") or None
-    if is_guarded():
-        below = _pages(bucket, address, options, prefix or "", "/")
+    bucket, prefix = bucket_for(address, url, options), address.key.rstrip("/") or None
+    if has_access_policy():
+        below = _list_pages(bucket, address, options, prefix or "", "/")
         names = sorted(name.rstrip("/").rsplit("/", 1)[-1] for page in below for name in page.folders)
-        return Level(names, sorted(key.rsplit("/", 1)[-1] for page in below for key, _ in page.files))
-    answer = _asked(lambda: bucket.ask(lambda store: obstore.list_with_delimiter(store, prefix)), url)
+        return FolderListing(names, sorted(key.rsplit("/", 1)[-1] for page in below for key, _ in page.files))
+    answer = _ask_store(
+        lambda: bucket.ask_with_retries(lambda store: obstore.list_with_delimiter(store, prefix), redact_url(url)), url
+    )
     if answer is None:
-        return Level([], [])
+        return FolderListing([], [])
     folders = sorted(name.rstrip("/").rsplit("/", 1)[-1] for name in answer["common_prefixes"])
-    return Level(folders, sorted(row["path"].rsplit("/", 1)[-1] for row in answer["objects"]))
+    return FolderListing(folders, sorted(row["path"].rsplit("/", 1)[-1] for row in answer["objects"]))
 
 
-def bucket_objects(address: Address, url: str, options: Mapping[str, Any]) -> dict[str, int]:
-    """Everything under a prefix of a bucket: key relative to it → bytes."""
+def list_bucket_objects(address: Address, url: str, options: Mapping[str, Any]) -> dict[str, int]:
+    """Return everything under a prefix of a bucket: key relative to it → bytes."""
     import obstore
 
-    from insitu.sources.bucket import bucket_of
+    from insitu.sources.object_store.bucket import bucket_for
 
-    bucket, prefix = bucket_of(address, url, options), address.key.rstrip("/")
+    bucket, prefix = bucket_for(address, url, options), address.key.rstrip("/")
     skip = len(prefix) + 1 if prefix else 0
-    if is_guarded():
-        return {key[skip:]: size for page in _pages(bucket, address, options, prefix, "") for key, size in page.files}
-    pages = _asked(lambda: bucket.ask(lambda store: list(obstore.list(store, prefix or None, chunk_size=1000))), url)
+    if has_access_policy():
+        return {
+            key[skip:]: size for page in _list_pages(bucket, address, options, prefix, "") for key, size in page.files
+        }
+    pages = _ask_store(
+        lambda: bucket.ask_with_retries(
+            lambda store: list(obstore.list(store, prefix or None, chunk_size=1000)), redact_url(url)
+        ),
+        url,
+    )
     return {row["path"][skip:]: int(row["size"]) for page in pages or [] for row in page}
 
 
-def _pages(bucket: Bucket, address: Address, options: Mapping[str, Any], prefix: str, delimiter: str) -> list[Page]:
-    from insitu.sources.pages import pages
+def _list_pages(
+    bucket: Bucket, address: Address, options: Mapping[str, Any], prefix: str, delimiter: str
+) -> list[ListingPage]:
+    from insitu.sources.object_store.listing_pages import list_pages
 
     try:
-        return list(pages(bucket, address, options, prefix, delimiter))
+        return list(list_pages(bucket, address, options, prefix, delimiter))
     except NotFoundError:
         return []  # as obstore has it
 
 
-def _local_level(path: str) -> Level:
-    ask_path(path)
+def _list_local_folder(path: str) -> FolderListing:
+    check_path(path)
     try:
         with os.scandir(path) as entries:
             names = sorted((entry.name, entry.is_dir()) for entry in entries)
     except FileNotFoundError:
         raise NotFoundError("no such directory", url=path) from None
     except PermissionError:
-        raise AccessError("the directory may not be listed", url=path) from None
+        raise AccessError("permission to list the directory is denied", url=path) from None
     except OSError as error:
         raise SourceError(f"listing failed: {error.strerror}", url=path) from error
-    return Level([name for name, folder in names if folder], [name for name, folder in names if not folder])
+    return FolderListing([name for name, folder in names if folder], [name for name, folder in names if not folder])
 
 
-def _files(path: str) -> dict[str, int]:
+def _list_local_files(path: str) -> dict[str, int]:
     sizes: dict[str, int] = {}
     waiting = [""]
     while waiting:
         below = waiting.pop()
-        ask_path(os.path.join(path, below))
+        check_path(os.path.join(path, below))
         try:
             with os.scandir(os.path.join(path, below)) as entries:
                 for entry in entries:
@@ -179,18 +199,18 @@ def _files(path: str) -> dict[str, int]:
     return sizes
 
 
-def _filesystem(url: str, storage_options: Mapping[str, Any] | None) -> tuple[Any, str]:
-    ask_other(url)
+def _fsspec_filesystem(url: str, storage_options: Mapping[str, Any] | None) -> tuple[Any, str]:
+    refuse_third_party(url)
     try:
         core = importlib.import_module("fsspec.core")
         files, inner = core.url_to_fs(url, **options_for(url, storage_options))
     except (ImportError, ValueError, OSError) as error:
-        raise SourceError(f"this cannot be listed: {redacted(str(error))}", url=displayed(url)) from None
+        raise SourceError(f"this location cannot be listed: {redact_text(str(error))}", url=redact_url(url)) from None
     return files, inner
 
 
-def _asked(question: Callable[[], Answer], url: str) -> Answer | None:
-    """The answer; None if there is no such prefix."""
+def _ask_store(question: Callable[[], Answer], url: str) -> Answer | None:
+    """Return the answer to a listing; None if there is no such prefix."""
     try:
         return question()
     except InsituError:
@@ -200,9 +220,9 @@ def _asked(question: Callable[[], Answer], url: str) -> Answer | None:
     except Exception as error:
         # obstore and the many file systems of fsspec have no one class of error.
         if scheme_of(url) in ("http", "https") or bucket_address(url) is not None:
-            from insitu.sources.object_store import as_source_error
+            from insitu.sources.object_store.store_errors import as_source_error
 
-            raise as_source_error(error, displayed(url)) from None
+            raise as_source_error(error, redact_url(url)) from None
         if isinstance(error, PermissionError):
-            raise AccessError("the store refuses to list", url=displayed(url)) from None
-        raise SourceError(f"listing failed: {redacted(str(error))}", url=displayed(url)) from None
+            raise AccessError("the store refuses to list", url=redact_url(url)) from None
+        raise SourceError(f"listing failed: {redact_text(str(error))}", url=redact_url(url)) from None

@@ -1,7 +1,7 @@
-"""How are bytes that are in memory already read like a file's?
+"""Source for bytes in memory.
 
-By slicing. A source made with a name is found again under `memory://name` while it lives, so that references to it can
-be followed in the same process.
+A source with a name is found again under `memory://name` while it lives, so that references to it
+can be followed in the same process.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Self
 from insitu.errors import NotFoundError
 from insitu.model import Source
 from insitu.sources import tracing
-from insitu.sources.protocol import Range, spread
+from insitu.sources.protocol import Range, copy_to_buffer
 from insitu.sources.ranges import clip
 
 __all__ = ["MemorySource"]
@@ -24,7 +24,7 @@ __all__ = ["MemorySource"]
 Buffer = bytes | bytearray | memoryview
 
 _numbers = itertools.count(1)
-_alive: weakref.WeakValueDictionary[str, MemorySource] = weakref.WeakValueDictionary()
+_sources_by_url: weakref.WeakValueDictionary[str, MemorySource] = weakref.WeakValueDictionary()
 
 
 class MemorySource:
@@ -33,7 +33,8 @@ class MemorySource:
     Parameters
     ----------
     data
-        The bytes. A `bytearray` or `memoryview` is not copied: leave it alone while the source is used.
+        The bytes. A `bytearray` or `memoryview` is not copied: leave it alone while the source is
+        used.
     name
         The source's URL will be `memory://name`; numbered if left out.
 
@@ -45,17 +46,18 @@ class MemorySource:
 
     def __init__(self, data: Buffer, name: str | None = None) -> None:
         self._view = memoryview(data).cast("B")
-        # A random part: a dataset that travels to another process must not find that one's object of the same number.
+        # A random part: a dataset that travels to another process must not find that one's object
+        # of the same number.
         self._url = f"memory://{f'{next(_numbers)}-{secrets.token_hex(4)}' if name is None else name}"
-        _alive[self._url] = self
+        _sources_by_url[self._url] = self
 
     @staticmethod
     def find(url: str) -> MemorySource:
-        """The living source of that URL."""
+        """Return the living source of that URL."""
         try:
-            return _alive[url]
+            return _sources_by_url[url]
         except KeyError:
-            raise NotFoundError("no such object in this process's memory", url=url) from None
+            raise NotFoundError("there is no such object in the memory of this process", url=url) from None
 
     @property
     def url(self) -> str:
@@ -63,31 +65,31 @@ class MemorySource:
         return self._url
 
     def size(self) -> int:
-        """Bytes in memory."""
+        """Return the bytes in memory."""
         return self._view.nbytes
 
     def describe(self) -> Source:
-        """The size: memory has no date."""
+        """Return the size: memory has no date."""
         return Source(self._url, self._view.nbytes)
 
     def read(self, offset: int, length: int) -> bytes:
-        """One range."""
+        """Return one range."""
         start, length = clip(self._url, offset, length, self._view.nbytes)
         with tracing.Request("memory") as request:
             request.bytes = length
             return bytes(self._view[start : start + length])
 
     def read_many(self, ranges: Sequence[Range]) -> list[bytes]:
-        """Many ranges."""
+        """Return many ranges."""
         return [self.read(offset, length) for offset, length in ranges]
 
     def read_into(self, offset: int, buffer: memoryview) -> int:
-        """Fill `buffer` from `offset` on; the number of bytes put there."""
+        """Fill `buffer` from `offset` on; return the number of bytes written."""
         start, length = clip(self._url, offset, buffer.nbytes, self._view.nbytes)
-        return spread(self._view[start : start + length], buffer)
+        return copy_to_buffer(self._view[start : start + length], buffer)
 
     def close(self) -> None:
-        """Nothing is held open: the bytes stay readable for others that found this source by its URL."""
+        """Do nothing: the bytes stay readable for others that found this source by its URL."""
 
     def __enter__(self) -> Self:
         return self
@@ -98,13 +100,15 @@ class MemorySource:
         self.close()
 
     def __reduce__(self) -> tuple[Callable[[bytes, str], MemorySource], tuple[bytes, str]]:
-        return _restored, (bytes(self._view), self._url.removeprefix("memory://"))
+        return _restore, (bytes(self._view), self._url.removeprefix("memory://"))
 
     def __repr__(self) -> str:
         return f"MemorySource({self._url!r}, {self._view.nbytes} bytes)"
 
 
-def _restored(data: bytes, name: str) -> MemorySource:
-    """The source again, after travelling; where it started from, the same object: two of one name would hide each other."""
-    known = _alive.get(f"memory://{name}")
+def _restore(data: bytes, name: str) -> MemorySource:
+    """Return the source again after unpickling; where it was pickled, the same object: two of one
+    name would hide each other.
+    """
+    known = _sources_by_url.get(f"memory://{name}")
     return known if known is not None and known._view == data else MemorySource(data, name)

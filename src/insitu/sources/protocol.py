@@ -1,8 +1,8 @@
-"""What must a place that holds bytes be able to do?
+"""The `ByteSource` protocol, its optional abilities, and the base class of wrappers.
 
-Little: tell its size, give a range, give many ranges at once, say what identifies its present content. Scanners and
-readers know only this, so a third party adds a new kind of storage in one file, and caches and counters are sources
-around sources.
+A source tells its size, returns one range or many, and describes its present content. Scanners and
+readers use only this, so a third party adds a new kind of storage in one file, and caches and
+counters are sources around sources.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 
 from insitu.model import Source
 
-__all__ = ["ByteSource", "Range", "ReadsInto", "ReadsTail", "read_into", "read_tail", "spread"]
+__all__ = ["ByteSource", "Range", "ReadsInto", "ReadsTail", "WrappedSource", "copy_to_buffer", "read_into", "read_tail"]
 
 Range = tuple[int, int]
 """`(offset, length)` in bytes."""
@@ -25,8 +25,9 @@ Range = tuple[int, int]
 class ByteSource(Protocol):
     """An object whose bytes can be read by range.
 
-    Ranges follow `pread`: fewer bytes than asked for come only at the end of the object, and none at all past it.
-    Whatever else goes wrong is an `insitu.errors.SourceError`. All methods may be called from many threads at once.
+    Ranges follow `pread`: fewer bytes than asked for come only at the end of the object, and none
+    at all past it. Whatever else goes wrong is an `insitu.errors.SourceError`. All methods may be
+    called from many threads at once.
     """
 
     @property
@@ -34,19 +35,19 @@ class ByteSource(Protocol):
         """Where the object is; never holds credentials."""
 
     def size(self) -> int:
-        """Bytes in the object."""
+        """Return the bytes in the object."""
 
     def read(self, offset: int, length: int) -> bytes:
-        """One range."""
+        """Return one range."""
 
     def read_many(self, ranges: Sequence[Range]) -> list[bytes]:
-        """Many ranges, in the order asked, concurrently where that helps."""
+        """Return many ranges, in the order asked, concurrently where that helps."""
 
     def describe(self) -> Source:
-        """What identifies the present content; costs nothing after the first read."""
+        """Return what identifies the present content; costs nothing after the first read."""
 
     def close(self) -> None:
-        """Give back what the source holds open; twice does no harm."""
+        """Release what the source holds open; calling it twice does no harm."""
 
     def __enter__(self) -> Self: ...
 
@@ -60,22 +61,77 @@ class ReadsInto(Protocol):
     """A source that can fill a given buffer without a copy."""
 
     def read_into(self, offset: int, buffer: memoryview) -> int:
-        """Fill `buffer`, in C order, from `offset` on; the number of bytes put there.
+        """Fill `buffer`, in C order, from `offset` on; return the number of bytes written.
 
-        The buffer may be a part of a larger array. If it is not contiguous and fewer bytes came than it holds, what it holds is undefined.
+        The buffer may be a part of a larger array. If it is not contiguous and fewer bytes came
+        than it holds, its content is undefined.
         """
 
 
 @runtime_checkable
 class ReadsTail(Protocol):
-    """A source that can give its end without being asked for its size first."""
+    """A source that can return its last bytes without a request for its size."""
 
     def tail(self, length: int) -> bytes:
-        """The last `length` bytes, or all if there are fewer; afterwards the size costs nothing."""
+        """Return the last `length` bytes, or all if there are fewer; afterwards the size costs
+        nothing.
+        """
+
+
+class WrappedSource:
+    """Base class of sources around a source: forwards the methods of `ByteSource`.
+
+    A subclass overrides what it changes. `tail` and `read_into` are not forwarded: a wrapper that
+    sees other bytes than its inner source (a member of an archive, say) would give wrong ones.
+
+    Parameters
+    ----------
+    source
+        The inner source. It is closed together with the wrapper.
+    """
+
+    def __init__(self, source: ByteSource) -> None:
+        self.source = source
+
+    @property
+    def url(self) -> str:
+        """The inner source's URL."""
+        return self.source.url
+
+    def size(self) -> int:
+        """Return the inner source's size."""
+        return self.source.size()
+
+    def read(self, offset: int, length: int) -> bytes:
+        """Return one range of the inner source."""
+        return self.source.read(offset, length)
+
+    def read_many(self, ranges: Sequence[Range]) -> list[bytes]:
+        """Return many ranges of the inner source."""
+        return self.source.read_many(ranges)
+
+    def describe(self) -> Source:
+        """Return what identifies the inner source's content."""
+        return self.source.describe()
+
+    def close(self) -> None:
+        """Close the inner source."""
+        self.source.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.source!r})"
 
 
 def read_tail(source: ByteSource, length: int) -> bytes:
-    """The last bytes of any source, in one request where the source can.
+    """Return the last bytes of any source, in one request where the source can.
 
     Examples
     --------
@@ -90,7 +146,8 @@ def read_tail(source: ByteSource, length: int) -> bytes:
 
 
 def read_into(source: ByteSource, offset: int, buffer: memoryview) -> int:
-    """Fill `buffer` from any source, without a copy where the source can.
+    """Fill `buffer` from any source, without a copy where the source can; return the number of
+    bytes written.
 
     Examples
     --------
@@ -101,11 +158,11 @@ def read_into(source: ByteSource, offset: int, buffer: memoryview) -> int:
     """
     if isinstance(source, ReadsInto):
         return source.read_into(offset, buffer)
-    return spread(source.read(offset, buffer.nbytes), buffer)
+    return copy_to_buffer(source.read(offset, buffer.nbytes), buffer)
 
 
-def spread(data: bytes | memoryview, buffer: memoryview) -> int:
-    """Put bytes into a buffer that may have gaps; how many there were."""
+def copy_to_buffer(data: bytes | memoryview, buffer: memoryview) -> int:
+    """Copy bytes into a buffer that may be strided; return how many there were."""
     if buffer.c_contiguous:
         buffer.cast("B")[: len(data)] = data
     elif len(data) == buffer.nbytes:

@@ -1,7 +1,7 @@
-"""Which source reads this URL?
+"""Opening of sources: `open_source` picks the source that reads a URL, a path, an open file or
+bytes.
 
-Whatever a user points at: a path, a URL with credentials from the environment or `storage_options`, an open file, bytes,
-or a source that is one already.
+Credentials come from the environment or from `storage_options`.
 """
 
 from __future__ import annotations
@@ -14,23 +14,23 @@ from urllib.parse import unquote, urlsplit
 
 from insitu.errors import InsituError, NotFoundError, SourceError
 from insitu.model import Source
-from insitu.sources.address import Address, bucket_address, is_remote, place_of, scheme_of, web_address
-from insitu.sources.cached import Cached, cache_for, cache_scope
-from insitu.sources.filelike import SCHEME, FileLike, FileLikeSource, find_file, from_file
-from insitu.sources.filesystem import FilesystemSource
-from insitu.sources.gate import is_guarded
-from insitu.sources.identity import verify
+from insitu.sources.access_policy import has_access_policy
+from insitu.sources.address import Address, bucket_address, host_of, is_remote, scheme_of, web_address
+from insitu.sources.cached_source import CachedSource, cache_for, cache_scope
+from insitu.sources.filelike import SCHEME, FileLike, FileLikeSource, find_file_object, source_from_file
+from insitu.sources.fsspec_source import FsspecSource
+from insitu.sources.identity import check_identity
 from insitu.sources.local import LocalSource
 from insitu.sources.memory import MemorySource
-from insitu.sources.options import http_settings, names_credentials, options_for
-from insitu.sources.pace import pace_of
 from insitu.sources.protocol import ByteSource
-from insitu.sources.redact import displayed
+from insitu.sources.redaction import redact_url
+from insitu.sources.storage_options import has_credentials, http_settings, options_for
+from insitu.sources.throttle import throttle_for
 
 if TYPE_CHECKING:
-    from insitu.sources.object_store import ObjectSource
+    from insitu.sources.object_store.object_source import ObjectSource
 
-__all__ = ["Openable", "is_local", "open_source", "request_bytes"]
+__all__ = ["Openable", "is_local", "open_source", "read_all", "request_bytes"]
 
 Openable = str | os.PathLike[str] | bytes | bytearray | memoryview | FileLike | ByteSource
 """What `open_source` takes."""
@@ -39,28 +39,30 @@ Openable = str | os.PathLike[str] | bytes | bytearray | memoryview | FileLike | 
 def open_source(
     url: Openable, storage_options: Mapping[str, object] | None = None, *, expected: Source | None = None
 ) -> ByteSource:
-    """The source that reads `url`.
+    """Return the source that reads `url`.
 
     Parameters
     ----------
     url
-        A path or `Path`; a URL: `file://`, `http://`, `https://`, `s3://`, `gs://`, `az://`, `abfs://`, `memory://`, or
-        whatever fsspec knows (chains included); bytes; an open binary file; or a `ByteSource`, which is returned
-        as it is.
+        A path or `Path`; a URL: `file://`, `http://`, `https://`, `s3://`, `gs://`, `az://`,
+        `abfs://`, `memory://`, or whatever fsspec knows (chains included); bytes; an open binary
+        file; or a `ByteSource`, which is returned as it is.
     storage_options
-        Credentials and the like, or a mapping of URL prefix to such options; files need none and ignore them.
+        Credentials and the like, or a mapping of URL prefix to such options; files need none and
+        ignore them.
 
-        | option | what it says |
+        | option | meaning |
         |---|---|
         | `anon` | read without credentials |
         | `key`, `secret`, `token`; `profile` | of an object store; an AWS profile |
         | `endpoint_url`, `region`, `requester_pays` | where a bucket is; who pays |
         | `headers`, `bearer_token` | sent to web servers |
-        | `verify` | the path of a bundle of certificates; False: believe anybody |
+        | `check_identity` | the path of a certificate bundle; False: accept any certificate |
         | `timeout`, `connect_timeout`, `read_timeout`, `retries` | seconds for one range in all, until a connection stands, without a byte; how often to try again |
         | `cache` | a folder (or a `DiskCache`) that keeps what was read from remote places |
     expected
-        What was recorded of the object when it was scanned: another version of it is a `StaleSourceError`.
+        What was recorded of the object when it was scanned: another version raises
+        `StaleSourceError`.
 
     Examples
     --------
@@ -76,33 +78,67 @@ def open_source(
     elif isinstance(url, ByteSource):
         return url
     elif isinstance(url, FileLike):
-        source = from_file(url)
+        source = source_from_file(url)
     else:
         raise TypeError(
             f"cannot read bytes from a {type(url).__name__}: give a path, a URL, an open binary file or bytes"
             + (" (many files are opened by open_mfdataset)" if isinstance(url, (list, tuple)) else "")
         )
     if expected is not None and is_local(source):
-        verify(expected, source.describe())
+        check_identity(expected, source.describe())
     return source
 
 
 def is_local(source: ByteSource) -> bool:
-    """Whether reads cost no round trip, so that neither merging nor reading ahead pays; wrappers are looked through.
+    """Return whether reads cost no round trip, so that neither merging nor reading ahead pays;
+    wrappers are looked through.
 
     Examples
     --------
-    >>> from insitu.sources import Blocks, HttpSource
-    >>> is_local(open_source(b"abc")), is_local(Blocks(HttpSource("https://host/x.nc")))
+    >>> from insitu.sources import CountingSource, HttpSource
+    >>> is_local(open_source(b"abc")), is_local(CountingSource(HttpSource("https://host/x.nc")))
     (True, False)
     """
     return isinstance(_innermost(source), LocalSource | MemorySource | FileLikeSource)
 
 
-def request_bytes(source: ByteSource | str) -> int:
-    """How many bytes could come in the time that one more request costs there: the cost rule of whoever cuts or joins ranges.
+def read_all(source: ByteSource, offset: int = 0) -> bytes:
+    """Return an object from an offset on, in one request where it is not large.
 
-    Of a URL as well, because a read is planned before anything is opened. What answers have taught so far counts.
+    Asking for the size first is one request more. So a part is asked for that nearly every
+    document and chunk fits in; a larger object has told its size by then.
+
+    Parameters
+    ----------
+    source
+        The object.
+    offset
+        The first byte to read.
+
+    Examples
+    --------
+    >>> from insitu.sources import MemorySource
+    >>> read_all(MemorySource(b"abcdef"), 2)
+    b'cdef'
+    """
+    if is_local(source):  # a file knows its size
+        return source.read(offset, max(source.size() - offset, 0))
+    data = source.read(offset, FIRST_PART)
+    if len(data) < FIRST_PART:
+        return data
+    return data + source.read(offset + len(data), max(source.size() - offset - len(data), 0))
+
+
+FIRST_PART = 4 << 20
+"""Bytes that `read_all` asks for at first."""
+
+
+def request_bytes(source: ByteSource | str) -> int:
+    """Return how many bytes could be read in the time that one more request costs there. It is the
+    cost rule of all code that cuts or joins ranges.
+
+    It takes a URL as well, because a read is planned before anything is opened. The latency and
+    bandwidth measured so far count.
 
     Examples
     --------
@@ -113,12 +149,12 @@ def request_bytes(source: ByteSource | str) -> int:
         if not is_remote(source):
             return _LOCAL_REQUEST
         address = bucket_address(source)
-        return pace_of(address.place if address is not None else place_of(source)).request_bytes
+        return throttle_for(address.place if address is not None else host_of(source)).request_bytes
     inner = _innermost(source)
     cost = getattr(inner, "request_bytes", None)
     if isinstance(cost, int):
         return cost
-    return _LOCAL_REQUEST if is_local(inner) else pace_of(place_of(inner.url)).request_bytes
+    return _LOCAL_REQUEST if is_local(inner) else throttle_for(host_of(inner.url)).request_bytes
 
 
 _LOCAL_REQUEST = 16 << 10
@@ -126,7 +162,7 @@ _LOCAL_REQUEST = 16 << 10
 
 
 def _innermost(source: ByteSource) -> ByteSource:
-    # The look at None is not in vain: asking whether something is a source costs more than opening a file.
+    # None is checked first: isinstance with this protocol costs more than opening a file.
     while (inner := getattr(source, "source", None)) is not None and isinstance(inner, ByteSource):
         source = inner
     return source
@@ -135,66 +171,69 @@ def _innermost(source: ByteSource) -> ByteSource:
 def _open_url(url: str, options: dict[str, Any], expected: Source | None) -> ByteSource:
     scheme = scheme_of(url)
     if scheme == "::" and not os.path.exists(url):
-        return FilesystemSource(url, _theirs(options))
+        return FsspecSource(url, _fsspec_options(options))
     if scheme is None or scheme == "::":
         return LocalSource(os.path.expanduser(url))
     if scheme in ("file", "local"):
-        return LocalSource(_path_of(url))
+        return LocalSource(_path_of_file_url(url))
     if scheme == SCHEME:
-        return find_file(url)
+        return find_file_object(url)
     if scheme == "memory":
         try:
             return MemorySource.find(url)
         except NotFoundError:
             # fsspec has a memory of its own, under the same scheme.
             try:
-                return FilesystemSource(url, _theirs(options))
+                return FsspecSource(url, _fsspec_options(options))
             except InsituError:
-                raise NotFoundError("no such object in memory", url=url) from None
+                raise NotFoundError("there is no such object in memory", url=url) from None
     address = bucket_address(url)
     if address is None and scheme in ("http", "https"):
         found = web_address(url)
-        # With credentials a web address of a bucket is read as the bucket; without, it is a web page like any other.
-        address = found if found is not None and names_credentials(options) else None
+        # With credentials, a web address of a bucket is read as the bucket; without, like any web
+        # page.
+        address = found if found is not None and has_credentials(options) else None
         if address is None:
-            return _cached(url, _open_web(url, options, expected), options, expected)
+            return _with_disk_cache(url, _open_web(url, options, expected), options, expected)
     if address is not None:
-        watched = _open_watched(url, address, options, expected)
-        return _cached(url, watched or _open_object(url, address, options, expected), options, expected)
-    source = FilesystemSource(url, _theirs(options))
+        watched = _open_signed(url, address, options, expected)
+        return _with_disk_cache(url, watched or _open_object(url, address, options, expected), options, expected)
+    source = FsspecSource(url, _fsspec_options(options))
     if expected is not None:
-        verify(expected, source.describe())
-    return _cached(url, source, options, expected)
+        check_identity(expected, source.describe())
+    return _with_disk_cache(url, source, options, expected)
 
 
-def _cached(url: str, source: ByteSource, options: Mapping[str, Any], expected: Source | None) -> ByteSource:
+def _with_disk_cache(url: str, source: ByteSource, options: Mapping[str, Any], expected: Source | None) -> ByteSource:
     cache = cache_for(options)
-    return source if cache is None else Cached(source, cache, expected, cache_scope(url, options))
+    return source if cache is None else CachedSource(source, cache, expected, cache_scope(url, options))
 
 
-def _theirs(options: Mapping[str, Any]) -> dict[str, Any]:
-    """What goes on to fsspec: all but what is only ours."""
+def _fsspec_options(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options that are passed on to fsspec."""
     return {name: value for name, value in options.items() if name != "cache"}
 
 
 def _open_web(url: str, options: dict[str, Any], expected: Source | None) -> ByteSource:
-    # Imported when used: files need neither of the two libraries, and a scan of one should start at once.
-    from insitu.sources.certificates import trust_for
-    from insitu.sources.http import HttpSource
-    from insitu.sources.patience import patience_for
+    # Imported when used: files need neither of the two libraries, and a scan of one should start at
+    # once.
+    from insitu.sources.http.certificates import trust_for
+    from insitu.sources.http.http_source import HttpSource
+    from insitu.sources.retry_policy import retry_policy_for
 
     address, headers = http_settings(url, options)
     return HttpSource(
-        address, headers=headers, patience=patience_for(options), trust=trust_for(options), expected=expected
+        address, headers=headers, policy=retry_policy_for(options), trust=trust_for(options), expected=expected
     )
 
 
-def _path_of(url: str) -> str:
+def _path_of_file_url(url: str) -> str:
     parts = urlsplit(url)
     if parts.netloc not in ("", "localhost"):
-        raise SourceError("a file URL names another machine", url=url, hint="Use three slashes: file:///path.")
+        raise SourceError("the file URL names another machine", url=url, hint="Use three slashes: file:///path.")
     path = url.partition("://")[2].removeprefix(parts.netloc)
-    # What looks like a query or a fragment is part of a file's name, so the URL is not parsed for them.
+    # What looks like a query or a fragment is part of a file's name, so the URL is not parsed for
+    # them.
     if os.name == "nt":
         # Imported here only: it loads HTTP and TLS along, 30 ms that a local scan need not spend.
         from urllib.request import url2pathname
@@ -203,21 +242,23 @@ def _path_of(url: str) -> str:
     return unquote(path)
 
 
-def _open_watched(url: str, address: Address, options: dict[str, Any], expected: Source | None) -> ByteSource | None:
-    """The object by its web address, where a gate wants to see every hop; None without a gate."""
-    if not is_guarded() or not address.key:
+def _open_signed(url: str, address: Address, options: dict[str, Any], expected: Source | None) -> ByteSource | None:
+    """Return the object by its web address, where an access policy checks every redirect; None
+    without a policy.
+    """
+    if not has_access_policy() or not address.key:
         return None
-    from insitu.sources.bucket import bucket_of
-    from insitu.sources.signed import signed_source
+    from insitu.sources.object_store.bucket import bucket_for
+    from insitu.sources.object_store.signed_requests import open_signed_source
 
-    return signed_source(bucket_of(address, url, options), address, url, options, expected)
+    return open_signed_source(bucket_for(address, url, options), address, url, options, expected)
 
 
 def _open_object(url: str, address: Address, options: dict[str, Any], expected: Source | None) -> ObjectSource:
-    from insitu.sources.bucket import bucket_of
-    from insitu.sources.object_store import ObjectSource
+    from insitu.sources.object_store.bucket import bucket_for
+    from insitu.sources.object_store.object_source import ObjectSource
 
     if not address.key:
-        raise SourceError("names no object: scheme://bucket/key is needed", url=displayed(url))
-    bucket = bucket_of(address, url, options)
+        raise SourceError("the URL names no object: write scheme://bucket/key", url=redact_url(url))
+    bucket = bucket_for(address, url, options)
     return ObjectSource(bucket, address.key, url, expected=expected, again=partial(_open_object, url, address, options))

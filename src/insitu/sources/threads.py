@@ -1,9 +1,9 @@
-"""Who makes the requests of a batch, and what becomes of them after a fork?
+"""Thread pool for concurrent requests, one for the whole process.
 
-One pool of threads for the whole process, so that ten sources read at once do not make a thousand connections. The caller
-takes part in the work: a batch never waits for a pool that other batches keep busy, and a batch started from within
-the pool cannot lock up. A forked child has none of its parent's threads and may inherit locks that nobody will open
-again: there the pool is made anew, and so are the locks of whoever asked for it.
+One pool, so that ten sources read at once do not make a thousand connections. The calling thread
+takes part in the work: a batch never waits for a pool that other batches keep busy, and a batch
+started from within the pool cannot deadlock. A forked child has none of its parent's threads, so
+there the pool is made anew.
 """
 
 from __future__ import annotations
@@ -16,10 +16,12 @@ from typing import TypeVar
 from insitu.cancellation import carry_deadline, check_deadline
 from insitu.forking import renew_after_fork
 
-__all__ = ["WIDTH", "gather", "renew_after_fork"]
+__all__ = ["MAX_REQUESTS", "gather", "renew_after_fork"]
 
-WIDTH = 96
-"""Requests under way at once. At 50 ms each, 1,000 small ranges then take 0.6 s; a server that minds gets fewer (see `pace`)."""
+MAX_REQUESTS = 96
+"""Requests under way at once. At 50 ms each, 1,000 small ranges then take 0.6 s; a busy server gets
+fewer (see `throttle`).
+"""
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -36,7 +38,7 @@ class _Pool:
     def threads(self) -> ThreadPoolExecutor:
         with self._lock:
             if self._threads is None:
-                self._threads = ThreadPoolExecutor(WIDTH, thread_name_prefix="insitu-fetch")
+                self._threads = ThreadPoolExecutor(MAX_REQUESTS, thread_name_prefix="insitu-fetch")
             return self._threads
 
 
@@ -45,12 +47,13 @@ renew_after_fork(_pool)
 
 
 def gather(
-    function: Callable[[Item, threading.Event], Result], items: Sequence[Item], *, width: int = WIDTH
+    function: Callable[[Item, threading.Event], Result], items: Sequence[Item], *, width: int = MAX_REQUESTS
 ) -> list[Result]:
-    """`function` of every item, on up to `width` threads; results in order.
+    """Call `function` for every item on up to `width` threads; return the results in order.
 
-    The first error ends the batch: nothing more is begun, and the event that `function` is given is set, so that a
-    pause before a retry ends at once. An interrupt of the caller does the same, and does not wait for the others.
+    The first error ends the batch: nothing more is started, and the event that is passed to
+    `function` is set, so that a pause before a retry ends at once. An interrupt of the caller does
+    the same, and does not wait for the others.
     """
     stop = threading.Event()
     if len(items) < 2 or width < 2:

@@ -1,7 +1,8 @@
-"""What did that cost? Requests, bytes, seconds, retries, cache hits, of every source in this process.
+"""Tracing of I/O costs: requests, bytes, latency, retries and cache hits of all sources in this
+process.
 
-`Counted` counts one source in a test; this one listens to all of them, for users who want to know why something is slow.
-Sources report here what they do; nobody listens unless a `trace()` is open, and then reporting costs about a microsecond.
+`trace()` is for users who want to know why something is slow. Sources report here what they do.
+Without an open trace reporting does nothing; with one it costs about a microsecond.
 """
 
 from __future__ import annotations
@@ -16,15 +17,25 @@ from typing import Self
 
 from insitu.forking import fork_safe_lock, renew_after_fork
 
-__all__ = ["Histogram", "Place", "Request", "Trace", "hit", "listening", "missed", "retried", "trace"]
+__all__ = [
+    "Histogram",
+    "HostCounts",
+    "Request",
+    "Trace",
+    "is_tracing",
+    "report_hits",
+    "report_misses",
+    "report_retry",
+    "trace",
+]
 
-_open: tuple[Trace, ...] = ()
-"""The traces that listen now; replaced, never changed, so that reporting needs no lock to look at it."""
+_open_traces: tuple[Trace, ...] = ()
+"""The open traces; replaced, never changed, so that reporting needs no lock to look at it."""
 
 
 @dataclass(slots=True)
 class Histogram:
-    """How long answers took, in classes that double: 1 µs, 2 µs, 4 µs … 1 hour.
+    """Latencies, counted in classes that double: 1 µs, 2 µs, 4 µs … 1 hour.
 
     Examples
     --------
@@ -43,7 +54,7 @@ class Histogram:
     longest: float = 0.0
 
     def add(self, seconds: float, times: int = 1) -> None:
-        """Count an answer (or several that took equally long)."""
+        """Count a response, or several that took equally long."""
         number = int(seconds * 1e6).bit_length()
         self.counts[number] = self.counts.get(number, 0) + times
         self.count += times
@@ -53,11 +64,13 @@ class Histogram:
 
     @property
     def mean(self) -> float:
-        """Seconds on average."""
+        """Mean latency in seconds."""
         return self.seconds / self.count if self.count else 0.0
 
     def quantile(self, share: float) -> float:
-        """Seconds within which this share of the answers came; as exact as the classes are."""
+        """Return the seconds within which this share of the responses came, as exact as the classes
+        are.
+        """
         wanted, below = share * self.count, 0
         for number, many in sorted(self.counts.items()):
             below += many
@@ -67,7 +80,9 @@ class Histogram:
         return self.longest
 
     def rows(self) -> list[tuple[float, float, int]]:
-        """From, up to (seconds), how many: one row for each class, empty ones between two others included."""
+        """Return one row for each class (from, up to, count), empty ones between two others
+        included; seconds.
+        """
         if not self.counts:
             return []
         numbers = range(min(self.counts), max(self.counts) + 1)
@@ -75,20 +90,20 @@ class Histogram:
 
 
 @dataclass(slots=True)
-class Place:
-    """What was asked of one host, one bucket, or of this machine's disks."""
+class HostCounts:
+    """Requests to one host, one bucket, or this machine's disks."""
 
     requests: int = 0
     bytes: int = 0
     retries: int = 0
     failures: int = 0
-    """Requests that brought nothing: refused, cut off, timed out."""
+    """Requests that returned nothing: refused, cut off, timed out."""
     seconds: float = 0.0
-    """All waiting added up: more than the clock says where requests ran side by side."""
+    """Sum of all latencies: more than the elapsed time where requests ran concurrently."""
 
 
 class Trace:
-    """What was done while it was open.
+    """What all sources did while the trace was open.
 
     Examples
     --------
@@ -101,43 +116,45 @@ class Trace:
 
     def __init__(self) -> None:
         self.latency = Histogram()
-        """How long requests took, from asking to the last byte."""
-        self.places: dict[str, Place] = {}
+        """Latencies of the requests, up to the last byte."""
+        self.places: dict[str, HostCounts] = {}
         """By host (`https://host`), bucket (`s3://bucket`), `files`, `memory`."""
         self.cache_hits = self.cache_misses = self.cache_bytes = 0
-        """Ranges that a cache had; ranges it had not; bytes that it gave."""
+        """Ranges found in a cache; ranges not found; bytes that came from caches."""
         self.waves = 0
-        """How often a request began when none was under way: the round trips of whoever asks for all it needs at once."""
+        """How often a request began when none was under way: about the number of sequential round
+        trips.
+        """
         self.most_at_once = 0
         self.seconds = 0.0
-        """By the clock, from the trace's begin to its end."""
+        """Elapsed time, from the begin of the trace to its end."""
         self._under_way = 0
         self._began = time.perf_counter()
         self.renew()
         renew_after_fork(self)
 
     def renew(self) -> None:
-        """A new lock in a forked child."""
+        """Make a new lock in a forked child."""
         self._lock = threading.Lock()
 
     @property
     def requests(self) -> int:
-        """How often storage was asked, retries included."""
+        """Number of requests, retries included."""
         return sum(place.requests for place in list(self.places.values()))
 
     @property
     def bytes(self) -> int:
-        """Bytes that came from storage."""
+        """Bytes read from storage."""
         return sum(place.bytes for place in list(self.places.values()))
 
     @property
     def retries(self) -> int:
-        """How often something was asked for again."""
+        """Number of repeated requests."""
         return sum(place.retries for place in list(self.places.values()))
 
     @property
     def failures(self) -> int:
-        """Requests that brought nothing."""
+        """Number of requests that returned nothing."""
         return sum(place.failures for place in list(self.places.values()))
 
     def _begin(self) -> None:
@@ -150,7 +167,7 @@ class Trace:
         with self._lock:
             # A request that began before the trace did is not taken from its count.
             self._under_way = max(self._under_way - 1, 0)
-            place = self.places.setdefault(name, Place())
+            place = self.places.setdefault(name, HostCounts())
             place.requests += times
             place.bytes += count
             place.seconds += seconds
@@ -160,7 +177,7 @@ class Trace:
     def _note(self, name: str | None, retries: int, hits: int, misses: int, count: int) -> None:
         with self._lock:
             if name is not None:
-                self.places.setdefault(name, Place()).retries += retries
+                self.places.setdefault(name, HostCounts()).retries += retries
             self.cache_hits += hits
             self.cache_misses += misses
             self.cache_bytes += count
@@ -168,24 +185,26 @@ class Trace:
     def __str__(self) -> str:
         lines = [
             f"{self.requests:,} requests in {self.waves:,} waves (at most {self.most_at_once} at once), "
-            f"{_bytes(self.bytes)}, {self.seconds or time.perf_counter() - self._began:.2f} s"
+            f"{_format_bytes(self.bytes)}, {self.seconds or time.perf_counter() - self._began:.2f} s"
         ]
         if self.retries or self.failures:
             lines.append(f"{self.retries:,} retries, {self.failures:,} requests failed")
         if self.cache_hits or self.cache_misses:
-            lines.append(f"cache: {self.cache_hits:,} hits ({_bytes(self.cache_bytes)}), {self.cache_misses:,} misses")
+            lines.append(
+                f"cache: {self.cache_hits:,} hits ({_format_bytes(self.cache_bytes)}), {self.cache_misses:,} misses"
+            )
         if len(self.places) > 1:
             for name, place in sorted(self.places.items(), key=lambda item: -item[1].requests)[:10]:
-                lines.append(f"  {place.requests:>8,} requests  {_bytes(place.bytes):>9}  {name}")
+                lines.append(f"  {place.requests:>8,} requests  {_format_bytes(place.bytes):>9}  {name}")
         if self.latency.count:
             lines.append(
-                f"latency: median {_seconds(self.latency.quantile(0.5))}, "
-                f"95 % within {_seconds(self.latency.quantile(0.95))}, longest {_seconds(self.latency.longest)}"
+                f"latency: median {_format_seconds(self.latency.quantile(0.5))}, "
+                f"95 % within {_format_seconds(self.latency.quantile(0.95))}, longest {_format_seconds(self.latency.longest)}"
             )
             most = max(self.latency.counts.values())
             for low, high, many in self.latency.rows():
                 bar = "█" * -(-30 * many // most) if many else ""
-                lines.append(f"  {_seconds(low):>7} - {_seconds(high):<7} {many:>8,} {bar}".rstrip())
+                lines.append(f"  {_format_seconds(low):>7} - {_format_seconds(high):<7} {many:>8,} {bar}".rstrip())
         return "\n".join(lines)
 
     def __repr__(self) -> str:
@@ -209,32 +228,33 @@ def trace() -> Iterator[Trace]:
     """
     made = Trace()
     with _lock:
-        _set((*_open, made))
+        _set_traces((*_open_traces, made))
     try:
         yield made
     finally:
         with _lock:
-            _set(tuple(other for other in _open if other is not made))
+            _set_traces(tuple(other for other in _open_traces if other is not made))
         made.seconds = time.perf_counter() - made._began
 
 
 _lock = fork_safe_lock()
 
 
-def _set(traces: tuple[Trace, ...]) -> None:
-    global _open
-    _open = traces
+def _set_traces(traces: tuple[Trace, ...]) -> None:
+    global _open_traces
+    _open_traces = traces
 
 
-def listening() -> bool:
-    """Whether anybody listens."""
-    return bool(_open)
+def is_tracing() -> bool:
+    """Return whether any trace is open."""
+    return bool(_open_traces)
 
 
 class Request:
-    """One request (or a batch that counts as `times`), from asking to the last byte: a context manager.
+    """One request (or a batch that counts as `times`) for the open traces: a context manager.
 
-    Whoever makes it sets `bytes`; leaving it by an error counts as a failure.
+    It lasts from the request to the last byte. Its user sets `bytes`; leaving it by an error counts
+    as a failure.
     """
 
     __slots__ = ("_place", "_start", "_times", "_traces", "bytes")
@@ -244,7 +264,7 @@ class Request:
         self.bytes = 0
 
     def __enter__(self) -> Self:
-        self._traces = _open
+        self._traces = _open_traces
         for listener in self._traces:
             listener._begin()
         self._start = time.perf_counter()
@@ -259,25 +279,25 @@ class Request:
                 listener._end(self._place, seconds, self.bytes, self._times, kind is not None)
 
 
-def retried(place: str) -> None:
-    """Something is asked for again."""
-    for listener in _open:
+def report_retry(place: str) -> None:
+    """Report that something is requested again."""
+    for listener in _open_traces:
         listener._note(place, 1, 0, 0, 0)
 
 
-def hit(times: int, count: int) -> None:
-    """A cache had these ranges, of so many bytes."""
-    for listener in _open:
+def report_hits(times: int, count: int) -> None:
+    """Report that a cache had these ranges, of so many bytes."""
+    for listener in _open_traces:
         listener._note(None, 0, times, 0, count)
 
 
-def missed(times: int) -> None:
-    """A cache had not these ranges."""
-    for listener in _open:
+def report_misses(times: int) -> None:
+    """Report that a cache did not have these ranges."""
+    for listener in _open_traces:
         listener._note(None, 0, 0, times, 0)
 
 
-def _bytes(count: int) -> str:
+def _format_bytes(count: int) -> str:
     number, unit = float(count), "B"
     for larger in ("kB", "MB", "GB", "TB"):
         if number < 1000:
@@ -286,7 +306,7 @@ def _bytes(count: int) -> str:
     return f"{number:.4g} {unit}"
 
 
-def _seconds(seconds: float) -> str:
+def _format_seconds(seconds: float) -> str:
     if seconds >= 1:
         return f"{seconds:.3g} s"
     return f"{seconds * 1e3:.3g} ms" if seconds >= 1e-3 else f"{seconds * 1e6:.3g} µs"

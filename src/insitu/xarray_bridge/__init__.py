@@ -1,18 +1,21 @@
-"""Virtual arrays inside xarray: the duck array, opening datasets, the engine `insitu`, the accessor `ds.insitu`.
+"""Virtual arrays inside xarray: opening datasets, the engine `insitu`, the accessor `ds.insitu`.
 
-What stays virtual: selecting (also of points), concat, merge, stack of whole dimensions, transpose, expand and squeeze, broadcast, reindex and
-align, pad, shift, roll, where with a condition in memory, isnull, astype, copy, pickle. Reductions stream. Everything else reads: the values up to
-`options.read_limit`, above that as a Dask array.
+What stays virtual: selecting (also of points), concat, merge, stack of whole dimensions, transpose,
+expand and squeeze, broadcast, reindex and align, pad, shift, roll, where with a condition in
+memory, isnull, astype, copy, pickle. Reductions stream. Everything else reads: the values up to
+`options.read_limit`, above that as a Dask array. Assigning to elements reads the variable first, up
+to the same limit.
 
-What does not work, by xarray's design: `xr.apply_ufunc` wants `dask="allowed"` or `"parallelized"`; one dataset cannot hold Dask arrays and virtual ones
-when it is loaded (call `ds.chunk()`, then all are Dask arrays); a virtual array cannot be assigned to (`ds.load()` first).
+What does not work, by xarray's design: `xr.apply_ufunc` needs `dask="allowed"` or `"parallelized"`;
+a dataset that holds both Dask arrays and virtual ones cannot be loaded (call `ds.chunk()`: then all
+are Dask arrays).
 """
 
+from insitu.lazy_array.array import LazyArray
+from insitu.lazy_array.options import Options, options
 from insitu.xarray_bridge.accessor import InsituAccessor
-from insitu.xarray_bridge.lazy import LazyArray
 from insitu.xarray_bridge.open_many import open_mfdataset
 from insitu.xarray_bridge.opening import open_dataset, open_datatree, open_groups
-from insitu.xarray_bridge.options import Options, options
 
 __all__ = [
     "InsituAccessor",

@@ -1,4 +1,4 @@
-"""What lies behind a dataset? `ds.insitu` tells, and computes several statistics in one pass."""
+"""The accessors `ds.insitu` and `da.insitu`: sources, references, saving, statistics."""
 
 from __future__ import annotations
 
@@ -10,20 +10,21 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import xarray
 
-from insitu.combining.report import Report, Survey
 from insitu.combining.saved import tree_from_member
+from insitu.combining.survey import Report, Survey
+from insitu.lazy_array.array import LazyArray
+from insitu.lazy_array.reductions import can_stream, compute_statistics
+from insitu.lazy_array.representation import format_bytes
 from insitu.maintenance import append_member, save_tree
-from insitu.model import VirtualArray, VirtualGroup, byte_ranges, census
+from insitu.model import VirtualArray, VirtualGroup, byte_ranges, count_cells
 from insitu.reducing import METHODS as STREAMED
-from insitu.reducing.reductions import Rules
-from insitu.xarray_bridge.dataset import member_from
+from insitu.reducing.reductions import ReductionRules
+from insitu.xarray_bridge.backend_array import dataset_name, duck_array, find_lazy_array, stored_name
+from insitu.xarray_bridge.dataset import to_member
 from insitu.xarray_bridge.distributions import histogram, quantile
-from insitu.xarray_bridge.grouping import Grouped
-from insitu.xarray_bridge.lazy import LazyArray
-from insitu.xarray_bridge.ordinary import behind, dataset_name, stored_name
+from insitu.xarray_bridge.grouped import Grouped
 from insitu.xarray_bridge.origin import Origin, recipe_of
-from insitu.xarray_bridge.reductions import statistics_of, streams
-from insitu.xarray_bridge.weighing import Weighted
+from insitu.xarray_bridge.weighted import Weighted
 
 if TYPE_CHECKING:
     from insitu.references import AppendReport
@@ -32,21 +33,22 @@ __all__ = ["InsituAccessor", "InsituArrayAccessor"]
 
 
 class InsituAccessor:
-    """What is behind a dataset."""
+    """The accessor `ds.insitu`: sources, references, saving and statistics of a dataset."""
 
     def __init__(self, dataset: xarray.Dataset) -> None:
         self._dataset = dataset
         self.survey: Survey | None = None
         self.origin: Origin | None = None
-        """What the dataset was opened from, as long as it is that very dataset."""
+        """The archive that the dataset was opened from; None for datasets made from it."""
 
     def __getstate__(self) -> dict[str, Any]:
-        # Archives hold open objects, which cannot travel, and all variables, of which a dataset may need a few.
+        # Archives hold open objects, which cannot travel, and all variables, of which a dataset may
+        # need a few.
         return {**self.__dict__, "origin": None}
 
     def _lazy(self) -> Iterator[tuple[str, LazyArray]]:
         for name, variable in self._dataset.variables.items():
-            if (array := behind(variable)) is not None:
+            if (array := find_lazy_array(variable)) is not None:
                 yield stored_name(name), array
 
     @property
@@ -62,7 +64,7 @@ class InsituAccessor:
     @property
     def nbytes_stored(self) -> int:
         """Bytes in the archive behind it; a chunk that two cells share counts twice."""
-        return sum(census(array.array).nbytes for _, array in self._lazy())
+        return sum(count_cells(array.array).nbytes for _, array in self._lazy())
 
     @property
     def sources(self) -> list[str]:
@@ -70,13 +72,16 @@ class InsituAccessor:
         return list(dict.fromkeys(source.url for _, array in self._lazy() for source in array.array.sources))
 
     def group(self) -> VirtualGroup:
-        """The virtual arrays as a group, with the dataset's names, dimensions and attributes."""
+        """Return the virtual arrays as a group, with names, dimensions and attributes."""
         arrays = {}
         for name, lazy in self._lazy():
             if lazy.steps:
-                raise ValueError(f"variable {name!r} is computed from what is stored: load() it, or drop it")
+                raise ValueError(
+                    f"variable {name!r} was masked, filled or converted after opening, so no stored array is "
+                    "behind it: load() or drop it"
+                )
             variable = self._dataset.variables[dataset_name(name)]
-            arrays[name] = _named(lazy.array, tuple(map(str, variable.dims)), dict(variable.attrs))
+            arrays[name] = _with_dims_and_attributes(lazy.array, tuple(map(str, variable.dims)), dict(variable.attrs))
         return VirtualGroup(arrays, attributes=dict(self._dataset.attrs))
 
     def save(
@@ -88,18 +93,22 @@ class InsituAccessor:
         storage_options: Mapping[str, Any] | None = None,
         **how: Any,
     ) -> None:
-        """Save the dataset as references: small, and opened again at once. What is in memory is kept inline.
+        """Save the dataset as references, which are small and open again at once.
+
+        Values in memory are saved inline.
 
         Parameters
         ----------
         target
-            The name says the format: `*.insitu` holds every dataset; `*.json` and `*.parq` (kerchunk) hold those whose files are cut, encoded and packed alike.
+            Its name decides the format: `*.insitu` holds every dataset; `*.json` and `*.parq`
+            (kerchunk) hold those whose files are cut, encoded and packed alike.
         format
-            One of `insitu.references.FORMATS`, if the name should not decide.
+            One of `insitu.references.FORMATS`, if not by the name.
         mode
             `"w"`: what lies there is replaced. `"x"`: nothing may lie there.
         storage_options
-            For the target, and for sources that have to be looked at; those that the dataset was opened with, if not given.
+            For the target, and for sources that have to be looked at; those that the dataset was
+            opened with, if not given.
         **how
             Of `insitu.references.save`: `inline_threshold`, `relative`, …
 
@@ -122,9 +131,12 @@ class InsituAccessor:
     def append(
         self, target: str | PathLike[str], dim: str, *, storage_options: Mapping[str, Any] | None = None, **how: Any
     ) -> AppendReport:
-        """Add the dataset to a saved one, along a dimension. Of what was saved only labels are read, and nothing is written again.
+        """Append the dataset to a saved one, along a dimension.
 
-        Appending is idempotent: files that are there already, unchanged, are left out, and the report names them.
+        Only labels of the saved dataset are read, and nothing of it is written again.
+
+        Appending is idempotent: files that are there already, unchanged, are left out, and the
+        report names them.
 
         Parameters
         ----------
@@ -137,29 +149,35 @@ class InsituAccessor:
 
         Returns
         -------
-        Appended
+        AppendReport
             Which files were added, and which were there already.
         """
         options = self._options(storage_options)
-        return append_member(member_from(self._dataset), fspath(target), dim, storage_options=options, **how)
+        return append_member(to_member(self._dataset), fspath(target), dim, storage_options=options, **how)
 
     def tree(self) -> VirtualGroup:
-        """The whole dataset as a group of virtual arrays: what is in memory is carried inline."""
-        return tree_from_member(member_from(self._dataset))
+        """Return the dataset as a group of virtual arrays; values in memory are inline."""
+        return tree_from_member(to_member(self._dataset))
 
     def _options(self, given: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
-        """The given options; else those that the dataset's arrays are read with."""
+        """Return the given options; else those that the dataset's arrays are read with."""
         if given is not None:
             return given
         every = [array.access.storage_options for _, array in self._lazy() if array.access.storage_options]
         return {key: value for options in every for key, value in options.items()} if every else None
 
     def tiles(self) -> dict[str, int]:
-        """For each virtual variable in how many tiles it is: 1 where all files are cut alike across the join."""
+        """Return the number of tiles of each virtual variable.
+
+        It is 1 where all files have the same chunk shapes across the join.
+        """
         return {name: len(array.array.tiles) for name, array in self._lazy()}
 
     def references(self, variable: str | None = None) -> dict[str, dict[str, Any]]:
-        """Where the chunks lie: for each variable columns `source`, `offset`, `length`, and the `urls` that `source` numbers."""
+        """Return where the chunks of each variable lie in the files.
+
+        These are columns `source`, `offset`, `length`, and the `urls` that `source` numbers.
+        """
         found = {}
         for name, array in self._lazy():
             if variable in (None, name):
@@ -174,15 +192,17 @@ class InsituAccessor:
         return found
 
     def report(self) -> Report:
-        """Which files differ in what, which were left out, and what did not fuse."""
+        """Return a report of how files differ, which were left out, and what did not fuse."""
         if self.survey is None:
-            raise ValueError("only the dataset that insitu.open_mfdataset returned has a report")
+            raise ValueError(
+                "only the very dataset that insitu.open_mfdataset returned has a report, not those made from it"
+            )
         return self.survey.report()
 
     def stats(
         self, methods: Sequence[str] | str = ("count", "min", "max", "mean", "std"), dim: Any = None, **how: Any
     ) -> xarray.Dataset:
-        """Several statistics of every numeric variable, each array read once.
+        """Return several statistics of every numeric variable, each array read once.
 
         Parameters
         ----------
@@ -199,7 +219,7 @@ class InsituAccessor:
             Variables `tas_mean`, `tas_max`, …
         """
         names = [methods] if isinstance(methods, str) else list(methods)
-        if unknown := set(how) - set(TAKES):
+        if unknown := set(how) - set(KEYWORDS_OF_METHODS):
             raise TypeError(f"unexpected keyword argument(s): {', '.join(sorted(unknown))}")
         result: dict[str, Any] = {}
         for name, variable in self._dataset.data_vars.items():
@@ -212,37 +232,45 @@ class InsituAccessor:
         return xarray.Dataset(result, coords=coords)
 
     def weighted(self, weights: xarray.DataArray) -> Weighted:
-        """Weighted reductions, each array in one pass, here or next to the data; the results are those of `Dataset.weighted`."""
+        """Return weighted reductions, each array in one pass, here or next to the data.
+
+        Results are those of `Dataset.weighted`.
+        """
         return Weighted(self._dataset, weights)
 
     def groupby(self, group: Any = None, **how: Any) -> Grouped:
-        """Reductions of groups, each array in one pass and one request; the results are those of `Dataset.groupby`."""
+        """Return reductions of groups, each array in one pass and one request.
+
+        Results are those of `Dataset.groupby`.
+        """
         return Grouped(self._dataset, lambda dataset: dataset.groupby(group, **how))
 
     def groupby_bins(self, group: Any, bins: Any, **how: Any) -> Grouped:
-        """The same for `Dataset.groupby_bins`."""
+        """Return the same for `Dataset.groupby_bins`."""
         return Grouped(self._dataset, lambda dataset: dataset.groupby_bins(group, bins, **how))
 
     def resample(self, indexer: Any = None, **how: Any) -> Grouped:
-        """The same for `Dataset.resample`."""
+        """Return the same for `Dataset.resample`."""
         return Grouped(self._dataset, lambda dataset: dataset.resample(indexer, **how))
 
     def histogram(self, edges: Any, dim: Any = None, weights: Any = None) -> xarray.Dataset:
-        """How many values of every numeric variable lie between edges, each array read once.
+        """Return how many values of every numeric variable lie between edges, each array read once.
 
         Parameters
         ----------
         edges
-            Of the bins, increasing. As for `numpy.histogram`: the last bin has both its edges, missing values are in none.
+            Of the bins, increasing. As for `numpy.histogram`: the last bin has both its edges,
+            missing values are in none.
         dim
             Along which dimension(s); all if not given.
         weights
-            Refused: histograms know none.
+            Not supported: any value but None is an error.
 
         Returns
         -------
         xarray.Dataset
-            The variables with a last dimension `bin`; coordinates `bin` (the middle), `bin_left`, `bin_right`.
+            The variables with a last dimension `bin`; coordinates `bin` (the middle), `bin_left`,
+            `bin_right`.
         """
         return histogram(self._dataset, edges, dim, weights)
 
@@ -255,7 +283,7 @@ class InsituAccessor:
         skipna: bool | None = None,
         keep_attrs: bool | None = None,
     ) -> xarray.Dataset:
-        """Quantiles of every numeric variable; the result looks like that of `Dataset.quantile`.
+        """Return quantiles of every numeric variable, in the form of `Dataset.quantile`.
 
         Parameters
         ----------
@@ -264,8 +292,9 @@ class InsituAccessor:
         dim
             Along which dimension(s); all if not given.
         approximate
-            Whether a t-digest is taken, in one pass over the chunks and in fixed space: what it gives for `q` is a true quantile of some
-            `q'` with `|q' - q|` up to `2 pi sqrt(q (1 - q)) / 512`, which is 0.6 % for a median and less towards the ends. If not, all values
+            Whether a t-digest is taken, in one pass over the chunks and in fixed space: what it
+            gives for `q` is a true quantile of some `q'` with `|q' - q|` up to `2 pi sqrt(q (1 -
+            q)) / 512`, which is 0.6 % for a median and less towards the ends. If not, all values
             that an answer depends on are held at once, as for `Dataset.quantile`.
         skipna, keep_attrs
             As for `Dataset.quantile`.
@@ -275,15 +304,15 @@ class InsituAccessor:
         return self._dataset.quantile(q, dim, skipna=skipna, keep_attrs=keep_attrs)
 
     def __repr__(self) -> str:
-        from insitu.xarray_bridge.showing import readable
-
         return (
             f"<insitu: {len(self.virtual)} virtual variables in {len(self.sources):,} file(s), "
-            f"{readable(self.nbytes_stored)} stored, {readable(self.nbytes_virtual)} virtual>"
+            f"{format_bytes(self.nbytes_stored)} stored, {format_bytes(self.nbytes_virtual)} virtual>"
         )
 
 
-def _named(array: VirtualArray, dims: tuple[str, ...], attributes: Mapping[str, Any]) -> VirtualArray:
+def _with_dims_and_attributes(
+    array: VirtualArray, dims: tuple[str, ...], attributes: Mapping[str, Any]
+) -> VirtualArray:
     return replace(array, dims=dims, attributes=dict(attributes))
 
 
@@ -293,21 +322,17 @@ def _statistics(
     dims = list(variable.dims) if dim is None else [dim] if isinstance(dim, str) else list(dim)
     dims = [name for name in dims if name in variable.dims]
     kept = tuple(name for name in variable.dims if name not in dims)
-    data = variable._data
-    if (
-        isinstance(data, LazyArray)
-        and data.size
-        and all(method in STREAMED or method == "median" for method in methods)
-    ):
+    data = duck_array(variable)
+    if data is not None and data.size and all(method in STREAMED or method == "median" for method in methods):
         axes = tuple(variable.get_axis_num(name) for name in dims)
-        rules = Rules(how.get("skipna"), how.get("ddof", 0), how.get("min_count"))
-        if all(streams(data.dtype, method) for method in methods) and not (data.steps and "median" in methods):
-            found = statistics_of(data, methods, axes, rules)
+        rules = ReductionRules(how.get("skipna"), how.get("ddof", 0), how.get("min_count"))
+        if all(can_stream(data.dtype, method) for method in methods) and not (data.steps and "median" in methods):
+            found = compute_statistics(data, methods, axes, rules)
             return {method: xarray.Variable(kept, values) for method, values in found.items()}
-    return {method: _plainly(variable, method, dims, how) for method in methods}
+    return {method: _reduce_with_xarray(variable, method, dims, how) for method in methods}
 
 
-TAKES = {
+KEYWORDS_OF_METHODS = {
     "ddof": ("std", "var"),
     "min_count": ("sum", "prod"),
     "skipna": tuple(sorted({*STREAMED, "median"} - {"count", "any", "all"})),
@@ -315,15 +340,17 @@ TAKES = {
 """Which methods of xarray know a keyword."""
 
 
-def _plainly(variable: xarray.Variable, method: str, dims: Sequence[Any], how: Mapping[str, Any]) -> xarray.Variable:
+def _reduce_with_xarray(
+    variable: xarray.Variable, method: str, dims: Sequence[Any], how: Mapping[str, Any]
+) -> xarray.Variable:
     taken: xarray.Variable = getattr(variable, method)(
-        dims, **{name: value for name, value in how.items() if method in TAKES.get(name, ())}
+        dims, **{name: value for name, value in how.items() if method in KEYWORDS_OF_METHODS.get(name, ())}
     )
     return taken
 
 
 class InsituArrayAccessor:
-    """What is behind one variable: `ds.tas.insitu`."""
+    """The accessor `da.insitu`: sources, references and statistics of one variable."""
 
     def __init__(self, array: xarray.DataArray) -> None:
         self._array = array
@@ -331,12 +358,12 @@ class InsituArrayAccessor:
     @property
     def virtual(self) -> bool:
         """Whether the values are not in memory."""
-        return behind(self._array.variable) is not None
+        return find_lazy_array(self._array.variable) is not None
 
     @property
     def array(self) -> VirtualArray | None:
         """Where the chunks lie and how they are encoded; None if the values are in memory."""
-        lazy = behind(self._array.variable)
+        lazy = find_lazy_array(self._array.variable)
         return None if lazy is None else lazy.array
 
     @property
@@ -347,7 +374,7 @@ class InsituArrayAccessor:
     @property
     def nbytes_stored(self) -> int:
         """Bytes in the archive behind it."""
-        return 0 if self.array is None else census(self.array).nbytes
+        return 0 if self.array is None else count_cells(self.array).nbytes
 
     @property
     def sources(self) -> list[str]:
@@ -355,26 +382,26 @@ class InsituArrayAccessor:
         return [] if self.array is None else list(dict.fromkeys(source.url for source in self.array.sources))
 
     def references(self) -> dict[str, Any]:
-        """Where the chunks lie: see `Dataset.insitu.references`."""
-        found = self._dataset().insitu.references(NAME_ALONE)
-        result: dict[str, Any] = found.get(NAME_ALONE, {})
+        """Return where the chunks lie: see `Dataset.insitu.references`."""
+        found = self._dataset().insitu.references(ONLY_VARIABLE)
+        result: dict[str, Any] = found.get(ONLY_VARIABLE, {})
         return result
 
     def stats(
         self, methods: Sequence[str] | str = ("count", "min", "max", "mean", "std"), dim: Any = None
     ) -> xarray.Dataset:
-        """Several statistics in one pass; variables are named by them."""
+        """Return several statistics in one pass; variables are named by them."""
         found = self._dataset().insitu.stats(methods, dim)
         result: xarray.Dataset = found.rename(
-            {name: str(name).removeprefix(f"{NAME_ALONE}_") for name in found.data_vars}
+            {name: str(name).removeprefix(f"{ONLY_VARIABLE}_") for name in found.data_vars}
         )
         return result
 
     def _dataset(self) -> xarray.Dataset:
-        return self._array.to_dataset(name=NAME_ALONE)
+        return self._array.to_dataset(name=ONLY_VARIABLE)
 
 
-NAME_ALONE = "_the_variable"
+ONLY_VARIABLE = "_the_variable"
 """Name of a variable whose dataset is made for it alone."""
 
 _register: Any = xarray.register_dataset_accessor

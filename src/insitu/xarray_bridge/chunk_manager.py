@@ -1,8 +1,8 @@
-"""What does xarray do with virtual arrays when it wants values, or wants to write them?
+"""xarray's chunk manager for `LazyArray`: batched computing, and streaming to stores.
 
-xarray hands arrays that have `chunks` to a chunk manager. This one computes all arrays of a dataset in one batch of reads, and streams them
-to another store in pieces of bounded size. What needs real parallel blocks (`map_blocks`, `apply_ufunc(dask="parallelized")`) is
-left to Dask.
+xarray hands arrays that have `chunks` to a chunk manager. This one computes all arrays of a dataset
+in one batch of reads, and streams them to another store in pieces of bounded size. What needs
+parallel blocks (`map_blocks`, `apply_ufunc(dask="parallelized")`) is left to Dask.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from typing import Any
 import numpy as np
 from xarray.namedarray.parallelcompat import ChunkManagerEntrypoint, list_chunkmanagers
 
-from insitu.xarray_bridge.lazy import LazyArray
-from insitu.xarray_bridge.options import options
-from insitu.xarray_bridge.pieces import boxes
-from insitu.xarray_bridge.values import computable, read_all, to_dask
+from insitu.lazy_array.array import LazyArray
+from insitu.lazy_array.box_iteration import iterate_boxes
+from insitu.lazy_array.load import read_all, to_dask, values_or_dask
+from insitu.lazy_array.options import options
 
-__all__ = ["InsituChunkManager", "register"]
+__all__ = ["InsituChunkManager", "register_chunk_manager"]
 
 
 class InsituChunkManager(ChunkManagerEntrypoint[LazyArray]):
@@ -32,11 +32,11 @@ class InsituChunkManager(ChunkManagerEntrypoint[LazyArray]):
         self.array_cls = LazyArray
 
     def is_chunked_array(self, data: Any) -> bool:
-        """Whether an array is one of ours."""
+        """Return whether an array is one of ours."""
         return isinstance(data, LazyArray)
 
     def chunks(self, data: LazyArray) -> tuple[tuple[int, ...], ...]:
-        """How an array is cut."""
+        """Return the chunks of an array."""
         return data.chunks
 
     def normalize_chunks(
@@ -47,42 +47,42 @@ class InsituChunkManager(ChunkManagerEntrypoint[LazyArray]):
         dtype: Any = None,
         previous_chunks: Any = None,
     ) -> Any:
-        """A cut as a tuple for each dimension."""
+        """Return chunks as a tuple of lengths for each dimension."""
         if shape is None:
             return chunks
         if isinstance(chunks, dict):
             chunks = tuple(chunks.get(axis, -1) for axis in range(len(shape)))
         if isinstance(chunks, (int, str)) or chunks is None:
             chunks = (chunks,) * len(shape)
-        return tuple(_cut(length, wanted) for length, wanted in zip(shape, chunks, strict=True))
+        return tuple(_chunk_lengths(length, wanted) for length, wanted in zip(shape, chunks, strict=True))
 
     def from_array(self, data: Any, chunks: Any, **kwargs: Any) -> Any:
-        """Arrays in memory stay what they are."""
+        """Return arrays in memory and virtual arrays as they are."""
         if isinstance(data, (np.ndarray, LazyArray)):
             return data
         inner = getattr(data, "array", None)
         if isinstance(inner, LazyArray):
             return inner
-        raise ImportError("cutting this array into chunks needs Dask", name="dask")
+        raise ImportError("splitting this array into chunks needs Dask", name="dask")
 
     def rechunk(self, data: LazyArray, chunks: Any, **kwargs: Any) -> LazyArray:
-        """Chunks are where they are stored."""
+        """Return the array itself: chunks are where they are stored."""
         return data
 
     def compute(self, *data: Any, **kwargs: Any) -> tuple[Any, ...]:
-        """The values of all arrays, read in one batch."""
+        """Return the values of all arrays, read in one batch."""
         lazy = [array for array in data if isinstance(array, LazyArray)]
         values = iter(read_all(lazy))
         return tuple(next(values) if isinstance(array, LazyArray) else array for array in data)
 
     def persist(self, *data: Any, **kwargs: Any) -> tuple[Any, ...]:
-        """The same: there is nowhere but memory to persist to."""
+        """Return the same: there is nowhere but memory to persist to."""
         return self.compute(*data, **kwargs)
 
     @property
     def array_api(self) -> Any:
         """Where xarray finds `full` for `zeros_like` and its kin."""
-        return _Making()
+        return _ArrayNamespace()
 
     def reduction(
         self,
@@ -94,13 +94,13 @@ class InsituChunkManager(ChunkManagerEntrypoint[LazyArray]):
         dtype: Any = None,
         keepdims: bool = False,
     ) -> Any:
-        """A reduction by functions of blocks, on the values."""
+        """Return a reduction by functions of blocks, on the values."""
         partial = func(np.asarray(arr), axis=axis, keepdims=True)
         return (aggregate_func or combine_func or func)(partial, axis=axis, keepdims=keepdims)
 
     def apply_gufunc(self, func: Callable[..., Any], signature: str, *args: Any, **kwargs: Any) -> Any:
         """`apply_ufunc(dask="parallelized")`: on the values if they are few, else through Dask."""
-        args = tuple(computable(arg) if isinstance(arg, LazyArray) else arg for arg in args)
+        args = tuple(values_or_dask(arg) if isinstance(arg, LazyArray) else arg for arg in args)
         if any(type(arg).__module__.startswith("dask") for arg in args):
             return _dask_array().apply_gufunc(func, signature, *args, **kwargs)
         for own in ("axes", "axis", "keepdims", "output_dtypes", "output_sizes", "allow_rechunk", "meta"):
@@ -110,8 +110,8 @@ class InsituChunkManager(ChunkManagerEntrypoint[LazyArray]):
         return func(*args, **kwargs)
 
     def map_blocks(self, func: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        """On the values if they are few: one block; else block by block, through Dask."""
-        args = tuple(computable(arg) if isinstance(arg, LazyArray) else arg for arg in args)
+        """Map a function over the values: as one block if they are few, else through Dask."""
+        args = tuple(values_or_dask(arg) if isinstance(arg, LazyArray) else arg for arg in args)
         if any(type(arg).__module__.startswith("dask") for arg in args):
             return _dask_array().map_blocks(func, *args, **kwargs)
         for own in ("dtype", "chunks", "drop_axis", "new_axis", "meta", "name", "token"):
@@ -119,11 +119,11 @@ class InsituChunkManager(ChunkManagerEntrypoint[LazyArray]):
         return func(*args, **kwargs)
 
     def blockwise(self, func: Callable[..., Any], out_ind: Any, *args: Any, **kwargs: Any) -> Any:
-        """Block by block, through Dask."""
+        """Apply a function block by block, through Dask."""
         return _dask_array().blockwise(func, out_ind, *(_as_dask(arg) for arg in args), **kwargs)
 
     def unify_chunks(self, *args: Any, **kwargs: Any) -> Any:
-        """Virtual arrays need no common cut."""
+        """Return the arrays as they are: virtual arrays need no common chunks."""
         arrays, index = args[::2], args[1::2]
         cuts: dict[Any, tuple[int, ...]] = {}
         for array, names in zip(arrays, index, strict=True):
@@ -139,11 +139,11 @@ class InsituChunkManager(ChunkManagerEntrypoint[LazyArray]):
             sources, targets = [sources], [targets]
         regions = kwargs.get("regions") or [None] * len(sources)
         for source, target, region in zip(sources, targets, regions, strict=True):
-            for piece in boxes(source, _chunks_of(target, source)):
-                target[_within(region, piece)] = source[piece].read()
+            for piece in iterate_boxes(source, _chunks_of(target, source)):
+                target[_target_region(region, piece)] = source[piece].read()
 
     def shuffle(self, x: LazyArray, indexer: list[list[int]], axis: int, chunks: Any) -> LazyArray:
-        """The elements of one dimension in another order."""
+        """Return the elements of one dimension in another order."""
         order = np.concatenate([np.asarray(part, int) for part in indexer])
         shuffled: LazyArray = x[(*[slice(None)] * axis, order)]
         return shuffled
@@ -158,24 +158,24 @@ class InsituChunkManager(ChunkManagerEntrypoint[LazyArray]):
         dtype: Any = None,
         **kwargs: Any,
     ) -> Any:
-        """A cumulative function, on the values."""
+        """Return a cumulative function, on the values."""
         return func(np.asarray(arr), axis=axis)
 
     def get_auto_chunk_size(self) -> int:
-        """Bytes of a block, where nobody said."""
+        """Return the default size of a block in bytes."""
         return options.block_bytes
 
 
-def register() -> None:
-    """Make the manager known to xarray where the entry point is not (a checkout that is not installed)."""
+def register_chunk_manager() -> None:
+    """Register the chunk manager with xarray where its entry point is not installed (a checkout)."""
     # The dictionary is xarray's own, made once for the process.
     managers = list_chunkmanagers()
     if "insitu" not in managers:
         managers["insitu"] = InsituChunkManager()
 
 
-class _Making:
-    """The few functions that make arrays."""
+class _ArrayNamespace:
+    """The functions of an array namespace that xarray calls to make arrays."""
 
     def full(self, shape: Any, fill_value: Any, dtype: Any = None, chunks: Any = None, **kwargs: Any) -> Any:
         return np.full(shape, fill_value, dtype)
@@ -192,7 +192,7 @@ def _as_dask(arg: Any) -> Any:
     return to_dask(arg) if isinstance(arg, LazyArray) else arg
 
 
-def _cut(length: int, wanted: Any) -> tuple[int, ...]:
+def _chunk_lengths(length: int, wanted: Any) -> tuple[int, ...]:
     if isinstance(wanted, Sequence) and not isinstance(wanted, str):
         return tuple(wanted)
     size = length if wanted in (-1, None, "auto") else int(wanted)
@@ -202,15 +202,15 @@ def _cut(length: int, wanted: Any) -> tuple[int, ...]:
 
 
 def _chunks_of(target: Any, source: LazyArray) -> Sequence[int] | None:
-    """The chunks of what is written to, if it has some."""
+    """Return the chunks of what is written to, if it has some."""
     theirs = getattr(target, "chunks", None)
     if isinstance(theirs, tuple) and len(theirs) == source.ndim and all(isinstance(n, int) for n in theirs):
         return theirs
     return None
 
 
-def _within(region: Any, piece: tuple[slice, ...]) -> tuple[Any, ...]:
-    """A piece of the source as a place in the target, whose region it fills."""
+def _target_region(region: Any, piece: tuple[slice, ...]) -> tuple[Any, ...]:
+    """Return where in the target a piece of the source is written, given the target's region."""
     if region is None:
         return piece or (...,)
     out = []

@@ -1,4 +1,4 @@
-"""How does a member become an xarray dataset, and a dataset a member again?"""
+"""Conversion between members of an archive and xarray datasets."""
 
 from __future__ import annotations
 
@@ -13,18 +13,19 @@ import xarray
 from insitu.combining.member import Member, Variable
 from insitu.errors import FormatError
 from insitu.formats import InsituWarning
+from insitu.lazy_array.array import LazyArray
+from insitu.lazy_array.deferred_values import Access
+from insitu.lazy_array.load import to_dask
 from insitu.model import VirtualArray
-from insitu.sources import displayed
-from insitu.xarray_bridge.chunk_manager import register
-from insitu.xarray_bridge.lazy import Access, LazyArray
-from insitu.xarray_bridge.ordinary import behind, cached, dataset_name, stored_name
-from insitu.xarray_bridge.values import to_dask
+from insitu.sources import redact_url
+from insitu.xarray_bridge.backend_array import dataset_name, find_lazy_array, stored_name, to_cached_array
+from insitu.xarray_bridge.chunk_manager import register_chunk_manager
 
-__all__ = ["dataset_of", "is_dask", "member_from", "without_conflicts"]
+__all__ = ["drop_conflicting_variables", "is_dask", "to_dataset", "to_member"]
 
 
-def dataset_of(member: Member, access: Access | None = None, *, indexed: bool = True) -> xarray.Dataset:
-    """The dataset that a member makes: virtual arrays where values are not known yet.
+def to_dataset(member: Member, access: Access | None = None, *, indexed: bool = True) -> xarray.Dataset:
+    """Return a member as a dataset: virtual arrays where values are not known yet.
 
     Parameters
     ----------
@@ -35,12 +36,12 @@ def dataset_of(member: Member, access: Access | None = None, *, indexed: bool = 
     indexed
         Whether the labels of dimensions become indexes.
     """
-    register()
+    register_chunk_manager()
     access = access or Access()
     coords: dict[Any, xarray.Variable] = {}
     data: dict[Any, xarray.Variable] = {}
     for name, variable in member.variables.items():
-        made = _variable(name, variable, access, name in member.coords)
+        made = _to_xarray_variable(name, variable, access, name in member.coords)
         if member.source is not None:
             made.encoding = {"original_shape": variable.shape, **made.encoding, "source": member.source}
         (coords if name in member.coords else data)[dataset_name(name)] = made
@@ -50,7 +51,7 @@ def dataset_of(member: Member, access: Access | None = None, *, indexed: bool = 
         dataset = xarray.Dataset(data, coords=labels, attrs=dict(member.attributes))
     except ValueError as refused:  # a dimension of two lengths, say: Zarr and damaged files can say such things
         raise FormatError(
-            f"the variables make no dataset: {refused}",
+            f"the variables do not fit into one dataset: {refused}",
             url=member.source,
             hint="Give errors='warn' to leave out what does not fit, or drop_variables=[…]",
         ) from refused
@@ -60,8 +61,10 @@ def dataset_of(member: Member, access: Access | None = None, *, indexed: bool = 
     return dataset
 
 
-def without_conflicts(member: Member) -> Member:
-    """The member without variables that disagree about the length of a dimension; a warning names each.
+def drop_conflicting_variables(member: Member) -> Member:
+    """Return the member without variables that disagree about the length of a dimension.
+
+    A warning names each.
 
     What labels a dimension decides its length, else the first variable that has it.
     """
@@ -71,29 +74,33 @@ def without_conflicts(member: Member) -> Member:
     for name in names:
         own = member.variables[name].sizes
         if wrong := [dim for dim, length in own.items() if sizes.get(dim, length) != length]:
-            told = ", ".join(f"{dim} has {own[dim]} elements in it and {sizes[dim]} elsewhere" for dim in wrong)
-            where = f" [in {displayed(member.source)}]" if member.source else ""
-            warnings.warn(f"left out: variable {name!r}: {told}{where}", InsituWarning, stacklevel=3)
+            lengths = ", ".join(
+                f"dimension {dim!r} has length {own[dim]}, and {sizes[dim]} in other variables" for dim in wrong
+            )
+            where = f" [in {redact_url(member.source)}]" if member.source else ""
+            warnings.warn(f"left out: variable {name!r}: {lengths}{where}", InsituWarning, stacklevel=3)
             continue
         sizes |= own
         kept.add(name)
     if len(kept) == len(names):
         return member
-    return member.renewed({name: v for name, v in member.variables.items() if name in kept}, member.coords & kept)
+    return member.with_variables(
+        {name: v for name, v in member.variables.items() if name in kept}, member.coords & kept
+    )
 
 
-def _variable(name: str, variable: Variable, access: Access, coordinate: bool) -> xarray.Variable:
+def _to_xarray_variable(name: str, variable: Variable, access: Access, coordinate: bool) -> xarray.Variable:
     data: Any = variable.data
     if isinstance(data, VirtualArray):
         data = LazyArray(data, replace(access, name=name))
-        data = cached(data) if coordinate else data
+        data = to_cached_array(data) if coordinate else data
     return xarray.Variable(
         variable.dims, data, dict(variable.attributes), encoding=dict(variable.encoding), fastpath=True
     )
 
 
-def member_from(dataset: xarray.Dataset, source: str | None = None, limit: int | None = None) -> Member:
-    """What a dataset is made of (after a preprocess): virtual where it still is, else values.
+def to_member(dataset: xarray.Dataset, source: str | None = None, limit: int | None = None) -> Member:
+    """Return a dataset (after a preprocess) as a member: virtual where it still is, else values.
 
     Parameters
     ----------
@@ -102,13 +109,14 @@ def member_from(dataset: xarray.Dataset, source: str | None = None, limit: int |
     source
         The file it was.
     limit
-        What was computed and has more bytes than this stays a Dask array, if there is Dask: see `computed`.
+        What was computed and has more bytes than this stays a Dask array, if there is Dask: see
+        `computed`.
     """
     variables: dict[str, Variable] = {}
     for name, variable in dataset.variables.items():
         variables[stored_name(name)] = Variable(
             tuple(str(dim) for dim in variable.dims),
-            _data(variable, limit),
+            _data_of_variable(variable, limit),
             dict(variable.attrs),
             dict(variable.encoding),
         )
@@ -119,8 +127,8 @@ def member_from(dataset: xarray.Dataset, source: str | None = None, limit: int |
     return Member(variables, coords, dict(dataset.attrs), dict(dataset.encoding), source, unindexed, (), order)
 
 
-def _data(variable: xarray.Variable, limit: int | None) -> Any:
-    lazy = behind(variable)
+def _data_of_variable(variable: xarray.Variable, limit: int | None) -> Any:
+    lazy = find_lazy_array(variable)
     large = limit is not None and variable.nbytes > limit and find_spec("dask") is not None
     if lazy is not None:
         if not lazy.steps:
@@ -130,5 +138,5 @@ def _data(variable: xarray.Variable, limit: int | None) -> Any:
 
 
 def is_dask(data: Any) -> bool:
-    """Whether these are no values, but what Dask will make of some."""
+    """Return whether data are a Dask array."""
     return hasattr(data, "dask")

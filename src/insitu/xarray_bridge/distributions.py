@@ -1,4 +1,4 @@
-"""How are the values of a dataset distributed? Histograms and approximate quantiles of arrays that nobody could hold, in one pass."""
+"""Histograms and approximate quantiles (t-digest) of datasets, in one pass over the chunks."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ import numpy.typing as npt
 import xarray
 
 from insitu.errors import UnsupportedError
+from insitu.lazy_array.reductions import compute_statistics
 from insitu.reducing import Reduction
-from insitu.reducing.reduce import squeezed
-from insitu.reducing.reductions import Rules
-from insitu.reducing.sketches import checked_edges
-from insitu.xarray_bridge.reductions import statistics_of
-from insitu.xarray_bridge.shells import filled, plainly_virtual, shell_of
+from insitu.reducing.reduce import squeeze_axes
+from insitu.reducing.reductions import ReductionRules
+from insitu.reducing.sketches import check_edges
+from insitu.xarray_bridge.template_dataset import fill_template, make_template, unmodified_lazy_array
 
 __all__ = ["histogram", "quantile"]
 
@@ -24,15 +24,15 @@ KINDS = "biuf"
 
 
 def histogram(dataset: xarray.Dataset, edges: Any, dim: Any = None, weights: Any = None) -> xarray.Dataset:
-    """Counts between edges; see `InsituAccessor.histogram`."""
+    """Return counts between edges; see `InsituAccessor.histogram`."""
     if weights is not None:
-        raise UnsupportedError("histograms know no weights", hint="Load the values and use numpy.histogram")
-    borders = checked_edges(edges)
+        raise UnsupportedError("histograms do not support weights", hint="Load the values and use numpy.histogram")
+    borders = check_edges(edges)
     made = {}
     for name, variable in dataset.data_vars.items():
         if variable.dtype.kind in KINDS:
-            dims = _dims(variable.variable, dim)
-            found = _taken(variable.variable, "histogram", dims, Rules(edges=borders))
+            dims = _reduced_dims(variable.variable, dim)
+            found = _compute(variable.variable, "histogram", dims, ReductionRules(edges=borders))
             kept = [d for d in variable.dims if d not in dims]
             made[name] = xarray.Variable([*kept, "bin"], np.moveaxis(found, 0, -1))
     sides = np.array(borders)
@@ -49,35 +49,37 @@ def histogram(dataset: xarray.Dataset, edges: Any, dim: Any = None, weights: Any
 def quantile(
     dataset: xarray.Dataset, q: Any, dim: Any = None, *, skipna: bool | None = None, keep_attrs: bool | None = None
 ) -> xarray.Dataset:
-    """Quantiles by t-digests; see `InsituAccessor.quantile`."""
+    """Return approximate quantiles by t-digests; see `InsituAccessor.quantile`."""
     names = [name for name, variable in dataset.data_vars.items() if variable.dtype.kind in KINDS]
-    shell = shell_of(dataset, names)
+    shell = make_template(dataset, names)
     result = shell.quantile(q, dim, skipna=skipna, keep_attrs=keep_attrs)
     values = {}
     for name in names:
         variable = dataset.variables[name]
-        dims = _dims(variable, dim)
+        dims = _reduced_dims(variable, dim)
         if not dims and variable.dims:  # xarray leaves it as it is
             values[name] = np.asarray(variable.values)
             continue
-        found = _taken(variable, "tdigest", dims, Rules(skipna, q=np.asarray(q, np.float64) if np.ndim(q) else q))
+        found = _compute(
+            variable, "tdigest", dims, ReductionRules(skipna, q=np.asarray(q, np.float64) if np.ndim(q) else q)
+        )
         order = [*(["quantile"] if np.ndim(q) else []), *(d for d in variable.dims if d not in dims)]
         values[name] = found.transpose([order.index(d) for d in result[name].dims])
-    return filled(result, dataset, values)
+    return fill_template(result, dataset, values)
 
 
-def _dims(variable: xarray.Variable, dim: Any) -> list[Hashable]:
+def _reduced_dims(variable: xarray.Variable, dim: Any) -> list[Hashable]:
     wanted = list(variable.dims) if dim is None or dim is ... else [dim] if isinstance(dim, str) else list(dim)
     return [name for name in wanted if name in variable.dims]
 
 
-def _taken(variable: xarray.Variable, method: str, dims: list[Hashable], rules: Rules) -> npt.NDArray[Any]:
+def _compute(variable: xarray.Variable, method: str, dims: list[Hashable], rules: ReductionRules) -> npt.NDArray[Any]:
     axes = tuple(variable.dims.index(name) for name in dims)
-    lazy = plainly_virtual(variable, KINDS)
+    lazy = unmodified_lazy_array(variable, KINDS)
     if lazy is not None:
-        return statistics_of(lazy, [method], axes, rules)[method]
+        return compute_statistics(lazy, [method], axes, rules)[method]
     values = np.asarray(variable.values)
     reduction = Reduction((method,), values.dtype, rules)
     size = math.prod(values.shape[axis] for axis in axes)
     partial = reduction.step(values, axes) if values.size else reduction.nothing([1 if a in axes else n for a, n in enumerate(values.shape)])  # fmt: skip
-    return squeezed(reduction.finalise(partial, size)[method], axes, values.ndim)
+    return squeeze_axes(reduction.finalise(partial, size)[method], axes, values.ndim)

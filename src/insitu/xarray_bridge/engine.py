@@ -1,4 +1,7 @@
-"""How does `xr.open_dataset(url, engine="insitu")` work? xarray's ordinary lazy arrays, read by insitu; Dask arrays with `chunks=`."""
+"""The xarray engine `insitu`: `xr.open_dataset(url, engine="insitu")`.
+
+It gives xarray's own lazy arrays, and Dask arrays with `chunks=`.
+"""
 
 from __future__ import annotations
 
@@ -11,9 +14,9 @@ from typing import Any
 import xarray
 from xarray.backends import BackendEntrypoint
 
+from insitu.xarray_bridge.backend_array import to_xarray_lazy
 from insitu.xarray_bridge.engine_keywords import ENGINE_KEYWORDS
-from insitu.xarray_bridge.opening import open_dataset, open_groups, tree_of
-from insitu.xarray_bridge.ordinary import ordinary
+from insitu.xarray_bridge.opening import open_dataset, open_groups, to_datatree
 
 __all__ = ["InsituBackendEntrypoint"]
 
@@ -71,22 +74,23 @@ class InsituBackendEntrypoint(BackendEntrypoint):
         }
         how: dict[str, Any] = {"group": group, "errors": errors, "storage_options": storage_options, "format": format}
         how["create_default_indexes"] = not XARRAY_INDEXES
-        return ordinary(open_dataset(filename_or_obj, **how, **decode, **engine))
+        return to_xarray_lazy(open_dataset(filename_or_obj, **how, **decode, **engine))
 
     def open_groups_as_dict(self, filename_or_obj: Any, **given: Any) -> dict[str, xarray.Dataset]:
         """Open every group."""
         groups = open_groups(filename_or_obj, create_default_indexes=not XARRAY_INDEXES, **given)
-        return {path: ordinary(dataset) for path, dataset in groups.items()}
+        return {path: to_xarray_lazy(dataset) for path, dataset in groups.items()}
 
     def open_datatree(self, filename_or_obj: Any, **given: Any) -> xarray.DataTree:
         """Open the tree of groups."""
-        return tree_of(self.open_groups_as_dict(filename_or_obj, **given), filename_or_obj)
+        return to_datatree(self.open_groups_as_dict(filename_or_obj, **given), filename_or_obj)
 
     def guess_can_open(self, filename_or_obj: Any) -> bool:
         """Return whether an insitu store lies there on this machine.
 
-        Nothing else is claimed: xarray asks its engines in alphabetical order, and what other engines open must open with them as before. Files of
-        every other kind are read when they are asked for: `engine="insitu"`.
+        Nothing else is claimed: xarray asks its engines in alphabetical order, and what other
+        engines open must open with them as before. Files of every other kind are read when they are
+        asked for: `engine="insitu"`.
         """
         if not isinstance(filename_or_obj, (str, PathLike)):
             return False

@@ -1,6 +1,7 @@
 """Keywords of xarray's netCDF engines, taken so that a call can change its engine and nothing else.
 
-Most of them concern how a library opens a file, and mean nothing here. Values that would change what is read are refused by name.
+Most of them concern how a library opens a file, and mean nothing here. Values that would change
+what is read are refused by name.
 """
 
 from __future__ import annotations
@@ -46,9 +47,10 @@ def without_engine_keywords(given: Mapping[str, Any]) -> dict[str, Any]:
     """
     for name, allowed in ONLY.items():
         if name in given and given[name] not in allowed:
-            shown = " or ".join(repr(value) for value in allowed if value is not None) or "nothing else than None"
+            shown = " or ".join(repr(value) for value in allowed if value is not None) or "only None"
             raise UnsupportedError(
-                f"{name}={given[name]!r} is a keyword of another engine; insitu takes {shown}", hint=f"Leave {name} out"
+                f"{name}={given[name]!r} is not supported: insitu takes {shown} (the keyword belongs to other engines)",
+                hint=f"Leave {name} out",
             )
     kept = {name: value for name, value in given.items() if name not in ENGINE_KEYWORDS}
     if kept.get("format") in NETCDF_FORMATS:
@@ -57,7 +59,7 @@ def without_engine_keywords(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def check_complex(member: Member, given: Mapping[str, Any]) -> None:
-    """Refuse `auto_complex=True` where it would join real and imaginary parts that lie along a dimension.
+    """Raise for `auto_complex=True` where real and imaginary parts lie along a dimension.
 
     Complex numbers that are stored as pairs are always shown as such.
     """

@@ -1,4 +1,4 @@
-"""How are many files opened as one dataset?"""
+"""`open_mfdataset`: many files as one dataset of virtual arrays."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from typing import Any
 
 import xarray
 
-from insitu.archive import Archive, Found
-from insitu.combining.member import CombineError, Member
-from insitu.combining.names import found_paths, labels_from_names
-from insitu.combining.order import Position
-from insitu.combining.recipe import DEFAULT, Recipe
-from insitu.combining.scanning import loader
+from insitu.archive import Archive, ScannedFiles
+from insitu.combining.file_names import expand_paths, labels_from_names
+from insitu.combining.member import CombineError, GridPosition, Member
+from insitu.combining.recipe import Recipe
+from insitu.combining.rules import DEFAULT
+from insitu.combining.scan_member import make_loader
 from insitu.formats import InsituWarning
-from insitu.opening import Verify
+from insitu.lazy_array.deferred_values import Access
 from insitu.reading import ChunkCache
-from insitu.xarray_bridge.computed import COMPUTED, combined_by_xarray, computes
-from insitu.xarray_bridge.dataset import dataset_of, member_from
+from insitu.scanning.scan_url import Verify
+from insitu.xarray_bridge.dataset import to_dataset, to_member
 from insitu.xarray_bridge.engine_keywords import check_complex, without_engine_keywords
-from insitu.xarray_bridge.lazy import Access
-from insitu.xarray_bridge.opening import access_to, chunked, only_groups
+from insitu.xarray_bridge.opening import access_to, no_variables_message, to_dask_dataset
 from insitu.xarray_bridge.origin import Origin
+from insitu.xarray_bridge.preprocess_computed import COMPUTED_LIMIT, combine_with_xarray, has_computed_variable
 
 __all__ = ["open_mfdataset"]
 
@@ -55,35 +55,45 @@ def open_mfdataset(
     storage_options: Mapping[str, Any] | None = None,
     **decode: Any,
 ) -> xarray.Dataset:
-    r"""Open many files as one dataset of virtual arrays: what `xarray.open_mfdataset` gives, in a fraction of the time.
+    r"""Open many files as one dataset of virtual arrays.
 
-    Files may differ in chunk shapes, compression, stored type, packing, time units; what does not fit together stays side by side.
+    The result is that of `xarray.open_mfdataset`, in a fraction of the time.
+
+    Files may differ in chunk shapes, compression, stored type, packing and time units.
 
     Parameters
     ----------
     paths
-        A pattern (`"archive/*.nc"`, `"s3://bucket/**/tas_*.nc"`), a prefix that ends in a slash, the name of a text file that lists paths
-        (`"@files.txt"`), a list of any of these, or nested lists.
+        A pattern (`"archive/*.nc"`, `"s3://bucket/**/tas_*.nc"`), a prefix that ends in a slash,
+        the name of a text file that lists paths (`"@files.txt"`), a list of any of these, or nested
+        lists.
     combine
-        `"by_coords"`: the labels of the dimensions say how files follow each other. `"nested"`: the lists do.
+        `"by_coords"`: files are ordered by the labels of their dimensions. `"nested"`: as in the
+        lists.
     concat_dim
-        With `combine="nested"`: the dimension (one for each level of nesting). A mapping `{"member": how}` makes a new dimension from the
-        files' names: `how` is a regular expression (its first group is the label), a function of the path, or a list of labels.
+        With `combine="nested"`: the dimension (one for each level of nesting). A mapping
+        `{"member": how}` makes a new dimension from the files' names: `how` is a regular expression
+        (its first group is the label), a function of the path, or a list of labels.
     compat, data_vars, coords, join, combine_attrs, attrs_file
         As in xarray, with the installed xarray's defaults.
     preprocess
-        Called with each file's dataset. Structural changes stay virtual; what it computes is read where that is little, else it becomes a Dask
-        array, and xarray combines the files.
+        Called with each file's dataset. Structural changes stay virtual. Small computed
+        variables are read; larger ones become Dask arrays, and xarray combines the files.
     variables
         Only these, and their coordinates.
     errors
-        What happens to a file that cannot be taken. `"raise"`, `"warn"`: left out with a warning, `"skip"`: left out. In a grid of files its place
-        stays, without values. `ds.insitu.report()` names it. Of a file that can be taken, a variable that cannot is left out with a warning.
+        What happens to a file that cannot be opened. `"raise"`: an error. `"warn"`: it is left out
+        with a warning. `"skip"`: it is left out. In a grid of files its place stays, without
+        values. `ds.insitu.report()` names it. Variables that cannot be read are treated alike.
     parallel
-        None: threads where they help; a number of threads; a `concurrent.futures.Executor`; `"dask"` or a Dask client.
+        None: threads where they help; a number of threads; a `concurrent.futures.Executor`;
+        `"dask"` or a Dask client.
     progress
-        True: a progress bar; or a function of how many files are done and how many there are.
-    group, format, chunks, cache, active, active_required, verify, allow_local, storage_options, **decode
+        True: a progress bar; or a function that is called with the numbers of scanned and of all
+        files.
+    group, format, chunks, cache, active, active_required, verify, allow_local
+        As for `open_dataset`.
+    storage_options, **decode
         As for `open_dataset`.
 
     Returns
@@ -98,19 +108,19 @@ def open_mfdataset(
     """
     if combine not in ("by_coords", "nested"):
         raise ValueError(f"{combine!r} is an invalid option for the keyword argument combine")
-    paths = found_paths(paths, storage_options)
+    paths = expand_paths(paths, storage_options)
     computed: list[xarray.Dataset] = []
     kept = without_engine_keywords({"format": format, **decode})
     format = kept.pop("format", None)
 
-    def combine_found(found: Found, places: Sequence[Position], urls: Sequence[Any]) -> Member:
-        rules = archive_recipe.rules(loader(storage_options))
-        if not any(computes(item) for item in found):
+    def combine_found(found: ScannedFiles, places: Sequence[GridPosition], urls: Sequence[Any]) -> Member:
+        rules = archive_recipe.rules(make_loader(storage_options))
+        if not any(has_computed_variable(item) for item in found):
             return archive_recipe.combine_found(found, places, urls, rules.load, errors)
         named = labels_from_names(urls, concat_dim) if isinstance(concat_dim, Mapping) else None
         dims = archive_recipe.dims() if named is None else []
         at = places if combine == "nested" else None
-        computed.append(combined_by_xarray(found, at, dims, named, rules, errors, Access(storage_options)))
+        computed.append(combine_with_xarray(found, at, dims, named, rules, errors, Access(storage_options)))
         return Member({}, frozenset())
 
     how: dict[str, Any] = {
@@ -133,37 +143,37 @@ def open_mfdataset(
         verify=verify,
         allow_local=allow_local,
         storage_options=storage_options,
-        finish=None if preprocess is None else _Preprocess(preprocess, storage_options, _count(paths)),
+        finish=None if preprocess is None else _Preprocess(preprocess, storage_options, _count_files(paths)),
         combine_found=None if preprocess is None else combine_found,
         **how,
         **kept,
     )
     if not computed:
         check_complex(archive.member(), decode)
-    dataset = computed[0] if computed else dataset_of(archive.member(), access_to(archive))
+    dataset = computed[0] if computed else to_dataset(archive.member(), access_to(archive))
     if attrs_file is not None:
-        dataset.attrs = dict(_attributes_of(attrs_file, archive))
+        dataset.attrs = dict(_attributes_of_file(attrs_file, archive))
     if archive.only_groups is not None and not archive.member().variables:
-        warnings.warn(only_groups(archive.only_groups, group), InsituWarning, stacklevel=2)
+        warnings.warn(no_variables_message(archive.only_groups, group), InsituWarning, stacklevel=2)
     if chunks is not None:
-        dataset = chunked(dataset, chunks)
+        dataset = to_dask_dataset(dataset, chunks)
     dataset.insitu.survey = archive.survey
     if attrs_file is not None:
-        archive.recipe = replace(archive.recipe, unknown="it was opened with attrs_file=, which is not kept")
+        archive.recipe = replace(archive.recipe, unknown="it was opened with attrs_file=, which is not saved")
     if not computed:
         dataset.insitu.origin = Origin.of(dataset, archive)
     return dataset
 
 
-def _attributes_of(path: Any, archive: Archive) -> Mapping[str, Any]:
-    wanted = found_paths([path])[0]
+def _attributes_of_file(path: Any, archive: Archive) -> Mapping[str, Any]:
+    wanted = expand_paths([path])[0]
     if str(wanted) not in archive.attributes_by_url:
-        raise CombineError(f"attrs_file {path} is not one of the files")
+        raise CombineError(f"attrs_file {path} is not one of the opened files")
     return archive.attributes_by_url[str(wanted)]
 
 
-def _count(nested: Any) -> int:
-    return sum(map(_count, nested)) if isinstance(nested, list) else 1
+def _count_files(nested: Any) -> int:
+    return sum(map(_count_files, nested)) if isinstance(nested, list) else 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,6 +185,6 @@ class _Preprocess:
     files: int
 
     def __call__(self, member: Member) -> Member:
-        limit = COMPUTED // max(self.files, 1)
-        dataset = dataset_of(member, Access(self.storage_options, read_limit=limit))
-        return member_from(self.function(dataset), member.source, limit)
+        limit = COMPUTED_LIMIT // max(self.files, 1)
+        dataset = to_dataset(member, Access(self.storage_options, read_limit=limit))
+        return to_member(self.function(dataset), member.source, limit)

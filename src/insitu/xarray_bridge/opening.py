@@ -1,4 +1,4 @@
-"""How is one archive opened as a dataset, or as a tree of them?"""
+"""`open_dataset`, `open_datatree`, `open_groups`: one archive as one or several datasets."""
 
 from __future__ import annotations
 
@@ -12,26 +12,28 @@ from insitu.archive import Archive
 from insitu.combining.member import Member
 from insitu.errors import UnsupportedError
 from insitu.formats import InsituWarning
-from insitu.opening import Verify
+from insitu.lazy_array.array import LazyArray
+from insitu.lazy_array.deferred_values import Access
+from insitu.lazy_array.load import to_dask
 from insitu.reading import ChunkCache
-from insitu.sources import displayed
-from insitu.xarray_bridge.dataset import dataset_of, without_conflicts
+from insitu.scanning.scan_url import Verify
+from insitu.sources import redact_url
+from insitu.xarray_bridge.backend_array import duck_array
+from insitu.xarray_bridge.dataset import drop_conflicting_variables, to_dataset
 from insitu.xarray_bridge.engine_keywords import check_complex, without_engine_keywords
-from insitu.xarray_bridge.lazy import Access, LazyArray
 from insitu.xarray_bridge.origin import Origin
-from insitu.xarray_bridge.values import to_dask
 
 __all__ = [
     "access_to",
-    "chunked",
     "dataset_from_archive",
-    "only_groups",
+    "no_variables_message",
     "open_dataset",
     "open_datatree",
     "open_groups",
+    "to_dask_dataset",
 ]
 
-SHOWN = 8
+MAX_SHOWN_GROUPS = 8
 
 
 def open_dataset(
@@ -52,48 +54,54 @@ def open_dataset(
     storage_options: Mapping[str, Any] | None = None,
     **decode: Any,
 ) -> xarray.Dataset:
-    """Open an archive as a dataset of virtual arrays. Only metadata and the labels of dimensions are read.
+    """Open an archive as a dataset of virtual arrays.
+
+    Only metadata and the labels of dimensions are read.
 
     Parameters
     ----------
     url
-        A path, a URL (`http://`, `https://`, `s3://`, `gs://`, `az://`), an open binary file, or bytes: of a file of any format that insitu
-        reads, a Zarr store, or a saved set of references; also references themselves, as a dictionary of kerchunk's, and `"reference://"`
+        A path, a URL (`http://`, `https://`, `s3://`, `gs://`, `az://`), an open binary file, or
+        bytes: of a file of any format that insitu reads, a Zarr store, or a saved set of
+        references; also references themselves, as a dictionary of kerchunk's, and `"reference://"`
         with `storage_options={"fo": …}`, as for fsspec.
     group
         Which group; the root if not given.
     variables
         Only these, and their coordinates.
     format
-        The format of a file by name, if its first bytes should not decide.
+        Name of the file format; if not given, the first bytes decide.
     errors
-        `"raise"`: a variable that cannot be taken is an error. `"warn"`: it is left out, and a warning names it and says why. `"skip"`: it is
-        left out.
+        `"raise"`: a variable that cannot be read is an error. `"warn"`: it is left out, and a
+        warning gives the reason. `"skip"`: it is left out.
     chunks
-        As in `xarray.open_dataset`: Dask arrays instead of virtual ones. `{}`: cut where the stored chunks end.
+        As in `xarray.open_dataset`: Dask arrays instead of virtual ones. `{}`: with the stored
+        chunks.
     inline_array
         As in `xarray.open_dataset`.
     cache
-        Keeps decoded chunks for the next reads: a `ChunkCache`, which several datasets may share, or how many bytes it may hold. True:
-        the default of the process; False: none.
+        Keeps decoded chunks for the next reads: a `ChunkCache`, which several datasets may share,
+        or how many bytes it may hold. True: the default of the process; False: none.
     active, active_required
-        The address of a server next to the data (`insitu serve`), e.g. `"http://host:8080"`: reductions run there. If it cannot, they run here, with a
-        warning that says why; or that is an error.
+        The address of a server next to the data (`insitu serve`), e.g. `"http://host:8080"`:
+        reductions run there. If the server cannot, they run here, with a warning that gives the
+        reason; with `active_required` that is an error.
     verify, allow_local
-        When to find out whether sources are what was scanned, and whether references from elsewhere may name files of this machine: see
-        `insitu.scan`.
+        When sources are checked for changes since the scan, and whether references from elsewhere
+        may name files of this machine: see `insitu.scan`.
     create_default_indexes
         Whether the labels of dimensions become indexes, as in `xarray.open_dataset`.
     storage_options
         Credentials and endpoints: see `insitu.scan`.
     **decode
-        xarray's: `decode_cf`, `mask_and_scale`, `decode_times`, `decode_timedelta`, `use_cftime`, `concat_characters`, `decode_coords`,
-        `drop_variables`. Keywords of xarray's netCDF engines (`auto_complex`, `lock`, …) are taken too, and change nothing.
+        xarray's: `decode_cf`, `mask_and_scale`, `decode_times`, `decode_timedelta`, `use_cftime`,
+        `concat_characters`, `decode_coords`, `drop_variables`. Keywords of xarray's netCDF engines
+        (`auto_complex`, `lock`, …) are accepted and ignored.
 
     Returns
     -------
     xarray.Dataset
-        The same as `xarray.open_dataset` gives, once loaded.
+        Once loaded, equal to that of `xarray.open_dataset`.
 
     Examples
     --------
@@ -118,7 +126,7 @@ def open_dataset(
     )
     member = archive.member()
     if member.groups:
-        warnings.warn(only_groups(member, group), InsituWarning, stacklevel=2)
+        warnings.warn(no_variables_message(member, group), InsituWarning, stacklevel=2)
     check_complex(member, decode)
     return dataset_from_archive(
         archive, chunks=chunks, inline_array=inline_array, create_default_indexes=create_default_indexes
@@ -135,20 +143,20 @@ def dataset_from_archive(
 ) -> xarray.Dataset:
     """Return one group of an archive as a dataset of virtual arrays, or of Dask arrays."""
     member = archive.member(group)
-    member = without_conflicts(member) if archive.job.catch else member
-    dataset = dataset_of(member, access_to(archive), indexed=create_default_indexes)
-    dataset = dataset if chunks is None else chunked(dataset, chunks, inline_array)
+    member = drop_conflicting_variables(member) if archive.job.skips_failures else member
+    dataset = to_dataset(member, access_to(archive), indexed=create_default_indexes)
+    dataset = dataset if chunks is None else to_dask_dataset(dataset, chunks, inline_array)
     dataset.insitu.origin = Origin.of(dataset, archive)
     return dataset
 
 
 def open_datatree(url: Any, **how: Any) -> xarray.DataTree:
     """Open an archive with all its groups. Takes what `open_dataset` takes, but for `variables`."""
-    return tree_of(open_groups(url, **how), url)
+    return to_datatree(open_groups(url, **how), url)
 
 
-def tree_of(groups: Mapping[str, xarray.Dataset], url: Any) -> xarray.DataTree:
-    """The tree that groups make.
+def to_datatree(groups: Mapping[str, xarray.Dataset], url: Any) -> xarray.DataTree:
+    """Return groups as a DataTree.
 
     Raises
     ------
@@ -159,9 +167,11 @@ def tree_of(groups: Mapping[str, xarray.Dataset], url: Any) -> xarray.DataTree:
         return xarray.DataTree.from_dict(groups)
     except ValueError as problem:
         raise UnsupportedError(
-            f"the groups do not make a tree: xarray wants the labels of a group to be those of its parents ({str(problem).splitlines()[0]})",
-            url=displayed(url) if isinstance(url, str) else None,
-            hint=f"xarray.open_groups(…, engine='insitu') gives them side by side ({', '.join(list(groups)[:4])} …), open_dataset(…, group=…) one of them",
+            "the groups do not make a tree: xarray requires a group to have the labels of its "
+            f"parents ({str(problem).splitlines()[0]})",
+            url=redact_url(url) if isinstance(url, str) else None,
+            hint="Use xarray.open_groups(…, engine='insitu') for all groups, or open_dataset(…, group=…) "
+            f"for one: {', '.join(list(groups)[:4])} …",
         ) from problem
 
 
@@ -181,7 +191,7 @@ def open_groups(
     storage_options: Mapping[str, Any] | None = None,
     **decode: Any,
 ) -> dict[str, xarray.Dataset]:
-    """Every group of an archive as a dataset, by path. See `open_dataset`."""
+    """Open every group of an archive as a dataset, by path. See `open_dataset`."""
     _check_group(group)
     archive = Archive.open(
         url,
@@ -200,9 +210,9 @@ def open_groups(
     found: dict[str, xarray.Dataset] = {}
     for path, member in archive.all_members():
         check_complex(member, decode)
-        member = without_conflicts(member) if archive.job.catch else member
-        dataset = dataset_of(member, access, indexed=create_default_indexes)
-        found[f"/{path}"] = dataset if chunks is None else chunked(dataset, chunks)
+        member = drop_conflicting_variables(member) if archive.job.skips_failures else member
+        dataset = to_dataset(member, access, indexed=create_default_indexes)
+        found[f"/{path}"] = dataset if chunks is None else to_dask_dataset(dataset, chunks)
     return found
 
 
@@ -211,38 +221,37 @@ def _check_group(group: Any) -> None:
         raise ValueError(f"group must be a string or None, not {group!r}")
 
 
-def only_groups(member: Member, group: str | None) -> str:
-    """What to say of a group that has groups, but no variables."""
+def no_variables_message(member: Member, group: str | None) -> str:
+    """Return the warning for a group that has groups, but no variables."""
     prefix = "".join(f"{part}/" for part in (group or "").split("/") if part)
     names = [repr(prefix + path) for path in member.groups]
-    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+    more = f" and {len(names) - MAX_SHOWN_GROUPS} more" if len(names) > MAX_SHOWN_GROUPS else ""
     where = f"group {prefix[:-1]!r}" if prefix else "root"
     return (
-        f"the {where} of {displayed(member.source or 'this archive')} has no variables, but groups below it have: {', '.join(names[:SHOWN])}{more}. "
+        f"the {where} of {redact_url(member.source or 'this archive')} has no variables, but groups below it have: {', '.join(names[:MAX_SHOWN_GROUPS])}{more}. "
         "Open one with group=…, or all with open_datatree"
     )
 
 
 def access_to(archive: Archive) -> Access:
     """Return how the values of an archive are read by the arrays of its datasets."""
-    return Access(archive.job.storage_options, active=archive.active, cache=archive.cache, kept=archive.kept)
+    return Access(archive.job.storage_options, active=archive.active, cache=archive.cache, keep_alive=archive.kept)
 
 
-def chunked(dataset: xarray.Dataset, chunks: Any, inline_array: bool = False) -> xarray.Dataset:
-    """The dataset with Dask arrays in place of the virtual ones."""
+def to_dask_dataset(dataset: xarray.Dataset, chunks: Any, inline_array: bool = False) -> xarray.Dataset:
+    """Return the dataset with Dask arrays in place of the virtual ones."""
     variables: dict[Any, xarray.Variable] = {}
     for name, variable in dataset.variables.items():
-        if isinstance(variable._data, LazyArray):
-            array = variable._data
-            cut = _wanted(array, variable.dims, chunks)
-            variables[name] = variable._replace(data=to_dask(array, cut, inline_array=inline_array))
+        if (array := duck_array(variable)) is not None:
+            cut = _requested_chunks(array, variable.dims, chunks)
+            variables[name] = variable.copy(deep=False, data=to_dask(array, cut, inline_array=inline_array))
     return dataset.assign({name: v for name, v in variables.items() if name in dataset.data_vars}).assign_coords(
         {name: v for name, v in variables.items() if name in dataset.coords}
     )
 
 
-def _wanted(array: LazyArray, dims: tuple[Any, ...], chunks: Any) -> Any:
-    """The cut that was asked for; None: where the stored chunks end."""
+def _requested_chunks(array: LazyArray, dims: tuple[Any, ...], chunks: Any) -> Any:
+    """Return the requested chunks of an array; None: the stored ones."""
     if isinstance(chunks, Mapping):
         if not any(dim in chunks for dim in dims):
             return None

@@ -1,6 +1,7 @@
 """What a dataset was opened from, so that what is saved from it can say how it is made again.
 
-That is only believed while the dataset is the one that was opened: the same variables with the same data, attributes and coordinates.
+That is only believed while the dataset is the one that was opened: the same variables with the same
+data, attributes and coordinates.
 """
 
 from __future__ import annotations
@@ -43,12 +44,12 @@ class Origin:
             and all(_is_same(now[name], self.variables[name]) for name in now)
             and frozenset(dataset.coords) == self.coords
             and frozenset(dataset.xindexes) == self.indexed
-            and _equal(dict(dataset.attrs), self.attributes)
+            and _is_equal(dict(dataset.attrs), self.attributes)
         )
 
 
 def recipe_of(dataset: xarray.Dataset, origin: Origin | None) -> Recipe | None:
-    """Return how a dataset is made again from its files; None if what it was opened from does not say."""
+    """Return the recipe to make a dataset again from its files; None if it is unknown."""
     if origin is not None and origin.describes(dataset):
         return origin.archive.recipe_to_save()
     return replace(
@@ -65,10 +66,10 @@ def _variables(dataset: xarray.Dataset) -> dict[Any, tuple[Any, ...]]:
 
 
 def _is_same(one: tuple[Any, ...], other: tuple[Any, ...]) -> bool:
-    return one[0] == other[0] and one[1] is other[1] and _equal(one[2], other[2]) and _equal(one[3], other[3])
+    return one[0] == other[0] and one[1] is other[1] and _is_equal(one[2], other[2]) and _is_equal(one[3], other[3])
 
 
-def _equal(one: Mapping[Any, Any], other: Mapping[Any, Any]) -> bool:
+def _is_equal(one: Mapping[Any, Any], other: Mapping[Any, Any]) -> bool:
     """Return whether two mappings hold the same objects, or equal ones."""
     if list(one) != list(other):
         return False

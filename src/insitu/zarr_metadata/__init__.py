@@ -1,7 +1,7 @@
-"""WHAT Zarr documents say: V2 and V3 metadata to the model and back. Pure: no I/O.
+"""Convert Zarr V2 and V3 metadata to the model and back. No I/O.
 
-Used by whoever meets such documents: Zarr stores (`formats/zarr`), kerchunk references (`references`), and the view of any archive as a
-Zarr store.
+Used for Zarr stores (`formats/zarr`), for kerchunk and Icechunk references (`references`), and for
+the view of any archive as a Zarr store (`reading/zarr_store`).
 """
 
 from insitu.zarr_metadata.array import ArrayMetadata

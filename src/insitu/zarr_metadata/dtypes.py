@@ -1,7 +1,8 @@
-"""Which NumPy type do Zarr's names of types mean, and how is a NumPy type named in Zarr?
+"""Convert Zarr data types, V2 and V3, to NumPy types and back.
 
-V2 writes NumPy's own strings. V3 writes names without a byte order (that is the `bytes` codec's), some of them with a configuration.
-Values of varying length have NumPy's object type here; which codec holds them says what they are.
+V2 writes NumPy's own strings. V3 writes names without a byte order (the `bytes` codec has it), some
+with a configuration. Values of variable length get NumPy's object type; their codec tells what they
+are.
 """
 
 from __future__ import annotations
@@ -12,7 +13,13 @@ from typing import Any
 import numpy as np
 
 from insitu.errors import FormatError, UnsupportedError
-from insitu.zarr_metadata.document import field, mapping, named, text, whole
+from insitu.zarr_metadata.json_fields import (
+    integer_field,
+    name_and_configuration,
+    object_field,
+    required_field,
+    text_field,
+)
 
 __all__ = ["from_v2", "from_v3", "to_v2", "to_v3"]
 
@@ -24,12 +31,12 @@ _SIMPLE = {
     )
 }  # fmt: skip
 _NAMES = {dtype: name for name, dtype in _SIMPLE.items()}
-_VARYING = frozenset({"string", "bytes", "variable_length_utf8", "variable_length_bytes"})
+_VARIABLE_LENGTH = frozenset({"string", "bytes", "variable_length_utf8", "variable_length_bytes"})
 _LARGEST = 1 << 31
 
 
 def from_v2(value: Any) -> np.dtype[Any]:
-    """The type that a V2 `dtype` means.
+    """Return the NumPy type of a V2 `dtype`.
 
     Examples
     --------
@@ -38,7 +45,7 @@ def from_v2(value: Any) -> np.dtype[Any]:
     """
     dtype = _read_v2(value)
     if dtype.hasobject and dtype.kind != "O":
-        raise UnsupportedError(f"a structure that holds objects cannot be read: {value}")
+        raise UnsupportedError(f"structured types with object fields are not supported: {value}")
     return dtype
 
 
@@ -50,92 +57,96 @@ def _read_v2(value: Any) -> np.dtype[Any]:
             fields = []
             for item in value:
                 if not isinstance(item, list) or len(item) not in (2, 3) or not isinstance(item[0], str):
-                    raise FormatError(f"{item!r} is no field of a structure")
-                shape = tuple(whole(n, "dtype") for n in item[2]) if len(item) == 3 else ()
+                    raise FormatError(
+                        f"{item!r} is not a field of a structured type: expected [name, type] or [name, type, shape]"
+                    )
+                shape = tuple(integer_field(n, "dtype") for n in item[2]) if len(item) == 3 else ()
                 fields.append((item[0], _read_v2(item[1]), shape))
             return np.dtype(fields)
     except (TypeError, ValueError) as problem:
         if isinstance(problem, FormatError):
             raise
-        raise FormatError(f"{value!r} is no type that NumPy knows: {problem}") from None
-    raise FormatError(f"{value!r} is no type")
+        raise FormatError(f"{value!r} is not a NumPy type: {problem}") from None
+    raise FormatError(f"'dtype' must be text or a list of fields, not {value!r}")
 
 
 def from_v3(value: Any) -> np.dtype[Any]:
-    """The type that a V3 `data_type` means, little-endian until the `bytes` codec says otherwise.
+    """Return the NumPy type of a V3 `data_type`, little-endian until the `bytes` codec changes it.
 
     Examples
     --------
     >>> from_v3({"name": "numpy.datetime64", "configuration": {"unit": "ms", "scale_factor": 10}})
     dtype('<M8[10ms]')
     """
-    name, configuration = named(value, "data_type")
+    name, configuration = name_and_configuration(value, "data_type")
     if name in _SIMPLE:
         return _SIMPLE[name]
-    if name in _VARYING:
+    if name in _VARIABLE_LENGTH:
         return np.dtype(object)
     if (bits := re.fullmatch(r"r(\d+)", name)) is not None:
         size = int(bits[1]) if len(bits[1]) < 12 else 0
         if size % 8 or not 0 < size < 8 * _LARGEST:
-            raise FormatError(f"raw values must have a whole number of bytes, not {name!r}")
+            raise FormatError(f"raw values must have a positive multiple of 8 bits, not {name!r}")
         return np.dtype(f"V{size // 8}")
     if name in ("numpy.datetime64", "numpy.timedelta64"):
-        unit = text(field(configuration, "unit"), "unit")
-        scale = whole(configuration.get("scale_factor", 1), "scale_factor", least=1)
+        unit = text_field(required_field(configuration, "unit"), "unit")
+        scale = integer_field(configuration.get("scale_factor", 1), "scale_factor", least=1)
         kind = "M8" if name == "numpy.datetime64" else "m8"
         try:
             return np.dtype(f"<{kind}" if unit == "generic" else f"<{kind}[{scale}{unit}]")
         except TypeError:
-            raise FormatError(f"{unit!r} is no unit of time") from None
+            raise FormatError(f"{unit!r} is not a unit of time") from None
     if name in ("fixed_length_utf32", "null_terminated_bytes", "fixed_length_ascii", "raw_bytes"):
-        size = _bytes(configuration, name)
+        size = _size_in_bytes(configuration, name)
         if name == "fixed_length_utf32":
             if size % 4:
-                raise FormatError(f"{size} bytes are no whole number of characters")
+                raise FormatError(f"the size of fixed_length_utf32 must be a multiple of 4 bytes, not {size}")
             return np.dtype(f"<U{size // 4}")
         return np.dtype(f"V{size}" if name == "raw_bytes" else f"S{size}")
     if name in ("struct", "structured"):
-        return _structure(field(configuration, "fields"))
-    raise UnsupportedError(f"values of type {name!r} cannot be read")
+        return _structured_dtype(required_field(configuration, "fields"))
+    raise UnsupportedError(f"the data type {name!r} is not supported")
 
 
-def _bytes(configuration: dict[str, Any], name: str) -> int:
+def _size_in_bytes(configuration: dict[str, Any], name: str) -> int:
     if "length_bits" in configuration:
-        size = whole(configuration["length_bits"], "length_bits") // 8
+        size = integer_field(configuration["length_bits"], "length_bits") // 8
     else:
-        size = whole(field(configuration, "length_bytes"), "length_bytes")
+        size = integer_field(required_field(configuration, "length_bytes"), "length_bytes")
     if size >= _LARGEST:
-        raise FormatError(f"a {name} of {size} bytes")
+        raise FormatError(f"a {name} value of {size} bytes is too large")
     return size
 
 
-def _structure(fields: Any) -> np.dtype[Any]:
+def _structured_dtype(fields: Any) -> np.dtype[Any]:
     if not isinstance(fields, list) or not fields:
-        raise FormatError("a structure needs fields")
+        raise FormatError("a structured type needs a list of fields")
     members = []
     for item in fields:
         # [name, type] in zarr 3.1, {name, data_type} later.
         if isinstance(item, list) and len(item) == 2:
             name, kind = item
         else:
-            given = mapping(item, "fields")
-            name, kind = field(given, "name"), field(given, "data_type")
+            given = object_field(item, "fields")
+            name, kind = required_field(given, "name"), required_field(given, "data_type")
         member = from_v3(kind)
         if member.hasobject:
-            raise UnsupportedError(f"field {name!r} has values of varying length: such a structure cannot be read")
-        members.append((text(name, "fields.name"), member))
+            raise UnsupportedError(
+                f"field {name!r} has values of variable length: such structured types are not supported"
+            )
+        members.append((text_field(name, "fields.name"), member))
     try:
         return np.dtype(members)
     except (TypeError, ValueError) as problem:
-        raise FormatError(f"these fields make no structure: {problem}") from None
+        raise FormatError(f"these fields do not make a structured type: {problem}") from None
 
 
 def to_v2(dtype: np.dtype[Any]) -> Any:
-    """How V2 writes a type."""
+    """Return the V2 `dtype` of a NumPy type."""
     if dtype.names is None:
         return "|O" if dtype.hasobject else dtype.str
     if dtype.itemsize != sum(dtype[name].itemsize for name in dtype.names):
-        raise UnsupportedError(f"Zarr cannot hold a structure with gaps between its fields: {dtype}")
+        raise UnsupportedError(f"Zarr cannot hold a structured type with padding between its fields: {dtype}")
     rows: list[Any] = []
     for name in dtype.names:
         member = dtype[name]
@@ -145,12 +156,12 @@ def to_v2(dtype: np.dtype[Any]) -> Any:
 
 
 def to_v3(dtype: np.dtype[Any], *, text_values: bool = True) -> Any:
-    """How V3 writes a type; its byte order goes into the `bytes` codec.
+    """Return the V3 `data_type` of a NumPy type; its byte order goes into the `bytes` codec.
 
     Parameters
     ----------
     dtype
-        The type.
+        The NumPy type.
     text_values
         Of objects: whether they are texts or bytes.
     """
@@ -158,7 +169,7 @@ def to_v3(dtype: np.dtype[Any], *, text_values: bool = True) -> Any:
         return "string" if text_values else "variable_length_bytes"
     if dtype.names is not None:
         if dtype.itemsize != sum(dtype[name].itemsize for name in dtype.names):
-            raise UnsupportedError(f"Zarr cannot hold a structure with gaps between its fields: {dtype}")
+            raise UnsupportedError(f"Zarr cannot hold a structured type with padding between its fields: {dtype}")
         fields = [{"name": name, "data_type": to_v3(dtype[name])} for name in dtype.names]
         return {"name": "struct", "configuration": {"fields": fields}}
     little = dtype.newbyteorder("<")
@@ -171,4 +182,4 @@ def to_v3(dtype: np.dtype[Any], *, text_values: bool = True) -> Any:
     kinds = {"U": "fixed_length_utf32", "S": "null_terminated_bytes", "V": "raw_bytes"}
     if dtype.kind in kinds and dtype.subdtype is None:
         return {"name": kinds[dtype.kind], "configuration": {"length_bytes": dtype.itemsize}}
-    raise UnsupportedError(f"Zarr V3 has no name for values of {dtype}")
+    raise UnsupportedError(f"Zarr V3 has no data type for {dtype}")

@@ -1,7 +1,7 @@
-"""What does a chunk hold that was never written?
+"""Convert Zarr fill values from JSON to the bytes of one element, and back.
 
-`fill_value` in all its spellings (numbers, NaN and Infinity as text or bare, hexadecimal bits, base64, null, parts of complex numbers,
-fields of structures) to one element's raw bytes, and back.
+All spellings are read: numbers, NaN and Infinity as text or bare, hexadecimal bits, base64, null,
+parts of complex numbers, fields of structured types.
 """
 
 from __future__ import annotations
@@ -17,13 +17,14 @@ from insitu.errors import FormatError
 
 __all__ = ["from_json", "to_json"]
 
-_SPELLED = {
+_SPECIAL_FLOATS = {
     "nan": np.nan, "infinity": np.inf, "-infinity": -np.inf, "+infinity": np.inf, "inf": np.inf, "-inf": -np.inf, "+inf": np.inf,
 }  # fmt: skip
 
 
 def from_json(value: Any, dtype: np.dtype[Any]) -> bytes | None:
-    """One element's bytes, in the byte order of `dtype`; None: nothing is said (zeros).
+    """Return one element's bytes, in the byte order of `dtype`; None: there is no fill value
+    (zeros).
 
     Examples
     --------
@@ -33,29 +34,29 @@ def from_json(value: Any, dtype: np.dtype[Any]) -> bytes | None:
     if value is None:
         return None
     try:
-        return _bytes(value, dtype)
+        return _element_bytes(value, dtype)
     except (TypeError, ValueError, OverflowError, binascii.Error) as problem:
         if isinstance(problem, FormatError):
             raise
-        raise FormatError(f"fill_value {value!r} is no value of {dtype}: {problem}") from None
+        raise FormatError(f"fill_value {value!r} is not a value of type {dtype}: {problem}") from None
 
 
-def _bytes(value: Any, dtype: np.dtype[Any]) -> bytes:
+def _element_bytes(value: Any, dtype: np.dtype[Any]) -> bytes:
     if dtype.hasobject:
-        return _octets(value)
+        return _decode_bytes(value)
     if dtype.kind == "f":
-        return _float(value, dtype)
+        return _float_bytes(value, dtype)
     if dtype.kind == "c":
         half = np.dtype(f"{dtype.byteorder}f{dtype.itemsize // 2}")
         real, imaginary = value if isinstance(value, list) else (value, 0.0)
-        return _float(real, half) + _float(imaginary, half)
+        return _float_bytes(real, half) + _float_bytes(imaginary, half)
     if dtype.kind in "iu":
         if isinstance(value, float) and not value.is_integer():
-            raise FormatError(f"fill_value {value!r} is no integer")
+            raise FormatError(f"fill_value {value!r} is not an integer")
         return np.array(int(value), dtype).tobytes()
     if dtype.kind == "b":
         if value not in (0, 1, True, False):
-            raise FormatError(f"fill_value {value!r} is no boolean")
+            raise FormatError(f"fill_value {value!r} is not a boolean")
         return np.array(bool(value), dtype).tobytes()
     if dtype.kind in "mM":
         number = np.iinfo(np.int64).min if isinstance(value, str) and value.lower() == "nat" else int(value)
@@ -63,37 +64,37 @@ def _bytes(value: Any, dtype: np.dtype[Any]) -> bytes:
     if dtype.kind == "U":
         return np.array("" if value == 0 else str(value), dtype).tobytes()
     if dtype.names is not None and isinstance(value, Mapping):
-        return _structure(value, dtype)
-    return _raw(value, dtype)
+        return _structure_bytes(value, dtype)
+    return _fixed_length_bytes(value, dtype)
 
 
-def _float(value: Any, dtype: np.dtype[Any]) -> bytes:
+def _float_bytes(value: Any, dtype: np.dtype[Any]) -> bytes:
     if isinstance(value, str):
-        if value.lower() in _SPELLED:
-            value = _SPELLED[value.lower()]
+        if value.lower() in _SPECIAL_FLOATS:
+            value = _SPECIAL_FLOATS[value.lower()]
         elif value.lower().startswith("0x"):
             bits = int(value, 16).to_bytes(dtype.itemsize, "big")
             return bits if dtype.str[0] == ">" else bits[::-1]
     return np.array(float(value), dtype).tobytes()
 
 
-def _raw(value: Any, dtype: np.dtype[Any]) -> bytes:
-    """Bytes of a fixed length: base64, a list of numbers, or the 0 that old writers put there."""
+def _fixed_length_bytes(value: Any, dtype: np.dtype[Any]) -> bytes:
+    """Return bytes of a fixed length from base64, a list of numbers, or the 0 of old writers."""
     if value == 0 and not isinstance(value, str):
         return bytes(dtype.itemsize)
-    data = _octets(value)
+    data = _decode_bytes(value)
     if len(data) > dtype.itemsize or (dtype.kind == "V" and len(data) not in (0, dtype.itemsize)):
-        raise FormatError(f"fill_value has {len(data)} bytes, an element {dtype.itemsize}")
+        raise FormatError(f"fill_value has {len(data)} bytes, but an element has {dtype.itemsize}")
     return data.ljust(dtype.itemsize, b"\0")
 
 
-def _octets(value: Any) -> bytes:
+def _decode_bytes(value: Any) -> bytes:
     if isinstance(value, list):
         return bytes(value)
     return base64.b64decode(value, validate=True) if isinstance(value, str) else bytes(str(value), "utf-8")
 
 
-def _structure(value: Mapping[str, Any], dtype: np.dtype[Any]) -> bytes:
+def _structure_bytes(value: Mapping[str, Any], dtype: np.dtype[Any]) -> bytes:
     element = np.zeros((), dtype)
     for name in dtype.names or ():
         raw = from_json(value.get(name), dtype[name])
@@ -102,20 +103,22 @@ def _structure(value: Mapping[str, Any], dtype: np.dtype[Any]) -> bytes:
     return element.tobytes()
 
 
-def of_text(value: Any) -> bytes | None:
-    """The fill of texts of varying length: kept as UTF-8. A number is its digits, 0 too, as zarr-python has it."""
+def from_text(value: Any) -> bytes | None:
+    """Return the fill value of variable-length texts, as UTF-8. A number becomes its digits, as in
+    zarr-python.
+    """
     return None if value is None or value == "" else str(value).encode()
 
 
 def to_json(fill: bytes | None, dtype: np.dtype[Any], *, zarr_format: int, text_values: bool = True) -> Any:
-    """How a document writes a fill value.
+    """Return a fill value as a document writes it.
 
     Parameters
     ----------
     fill
         One element's bytes; None: zeros, which V2 writes as null.
     dtype
-        Of the element.
+        The type of the element.
     zarr_format
         2 or 3.
     text_values
@@ -140,17 +143,17 @@ def to_json(fill: bytes | None, dtype: np.dtype[Any], *, zarr_format: int, text_
         return base64.b64encode(data).decode()
     value = np.frombuffer(fill, dtype, count=1)[0]
     if dtype.kind == "f":
-        return _spelled(value, fill, dtype, zarr_format)
+        return _float_to_json(value, fill, dtype, zarr_format)
     if dtype.kind == "c":
         half = np.dtype(f"{dtype.byteorder}f{dtype.itemsize // 2}")
         parts = (fill[: half.itemsize], fill[half.itemsize :])
-        return [_spelled(np.frombuffer(part, half)[0], part, half, zarr_format) for part in parts]
+        return [_float_to_json(np.frombuffer(part, half)[0], part, half, zarr_format) for part in parts]
     if dtype.kind in "mM":
         return int(value.astype(np.int64))
     return value.item()
 
 
-def _spelled(value: Any, fill: bytes, dtype: np.dtype[Any], zarr_format: int) -> Any:
+def _float_to_json(value: Any, fill: bytes, dtype: np.dtype[Any], zarr_format: int) -> Any:
     if np.isnan(value):
         usual = np.array(np.nan, dtype).tobytes()
         if fill != usual and zarr_format == 3:

@@ -1,7 +1,8 @@
-"""Which groups and arrays do many documents make?
+"""Build the tree of groups and arrays from Zarr documents, V2 or V3.
 
-Documents by key (`t/.zarray`, `t/.zattrs`, `t/zarr.json`, `.zgroup`) as a store has them, consolidated metadata lists them, or kerchunk
-references hold them: one tree, V2 and V3 alike. What lies where is the caller's: `tile_of` is asked for each array's tile.
+Documents come by key (`t/.zarray`, `t/.zattrs`, `t/zarr.json`, `.zgroup`), from a store, from
+consolidated metadata or from kerchunk references. The caller provides the chunk locations: its
+`tile_of` returns the tile of each array.
 """
 
 from __future__ import annotations
@@ -19,13 +20,13 @@ from insitu.errors import FormatError, InsituError
 from insitu.model import ArrayDetails, GroupDetails, Tile, VirtualArray, VirtualGroup
 from insitu.zarr_metadata import array as arrays
 from insitu.zarr_metadata.array import ArrayMetadata
-from insitu.zarr_metadata.document import field as needed
-from insitu.zarr_metadata.document import mapping, parse
+from insitu.zarr_metadata.json_fields import object_field, parse_object
+from insitu.zarr_metadata.json_fields import required_field as needed
 
-__all__ = ["DOCUMENTS", "Node", "consolidated", "nodes_of", "tree"]
+__all__ = ["DOCUMENTS", "ZarrNode", "build_tree", "consolidated_documents", "parse_nodes"]
 
 DOCUMENTS = ("zarr.json", ".zarray", ".zgroup", ".zattrs", ".zmetadata")
-"""Last parts of keys that are metadata, not chunks."""
+"""Names of metadata documents: all other keys are chunks."""
 
 Document = bytes | str | Mapping[str, Any]
 TileOf = Callable[[str, ArrayMetadata], Tile]
@@ -33,16 +34,16 @@ LeaveOut = Callable[[str, InsituError], None]
 
 
 @dataclass(slots=True)
-class Node:
-    """One group, or one array."""
+class ZarrNode:
+    """One group (without `array`) or one array of a Zarr hierarchy."""
 
     array: ArrayMetadata | None = None
     attributes: dict[str, Any] = field(default_factory=dict)
     zarr_format: int = 2
 
 
-def consolidated(document: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The documents that a root's metadata lists, by key; None if it lists none.
+def consolidated_documents(document: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return the consolidated documents in a root's metadata, by key; None if there are none.
 
     Parameters
     ----------
@@ -50,26 +51,28 @@ def consolidated(document: Mapping[str, Any]) -> dict[str, Any] | None:
         A parsed `.zmetadata`, or a group's `zarr.json`.
     """
     if "zarr_consolidated_format" in document or ("metadata" in document and "node_type" not in document):
-        return mapping(needed(document, "metadata"), "metadata")
+        return object_field(needed(document, "metadata"), "metadata")
     inline = document.get("consolidated_metadata")
     if inline is None:
         return None
-    rows = mapping(needed(mapping(inline, "consolidated_metadata"), "metadata"), "metadata")
+    rows = object_field(needed(object_field(inline, "consolidated_metadata"), "metadata"), "metadata")
     root = {name: value for name, value in document.items() if name != "consolidated_metadata"}
     return {"zarr.json": root, **{f"{path.strip('/')}/zarr.json": value for path, value in rows.items()}}
 
 
-def nodes_of(documents: Mapping[str, Document], leave_out: LeaveOut, *, open_shards: bool = True) -> dict[str, Node]:
-    """The nodes by path; those that cannot be understood are handed to `leave_out`."""
+def parse_nodes(
+    documents: Mapping[str, Document], leave_out: LeaveOut, *, open_shards: bool = True
+) -> dict[str, ZarrNode]:
+    """Return the nodes by path. `leave_out` is called with each one that cannot be parsed."""
     by_path: dict[str, dict[str, Document]] = {}
     for key, value in documents.items():
         path, _, name = key.strip("/").rpartition("/")
         if name in DOCUMENTS:
             by_path.setdefault(path, {})[name] = value
-    nodes: dict[str, Node] = {}
+    nodes: dict[str, ZarrNode] = {}
     for path, found in by_path.items():
         try:
-            node = _node(path, found, open_shards)
+            node = _parse_node(path, found, open_shards)
         except InsituError as problem:
             leave_out(path, problem)
             continue
@@ -78,54 +81,56 @@ def nodes_of(documents: Mapping[str, Document], leave_out: LeaveOut, *, open_sha
     return nodes
 
 
-def _node(path: str, found: Mapping[str, Document], open_shards: bool) -> Node | None:
-    """One node from its documents."""
+def _parse_node(path: str, found: Mapping[str, Document], open_shards: bool) -> ZarrNode | None:
+    """Return one node from its documents; None: they describe none."""
     key = f"{path}/" if path else ""
     name = next((name for name in DOCUMENTS[:3] if name in found), None)
     if name is None:
         return None
     try:
-        document = parse(found[name], key + name)
+        document = parse_object(found[name], key + name)
         if name == "zarr.json":
             if document.get("node_type") == "array":
-                return Node(arrays.from_v3(document, open_shards=open_shards), {}, 3)
+                return ZarrNode(arrays.from_v3(document, open_shards=open_shards), {}, 3)
             if document.get("node_type") != "group" or document.get("zarr_format") != 3:
-                raise FormatError("this is neither a group nor an array of Zarr V3")
-            return Node(None, mapping(document.get("attributes") or {}, "attributes"), 3)
+                raise FormatError("this is neither a group nor an array of Zarr V3: check node_type and zarr_format")
+            return ZarrNode(None, object_field(document.get("attributes") or {}, "attributes"), 3)
         attributes: dict[str, Any] = {}
         if ".zattrs" in found:
-            attributes = parse(found[".zattrs"], key + ".zattrs")
+            attributes = parse_object(found[".zattrs"], key + ".zattrs")
         if name == ".zarray":
-            return Node(arrays.from_v2(document, attributes), {}, 2)
-        return Node(None, {name: value for name, value in attributes.items() if not name.lower().startswith("_nc")}, 2)
+            return ZarrNode(arrays.from_v2(document, attributes), {}, 2)
+        return ZarrNode(
+            None, {name: value for name, value in attributes.items() if not name.lower().startswith("_nc")}, 2
+        )
     except InsituError as problem:
-        raise problem.located(structure=key + name) from None
+        raise problem.with_context(structure=key + name) from None
 
 
-def tree(
-    nodes: Mapping[str, Node],
+def build_tree(
+    nodes: Mapping[str, ZarrNode],
     tile_of: TileOf,
     leave_out: LeaveOut,
     *,
     variables: Collection[str] | None = None,
     details: GroupDetails | None = None,
 ) -> VirtualGroup:
-    """The tree that nodes make.
+    """Return the tree of nodes as virtual arrays.
 
     Parameters
     ----------
     nodes
-        By path; groups that have no document of their own are made up.
+        By path. Groups without a document of their own are added.
     tile_of
-        The tile of an array, by path.
+        Returns the tile of an array, by path.
     leave_out
-        Told of arrays that cannot be taken.
+        Called with each array that cannot be read.
     variables
-        Only these arrays (by name or path) and those that their dimensions name.
+        Only these arrays (by name or path) and the coordinates of their dimensions.
     details
-        Of the root group.
+        Details of the root group.
     """
-    wanted = _wanted(nodes, variables)
+    wanted = _select_arrays(nodes, variables)
     groups: dict[str, dict[str, VirtualArray]] = {"": {}}
     for path in nodes:
         parent = path if nodes[path].array is None else path.rpartition("/")[0]
@@ -139,13 +144,13 @@ def tree(
         assert node.array is not None
         try:
             names = _dimension_names(node.array, phony.setdefault(parent, {}))
-            groups[parent][name or "data"] = virtual(node.array, names, tile_of(path, node.array))
+            groups[parent][name or "data"] = to_virtual_array(node.array, names, tile_of(path, node.array))
         except InsituError as problem:
             leave_out(path, problem)
-    return _assembled("", groups, nodes, details or GroupDetails())
+    return _build_group("", groups, nodes, details or GroupDetails())
 
 
-def _wanted(nodes: Mapping[str, Node], variables: Collection[str] | None) -> list[str]:
+def _select_arrays(nodes: Mapping[str, ZarrNode], variables: Collection[str] | None) -> list[str]:
     every = [path for path, node in nodes.items() if node.array is not None]
     if variables is None:
         return every
@@ -161,21 +166,23 @@ def _wanted(nodes: Mapping[str, Node], variables: Collection[str] | None) -> lis
     return [path for path in every if path in chosen]
 
 
-def _assembled(
-    path: str, groups: Mapping[str, dict[str, VirtualArray]], nodes: Mapping[str, Node], details: GroupDetails
+def _build_group(
+    path: str, groups: Mapping[str, dict[str, VirtualArray]], nodes: Mapping[str, ZarrNode], details: GroupDetails
 ) -> VirtualGroup:
     inside = [other for other in groups if other and other.rpartition("/")[0] == path]
     node = nodes.get(path)
     return VirtualGroup(
         groups[path],
-        {other.rpartition("/")[2]: _assembled(other, groups, nodes, GroupDetails()) for other in sorted(inside)},
+        {other.rpartition("/")[2]: _build_group(other, groups, nodes, GroupDetails()) for other in sorted(inside)},
         node.attributes if node is not None and node.array is None else {},
         details,
     )
 
 
 def _dimension_names(array: ArrayMetadata, phony: dict[tuple[int, int], str]) -> tuple[str, ...]:
-    """The names of an array's dimensions; made up where there are none, the same for equal lengths (as netCDF does)."""
+    """Return dimension names; unnamed ones get `phony_dim_*`, the same for equal lengths, as in
+    netCDF.
+    """
     names: list[str] = []
     times: dict[int, int] = {}
     for length, name in zip(array.shape, array.dims or (None,) * len(array.shape), strict=True):
@@ -186,15 +193,15 @@ def _dimension_names(array: ArrayMetadata, phony: dict[tuple[int, int], str]) ->
     return tuple(names)
 
 
-def virtual(array: ArrayMetadata, dims: tuple[str, ...], tile: Tile) -> VirtualArray:
-    """The virtual array of a described one, with what xarray would show as its attributes."""
+def to_virtual_array(array: ArrayMetadata, dims: tuple[str, ...], tile: Tile) -> VirtualArray:
+    """Return a virtual array with the attributes that xarray would show."""
     attributes = dict(array.attributes)
     if array.zarr_format == 2:
-        # xarray's rule: what a V2 store fills with is what it masks.
+        # As in xarray: the fill value of a V2 store is also the value that is masked.
         if array.fill is not None:
             attributes["_FillValue"] = array.fill_value()
     elif "_FillValue" in attributes:
-        attributes["_FillValue"] = _decoded(attributes["_FillValue"], array.encoding.dtype)
+        attributes["_FillValue"] = _decode_fill_value(attributes["_FillValue"], array.encoding.dtype)
     shards = tuple(axis.size if axis.is_regular else 0 for axis in array.objects) if array.levels else None
     varying = ("string" if array.text_values else "sequence") if array.encoding.dtype.hasobject else None
     details = ArrayDetails(
@@ -209,8 +216,8 @@ def _chunk_shape(array: ArrayMetadata) -> tuple[int, ...] | None:
     return tuple(axis.size for axis in array.axes) if all(axis.is_regular for axis in array.axes) else None
 
 
-def _decoded(value: Any, dtype: np.dtype[Any]) -> Any:
-    """A `_FillValue` that xarray wrote into a V3 store: floats and bytes are base64 there."""
+def _decode_fill_value(value: Any, dtype: np.dtype[Any]) -> Any:
+    """Return a `_FillValue` that xarray wrote to a V3 store: floats and bytes are base64 there."""
     try:
         if dtype.kind == "f" and isinstance(value, str):
             return struct.unpack("<d", base64.standard_b64decode(value))[0]
@@ -220,5 +227,5 @@ def _decoded(value: Any, dtype: np.dtype[Any]) -> Any:
         if dtype.kind == "S" and isinstance(value, str):
             return base64.standard_b64decode(value)
     except (struct.error, binascii.Error, ValueError, TypeError):
-        raise FormatError(f"_FillValue {value!r} is no value of {dtype}") from None
+        raise FormatError(f"_FillValue {value!r} is not a value of type {dtype}") from None
     return value

@@ -1,4 +1,4 @@
-"""What is the object called that holds a chunk? Computed from its place in the grid; nothing is ever listed."""
+"""Chunk keys of a Zarr array: from grid position to object name and back. Nothing is listed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["ChunkKeys"]
 
 @dataclass(frozen=True, slots=True)
 class ChunkKeys:
-    """How the chunks of an array are named."""
+    """The naming scheme of an array's chunks."""
 
     separator: str = "."
     prefix: str = ""
@@ -27,7 +27,7 @@ class ChunkKeys:
             raise FormatError(f"the separator of chunk keys must be . or /, not {self.separator!r}")
 
     def key(self, cell: Sequence[int]) -> str:
-        """The key of a chunk, relative to the array.
+        """Return the key of a chunk, relative to the array.
 
         Examples
         --------
@@ -40,7 +40,7 @@ class ChunkKeys:
         return self.separator.join(numbers) or "0"
 
     def cell(self, key: str, ndim: int) -> tuple[int, ...] | None:
-        """The chunk that a key names; None if it names none."""
+        """Return the chunk that a key names; None if it is not a chunk key."""
         parts = key.split(self.separator)
         if self.prefix:
             if parts[0] != self.prefix:
@@ -53,7 +53,7 @@ class ChunkKeys:
         return tuple(int(part) for part in parts)
 
     def cells(self, keys: Sequence[str], ndim: int) -> npt.NDArray[np.int64] | None:
-        """The chunks that many keys name, (keys, axes); None if some key names none.
+        """Return the chunks that many keys name, (keys, axes); None if some key is not a chunk key.
 
         Examples
         --------

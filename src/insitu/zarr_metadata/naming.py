@@ -1,4 +1,4 @@
-"""How are codecs named in V2 and in V3 documents, so that other readers know them?"""
+"""Names and configurations of codecs in Zarr V2 and V3 documents, as other readers know them."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from typing import Any
 from insitu.errors import UnsupportedError
 from insitu.model import Codec, Encoding
 
-__all__ = ["is_known", "to_v2", "to_v3"]
+__all__ = ["is_standard", "to_v2", "to_v3"]
 
 _NUMCODECS = frozenset({
     "adler32", "astype", "base64", "bitround", "blosc", "bz2", "crc32", "crc32c", "delta", "fixedscaleoffset", "fletcher32", "gzip",
     "jenkins_lookup3", "json2", "lz4", "lzma", "msgpack2", "packbits", "pcodec", "quantize", "shuffle", "vlen-array",
     "vlen-bytes", "vlen-utf8", "zfpy", "zlib", "zstd",
 })  # fmt: skip
-"""Codecs that numcodecs registers: what readers of V2 have."""
+"""Codecs that numcodecs registers, which readers of V2 have."""
 _IMAGECODECS = "imagecodecs_"
-"""What `imagecodecs.numcodecs.register_codecs()` adds to them: the codecs of TIFF files, as tifffile and kerchunk name them."""
-_KERCHUNK = {"grib": frozenset({"var", "dtype"}), "record_member": frozenset({"member", "dtype"})}
-"""Codecs that kerchunk registers with numcodecs, and the options that they know."""
-_CHECKS = {"grib": frozenset({"grid", "parameter"})}
-"""Options that change no value: other readers go without them."""
+"""Prefix of the codecs that `imagecodecs.numcodecs.register_codecs()` adds, for TIFF files."""
+_KERCHUNK_OPTIONS = {"grib": frozenset({"var", "dtype"}), "record_member": frozenset({"member", "dtype"})}
+"""Codecs that kerchunk registers with numcodecs, and their options."""
+_CHECK_OPTIONS = {"grib": frozenset({"grid", "parameter"})}
+"""Options that only check the data: they are left out for other readers."""
 _PREDICTORS = frozenset(
     {"imagecodecs_delta", "imagecodecs_floatpred", "imagecodecs_packints", "imagecodecs_byteshuffle"}
 )
@@ -35,56 +35,56 @@ _DEFAULTS: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 
 
-def is_known(encoding: Encoding) -> bool:
-    """Whether other readers can decode all of an encoding's codecs."""
+def is_standard(encoding: Encoding) -> bool:
+    """Return whether other readers can decode all codecs of an encoding."""
     try:
         for codec in encoding.codecs:
-            _known(codec)
+            _standard_name(codec)
     except UnsupportedError:
         return False
     return True
 
 
 def to_v2(encoding: Encoding) -> tuple[list[dict[str, Any]] | None, dict[str, Any] | None]:
-    """`filters` and `compressor` of a V2 document."""
-    rows = [{"id": _known(codec), **_configured(codec)} for codec in encoding.codecs]
-    compressor = rows.pop() if rows and _compresses(rows[-1]["id"]) else None
+    """Return `filters` and `compressor` of a V2 document."""
+    rows = [{"id": _standard_name(codec), **_numcodecs_configuration(codec)} for codec in encoding.codecs]
+    compressor = rows.pop() if rows and _is_compressor(rows[-1]["id"]) else None
     return rows or None, compressor
 
 
-def _compresses(name: str) -> bool:
+def _is_compressor(name: str) -> bool:
     return name in _COMPRESSORS or (name.startswith(_IMAGECODECS) and name not in _PREDICTORS)
 
 
 def to_v3(encoding: Encoding) -> list[dict[str, Any]]:
-    """`codecs` of a V3 document."""
+    """Return `codecs` of a V3 document."""
     rows: list[dict[str, Any]] = []
     if encoding.order is not None:
         rows.append({"name": "transpose", "configuration": {"order": list(encoding.order)}})
     codecs = list(encoding.codecs)
     over_arrays = 0
-    while codecs and _known(codecs[0]) in _OVER_ARRAYS:
-        rows.append(_v3(codecs.pop(0), encoding))
+    while codecs and _standard_name(codecs[0]) in _OVER_ARRAYS:
+        rows.append(_codec_v3(codecs.pop(0), encoding))
         over_arrays += 1
-    if codecs and _known(codecs[0]) in _TO_BYTES:
-        rows.append(_v3(codecs.pop(0), encoding))
+    if codecs and _standard_name(codecs[0]) in _TO_BYTES:
+        rows.append(_codec_v3(codecs.pop(0), encoding))
     else:
         endian = encoding.dtype.str[0]
         if endian == ">" and over_arrays:
-            raise UnsupportedError("Zarr V3 cannot name a big-endian type behind codecs that work on numbers")
+            raise UnsupportedError("Zarr V3 cannot hold big-endian values behind codecs that work on numbers")
         wide = encoding.dtype.itemsize > 1 and encoding.dtype.kind not in "SV"
         order = (
             {"configuration": {"endian": "big" if endian == ">" else "little"}} if wide or encoding.dtype.names else {}
         )
         rows.append({"name": "bytes", **order})
-    return rows + [_v3(codec, encoding) for codec in codecs]
+    return rows + [_codec_v3(codec, encoding) for codec in codecs]
 
 
-def _v3(codec: Codec, encoding: Encoding) -> dict[str, Any]:
-    name = _known(codec)
-    if name.startswith(_IMAGECODECS) or name in _KERCHUNK:
-        raise UnsupportedError(f"Zarr V3 has no name for its codec {name!r} (V2 has)")
-    configuration = _configured(codec)
+def _codec_v3(codec: Codec, encoding: Encoding) -> dict[str, Any]:
+    name = _standard_name(codec)
+    if name.startswith(_IMAGECODECS) or name in _KERCHUNK_OPTIONS:
+        raise UnsupportedError(f"Zarr V3 has no name for its codec {name!r}; Zarr V2 has")
+    configuration = _numcodecs_configuration(codec)
     if name == "zstd":
         configuration = {"level": configuration["level"], "checksum": bool(configuration.get("checksum", False))}
     elif name == "blosc":
@@ -102,10 +102,10 @@ def _v3(codec: Codec, encoding: Encoding) -> dict[str, Any]:
     return {"name": full, "configuration": configuration} if configuration else {"name": full}
 
 
-def _configured(codec: Codec) -> dict[str, Any]:
-    """The configuration with what numcodecs would have written."""
+def _numcodecs_configuration(codec: Codec) -> dict[str, Any]:
+    """Return the configuration with the defaults of numcodecs filled in."""
     name = codec.name.removeprefix("numcodecs.")
-    own = {key: value for key, value in codec.configuration.items() if key not in _CHECKS.get(name, ())}
+    own = {key: value for key, value in codec.configuration.items() if key not in _CHECK_OPTIONS.get(name, ())}
     given = {key: value for key, value in own.items() if value is not None or name not in _DEFAULTS}
     given = {**_DEFAULTS.get(name, {}), **given}
     if name == "blosc" and isinstance(given["shuffle"], str):
@@ -114,11 +114,11 @@ def _configured(codec: Codec) -> dict[str, Any]:
     return given
 
 
-def _known(codec: Codec) -> str:
+def _standard_name(codec: Codec) -> str:
     name = codec.name.removeprefix("numcodecs.")
-    options = codec.configuration.keys() - _CHECKS.get(name, frozenset())
-    if not options <= _KERCHUNK.get(name, options):
-        raise UnsupportedError(f"kerchunk's codec {name!r} knows nothing of {', '.join(codec.configuration)}")
-    if name not in _NUMCODECS and name not in _KERCHUNK and not name.startswith(_IMAGECODECS):
+    options = codec.configuration.keys() - _CHECK_OPTIONS.get(name, frozenset())
+    if not options <= _KERCHUNK_OPTIONS.get(name, options):
+        raise UnsupportedError(f"kerchunk's codec {name!r} does not have the options {', '.join(codec.configuration)}")
+    if name not in _NUMCODECS and name not in _KERCHUNK_OPTIONS and not name.startswith(_IMAGECODECS):
         raise UnsupportedError(f"no other reader of Zarr decodes its codec {name!r}")
     return name

@@ -1,6 +1,7 @@
-"""Types of numbers in attributes, kept where JSON has one type for all numbers.
+"""Keep the NumPy types of `scale_factor` and `add_offset` in JSON attributes.
 
-`scale_factor` as float32 decodes to another type than as float64. kerchunk's formats hold JSON, so an attribute beside says what the types were.
+A float32 `scale_factor` decodes to another type than a float64 one, but JSON has one type for all
+numbers. An extra attribute records the types.
 """
 
 from __future__ import annotations
@@ -12,25 +13,25 @@ import numpy as np
 
 __all__ = ["type_hints", "with_types"]
 
-NAME = "_insitu_types"
+TYPES_ATTRIBUTE = "_insitu_types"
 
 
 def type_hints(attributes: Mapping[str, Any]) -> dict[str, Any]:
-    """Return an attribute that says the types of others, where the plain numbers would be taken for another type; else nothing."""
+    """Return the extra attribute that records types; empty if JSON keeps them anyway."""
     types = {}
     for key in ("scale_factor", "add_offset"):
         value = attributes.get(key)
         if isinstance(value, (np.generic, np.ndarray)) and value.dtype not in (np.dtype("f8"), np.dtype("i8")):
             types[key] = value.dtype.str
-    return {NAME: types} if types else {}
+    return {TYPES_ATTRIBUTE: types} if types else {}
 
 
 def with_types(attributes: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the attributes with numbers of the types that they had."""
-    types = attributes.get(NAME)
+    """Return the attributes with the recorded types restored."""
+    types = attributes.get(TYPES_ATTRIBUTE)
     if not isinstance(types, Mapping):
         return attributes
-    given = {key: value for key, value in attributes.items() if key != NAME}
+    given = {key: value for key, value in attributes.items() if key != TYPES_ATTRIBUTE}
     for key, dtype in types.items():
         if key in given:
             given[key] = np.asarray(given[key], np.dtype(dtype))[()]

@@ -186,5 +186,5 @@ def test_damaged(tmp_path: Path, files: dict[str, Path], kind: str) -> None:
 
 
 def test_no_directory() -> None:
-    with pytest.raises(FormatError, match="no directory"):
+    with pytest.raises(FormatError, match="no central directory"):
         scan_format(MemorySource(b"PK\3\4" + bytes(100)))

@@ -12,8 +12,8 @@ from astropy.wcs import WCS
 
 import insitu
 from insitu.errors import FormatError, InsituError, UnsupportedError, VariableError
-from insitu.reading import Tally
-from insitu.sources import Counted, MemorySource
+from insitu.reading import ReadStatistics
+from insitu.sources import CountingSource, MemorySource
 from rounded_floats import assert_same_floats
 
 
@@ -36,14 +36,14 @@ def test_unsigned_images_are_cut_into_cells(tmp_path: Path) -> None:
     group = insitu.scan(tmp_path / "a.fits", decode=False)
     assert group.arrays["PRIMARY"].tiles[0].chunks.shape == (4, 1, 1)
     np.testing.assert_array_equal(insitu.read(group, "PRIMARY", decode=False), values)
-    tally = Tally()
+    tally = ReadStatistics()
     insitu.read(group, "PRIMARY", np.s_[6, 5, 5], tally=tally, decode=False)
     assert tally.bytes_fetched <= 4 << 20
 
 
 def test_a_pixel_of_a_plain_image_costs_its_bytes(tmp_path: Path) -> None:
     fits.PrimaryHDU(np.zeros((100, 100, 100), "f4")).writeto(tmp_path / "a.fits")
-    tally = Tally()
+    tally = ReadStatistics()
     insitu.read(tmp_path / "a.fits", "PRIMARY", np.s_[50, 50, 10:20], tally=tally, decode=False)
     assert tally.bytes_fetched == 40
 
@@ -209,7 +209,7 @@ def test_what_is_not_read_is_refused_by_name(tmp_path: Path) -> None:
 def test_units_are_hopped_over(tmp_path: Path) -> None:
     images = [fits.ImageHDU(np.zeros((300, 400), "f4"), name=f"E{n}") for n in range(6)]
     fits.HDUList([fits.PrimaryHDU(), *images]).writeto(tmp_path / "a.fits")
-    counted = Counted(MemorySource((tmp_path / "a.fits").read_bytes()))
+    counted = CountingSource(MemorySource((tmp_path / "a.fits").read_bytes()))
     assert len(insitu.scan(counted, decode=False).arrays) == 6
     assert counted.batches <= 7
     assert counted.bytes < 200_000
@@ -263,7 +263,7 @@ def test_errors_say_where(tmp_path: Path) -> None:
     data = _sample(tmp_path)
     with pytest.raises(FormatError, match="within a header"):
         insitu.scan(MemorySource(data[:2000].replace(b"END ", b"    ")), decode=False)
-    with pytest.raises(FormatError, match="before the image does") as caught:
+    with pytest.raises(FormatError, match="bytes of the image are missing") as caught:
         insitu.scan(MemorySource(data[:2890]), decode=False)
     assert caught.value.offset == 2890
 

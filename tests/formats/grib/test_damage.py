@@ -16,9 +16,9 @@ import numpy as np
 import pytest
 
 import insitu
-from insitu.codecs import grib_apart
-from insitu.codecs.grib_apart import apart
 from insitu.errors import CodecError, InsituError, SourceError
+from insitu.formats.grib.codecs import subprocess_decoder
+from insitu.formats.grib.codecs.subprocess_decoder import decode_in_subprocess
 
 eccodes = pytest.importorskip("eccodes")
 
@@ -157,7 +157,10 @@ def spectral() -> tuple[bytes, Any]:
 def test_the_other_process_answers_all_threads() -> None:
     message, values = spectral()
     found: list[Any] = []
-    threads = [threading.Thread(target=lambda: found.append(apart(message, "values", values.size))) for _ in range(4)]
+    threads = [
+        threading.Thread(target=lambda: found.append(decode_in_subprocess(message, "values", values.size)))
+        for _ in range(4)
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -169,36 +172,36 @@ def test_the_other_process_answers_all_threads() -> None:
 
 def test_an_error_says_what_ecCodes_says() -> None:
     with pytest.raises(CodecError, match="holds"):
-        apart(spectral()[0], "values", 3)
+        decode_in_subprocess(spectral()[0], "values", 3)
     with pytest.raises(CodecError, match="cannot decode"):
-        apart(b"GRIB" + bytes(60), "values", 3)
+        decode_in_subprocess(b"GRIB" + bytes(60), "values", 3)
 
 
 def test_it_is_started_again_when_it_dies() -> None:
     message, values = spectral()
-    apart(message, "values", values.size)
-    assert grib_apart._worker is not None
-    grib_apart._worker.process.kill()
-    np.testing.assert_array_equal(apart(message, "values", values.size), values)
+    decode_in_subprocess(message, "values", values.size)
+    assert subprocess_decoder._worker is not None
+    subprocess_decoder._worker.process.kill()
+    np.testing.assert_array_equal(decode_in_subprocess(message, "values", values.size), values)
 
 
 def test_a_message_that_it_does_not_survive(monkeypatch: pytest.MonkeyPatch) -> None:
     message, values = spectral()
-    grib_apart._ended()
+    subprocess_decoder._end_worker()
     program = "import os; os.write(1, b'R'); os.read(0, 1); os.abort()"
-    monkeypatch.setattr(grib_apart, "_PROGRAM", program)
-    with pytest.raises(CodecError, match="could not survive"):
-        apart(message, "values", values.size)
-    assert grib_apart._worker is None
+    monkeypatch.setattr(subprocess_decoder, "_PROGRAM", program)
+    with pytest.raises(CodecError, match="ecCodes crashed"):
+        decode_in_subprocess(message, "values", values.size)
+    assert subprocess_decoder._worker is None
 
 
 def test_a_message_that_takes_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
     message, values = spectral()
-    grib_apart._ended()
-    monkeypatch.setattr(grib_apart, "_PROGRAM", "import os, time; os.write(1, b'R'); time.sleep(100)")
-    monkeypatch.setattr(grib_apart, "SECONDS", -4)
-    with pytest.raises(CodecError, match="could not survive"):
-        apart(message, "values", values.size)
+    subprocess_decoder._end_worker()
+    monkeypatch.setattr(subprocess_decoder, "_PROGRAM", "import os, time; os.write(1, b'R'); time.sleep(100)")
+    monkeypatch.setattr(subprocess_decoder, "SECONDS", -4)
+    with pytest.raises(CodecError, match="ecCodes crashed"):
+        decode_in_subprocess(message, "values", values.size)
 
 
 @pytest.fixture
@@ -213,65 +216,67 @@ def failing(monkeypatch: pytest.MonkeyPatch) -> list[int]:
             raise BlockingIOError("no more processes")
         return start(*arguments, **how)
 
-    grib_apart._ended()
-    monkeypatch.setattr(grib_apart, "START_PAUSES", (0.0, 0.0))
-    monkeypatch.setattr(grib_apart, "_not_before", 0.0)
-    monkeypatch.setattr(grib_apart.subprocess, "Popen", popen)
+    subprocess_decoder._end_worker()
+    monkeypatch.setattr(subprocess_decoder, "START_PAUSES", (0.0, 0.0))
+    monkeypatch.setattr(subprocess_decoder, "_not_before", 0.0)
+    monkeypatch.setattr(subprocess_decoder.subprocess, "Popen", popen)
     return left
 
 
 def test_a_start_that_fails_is_tried_again(failing: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
     message, values = spectral()
-    monkeypatch.setattr(grib_apart, "_in_process", False)
+    monkeypatch.setattr(subprocess_decoder, "_in_process", False)
     failing[0] = 2
-    np.testing.assert_array_equal(apart(message, "values", values.size), values)
-    assert grib_apart._worker is not None
+    np.testing.assert_array_equal(decode_in_subprocess(message, "values", values.size), values)
+    assert subprocess_decoder._worker is not None
 
 
 def test_a_later_message_finds_a_child_again(failing: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
     message, values = spectral()
     failing[0] = 3
-    np.testing.assert_array_equal(apart(message, "values", values.size), values)  # by this process, a user's own
-    assert grib_apart._worker is None
-    monkeypatch.setattr(grib_apart, "_not_before", 0.0)
-    np.testing.assert_array_equal(apart(message, "values", values.size), values)
-    assert grib_apart._worker is not None
+    np.testing.assert_array_equal(
+        decode_in_subprocess(message, "values", values.size), values
+    )  # by this process, a user's own
+    assert subprocess_decoder._worker is None
+    monkeypatch.setattr(subprocess_decoder, "_not_before", 0.0)
+    np.testing.assert_array_equal(decode_in_subprocess(message, "values", values.size), values)
+    assert subprocess_decoder._worker is not None
 
 
 def test_a_server_never_decodes_in_its_own_process(failing: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
     message, values = spectral()
-    monkeypatch.setattr(grib_apart, "decoded", lambda *arguments: pytest.fail("decoded in this process"))
-    monkeypatch.setattr(grib_apart, "_in_process", False)
+    monkeypatch.setattr(subprocess_decoder, "decode_values", lambda *arguments: pytest.fail("decoded in this process"))
+    monkeypatch.setattr(subprocess_decoder, "_in_process", False)
     failing[0] = 3
     for _ in range(2):
         with pytest.raises(SourceError, match="cannot be started"):
-            apart(message, "values", values.size)
+            decode_in_subprocess(message, "values", values.size)
     assert failing == [0]  # the second one did not try: it is too early
-    monkeypatch.setattr(grib_apart, "_not_before", 0.0)
-    np.testing.assert_array_equal(apart(message, "values", values.size), values)
+    monkeypatch.setattr(subprocess_decoder, "_not_before", 0.0)
+    np.testing.assert_array_equal(decode_in_subprocess(message, "values", values.size), values)
 
 
 def test_where_no_process_can_be_started(monkeypatch: pytest.MonkeyPatch) -> None:
     message, values = spectral()
-    grib_apart._ended()
-    monkeypatch.setattr(grib_apart, "START_PAUSES", ())
-    monkeypatch.setattr(grib_apart, "_not_before", 0.0)
+    subprocess_decoder._end_worker()
+    monkeypatch.setattr(subprocess_decoder, "START_PAUSES", ())
+    monkeypatch.setattr(subprocess_decoder, "_not_before", 0.0)
     monkeypatch.setattr(sys, "executable", os.devnull)
-    np.testing.assert_array_equal(apart(message, "values", values.size), values)
-    assert grib_apart._worker is None
+    np.testing.assert_array_equal(decode_in_subprocess(message, "values", values.size), values)
+    assert subprocess_decoder._worker is None
 
 
 def test_one_child_serves_the_process() -> None:
     message, values = spectral()
-    apart(message, "values", values.size)
-    first = grib_apart._worker
+    decode_in_subprocess(message, "values", values.size)
+    first = subprocess_decoder._worker
     assert first is not None
-    threads = [threading.Thread(target=apart, args=(message, "values", values.size)) for _ in range(4)]
+    threads = [threading.Thread(target=decode_in_subprocess, args=(message, "values", values.size)) for _ in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert grib_apart._worker is first
+    assert subprocess_decoder._worker is first
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
@@ -283,52 +288,52 @@ def test_the_child_inherits_no_secrets(tmp_path: Path, monkeypatch: pytest.Monke
     for name, value in secrets.items():
         monkeypatch.setenv(name, value)
     message, values = spectral()
-    grib_apart._ended()
+    subprocess_decoder._end_worker()
     with open(tmp_path / "secret", "w") as file:
         os.set_inheritable(file.fileno(), True)
-        np.testing.assert_array_equal(apart(message, "values", values.size), values)
-        assert grib_apart._worker is not None
-        child = Path(f"/proc/{grib_apart._worker.process.pid}")
+        np.testing.assert_array_equal(decode_in_subprocess(message, "values", values.size), values)
+        assert subprocess_decoder._worker is not None
+        child = Path(f"/proc/{subprocess_decoder._worker.process.pid}")
         links = [os.readlink(entry) for entry in (child / "fd").iterdir()]
     environment = (child / "environ").read_bytes()
     assert b"hush" not in environment
     assert b"PATH=" in environment
     assert not any("secret" in link for link in links)
     assert not any(link.startswith("socket:") for link in links)
-    grib_apart._ended()
+    subprocess_decoder._end_worker()
 
 
 def test_a_server_is_told_never_to_decode_itself(tmp_path: Path) -> None:
     pytest.importorskip("starlette")
-    from insitu.service import Settings
-    from insitu.service.app import create_app
+    from insitu.server import Settings
+    from insitu.server.app import create_app
 
     app: Any = create_app(Settings(roots=(str(tmp_path),)))
 
     async def run() -> bool:
         async with app.app.router.lifespan_context(app.app):
-            return grib_apart._in_process
+            return subprocess_decoder._in_process
 
-    assert grib_apart._in_process
+    assert subprocess_decoder._in_process
     assert not asyncio.run(run())
-    assert grib_apart._in_process
+    assert subprocess_decoder._in_process
 
 
 @forks
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 def test_a_fork_has_one_of_its_own() -> None:
     message, values = spectral()
-    apart(message, "values", values.size)
+    decode_in_subprocess(message, "values", values.size)
     child = os.fork()
     if not child:
         code = 1
         try:
             signal.alarm(60)
-            code = 0 if np.array_equal(apart(message, "values", values.size), values) else 2
+            code = 0 if np.array_equal(decode_in_subprocess(message, "values", values.size), values) else 2
         finally:
             os._exit(code)
     assert os.waitpid(child, 0)[1] == 0
-    np.testing.assert_array_equal(apart(message, "values", values.size), values)
+    np.testing.assert_array_equal(decode_in_subprocess(message, "values", values.size), values)
 
 
 @forks
@@ -336,9 +341,9 @@ def test_it_ends_with_its_parent(tmp_path: Path) -> None:
     message, values = spectral()
     (tmp_path / "a.grib").write_bytes(message)
     program = (
-        "import os, signal, pathlib; from insitu.codecs import grib_apart\n"
-        f"grib_apart.apart(pathlib.Path({str(tmp_path / 'a.grib')!r}).read_bytes(), 'values', {values.size})\n"
-        "print(grib_apart._worker.process.pid, flush=True); os.kill(os.getpid(), signal.SIGKILL)"
+        "import os, signal, pathlib; from insitu.formats.grib.codecs import subprocess_decoder as decoder\n"
+        f"decoder.{decode_in_subprocess.__name__}(pathlib.Path({str(tmp_path / 'a.grib')!r}).read_bytes(), 'values', {values.size})\n"
+        "print(decoder._worker.process.pid, flush=True); os.kill(os.getpid(), signal.SIGKILL)"
     )
     told = subprocess.run([sys.executable, "-c", program], capture_output=True, timeout=120, check=False)
     other = int(told.stdout)

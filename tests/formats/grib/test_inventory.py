@@ -1,4 +1,6 @@
-"""Is a file by its index the file by its headers, whatever fields it holds, with one look at each grid?"""
+"""Is a file by its index the file by its headers, whatever fields it holds, with one look at each
+grid?
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,7 @@ import pytest
 
 import insitu
 from insitu.errors import CodecError, InsituError
-from insitu.formats.grib.by_index import Looks
+from insitu.formats.grib.scan_index import SampledMessages
 from insitu.model import VirtualGroup
 
 eccodes = pytest.importorskip("eccodes")
@@ -136,16 +138,16 @@ def _write(folder: Path, fields: list[What], **how: Any) -> Path:
 @pytest.fixture
 def looked(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The messages that were looked at; with a first read that holds one of them only."""
-    monkeypatch.setattr("insitu.formats.hdf5.window.LOCAL_HEAD", 400)
+    monkeypatch.setattr("insitu.formats.parsing.read_cache.LOCAL_HEAD", 400)
     found: list[int] = []
-    at = Looks.at
+    at = SampledMessages.read
 
-    def noted(self: Looks, offsets: Any) -> None:
+    def noted(self: SampledMessages, offsets: Any) -> None:
         offsets = list(offsets)
         found.extend(offset for offset in dict.fromkeys(offsets) if offset not in self.tried)
         at(self, offsets)
 
-    monkeypatch.setattr(Looks, "at", noted)
+    monkeypatch.setattr(SampledMessages, "read", noted)
     return found
 
 
@@ -196,7 +198,8 @@ def test_every_level_and_every_forecast(tmp_path: Path, looked: list[int]) -> No
         path = _write(tmp_path, fields)
         looked.clear()
         found = insitu.scan(f"{path}.idx", decode=False)
-        # Beyond the first: levels that only their centre knows, or of coefficients; names of two parameters; texts of two levels.
+        # Beyond the first: levels that only their centre knows, or of coefficients; names of two
+        # parameters; texts of two levels.
         assert len(looked) < 0.6 * len(fields)
         _same(found, insitu.scan(path, decode=False))
 
@@ -332,7 +335,8 @@ def _mars(folder: Path, types: tuple[str, ...] = ("fc",), steps: tuple[int, ...]
 def test_words_of_mars(tmp_path: Path, looked: list[int]) -> None:
     path = _mars(tmp_path)
     found = insitu.scan(tmp_path / "a.index", decode=False)
-    # The first, and what the name of a parameter at the surface leaves open: geopotential may be at any level.
+    # The first, and what the name of a parameter at the surface leaves open: geopotential may be at
+    # any level.
     assert len(looked) <= 1 + 3
     _same(found, insitu.scan(path, decode=False))
 

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from insitu.codecs.form import octets
-from insitu.codecs.grib_sections import parts_of
-from insitu.codecs.grib_values import values_of
+from insitu.codecs.buffer_spec import as_octets
 from insitu.errors import CodecError
+from insitu.formats.grib.codecs.packed_sections import split_sections
+from insitu.formats.grib.codecs.packings import values_of
 
 eccodes = pytest.importorskip("eccodes")
 pytest.importorskip("imagecodecs")
@@ -52,7 +52,7 @@ def expected(message: bytes) -> Any:
 
 
 def same(message: bytes, count: int = POINTS) -> None:
-    found = values_of(parts_of(octets(message)), count)
+    found = values_of(split_sections(as_octets(message)), count)
     assert found is not None
     np.testing.assert_array_equal(found, expected(message))
 
@@ -82,7 +82,7 @@ def test_one_value_everywhere(packing: str) -> None:
 @pytest.mark.parametrize("order", [1, 2])
 def test_orders_of_differences(order: int) -> None:
     message = written("grid_complex_spatial_differencing", 14, rough(order), orderOfSpatialDifferencing=order)
-    assert parts_of(octets(message)).packing[47] == order
+    assert split_sections(as_octets(message)).packing[47] == order
     same(message)
 
 
@@ -99,7 +99,9 @@ def test_decimal_scales_that_are_no_exact_powers(decimal: int, edition: int) -> 
 
 
 def packed(bits: int, groups: list[tuple[int, int, list[int]]], missing: int, order: int = 0, extra: bytes = b"") -> bytes:  # fmt: skip
-    """Complex packing written here, on a grid of its own: each group a reference, a width and its numbers."""
+    """Complex packing written here, on a grid of its own: each group a reference, a width and its
+    numbers.
+    """
     count = sum(len(numbers) for _, _, numbers in groups)
     message = bytearray(written("grid_simple", 8, rough(0), Ni=POINTS, Nj=1)) if count == POINTS else bytearray()
     assert message, "the groups make up the grid of the sample"
@@ -145,7 +147,7 @@ def test_groups_with_missing_values(seed: int, missing: int, order: int) -> None
 
 def is_same_or_left_to_eccodes(message: bytes) -> bool:
     """Compare the values with ecCodes' own; return whether they were decoded here."""
-    found = values_of(parts_of(octets(message)), POINTS)
+    found = values_of(split_sections(as_octets(message)), POINTS)
     if found is not None:
         np.testing.assert_array_equal(found, expected(message))
     return found is not None
@@ -155,7 +157,9 @@ def is_same_or_left_to_eccodes(message: bytes) -> bool:
 @pytest.mark.parametrize("missing", [0, 1, 2])
 @pytest.mark.parametrize("order", [0, 1, 2])
 def test_groups_of_every_width_and_references_of_every_width(bits: int, missing: int, order: int) -> None:
-    """`bitsPerValue` is the width of the references: 0 does not mean one value, and the groups may mark missing values."""
+    """`bitsPerValue` is the width of the references: 0 does not mean one value, and the groups may
+    mark missing values.
+    """
     for widest in (0, 1, 8, 30, 31, 32):
         random = np.random.default_rng(widest)
         groups, left = [], POINTS
@@ -174,7 +178,9 @@ def test_groups_of_every_width_and_references_of_every_width(bits: int, missing:
 
 
 def test_missing_values_without_references(grib_file: Any) -> None:
-    """One group of width 0 and reference 0, in which all numbers are missing: NaN, not the reference value."""
+    """One group of width 0 and reference 0, in which all numbers are missing: NaN, not the
+    reference value.
+    """
     message = packed(0, [(0, 0, [0] * 100), (0, 1, [0, 1] * ((POINTS - 100) // 2))], 1)
     found = grib_file(message)
     assert np.isnan(found[:100]).all()
@@ -227,7 +233,9 @@ def test_wide_numbers(packing: str, bits: int, gaps: bool) -> None:
 @pytest.mark.parametrize("packing", PACKINGS[:-1])
 @pytest.mark.parametrize("gaps", [False, True])
 def test_one_value_with_scales(packing: str, gaps: bool) -> None:
-    """Fields of one value with scale factors in their header: ecCodes applies them in complex packing only."""
+    """Fields of one value with scale factors in their header: ecCodes applies them in complex
+    packing only.
+    """
     values = np.full(POINTS, 273.16)
     if gaps:
         values[np.random.default_rng(1).random(POINTS) < 0.3] = GAP
@@ -255,7 +263,7 @@ def test_no_groups_at_all(grib_file: Any) -> None:
 def test_a_stream_that_ends_too_early_is_an_error(bits: int, part: float) -> None:
     """Memory that the decoder never wrote was taken for numbers of more than one byte."""
     message = written("grid_ccsds", bits, rough(bits))
-    parts = parts_of(octets(message))
+    parts = split_sections(as_octets(message))
     short = parts._replace(data=parts.data[: int(parts.data.size * part)])
     with pytest.raises(CodecError, match="ends after"):
         values_of(short, POINTS)

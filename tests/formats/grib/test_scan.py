@@ -1,4 +1,6 @@
-"""Does a scan of GRIB files find every field, whatever the grid, the packing and the order of the messages?"""
+"""Does a scan of GRIB files find every field, whatever the grid, the packing and the order of the
+messages?
+"""
 
 from __future__ import annotations
 
@@ -14,13 +16,13 @@ import pytest
 import xarray
 
 import insitu
-from insitu.codecs.form import octets
-from insitu.codecs.grib_library import eccodes as eccodes_library
-from insitu.codecs.grib_sections import parts_of
-from insitu.codecs.grib_values import values_of
+from insitu.codecs.buffer_spec import as_octets
 from insitu.errors import CodecError, FormatError, InsituError, UnknownCodecError, VariableError
 from insitu.formats import InsituWarning, scan_format
-from insitu.sources import Counted, MemorySource
+from insitu.formats.grib.codecs.eccodes_library import eccodes as eccodes_library
+from insitu.formats.grib.codecs.packed_sections import split_sections
+from insitu.formats.grib.codecs.packings import values_of
+from insitu.sources import CountingSource, MemorySource
 
 eccodes = pytest.importorskip("eccodes")
 cfgrib = pytest.importorskip("cfgrib")
@@ -256,7 +258,7 @@ def test_simple_packing_to_the_bit(make: Makes, edition: int, bits: int, decimal
     eccodes.codes_set_values(handle, values)
     message, expected = eccodes.codes_get_message(handle), eccodes.codes_get_values(handle)
     eccodes.codes_release(handle)
-    found = values_of(parts_of(octets(message)), 16 * 31)
+    found = values_of(split_sections(as_octets(message)), 16 * 31)
     assert found is not None
     np.testing.assert_array_equal(found, expected)
 
@@ -273,13 +275,13 @@ def test_bytes_between_messages(tmp_path: Path, make: Makes) -> None:
         assert insitu.scan(tmp_path / "a.grib", decode=False).arrays["t"].shape[0] == 2
 
 
-def _counted(data: bytes) -> Counted:
+def _counted(data: bytes) -> CountingSource:
     source = MemorySource(data)
-    return Counted(source)
+    return CountingSource(source)
 
 
 def test_a_scan_far_away_takes_few_round_trips(make: Makes, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("insitu.formats.hdf5.window._is_remote", lambda url: True)
+    monkeypatch.setattr("insitu.formats.parsing.read_cache._is_remote", lambda url: True)
     size = 16 * 31
     equal = b"".join(
         make(level=level, step=step, values=np.arange(size)) for level in range(100, 1000, 50) for step in range(40)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import insitu
-from insitu.formats.grib import told
+from insitu.formats.grib import header_keys
 
 pytest.importorskip("eccodes")
 from .conftest import Makes
@@ -27,7 +27,7 @@ def test_many_scans_and_reads_at_once(tmp_path: Path, make: Makes) -> None:
             b"".join(make(level=level, packingType=kind, values=v) for level, v in zip(levels, values, strict=True))
         )
         expected[path] = insitu.read(path, "t", decode=False)
-    told._memory.clear()
+    header_keys._memory.clear()
 
     def work(path: Path) -> bool:
         return all(

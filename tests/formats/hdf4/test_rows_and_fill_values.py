@@ -175,7 +175,8 @@ def test_random_sessions(tmp_path: Path) -> None:
 def test_holes_in_linked_blocks(tmp_path: Path) -> None:
     """Rows behind blocks that were never written stay where they are.
 
-    The library's code takes such blocks for zeros (HLPread), whatever the fill value; pyhdf fails to read them.
+    The library's code takes such blocks for zeros (HLPread), whatever the fill value; pyhdf fails
+    to read them.
     """
     path = tmp_path / "a.hdf"
     file = SD.SD(str(path), SD.SDC.WRITE | SD.SDC.CREATE)

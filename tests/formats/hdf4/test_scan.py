@@ -12,7 +12,7 @@ import pytest
 import insitu
 from insitu.errors import InsituError, UnsupportedError, VariableError
 from insitu.formats import InsituWarning, scan_format
-from insitu.sources import Counted
+from insitu.sources import CountingSource
 from insitu.sources.local import LocalSource
 
 SD = pytest.importorskip("pyhdf.SD")
@@ -170,7 +170,7 @@ def test_few_requests(tmp_path: Path) -> None:
         def url(self) -> str:
             return "https://example.org/a.hdf"
 
-    source = Counted(Remote(tmp_path / "a.hdf"))
+    source = CountingSource(Remote(tmp_path / "a.hdf"))
     assert len(scan_format(source).arrays) == 40
     assert source.batches < 60
     assert source.bytes < 2 << 20

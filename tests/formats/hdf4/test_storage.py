@@ -158,7 +158,9 @@ def test_chunks(tmp_path: Path, method: int, parameters: list[int], partly: bool
 
 
 def test_szip_with_its_preamble(tmp_path: Path) -> None:
-    """The library here only reads szip, if at all: a file of deflated data is given szip's header and data."""
+    """The library here only reads szip, if at all: a file of deflated data is given szip's header
+    and data.
+    """
     imagecodecs = pytest.importorskip("imagecodecs")
     values = _values("u2", (40, 64)).astype(">u2")
     parameters = {

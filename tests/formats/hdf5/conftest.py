@@ -1,4 +1,4 @@
-"""What these tests share: a scanner of local files, and a comparison of chunk tables with h5py's."""
+"""Fixtures: a scanner of local files, and a comparison of chunk tables with those of h5py."""
 
 from __future__ import annotations
 

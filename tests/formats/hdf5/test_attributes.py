@@ -1,4 +1,4 @@
-"""Are attributes what netCDF4 shows?"""
+"""Attributes have the values that netCDF4 shows."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from insitu.errors import FormatError
 from insitu.formats import InsituWarning
 
 
-def _same(mine: Any, theirs: Any) -> None:
+def _assert_same_value(mine: Any, theirs: Any) -> None:
     assert type(mine) is type(theirs), (mine, theirs)
     np.testing.assert_array_equal(mine, theirs)
     assert getattr(mine, "dtype", None) == getattr(theirs, "dtype", None)
@@ -50,7 +50,7 @@ def test_netcdf(tmp_path: Path, scan, count) -> None:
         for mine, theirs in ((group.attributes, file), (group.arrays["v"].attributes, file["v"])):
             assert list(mine) == theirs.ncattrs()  # in the order of creation
             for name in theirs.ncattrs():
-                _same(mine[name], theirs.getncattr(name))
+                _assert_same_value(mine[name], theirs.getncattr(name))
 
 
 @pytest.mark.parametrize("libver", ["earliest", "v108", "latest"])

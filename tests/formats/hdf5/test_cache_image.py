@@ -1,4 +1,4 @@
-"""Is metadata seen that the writer left in an image of its cache?"""
+"""Metadata in a cache image replaces the bytes of the file."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ import pytest
 
 import insitu
 from insitu.errors import FormatError, UnsupportedError
-from insitu.formats.hdf5.arrays import _heap_codec
-from insitu.formats.hdf5.cache_image import read_cache_image
-from insitu.formats.hdf5.checksum import lookup3
-from insitu.formats.hdf5.datatype import Datatype
-from insitu.formats.hdf5.file import File
-from insitu.formats.hdf5.walk import Exact, run
-from insitu.formats.hdf5.window import Window
+from insitu.formats.hdf5.datasets.arrays import _heap_codec
+from insitu.formats.hdf5.structures.cache_image import read_cache_image
+from insitu.formats.hdf5.structures.checksum import lookup3
+from insitu.formats.hdf5.structures.datatype import Datatype
+from insitu.formats.hdf5.structures.file import FileContext
+from insitu.formats.parsing.read_cache import ReadCache
+from insitu.formats.parsing.scheduler import ExactRanges, run
 from insitu.sources import MemorySource
 
 
@@ -34,12 +34,12 @@ def _image(entries: list[tuple[int, bytes, int]]) -> bytes:
     return head + body + _number(lookup3(head + body), 4)
 
 
-def _file(entries: list[tuple[int, bytes, int]], size: int = 400_000) -> tuple[Window, File, bytes]:
+def _file(entries: list[tuple[int, bytes, int]], size: int = 400_000) -> tuple[ReadCache, FileContext, bytes]:
     image = _image(entries)
     data = bytearray(size)
     data[300 : 300 + len(image)] = image
-    window = Window(MemorySource(bytes(data)))
-    return window, File(window.url, window.size), b"\0" + _number(300) + _number(len(image))
+    window = ReadCache(MemorySource(bytes(data)))
+    return window, FileContext(window.url, window.size), b"\0" + _number(300) + _number(len(image))
 
 
 def test_entries_are_laid_over_the_file() -> None:
@@ -47,11 +47,11 @@ def test_entries_are_laid_over_the_file() -> None:
     source = window.source  # the bytes live as long as it does
     assert window.fetch([[(199_990, 30)]])[0][0] == bytes(30)
     run(read_cache_image(file, message), window)
-    assert window.at_hand([(8, 8)]) == [b"\0\0near\0\0"]
-    assert window.at_hand([(199_998, 12)]) == [b"\0\0far away\0\0"]
-    assert window.fetch([Exact([(200_004, 6)])]) == [[b"away\0\0"]]
+    assert window.peek_many([(8, 8)]) == [b"\0\0near\0\0"]
+    assert window.peek_many([(199_998, 12)]) == [b"\0\0far away\0\0"]
+    assert window.fetch([ExactRanges([(200_004, 6)])]) == [[b"away\0\0"]]
     assert source.read(10, 4) == bytes(4)
-    assert not file.heaps_elsewhere
+    assert not file.has_heaps_in_cache_image
 
 
 def test_values_in_such_heaps_are_refused_by_name() -> None:
@@ -69,7 +69,7 @@ def test_damage(place: int, value: int) -> None:
         message = bytes([value]) + message[1:]
     data[place] = value
     with pytest.raises(FormatError):
-        run(read_cache_image(file, message), Window(MemorySource(bytes(data))))
+        run(read_cache_image(file, message), ReadCache(MemorySource(bytes(data))))
 
 
 def test_a_file_of_the_library(corpus: Path) -> None:

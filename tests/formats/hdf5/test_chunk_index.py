@@ -1,4 +1,4 @@
-"""Does every kind of chunk index give the chunks that h5py gives?"""
+"""Every kind of chunk index gives the chunks that h5py gives."""
 
 from __future__ import annotations
 
@@ -64,7 +64,9 @@ def test_one_chunk_is_the_whole(tmp_path: Path, scan, same_chunks, libver, filte
 @pytest.mark.parametrize("filters", FILTERS.values(), ids=FILTERS)
 @pytest.mark.parametrize("limit", [None, (None,)], ids=["fixed array", "extensible array"])
 def test_pages(tmp_path: Path, scan, same_chunks, limit, filters) -> None:
-    """Fixed arrays have pages above 1024 elements; extensible arrays in data blocks above that, from element 131,060 on."""
+    """Fixed arrays have pages above 1024 elements; extensible arrays in data blocks above that,
+    from element 131,060 on.
+    """
     path = tmp_path / "x.h5"
     count = 5000 if limit is None else 400_000
     with h5py.File(path, "w", libver="latest") as file:

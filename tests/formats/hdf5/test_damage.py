@@ -1,4 +1,4 @@
-"""Does a damaged file give an error of ours, or the rest of it; never a hang, a crash or a gigabyte?"""
+"""A damaged file gives an error of ours, or its sound part: no hang, crash or memory blow-up."""
 
 from __future__ import annotations
 
@@ -118,7 +118,9 @@ def test_one_bad_variable_leaves_the_rest(tmp_path: Path) -> None:
 
 
 def test_wrong_keys_of_a_chunk_tree_are_seen(tmp_path: Path) -> None:
-    """A version 1 B-tree has no checksums: h5py looks for chunks between its keys, and finds nothing behind a wrong one."""
+    """A version 1 B-tree has no checksums: h5py looks for chunks between its keys, and finds
+    nothing behind a wrong one.
+    """
     path = tmp_path / "x.h5"
     with h5py.File(path, "w", libver="earliest") as file:
         file.create_dataset("x", data=np.arange(1, 301), chunks=(1,))

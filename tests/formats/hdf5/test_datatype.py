@@ -1,4 +1,4 @@
-"""Is every datatype what h5py makes of it?"""
+"""Every datatype becomes the dtype that h5py gives."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 import insitu
 from insitu.errors import FormatError, UnsupportedError
 from insitu.formats import InsituWarning
-from insitu.formats.hdf5.datatype import parse_datatype
+from insitu.formats.hdf5.structures.datatype import parse_datatype
 
 PLAIN = [f"{order}{kind}" for order in "<>" for kind in ("i1", "u2", "i4", "u8", "f2", "f4", "f8", "c8", "c16")]
 COMPOUND = np.dtype([("a", "<f4"), ("b", ">i2", (2, 3)), ("s", "S5"), ("n", [("x", "i1"), ("y", "<f8")])])

@@ -1,4 +1,4 @@
-"""Do the dialects of netCDF-4 open as xarray opens them: deep groups, user-defined types, what h5netcdf allows beyond netCDF?"""
+"""netCDF-4 dialects open as in xarray: deep groups, user-defined types, h5netcdf extensions."""
 
 from __future__ import annotations
 

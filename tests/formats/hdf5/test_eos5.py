@@ -1,4 +1,4 @@
-"""Do the fields of HDF-EOS5 files have their dimensions?"""
+"""Fields of HDF-EOS5 files have the dimensions that StructMetadata names."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import h5py
 import numpy as np
 
 import insitu
-from insitu.formats.hdf5.eos5 import parse_structure
+from insitu.formats.hdf5.conventions.eos5 import parse_field_dims
 
 TEXT = """GROUP=SwathStructure
     GROUP=SWATH_1
@@ -78,4 +78,4 @@ def test_a_structure_that_is_damaged_or_wrong_names_nothing(tmp_path: Path) -> N
     path = tmp_path / "x.he5"
     _write(path, TEXT.replace('"YDim","XDim"', '"YDim","XDim","XDim"').replace("END_OBJECT", "=((("))
     assert insitu.scan(path, decode=False).array("HDFEOS/GRIDS/grid/Data Fields/t").dims[0].startswith("phony_dim_")
-    assert parse_structure('GROUP=GridStructure\nDimList=("a\n' * 3) == {}
+    assert parse_field_dims('GROUP=GridStructure\nDimList=("a\n' * 3) == {}

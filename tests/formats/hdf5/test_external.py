@@ -1,4 +1,4 @@
-"""Is data found that lies in other files, and what links lead to there?"""
+"""External storage and external links are followed into other files."""
 
 from __future__ import annotations
 

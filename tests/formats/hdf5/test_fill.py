@@ -1,4 +1,4 @@
-"""What do places hold that were never written?"""
+"""Elements that were never written have the fill value."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import netCDF4
 import numpy as np
 import pytest
 
-from insitu.formats.hdf5.fill import Fill, parse_fill, parse_old_fill
+from insitu.formats.hdf5.structures.fill_value import Fill, parse_fill, parse_old_fill
 
 
 @pytest.mark.parametrize("libver", ["earliest", "v108", "latest"])

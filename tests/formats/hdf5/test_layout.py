@@ -1,4 +1,4 @@
-"""Where does data lie that is not chunked?"""
+"""Contiguous and compact data is located."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 import insitu
 from insitu.errors import FormatError
-from insitu.formats.hdf5.layout import ChunkedLayout, ContiguousLayout, parse_layout
+from insitu.formats.hdf5.structures.layout import ChunkedLayout, ContiguousLayout, parse_layout
 from insitu.model import Inline, Stored, Unwritten
 
 

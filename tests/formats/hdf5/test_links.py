@@ -1,4 +1,4 @@
-"""Is every object found, by every kind of link, once and without end?"""
+"""Every object is found once, by every kind of link, and cycles of links end."""
 
 from __future__ import annotations
 

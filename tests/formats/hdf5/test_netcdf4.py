@@ -1,4 +1,4 @@
-"""Are names, dimensions and lengths the ones that netCDF4 and xarray show?"""
+"""Names, dimensions and lengths are those that netCDF4 and xarray show."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import xarray as xr
 from insitu.model import VirtualGroup
 
 
-def _same(group: VirtualGroup, theirs: Any) -> None:
+def _assert_like_netcdf4(group: VirtualGroup, theirs: Any) -> None:
     assert {n: (a.dims, a.shape) for n, a in group.arrays.items()} == {
         n: (v.dimensions, v.shape) for n, v in theirs.variables.items()
     }
@@ -23,7 +23,7 @@ def _same(group: VirtualGroup, theirs: Any) -> None:
     assert set(group.unlimited) == {n for n, d in theirs.dimensions.items() if d.isunlimited()}
     assert set(group.groups) == set(theirs.groups)
     for name, inner in group.groups.items():
-        _same(inner, theirs.groups[name])
+        _assert_like_netcdf4(inner, theirs.groups[name])
 
 
 def _plain(file: Any) -> None:
@@ -85,7 +85,7 @@ def test_netcdf_files(tmp_path: Path, scan, make: Callable[[Any], None], model) 
     with netCDF4.Dataset(path, "w", format=model) as file:
         make(file)
     with netCDF4.Dataset(path) as file:
-        _same(scan(path), file)
+        _assert_like_netcdf4(scan(path), file)
 
 
 @pytest.mark.parametrize("order", [False, True])
@@ -102,7 +102,7 @@ def test_phony_dimensions(tmp_path: Path, scan, order) -> None:
         file.create_dataset("u", (3,), "f4", maxshape=(None,), chunks=(2,))
         file.create_dataset("u2", (3,), "f4", maxshape=(None,), chunks=(2,))
     with netCDF4.Dataset(path) as file:
-        _same(scan(path), file)
+        _assert_like_netcdf4(scan(path), file)
         part = scan(path, group="g/h")
         assert part.arrays["d"].dims == file["g/h/d"].dimensions
 
@@ -120,7 +120,7 @@ def test_scales_made_by_hand(tmp_path: Path, scan) -> None:
         file["second"] = np.zeros((9, 3))
         file["second"].dims[1].attach_scale(file["t"])
     with netCDF4.Dataset(path) as file:
-        _same(scan(path), file)
+        _assert_like_netcdf4(scan(path), file)
 
 
 def test_an_axis_without_scale_beside_one_with(tmp_path: Path, scan) -> None:

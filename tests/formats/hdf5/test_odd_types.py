@@ -1,4 +1,4 @@
-"""Do types read as in h5py that NumPy does not have, or only as objects?"""
+"""Types without a NumPy equivalent read as in h5py."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ import insitu
 from insitu.errors import InsituError
 
 
-def equal(ours: Any, theirs: Any) -> None:
+def assert_equal_values(ours: Any, theirs: Any) -> None:
     """Assert that values are the same, however deep; texts may be bytes."""
     if isinstance(theirs, bytes):
         theirs = theirs.decode()
     if isinstance(theirs, np.ndarray) and theirs.dtype.names is not None:
         for name in theirs.dtype.names:
-            equal(ours[name], theirs[name])
+            assert_equal_values(ours[name], theirs[name])
     elif isinstance(theirs, np.ndarray) and theirs.dtype == object:
         assert ours.shape == theirs.shape
         for one, other in zip(ours.reshape(-1), theirs.reshape(-1), strict=True):
-            equal(one, other)
+            assert_equal_values(one, other)
     else:
         np.testing.assert_array_equal(ours, theirs)
 
 
-def same(path: Path) -> None:
+def assert_reads_like_h5py(path: Path) -> None:
     group = insitu.scan(path, decode=False)
     with h5py.File(path) as file:
         for name, dataset in file.items():
-            equal(insitu.read(group, name, decode=False), dataset[...])
+            assert_equal_values(insitu.read(group, name, decode=False), dataset[...])
 
 
 @pytest.mark.parametrize("options", [{}, {"chunks": (2,), "compression": "gzip", "shuffle": True}])
@@ -60,7 +60,7 @@ def test_varying_lengths_inside_of_others(tmp_path: Path, options: dict[str, Any
         spots = file.create_dataset("spots", (2,), h5py.vlen_dtype(points), **options)
         spots[0] = np.array([(1, 2.5), (3, 4.5)], points)
         file.create_dataset("texts", (3,), np.dtype((text, (2,))), **options)[...] = [["a", "b"], ["", "c"], ["d", ""]]
-    same(path)
+    assert_reads_like_h5py(path)
 
 
 def test_damaged_heaps_are_told(tmp_path: Path) -> None:
@@ -117,7 +117,7 @@ def test_integers_of_fewer_bits(tmp_path: Path, case: tuple[int, int, int], big:
         half = 1 << (case[1] - 1)
         values = np.array([0, 1, -1, half - 1, -half, 2, -2, 3, -3, half // 2, -(half // 2), 0], np.int64)
         dataset.write(h5py.h5s.ALL, h5py.h5s.ALL, values.clip(-half, half - 1))
-    same(path)
+    assert_reads_like_h5py(path)
 
 
 @pytest.mark.parametrize(
@@ -142,7 +142,7 @@ def test_floats_of_other_bits(
         dataset = h5py.h5d.create(file.id, b"x", kind, h5py.h5s.create_simple((9,)))
         values = np.array([0, 1, -1, 0.5, -2.25, 3.0, 6.5, np.inf, -np.inf], np.float64)
         dataset.write(h5py.h5s.ALL, h5py.h5s.ALL, values)
-    same(path)
+    assert_reads_like_h5py(path)
 
 
 def test_references_are_bytes_with_a_name(tmp_path: Path) -> None:
@@ -182,7 +182,7 @@ def test_committed_types_and_several_scales(tmp_path: Path) -> None:
     assert group.arrays["x"].dims == ("second",)
     with h5py.File(path) as file:
         for name in ("x", "first", "texts"):
-            equal(insitu.read(group, name, decode=False), file[name][...])
+            assert_equal_values(insitu.read(group, name, decode=False), file[name][...])
 
 
 def _raw(file: h5py.File, name: str, kind: Any, data: bytes) -> None:
@@ -194,7 +194,9 @@ def _raw(file: h5py.File, name: str, kind: Any, data: bytes) -> None:
 
 @pytest.mark.parametrize("libver", ["earliest", "latest"])
 def test_the_byte_order_of_a_vax(tmp_path: Path, libver: str) -> None:
-    """Words of two bytes, the highest first; what older versions of the message say of it, the library takes for big-endian."""
+    """Words of two bytes, the highest first; what older versions of the message say of it, the
+    library takes for big-endian.
+    """
     path = tmp_path / "x.h5"
     data = np.random.default_rng(0).integers(0, 255, 64, "u1").tobytes()
     with h5py.File(path, "w", libver=libver) as file:
@@ -216,7 +218,7 @@ def test_floats_that_only_a_long_double_can_hold(tmp_path: Path) -> None:
     kind.set_ebias(500)
     with h5py.File(path, "w") as file:
         _raw(file, "x", kind, np.random.default_rng(0).integers(0, 255, 80, "u1").tobytes())
-    same(path)
+    assert_reads_like_h5py(path)
     assert insitu.scan(path, decode=False).arrays["x"].dtype == np.longdouble
 
 
@@ -234,7 +236,7 @@ def test_texts_padded_with_blanks_in_attributes_and_of_one_byte(tmp_path: Path) 
         _raw(file, "x", kinds[1], b"a b ")
         attribute = h5py.h5a.create(file["x"].id, b"record", record, h5py.h5s.create_simple((1,)))
         attribute.write(np.array([b"ab   "[:5] + b" "], "V6"), mtype=record)
-    same(path)
+    assert_reads_like_h5py(path)
     value = insitu.scan(path, decode=False).arrays["x"].attributes["record"]
     assert (value["text"], value["letter"]) == (b"ab", b"")
 

@@ -1,4 +1,4 @@
-"""Does every filter become the codec that undoes it?"""
+"""Every filter becomes the codec that undoes it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import h5py
 import numpy as np
 import pytest
 
-from insitu.formats.hdf5.pipeline import Filter, codec_of, parse_filters
+from insitu.formats.hdf5.structures.pipeline import Filter, filter_codec, parse_filters
 
 
 @pytest.mark.parametrize("libver", ["earliest", "latest"])
@@ -47,17 +47,17 @@ REGISTERED = {
 @pytest.mark.parametrize("number", REGISTERED)
 def test_registered_filters(number: int) -> None:
     values, name, configuration = REGISTERED[number]
-    codec = codec_of(Filter(number, "", values), 4)
+    codec = filter_codec(Filter(number, "", values), 4)
     assert (codec.name, codec.configuration) == (name, configuration)
 
 
 def test_szip() -> None:
-    codec = codec_of(Filter(4, "szip", (141, 32, 32, 256)), 4)
+    codec = filter_codec(Filter(4, "szip", (141, 32, 32, 256)), 4)
     assert (codec.name, codec.configuration["bits_per_pixel"]) == ("szip", 32)
 
 
 def test_unknown_filters_name_themselves() -> None:
-    codec = codec_of(Filter(32999, "my filter", (1, 2)), 4)
+    codec = filter_codec(Filter(32999, "my filter", (1, 2)), 4)
     assert codec.name == "hdf5_filter_32999"
     assert codec.configuration == {"cd_values": [1, 2], "name": "my filter"}
 

@@ -1,4 +1,4 @@
-"""Does a scan read little, in few round trips?"""
+"""A scan reads few bytes, in few round trips."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from insitu.formats import scan_format
-from insitu.sources import Counted
-from insitu.sources.coalesce import merge
+from insitu.sources import CountingSource
+from insitu.sources.coalesce import merge_ranges
 from insitu.sources.local import LocalSource
 
 
@@ -23,8 +23,8 @@ class Remote(LocalSource):
         return "https://example.org/file.nc"
 
 
-def _scan(path: Path) -> Counted:
-    source = Counted(Remote(path))
+def _scan(path: Path) -> CountingSource:
+    source = CountingSource(Remote(path))
     scan_format(source)
     return source
 
@@ -42,7 +42,7 @@ def test_metadata_at_the_head(tmp_path: Path) -> None:
     assert source.batches <= 3
     offsets, lengths = zip(*source.ranges, strict=True)
     # Nodes of B-trees are asked for one by one; those that touch travel together.
-    assert len(merge(offsets, lengths, gap=4096).offset) <= 3
+    assert len(merge_ranges(offsets, lengths, gap=4096).offset) <= 3
 
 
 def test_scattered_nodes(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Is the beginning of the file found, and understood, in every version?"""
+"""The superblock is found and parsed in every version."""
 
 from __future__ import annotations
 

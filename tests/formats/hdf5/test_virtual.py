@@ -1,4 +1,4 @@
-"""Does a virtual dataset hold what h5py finds in it?"""
+"""Virtual datasets have the values that h5py reads."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import pytest
 
 import insitu
 from insitu.errors import FormatError, InsituError, UnsupportedError
-from insitu.formats.hdf5.neighbours import places_beside
-from insitu.formats.hdf5.selection import parse_selection
+from insitu.formats.hdf5.structures.stored_selection import parse_selection
+from insitu.formats.parsing.sibling_files import sibling_urls
 
 
-def same(path: Path, *names: str) -> None:
+def assert_reads_like_h5py(path: Path, *names: str) -> None:
     """Assert that the datasets read as in h5py, whole and in part."""
     group = insitu.scan(path, variables=names or None, decode=False)
     with h5py.File(path) as file:
@@ -54,7 +54,7 @@ def test_boxes_gaps_and_missing_sources(sources: Path, libver: str) -> None:
         layout = h5py.VirtualLayout((2, 4), "f8")
         layout[...] = h5py.VirtualSource("s1.h5", "nothing", (2, 4))
         file.create_virtual_dataset("nothing", layout, fillvalue=3)
-    same(path)
+    assert_reads_like_h5py(path)
     assert insitu.scan(path, decode=False).arrays["stacked"].details.missing_sources == ("gone.h5:line",)
 
 
@@ -82,7 +82,7 @@ def test_strided_and_interleaved(sources: Path, libver: str) -> None:
         layout[2:5, 3:9] = h5py.VirtualSource("s1.h5", "data", (6, 10))[1:4, 1:7]
         layout[3, 3:6] = h5py.VirtualSource("s2.h5", "line", (10,))[:3]
         file.create_virtual_dataset("covered", layout)
-    same(path)
+    assert_reads_like_h5py(path)
 
 
 def test_names_that_are_told_once(tmp_path: Path) -> None:
@@ -98,7 +98,7 @@ def test_names_that_are_told_once(tmp_path: Path) -> None:
         for number, (name, dataset) in enumerate(names):
             layout[number] = h5py.VirtualSource(name, dataset, (4,))
         file.create_virtual_dataset("v", layout)
-    same(path)
+    assert_reads_like_h5py(path)
 
 
 def test_irregular_selections(sources: Path) -> None:
@@ -117,7 +117,7 @@ def test_irregular_selections(sources: Path) -> None:
         there.select_hyperslab((0, 1), (2, 2), (3, 4), (3, 2))
         create.set_virtual(here, b"s1.h5", b"data", there)
         h5py.h5d.create(file.id, b"blocks", h5py.h5t.IEEE_F64LE, h5py.h5s.create_simple((7, 9)), create)
-    same(path)
+    assert_reads_like_h5py(path)
 
 
 def test_mappings_without_an_end(sources: Path) -> None:
@@ -138,17 +138,17 @@ def test_mappings_without_an_end(sources: Path) -> None:
         here.select_hyperslab((0, 0), (endless, 1), (6, 10), (6, 10))
         create.set_virtual(here, b"s%b.h5", b"data", there)
         h5py.h5d.create(file.id, b"numbered", h5py.h5t.IEEE_F64LE, space, create)
-    same(path)
+    assert_reads_like_h5py(path)
     with h5py.File(sources / "s0.h5", "a") as file:
         file["data"].resize((9, 10))
         file["data"][6:] = 5
-    same(path, "grows")
+    assert_reads_like_h5py(path, "grows")
     with h5py.File(sources / "s0.h5", "a") as file:
         file["data"].resize((6, 10))
     with h5py.File(sources / "s3.h5", "w") as file:
         file["data"] = np.ones((6, 10))
     assert insitu.scan(path, decode=False).arrays["numbered"].shape == (24, 10)
-    same(path)
+    assert_reads_like_h5py(path)
 
 
 def test_virtual_of_virtual_texts_and_records(tmp_path: Path) -> None:
@@ -170,7 +170,7 @@ def test_virtual_of_virtual_texts_and_records(tmp_path: Path) -> None:
         layout = h5py.VirtualLayout((2, 6), "i4")
         layout[1] = h5py.VirtualSource("inner.h5", "v", (6,))
         file.create_virtual_dataset("nested", layout)
-    same(path)
+    assert_reads_like_h5py(path)
 
 
 def test_circles_and_narrowing_are_refused_by_name(tmp_path: Path) -> None:
@@ -214,10 +214,10 @@ def test_damage_to_the_mappings(sources: Path, libver: str) -> None:
 
 
 def test_names_never_lead_to_another_host() -> None:
-    assert places_beside("https://host/a/b.h5", "/etc/x.h5") == ["https://host/a/x.h5"]
-    assert places_beside("https://host/a/b.h5", "https://elsewhere/x.h5") == []
-    assert places_beside("https://host/a/b.h5", "//elsewhere/x.h5") == ["https://host/a/x.h5"]
-    assert places_beside("s3://bucket/a/b.h5", "../../../x.h5") == ["s3://bucket/x.h5"]
+    assert sibling_urls("https://host/a/b.h5", "/etc/x.h5") == ["https://host/a/x.h5"]
+    assert sibling_urls("https://host/a/b.h5", "https://elsewhere/x.h5") == []
+    assert sibling_urls("https://host/a/b.h5", "//elsewhere/x.h5") == ["https://host/a/x.h5"]
+    assert sibling_urls("s3://bucket/a/b.h5", "../../../x.h5") == ["s3://bucket/x.h5"]
 
 
 @pytest.mark.parametrize("data", [b"", bytes(8), b"\2\0\0\0\3\0\0\0\1\2" + b"\xff" * 40, b"\1\0\0\0" + bytes(40)])

@@ -1,6 +1,8 @@
-"""Does netCDF read the same from headers that no writer makes: gaps, wrong sizes, trailing bytes, any mix of types?
+"""Does netCDF read the same from headers that no writer makes: gaps, wrong sizes, trailing bytes,
+any mix of types?
 
-The files are made here byte by byte, by the grammar of the specification, so that padding and places are ours to choose.
+The files are made here byte by byte, by the grammar of the specification, so that padding and
+places are ours to choose.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ import pytest
 
 import insitu
 from insitu.errors import FormatError
-from insitu.reading import Tally
+from insitu.reading import ReadStatistics
 
 TYPES = {
     1: "i1", 2: "S1", 3: ">i2", 4: ">i4", 5: ">f4", 6: ">f8", 7: "u1", 8: ">u2", 9: ">u4", 10: ">i8", 11: ">u8",
@@ -159,7 +161,9 @@ def test_netcdf_reads_the_same(tmp_path: Path, seed: int) -> None:
 @pytest.mark.parametrize("inner", [1, 3])
 @pytest.mark.parametrize("alone", [True, False])
 def test_padding_of_records(tmp_path: Path, code: int, inner: int, alone: bool) -> None:
-    """The records of a sole variable are not padded to four bytes, those of several are, whatever their type."""
+    """The records of a sole variable are not padded to four bytes, those of several are, whatever
+    their type.
+    """
     for version in (1, 2, 5) if code < 7 else (5,):
         writer = Writer(version, random.Random(code), 5, [("time", 0), ("x", inner)])
         writer.add("own", [0, 1], code)
@@ -201,7 +205,7 @@ def test_one_record_of_many_costs_a_block(tmp_path: Path) -> None:
         writer.add("a", [0, 1], 5)
         writer.add("b", [0, 1], 5)
         (tmp_path / "a.nc").write_bytes(writer.file(gaps=False))
-        tally = Tally()
+        tally = ReadStatistics()
         insitu.read(tmp_path / "a.nc", "a", np.s_[1500, :1], tally=tally, decode=False)
         return tally.bytes_fetched
 

@@ -1,4 +1,6 @@
-"""Reference systems that GeoTIFF keys describe by their parts: units, user-defined systems, heights; as rioxarray shows them."""
+"""Reference systems that GeoTIFF keys describe by their parts: units, user-defined systems,
+heights; as rioxarray shows them.
+"""
 
 from __future__ import annotations
 
@@ -103,7 +105,9 @@ def test_systems_by_their_parts(tmp_path: Path, name: str, minor: int) -> None:
 
 
 def test_projected_coordinates_in_kilometres_are_no_metres(tmp_path: Path) -> None:
-    """GDAL writes number and authority of the unit the wrong way round, so the texts differ; the size does not."""
+    """GDAL writes number and authority of the unit the wrong way round, so the texts differ; the
+    size does not.
+    """
     write_keys(tmp_path / "a.tif", {1024: 1, 1025: 1, 3072: 32633, 3076: 9036}, 1)
     found = insitu.open_dataset(tmp_path / "a.tif")["spatial_ref"].attrs["spatial_ref"]
     assert 'PARAMETER["false_easting",500]' in found

@@ -21,7 +21,9 @@ pytestmark = pytest.mark.filterwarnings("ignore::rasterio.errors.NotGeoreference
 
 
 def _tiff(tags: dict[int, Any], strips: Sequence[bytes], *, tiled: bool = False) -> bytes:
-    """A little-endian TIFF with these strips or tiles; numbers are SHORTs, pairs RATIONALs, texts as they are."""
+    """A little-endian TIFF with these strips or tiles; numbers are SHORTs, pairs RATIONALs, texts
+    as they are.
+    """
     rows: list[tuple[int, int, int, bytes]] = []
     data = bytearray(struct.pack("<2sHI", b"II", 42, 0))
     places = []
@@ -148,47 +150,6 @@ def test_old_style_jpeg_that_is_a_file_of_its_own(tmp_path: Path) -> None:
         _ours(_tiff({**tags, 513: ("I", [10])}, [strip]))
 
 
-def test_thunderscan() -> None:
-    rows = [bytes([0xC0 | 7, 9, 0x40 | 0b01_11_10, 0x80 | 0b011_101]), bytes([0xC0 | 15, 0x40 | 0b01_01_01, 10])]
-    data = _tiff({256: 14, 257: 2, 258: 4, 259: 32809, 262: 1, 277: 1, 278: 2}, [b"".join(rows)])
-    np.testing.assert_array_equal(_ours(data), _rasterio(data))
-    with pytest.raises(CodecError, match="ends in row"):
-        _ours(_tiff({256: 14, 257: 3, 258: 4, 259: 32809, 262: 1, 277: 1, 278: 3}, [b"".join(rows)]))
-
-
-def test_next() -> None:
-    rows = [
-        bytes([0x00, 0x1B, 0xE4, 0x90, 0x40]),
-        bytes([0x40, 0, 1, 0, 2, 0x12, 0x34]),
-        bytes([0x80 | 5, 0x01, 0xC0 | 9]),
-    ]
-    data = _tiff({256: 15, 257: 3, 258: 2, 259: 32766, 262: 1, 277: 1, 278: 3}, [b"".join(rows)])
-    np.testing.assert_array_equal(_ours(data), _rasterio(data))
-
-
-@pytest.mark.parametrize("samples", [1, 3])
-def test_logarithms_of_light(samples: int) -> None:
-    width, height = 30, 4
-    coded = bytearray()
-    for plane in _noise(height * (4 if samples == 3 else 2), width):
-        coded += bytes([12]) + plane[:12].tobytes() + bytes([126 + 18, int(plane[12])])
-    bits = ("H", [16] * samples)
-    tags = {
-        256: width,
-        257: height,
-        258: bits,
-        259: 34676,
-        262: 32844 + (samples == 3),
-        277: samples,
-        278: height,
-        339: ("H", [2] * samples),
-    }
-    data = _tiff(tags, [bytes(coded)])
-    np.testing.assert_array_equal(_ours(data), _rasterio(data))
-    with pytest.raises(CodecError, match="ends within"):
-        _ours(_tiff(tags, [bytes(coded[:-20])]))
-
-
 @pytest.mark.parametrize(("dtype", "bits"), [("uint8", 8), ("uint16", 16), ("float32", 32)])
 def test_pixarlog(dtype: str, bits: int) -> None:
     values = (_noise(20, 30, 3) / (255 if dtype == "float32" else 1)).astype(dtype)
@@ -219,7 +180,9 @@ def test_tiles_that_end_with_the_image() -> None:
         ({258: ("H", [12, 12, 12]), 262: 6, 277: 3, 530: ("H", [2, 2])}, "chroma"),
         ({258: ("H", [8, 8, 8]), 262: 6, 277: 3, 259: 5, 317: 2}, "predictor"),
         ({258: 8, 259: 34661, 262: 1, 277: 1}, "JBIG"),
-        ({258: 2, 259: 32809, 262: 1, 277: 1}, "thunderscan"),
+        ({258: 4, 259: 32809, 262: 1, 277: 1}, r"ThunderScan \(number 32809\).*tiffcp"),
+        ({258: 2, 259: 32766, 262: 1, 277: 1}, "NeXT.*tiffcp"),
+        ({258: 16, 259: 34676, 262: 32844, 277: 1, 339: 2}, "SGI LogLuv.*tiffcp"),
     ],
 )
 def test_what_is_not_read_is_named(tags: dict[int, Any], what: str) -> None:
@@ -227,17 +190,12 @@ def test_what_is_not_read_is_named(tags: dict[int, Any], what: str) -> None:
         _ours(_tiff({256: 4, 257: 4, 259: 1, 278: 4, **tags}, [bytes(200)]))
 
 
-@pytest.mark.parametrize("code", [5, 32766, 32809, 34676])
-def test_damaged_runs_do_no_harm(code: int) -> None:
-    bits, samples = {5: (8, 3), 32766: (2, 1), 32809: (4, 1), 34676: (16, 3)}[code]
-    photometric = {5: 6, 34676: 32845}.get(code, 1)
-    tags = {256: 64, 257: 64, 258: ("H", [bits] * samples), 259: code, 262: photometric, 277: samples, 278: 64}
-    if code == 34676:
-        tags[339] = ("H", [2] * 3)
+def test_damaged_codes_of_lzw_do_no_harm() -> None:
+    tags = {256: 64, 257: 64, 258: ("H", [8] * 3), 259: 5, 262: 6, 277: 3, 278: 64}
     for seed in range(30):
         noise = np.random.default_rng(seed).integers(0, 256, 400).astype("u1").tobytes()
         try:
             found = _ours(_tiff(tags, [noise]))
         except InsituError:
             continue
-        assert found.shape == (samples, 64, 64)
+        assert found.shape == (3, 64, 64)

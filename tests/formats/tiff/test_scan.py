@@ -1,4 +1,6 @@
-"""Does a scan of TIFFs find every strip and tile, whatever the layout, the compression and the predictor?"""
+"""Does a scan of TIFFs find every strip and tile, whatever the layout, the compression and the
+predictor?
+"""
 
 from __future__ import annotations
 
@@ -21,8 +23,8 @@ from rasterio.enums import Resampling
 import insitu
 from insitu.errors import FormatError, InsituError, UnsupportedError, VariableError
 from insitu.model import Unwritten
-from insitu.reading import Tally
-from insitu.sources import Counted, MemorySource
+from insitu.reading import ReadStatistics
+from insitu.sources import CountingSource, MemorySource
 
 # Of rasterio and rioxarray, which are only asked here.
 pytestmark = pytest.mark.filterwarnings("ignore::PendingDeprecationWarning", "ignore::DeprecationWarning")
@@ -127,7 +129,9 @@ DTYPES = ("uint8", "int16", "float32")
 
 
 def test_files_that_are_alike_are_not_taken_for_each_other(tmp_path: Path) -> None:
-    """What was made of one file's tags is used for the next: each must get its own values, attributes and place."""
+    """What was made of one file's tags is used for the next: each must get its own values,
+    attributes and place.
+    """
     for number in range(12):
         values = _pixels(1 + number % 2, 40, 50, DTYPES[number % 3]) + number
         where = {"crs": f"EPSG:{32633 + number % 2}", "transform": Affine(10.0, 0.0, 3e5 + number, 0.0, -20.0, 5e6)}
@@ -154,7 +158,7 @@ def test_uncompressed_strips_in_a_row_are_one_cell(tmp_path: Path) -> None:
     _write(tmp_path / "a.tif", values, blockysize=1)
     group = insitu.scan(tmp_path / "a.tif", decode=False)
     assert group.arrays["band_data"].tiles[0].chunks.shape == (1, 1, 1)
-    tally = Tally()
+    tally = ReadStatistics()
     np.testing.assert_array_equal(
         insitu.read(group, "band_data", np.s_[0, 7, 20:30], tally=tally, decode=False), values[0, 7, 20:30]
     )
@@ -209,7 +213,7 @@ def test_overviews_are_groups(tmp_path: Path) -> None:
 
 def test_a_cog_is_scanned_in_one_request(tmp_path: Path) -> None:
     _cog(tmp_path / "a.tif")
-    counted = Counted(MemorySource((tmp_path / "a.tif").read_bytes()))
+    counted = CountingSource(MemorySource((tmp_path / "a.tif").read_bytes()))
     insitu.scan(counted, decode=False)
     assert counted.batches == 1
 
@@ -220,7 +224,7 @@ def test_directories_at_the_end_take_few_requests(tmp_path: Path) -> None:
     _write(tmp_path / "a.tif", values, tiled=True, blockxsize=64, blockysize=64)
     with rasterio.open(tmp_path / "a.tif", "r+") as file:
         file.build_overviews([2, 4], Resampling.nearest)
-    counted = Counted(MemorySource((tmp_path / "a.tif").read_bytes()))
+    counted = CountingSource(MemorySource((tmp_path / "a.tif").read_bytes()))
     group = insitu.scan(counted, decode=False)
     assert len(group.groups) == 2
     assert counted.batches <= 5
@@ -394,12 +398,12 @@ def test_without_pyproj_the_number_is_given(tmp_path: Path, monkeypatch: pytest.
 
     monkeypatch.setattr(crs, "import_before_fork", missing)
     crs._attributes.cache_clear()
-    scan._ABOUT.clear()
+    scan._DESCRIPTIONS.clear()
     try:
         attributes = insitu.scan(tmp_path / "a.tif", decode=False).arrays["spatial_ref"].attributes
     finally:
         crs._attributes.cache_clear()
-        scan._ABOUT.clear()
+        scan._DESCRIPTIONS.clear()
     assert attributes["crs_wkt"] == "EPSG:32633"
 
 
@@ -452,9 +456,9 @@ def test_flipped_bytes_do_no_harm(tmp_path: Path) -> None:
 
 def test_errors_say_where() -> None:
     entry = struct.pack("<HHII", 256, 3, 1, 1)
-    with pytest.raises(FormatError, match="bites its tail"):
+    with pytest.raises(FormatError, match="is a loop"):
         insitu.scan(MemorySource(b"II*\0" + struct.pack("<IH", 8, 1) + entry + struct.pack("<I", 8)), decode=False)
-    with pytest.raises(FormatError, match="before its directory") as caught:
+    with pytest.raises(FormatError, match="behind the end of the file") as caught:
         insitu.scan(MemorySource(b"II*\0" + struct.pack("<I", 999)), decode=False)
     assert caught.value.offset == 999
     with pytest.raises(FormatError, match="does not fit"):

@@ -15,14 +15,15 @@ from insitu.reading import read_array
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*")
 
-# Of 83 stores these are refused, and no other: two whose images are damaged on purpose, two of zarrs' own type `optional`.
+# Of 83 stores these are refused, and no other: two whose images are damaged on purpose, two of
+# zarrs' own type `optional`.
 RAISES = {
     "uint16_imagecodecs_tiff_invalid_tiff.zarr", "uint16_imagecodecs_tiff_too_many_bands.zarr",
     "array_optional.zarr/array", "array_optional_nested.zarr/array",
 }  # fmt: skip
 
-# What zarr-python cannot read: codecs and types that it does not know, an lzma filter it refuses, a transposed shard it measures wrongly (TensorStore
-# agrees with us on that one).
+# What zarr-python cannot read: codecs and types that it does not know, an lzma filter it refuses, a
+# transposed shard it measures wrongly (TensorStore agrees with us on that one).
 ALONE = {
     "lzma_with_filters.zarr", "transposed_sharding.zarr", "data.zarr", "array_zfpy.zarr", "array_pcodec.zarr",
     "bitround_float32.zarr", "bitround_uint8.zarr",
@@ -61,7 +62,9 @@ def test_every_store(corpus: Path) -> None:
 
 
 def _oracle(path: Path, variable: str) -> np.ndarray | None:
-    """What zarr-python reads: through the group (consolidated metadata), or the array by itself; None if it cannot."""
+    """What zarr-python reads: through the group (consolidated metadata), or the array by itself;
+    None if it cannot.
+    """
     for find in (
         lambda: zarr.open_group(path, mode="r")[variable],
         lambda: zarr.open_array(path / variable, mode="r"),

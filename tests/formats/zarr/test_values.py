@@ -1,4 +1,6 @@
-"""Do Zarr stores read as zarr-python reads them? V2 and V3, every dtype, codec, key style, order, separator and shard."""
+"""Do Zarr stores read as zarr-python reads them? V2 and V3, every dtype, codec, key style, order,
+separator and shard.
+"""
 
 from __future__ import annotations
 
@@ -402,13 +404,13 @@ def test_damaged_shards(tmp_path: Path) -> None:
 
 
 def test_only_the_wanted_inner_chunks_are_fetched(tmp_path: Path) -> None:
-    from insitu.reading import Tally
+    from insitu.reading import ReadStatistics
 
     array = zarr.create_array(
         tmp_path / "a", shape=(64, 64), chunks=(8, 8), shards=(64, 64), dtype="i4", compressors=None
     )
     array[:] = values("<i4", (64, 64))
-    tally = Tally()
+    tally = ReadStatistics()
     read_array(only(tmp_path / "a"), np.s_[:8, :8], tally=tally)
     assert tally.bytes_fetched == 8 * 8 * 4
 

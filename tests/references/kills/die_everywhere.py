@@ -1,7 +1,9 @@
-"""Run one writer again and again, killed before each of its system calls, and look at what is left each time.
+"""Run one writer again and again, killed before each of its system calls, and look at what is left
+each time.
 
-`python die_everywhere.py LIBRARY FOLDER WORK SUFFIX`, with LIBRARY (made of `die_at_call.c`) in LD_PRELOAD. Every run is a
-forked child of this process, which itself does nothing but import, so that no thread or event loop is inherited.
+`python die_everywhere.py LIBRARY FOLDER WORK SUFFIX`, with LIBRARY (made of `die_at_call.c`) in
+LD_PRELOAD. Every run is a forked child of this process, which itself does nothing but import, so
+that no thread or event loop is inherited.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Where do the chunks of a file lie, by the DMR++ document beside it?
+"""Scan DMR++ documents: where the chunks of a data file lie, without touching the file.
 
-OPeNDAP's DMR++ is XML: a DAP4 description of a dataset, and for each variable the chunks with their offsets in the data file (NASA keeps one beside each file in
-its archive). The data file itself is not touched. Its URL is the document's own without `.dmrpp`, unless the document names another. Chunks that are not listed were
-never written; `fm` is a chunk's filter mask; small data may stand in the document itself. Chunks are kept as columns while the document is parsed, never as elements all
-at once. (OPeNDAP's "DMR++ Documentation for the dmrpp Namespace" names the elements.)
+OPeNDAP's DMR++ is XML: a DAP4 description of a dataset, and for each variable the chunks with their
+offsets in the data file. NASA keeps one beside each file of its archive. The URL of the data file
+is the document's own without `.dmrpp`, unless the document names another. Chunks that are not
+listed were never written.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ import numpy as np
 import numpy.typing as npt
 
 from insitu.errors import FormatError, InsituError, UnsupportedError
-from insitu.formats.choosing import below, picked
-from insitu.formats.dmrpp.chunks import Chunks, alone, codecs_of, columns_of, index_of
-from insitu.formats.dmrpp.embedded import embedded, structures, texts
-from insitu.formats.dmrpp.places import beside
-from insitu.formats.dmrpp.runs import without_runs
-from insitu.formats.dmrpp.types import KINDS, dtype_of
-from insitu.formats.dmrpp.values import attributes_of, child_of, decoded, fill_of, local_name, whole_number
-from insitu.formats.hdf5.window import Window
-from insitu.formats.problems import Problems
+from insitu.formats.dmrpp.chunk_lists import ChunkList, codecs_of, grid_positions, parse_chunks, parse_single_chunk
+from insitu.formats.dmrpp.chunk_runs import cut_out_runs
+from insitu.formats.dmrpp.dap_types import KINDS, dtype_of
+from insitu.formats.dmrpp.embedded import embedded_bytes, parse_structures, parse_texts
+from insitu.formats.dmrpp.text_values import attributes_of, child_of, decode_element, fill_of, local_name, whole_number
+from insitu.formats.parsing.read_cache import ReadCache
+from insitu.formats.registry import Format
+from insitu.formats.unreadable import Problems
+from insitu.formats.variable_filter import select_variables, subtree
 from insitu.model import (
     UNWRITTEN,
     ArrayDetails,
@@ -43,25 +43,26 @@ from insitu.model import (
     VirtualGroup,
     scatter,
 )
-from insitu.sources.xml_prolog import declares_doctype
+from insitu.sources.address import folder_of
+from insitu.sources.object_store.xml_check import declares_doctype
 
-__all__ = ["is_dmrpp", "scan_dmrpp"]
+__all__ = ["DMRPP", "is_dmrpp", "scan_dmrpp"]
 
 NAMESPACES = (b"xml.opendap.org/dap/dmrpp", b"opendap.org/ns/dmrpp")
 PLACEHOLDER = "OPeNDAP_DMRpp_DATA_ACCESS_URL"
 INLINE = ("compact", "missingdata", "vlsa", "specialstructuredata")
 MOST_CELLS = 1 << 22
-"""Of a grid whose chunks lie in several files."""
+"""Most cells of a grid whose chunks lie in several files."""
 
 
-def is_dmrpp(window: Window) -> bool:
-    """Whether a file is a DMR++ document."""
+def is_dmrpp(window: ReadCache) -> bool:
+    """Return whether a file is a DMR++ document."""
     head = window.head[:8192].lstrip(b"\xef\xbb\xbf \t\r\n")
     return head.startswith(b"<") and any(name in head for name in NAMESPACES) and b"Dataset" in head
 
 
 def scan_dmrpp(
-    window: Window,
+    window: ReadCache,
     *,
     group: str | None = None,
     variables: Collection[str] | None = None,
@@ -87,22 +88,22 @@ def scan_dmrpp(
     prefix = f"{group.strip('/')}/" if group and group.strip("/") else ""
     for path, problem in document.failed.items():
         if path.startswith(prefix) and (asked is None or path.removeprefix(prefix) in asked):
-            problems.leave_out(path, problem.located(url=window.url))
+            problems.leave_out(path, problem.with_context(url=window.url))
     tree = replace(tree, problems=problems.found)
-    return picked(below(tree, group, url=window.url), variables, url=window.url)
+    return select_variables(subtree(tree, group, url=window.url), variables, url=window.url)
 
 
 class _Document:
-    """One document, while it is made sense of."""
+    """Parser of one document."""
 
-    def __init__(self, window: Window) -> None:
+    def __init__(self, window: ReadCache) -> None:
         self.url = window.url
         data = window.head
         if len(data) < window.size:
             data += window.source.read(len(data), window.size - len(data))
         if declares_doctype(data):
-            self.fail("declares entities, which no DMR++ does")
-        self.chunks: dict[int, Chunks] = {}
+            self.fail("declares XML entities, which are not allowed in DMR++")
+        self.chunks: dict[int, ChunkList] = {}
         self.failed: dict[str, InsituError] = {}
         self.phony: dict[tuple[int, int], str] = {}
         self.root = self._parse(data)
@@ -117,13 +118,15 @@ class _Document:
         raise FormatError(f"the document {what}", url=self.url, structure=structure)
 
     def _parse(self, data: bytes, quickly: bool = True) -> Any:
-        """The tree of elements, without the chunks: those become columns as soon as their variable's are complete."""
-        rest, runs = without_runs(data) if quickly else (data, [])
+        """Return the tree of elements without the chunks, which become columns as soon as a
+        variable's list is complete.
+        """
+        rest, runs = cut_out_runs(data) if quickly else (data, [])
         number = 0
         try:
             for _, element in ElementTree.iterparse(io.BytesIO(rest), events=("end",)):
                 if local_name(element) == "chunks":
-                    found = columns_of(element)
+                    found = parse_chunks(element)
                     if number < len(runs) and runs[number] is not None and not found.offset:
                         found.run = runs[number]
                     number += 1
@@ -131,9 +134,9 @@ class _Document:
                     del element[:]
             root = element
         except ElementTree.ParseError as problem:
-            self.fail(f"is no XML: {problem}")
+            self.fail(f"is not valid XML: {problem}")
         except (ValueError, LookupError) as problem:
-            self.fail(f"has a chunk, or an encoding, that makes no sense: {problem!r}", "chunk")
+            self.fail(f"has an invalid chunk or encoding: {problem!r}", "chunk")
         if runs and number != len(runs):  # something only looked like a list
             self.chunks.clear()
             return self._parse(data, quickly=False)
@@ -142,7 +145,10 @@ class _Document:
         return root
 
     def _data_url(self, href: str) -> str:
-        """The data file: what the document names, if it is a place on the network; else the document's own name without its ending."""
+        """Return the URL of the data file: what the document names, if it is remote.
+
+        Else the document's name without its ending.
+        """
         if "://" in href and href != PLACEHOLDER and not href.startswith("file:"):
             return href
         if self.url.endswith(".dmrpp"):
@@ -150,14 +156,14 @@ class _Document:
         if "://" not in self.url and href.startswith("/"):
             return href
         if href and href != PLACEHOLDER and not href.startswith(("/", "file:")):
-            return beside(self.url, href)
+            return resolve_beside(self.url, href)
         raise FormatError(
-            "the document does not say which file it describes", url=self.url, structure="href",
-            hint="Name it like the data file, with .dmrpp behind",
+            "the document does not name its data file", url=self.url, structure="href",
+            hint="Name the document like the data file, with .dmrpp at the end",
         )  # fmt: skip
 
     def _declare(self, element: Any, path: str) -> None:
-        """Dimensions and enumerations of all groups, by full name."""
+        """Collect dimensions and enumerations of all groups, by full name."""
         for child in element:
             kind, name = local_name(child), child.get("name", "")
             if kind == "Dimension":
@@ -168,7 +174,7 @@ class _Document:
                 self._declare(child, f"{path}{name}/")
 
     def group(self, element: Any, path: str) -> VirtualGroup:
-        """One group with all below it."""
+        """Return one group with all below it."""
         arrays: dict[str, VirtualArray] = {}
         groups: dict[str, VirtualGroup] = {}
         for child in element:
@@ -192,78 +198,83 @@ class _Document:
         chunks = self._chunks(element)
         inline = child_of(element, *INLINE)
         if inline is not None:
-            encoding, data = self._embedded(element, inline, shape)
+            encoding, data = self._embedded_data(element, inline, shape)
             axes = tuple(Axis.regular(length, max(length, 1)) for length in shape)
             grid = tuple(axis.count for axis in axes)
             table: ChunkTable = Columns.unwritten(grid) if 0 in grid else Columns.inlined(grid, data)
         elif chunks is None:
-            raise UnsupportedError("the document does not say where its data lies", structure=local_name(element))
+            raise UnsupportedError(
+                "the document does not say where the data of this variable lies", structure=local_name(element)
+            )
         else:
             dtype = dtype_of(element, chunks, self.enums)
             if dtype is None:
-                raise UnsupportedError(
-                    "texts of varying length in chunks are not read from a DMR++", structure="String"
-                )
-            fill = fill_of(chunks.said.get("fillValue"), dtype)
+                raise UnsupportedError("DMR++: texts of varying length in chunks are not supported", structure="String")
+            fill = fill_of(chunks.attributes.get("fillValue"), dtype)
             encoding = Encoding(dtype, codecs_of(chunks, dtype, self.in_order), fill=fill)
-            axes, table = self._stored(chunks, shape, encoding)
+            axes, table = self._stored_chunks(chunks, shape, encoding)
         return VirtualArray.of(
             Tile(axes, (encoding,), table), dims=dims, attributes=attributes_of(element), fill_value=encoding.fill_value(),
             details=ArrayDetails(None if chunks is None or chunks.sizes is None else tuple(chunks.sizes), True),
         )  # fmt: skip
 
-    def _chunks(self, element: Any) -> Chunks | None:
+    def _chunks(self, element: Any) -> ChunkList | None:
         listed = child_of(element, "chunks")
         if listed is not None:
             return self.chunks[id(listed)]
         single = child_of(element, "chunk")
         try:
-            return None if single is None else alone(single)
+            return None if single is None else parse_single_chunk(single)
         except (ValueError, LookupError) as problem:
-            raise FormatError(f"a chunk makes no sense: {problem!r}", structure="chunk") from problem
+            raise FormatError(f"a chunk is not valid: {problem!r}", structure="chunk") from problem
 
-    def _embedded(self, element: Any, inline: Any, shape: tuple[int, ...]) -> tuple[Encoding, bytes]:
-        """Data that stands in the document, and how it is encoded."""
+    def _embedded_data(self, element: Any, inline: Any, shape: tuple[int, ...]) -> tuple[Encoding, bytes]:
+        """Return data that is embedded in the document, and its encoding."""
         kind, count = local_name(inline), math.prod(shape)
         if kind == "vlsa":
-            return Encoding(np.dtype(object), (Codec("vlen-utf8"),)), texts(inline, count)
+            return Encoding(np.dtype(object), (Codec("vlen-utf8"),)), parse_texts(inline, count)
         if kind == "specialstructuredata":
-            record, data = structures(element, inline, count)
+            record, data = parse_structures(element, inline, count)
             return Encoding(record), data
         dtype = dtype_of(element, self._chunks(element), self.enums)
         if dtype is None and not shape:
-            dtype = np.dtype(f"S{max(len(decoded(inline)), 1)}")
+            dtype = np.dtype(f"S{max(len(decode_element(inline)), 1)}")
         if dtype is None:
-            raise UnsupportedError("texts of varying length in one piece are not read from a DMR++", structure=kind)
-        return Encoding(dtype), embedded(inline, count * dtype.itemsize)
+            raise UnsupportedError("DMR++: texts of varying length in one piece are not supported", structure=kind)
+        return Encoding(dtype), embedded_bytes(inline, count * dtype.itemsize)
 
-    def _stored(
-        self, chunks: Chunks, shape: tuple[int, ...], encoding: Encoding
+    def _stored_chunks(
+        self, chunks: ChunkList, shape: tuple[int, ...], encoding: Encoding
     ) -> tuple[tuple[Axis, ...], ChunkTable]:
-        """How the variable is cut, and where its chunks lie."""
+        """Return the axes of a variable, and the table of its chunks."""
         if chunks.blocks and chunks.sizes is None and len(chunks.offset) > 1:
             return self._blocks(chunks, shape, encoding)
         sizes = shape if chunks.sizes is None else chunks.sizes
         if len(sizes) != len(shape) or min(sizes, default=1) < (1 if chunks.sizes else 0):
-            self.fail(f"has chunks of {sizes} for a shape of {shape}", "chunkDimensionSizes")
+            self.fail(f"has chunks of shape {sizes} for data of shape {shape}", "chunkDimensionSizes")
         axes = tuple(Axis.regular(length, max(size, 1)) for length, size in zip(shape, sizes, strict=True))
         return axes, self._table(chunks, tuple(axis.count for axis in axes), shape, encoding.dtype)
 
     def _blocks(
-        self, chunks: Chunks, shape: tuple[int, ...], encoding: Encoding
+        self, chunks: ChunkList, shape: tuple[int, ...], encoding: Encoding
     ) -> tuple[tuple[Axis, ...], ChunkTable]:
-        """Data in pieces that follow one another: each is a cell, if it holds whole rows."""
+        """Return axes and table of data in consecutive pieces.
+
+        Each is a cell, if it holds whole rows.
+        """
         row = math.prod(shape[1:]) * encoding.dtype.itemsize
         length = np.array(chunks.length, np.int64)
         if encoding.codecs or not shape or not row or (length % row).any() or length.sum() != row * shape[0]:
-            raise UnsupportedError("data in linked blocks that are no whole rows is not read", structure="block")
+            raise UnsupportedError(
+                "DMR++: linked blocks that do not hold whole rows are not supported", structure="block"
+            )
         rows = length // row
         axes = (Axis.irregular(rows, stored=rows), *(Axis.regular(extent, extent) for extent in shape[1:]))
         index = np.zeros((len(rows), len(shape)), np.int64)
         index[:, 0] = np.arange(len(rows))
         zero = np.zeros_like(length)
         grid = tuple(axis.count for axis in axes)
-        return axes, self._scattered(chunks, grid, index, np.array(chunks.offset, np.int64), length, zero)
+        return axes, self._scattered_chunks(chunks, grid, index, np.array(chunks.offset, np.int64), length, zero)
 
     def _shape(self, element: Any) -> tuple[tuple[str, ...], tuple[int, ...]]:
         names: list[str] = []
@@ -284,41 +295,45 @@ class _Document:
             shape.append(length)
         return tuple(names), tuple(shape)
 
-    def _table(self, chunks: Chunks, grid: tuple[int, ...], shape: tuple[int, ...], dtype: np.dtype[Any]) -> ChunkTable:
-        if "scattered" in chunks.said or (chunks.blocks and chunks.sizes is not None):
-            raise UnsupportedError("chunks in linked blocks that lie apart are not read", structure="LinkedBlockIndex")
+    def _table(
+        self, chunks: ChunkList, grid: tuple[int, ...], shape: tuple[int, ...], dtype: np.dtype[Any]
+    ) -> ChunkTable:
+        if "scattered" in chunks.attributes or (chunks.blocks and chunks.sizes is not None):
+            raise UnsupportedError(
+                "DMR++: chunks in linked blocks that lie apart are not supported", structure="LinkedBlockIndex"
+            )
         if 0 in grid or not chunks.count:
             return Columns.unwritten(grid)
         offset, length, mask = chunks.columns()
         if chunks.sizes is None:
             if len(offset) > 1:
-                self.fail(f"has {len(offset)} chunks without their shape", "chunk")
+                self.fail(f"lists {len(offset)} chunks, but not their shape", "chunk")
             index = np.zeros((1, len(grid)), np.int64)
-            if not mask.any() and not chunks.said.get("compressionType"):
+            if not mask.any() and not chunks.attributes.get("compressionType"):
                 if length[0] < math.prod(shape) * dtype.itemsize:
-                    self.fail(f"has {length[0]} bytes for a shape of {shape}", "chunk")
+                    self.fail(f"has {length[0]} bytes for data of shape {shape}", "chunk")
                 length[0] = math.prod(shape) * dtype.itemsize
         else:
-            index = index_of(chunks, len(grid))
+            index = grid_positions(chunks, len(grid))
             if (index >= np.array(grid)).any():
-                self.fail("has a chunk outside of its variable", "chunkPositionInArray")
+                self.fail("has a chunk outside the shape of its variable", "chunkPositionInArray")
         if set(chunks.href) <= {""} and grid:
             return scatter(grid, (self.source,), index, offset, length, mask)
-        return self._scattered(chunks, grid, index, offset, length, mask)
+        return self._scattered_chunks(chunks, grid, index, offset, length, mask)
 
-    def _scattered(
+    def _scattered_chunks(
         self,
-        chunks: Chunks,
+        chunks: ChunkList,
         grid: tuple[int, ...],
         index: npt.NDArray[np.int64],
         offset: npt.NDArray[np.int64],
         length: npt.NDArray[np.int64],
         mask: npt.NDArray[np.int64],
     ) -> Columns:
-        """Chunks in several files; or of a variable without dimensions."""
+        """Return the table of chunks in several files, or of a variable without dimensions."""
         if math.prod(grid) > MOST_CELLS:
-            raise UnsupportedError(f"a grid of {grid} chunks in several files is not read", structure="chunk")
-        places = {href: self._place(href) for href in dict.fromkeys(chunks.href)}
+            raise UnsupportedError(f"DMR++: a grid of {grid} chunks in several files is too large", structure="chunk")
+        places = {href: self._data_file(href) for href in dict.fromkeys(chunks.href)}
         pool = dict.fromkeys([self.source.url, *places.values()])
         numbers = {url: number for number, url in enumerate(pool)}
         columns = [np.full(grid, fill, np.int64) for fill in (UNWRITTEN, 0, 0, 0)]
@@ -328,8 +343,8 @@ class _Document:
         state, place, size, masks = columns
         return Columns(grid, tuple(Source(url) for url in pool), state, place, size, masks)
 
-    def _place(self, href: str) -> str:
-        """The file that a chunk names: on the network, or beside the document."""
+    def _data_file(self, href: str) -> str:
+        """Return the URL of the file that a chunk names: remote, or beside the document."""
         if href in ("", PLACEHOLDER):
             return self.source.url
         if "://" in href and not href.startswith("file:"):
@@ -337,4 +352,29 @@ class _Document:
         # The name that the data file had where the document was made.
         if href.rpartition("/")[2] == self.source.url.rpartition("/")[2]:
             return self.source.url
-        return beside(self.url, href)
+        return resolve_beside(self.url, href)
+
+
+def resolve_beside(url: str, href: str) -> str:
+    """Return the URL of a file beside the document, or below it.
+
+    A document may come from anywhere: it must not lead to other files of this machine.
+
+    Examples
+    --------
+    >>> resolve_beside("https://example.com/a/b.nc.dmrpp", "c.nc")
+    'https://example.com/a/c.nc'
+    >>> resolve_beside("s3://bucket/what?/b.nc.dmrpp", "c.nc")
+    's3://bucket/what?/c.nc'
+    """
+    parts = href.split("/")
+    if href.startswith(("/", "file:")) or "\\" in href or ":" in parts[0] or ".." in parts:
+        raise UnsupportedError(
+            f"the document names a data file in another folder, which is not allowed: {href!r}",
+            url=url,
+            structure="href",
+        )
+    return f"{folder_of(url)}{href}"
+
+
+DMRPP = Format(is_dmrpp, scan_dmrpp)

@@ -1,7 +1,8 @@
-"""Which virtual array is an image that was compressed tile by tile?
+"""Virtual arrays of FITS images that are compressed tile by tile.
 
-Such an image lies in a binary table (ZIMAGE; section 10): each row is a tile, its column COMPRESSED_DATA says where in the heap behind the table its bytes lie. Read are
-integers by Rice, gzip, PLIO and HCOMPRESS codes, floats that gzip keeps as they are, and floats that were rounded to integers first.
+Such an image lies in a binary table (ZIMAGE; section 10): each row is a tile, its column
+COMPRESSED_DATA says where in the heap behind the table its bytes lie. Supported are integers by
+Rice, gzip, PLIO and HCOMPRESS, floats in gzip, and floats that were quantised to integers first.
 """
 
 from __future__ import annotations
@@ -14,13 +15,13 @@ import numpy as np
 import numpy.typing as npt
 
 from insitu.errors import FormatError, UnsupportedError
-from insitu.formats.fits.header import Unit
-from insitu.formats.fits.images import TYPES, described
-from insitu.formats.fits.values import numbers_of
-from insitu.formats.hdf5.window import Window
+from insitu.formats.fits.header_units import HeaderDataUnit
+from insitu.formats.fits.image_arrays import TYPES, header_attributes
+from insitu.formats.fits.number_formats import number_format
+from insitu.formats.parsing.read_cache import ReadCache
 from insitu.model import Axis, Codec, Columns, Encoding, Source, Tile, VirtualArray
 
-__all__ = ["Packed"]
+__all__ = ["CompressedImage"]
 
 OWN = re.compile(r"Z(IMAGE|CMPTYPE|BITPIX|NAXIS\d*|TILE\d+|NAME\d+|VAL\d+|QUANTIZ|DITHER0|SIMPLE|TENSION|EXTEND|BLOCKED|PCOUNT|GCOUNT|HECKSUM|DATASUM|BLANK)"
     r"|T(TYPE|FORM|UNIT|NULL|SCAL|ZERO)\d+|TFIELDS|THEAP|EXTNAME")  # fmt: skip
@@ -28,13 +29,13 @@ WIDTHS = {"L": 1, "B": 1, "A": 1, "I": 2, "J": 4, "E": 4, "K": 8, "D": 8, "C": 8
 NUMBERS = {"B": "u1", "I": ">i2", "J": ">i4", "K": ">i8", "E": ">f4", "D": ">f8"}
 DITHERS = {"NO_DITHER": 0, "NONE": 0, "": 0, "SUBTRACTIVE_DITHER_1": 1, "SUBTRACTIVE_DITHER_2": 2}
 MOST_TILES = 1 << 16
-"""Of an image whose tiles have an encoding each."""
+"""Most tiles of an image whose tiles have an encoding each."""
 
 
-class Packed:
-    """A compressed image and the header of the image that it was."""
+class CompressedImage:
+    """A compressed image, and the header of the original image."""
 
-    def __init__(self, unit: Unit, window: Window) -> None:
+    def __init__(self, unit: HeaderDataUnit, window: ReadCache) -> None:
         self.unit, self.window = unit, window
         count = unit.whole("ZNAXIS", least=1, most=999)
         lengths = {f"NAXIS{i}": unit.whole(f"ZNAXIS{i}") for i in range(1, count + 1)}
@@ -46,15 +47,17 @@ class Packed:
         cards = {**kept, "BITPIX": unit.whole("ZBITPIX", least=-64, most=64), "NAXIS": count, **lengths}
         if "ZBLANK" in unit.cards:
             cards.setdefault("BLANK", unit.cards["ZBLANK"])
-        self.image = Unit(unit.number, unit.offset, unit.data, cards, unit.notes, unit.url)
+        self.image = HeaderDataUnit(unit.number, unit.offset, unit.data, cards, unit.notes, unit.url)
         """The header of the image."""
 
     def array(self, source: Source, dims: tuple[str, ...]) -> VirtualArray:
-        """The virtual array."""
+        """Return the virtual array."""
         image, unit = self.image, self.unit
         bits = image.whole("BITPIX", least=-64, most=64)
         if bits not in TYPES:
-            raise FormatError(f"ZBITPIX is {bits}", url=unit.url, offset=unit.offset, structure="ZBITPIX")
+            raise FormatError(
+                f"ZBITPIX has the invalid value {bits}", url=unit.url, offset=unit.offset, structure="ZBITPIX"
+            )
         stored = np.dtype(TYPES[bits])
         shape = image.axes[::-1]
         tile = [unit.whole(f"ZTILE{i}", image.axes[0] if i == 1 else 1, least=1) for i in range(1, len(shape) + 1)]
@@ -62,7 +65,7 @@ class Packed:
             Axis.regular(n, min(cut, max(n, 1)), padded=False) for n, cut in zip(shape, tile[::-1], strict=True)
         )
         grid = tuple(axis.count for axis in axes)
-        numbers = numbers_of(stored, *(image.cards.get(word) for word in ("BSCALE", "BZERO", "BLANK")))
+        numbers = number_format(stored, *(image.cards.get(word) for word in ("BSCALE", "BZERO", "BLANK")))
         rounded = stored.kind == "f" and self._column("ZSCALE") is not None
         first = () if rounded else self._codecs(stored)
         encodings: tuple[Encoding, ...] = (
@@ -75,18 +78,21 @@ class Packed:
             data = self._rows(grid)
             chunks = self._table(grid, source, data)
             if rounded:
-                encodings, chunks = self._rounded(stored, data, encodings, chunks)
+                encodings, chunks = self._quantized_encodings(stored, data, encodings, chunks)
         return VirtualArray.of(
-            Tile(axes, encodings, chunks), dims=dims, attributes={**described(image), **numbers.attributes}
+            Tile(axes, encodings, chunks), dims=dims, attributes={**header_attributes(image), **numbers.attributes}
         )
 
-    def _rounded(
+    def _quantized_encodings(
         self, stored: np.dtype[Any], data: npt.NDArray[np.uint8], encodings: tuple[Encoding, ...], chunks: Columns
     ) -> tuple[tuple[Encoding, ...], Columns]:
-        """Floats that were rounded to integers: each tile by a scale of its own, so each has an encoding of its own."""
+        """Return encodings and table of floats that were quantised.
+
+        Each tile has its own scale, so its own encoding.
+        """
         method = str(self.unit.cards.get("ZQUANTIZ", "NO_DITHER")).strip()
         if method not in DITHERS or len(data) > MOST_TILES:
-            raise self._refused(f"an image of {len(data)} tiles rounded by {method}")
+            raise self._unsupported(f"an image of {len(data)} tiles rounded by {method}")
         scale, zero = self._numbers(data, "ZSCALE"), self._numbers(data, "ZZERO")
         blank = self.unit.cards.get("ZBLANK")
         blanks = self._numbers(data, "ZBLANK").tolist() if self._column("ZBLANK") is not None else [blank] * len(data)
@@ -103,7 +109,7 @@ class Packed:
         return (*encodings, *more), replace(chunks, encoding=state.reshape(chunks.shape))
 
     def _codecs(self, stored: np.dtype[Any]) -> tuple[Codec, ...]:
-        """The codecs of the column COMPRESSED_DATA."""
+        """Return the codecs of the column COMPRESSED_DATA."""
         method = str(self.unit.cards.get("ZCMPTYPE", "")).strip()
         if method == "GZIP_1":
             return (*((Codec("any_width"),) if stored.kind in "iu" else ()), Codec("gzip"))
@@ -123,40 +129,43 @@ class Packed:
             return (Codec("fits_hcompress", said),)
         if method == "NOCOMPRESS":
             return ()
-        raise self._refused(f"an image compressed by {method or 'nobody knows what'}")
+        raise self._unsupported(f"an image compressed by {method or 'nobody knows what'}")
 
-    def _refused(self, what: str) -> UnsupportedError:
+    def _unsupported(self, what: str) -> UnsupportedError:
         return UnsupportedError(
-            f"{what} is not read", url=self.unit.url, offset=self.unit.offset, structure="ZCMPTYPE", hint="Uncompress it with funpack"
+            f"{what} is not supported", url=self.unit.url, offset=self.unit.offset, structure="ZCMPTYPE", hint="Uncompress it with funpack"
         )  # fmt: skip
 
     def _option(self, name: str, default: int) -> int:
-        """A parameter of the algorithm: ZNAMEn, ZVALn."""
+        """Return a parameter of the algorithm: ZNAMEn, ZVALn."""
         cards = self.unit.cards
         for keyword, value in cards.items():
             if keyword.startswith("ZNAME") and value == name:
                 said = cards.get(f"ZVAL{keyword[5:]}", default)
                 if not isinstance(said, (int, float)) or not 0 <= said < 1 << 31:
-                    raise self._refused(f"{name} = {said!r}")
+                    raise self._unsupported(f"{name} = {said!r}")
                 return int(said)
         return default
 
     def _rows(self, grid: tuple[int, ...]) -> npt.NDArray[np.uint8]:
-        """The rows of the table, read in one piece."""
+        """Read the rows of the table, in one piece."""
         unit, window = self.unit, self.window
         width, rows = unit.whole("NAXIS1", least=1), unit.whole("NAXIS2")
         if rows != int(np.prod(grid, dtype=object)):
             raise FormatError(
-                f"{rows} rows for a grid of {grid} tiles", url=unit.url, offset=unit.offset, structure="ZTILE"
+                f"the table has {rows} rows for a grid of {grid} tiles",
+                url=unit.url,
+                offset=unit.offset,
+                structure="ZTILE",
             )
         if unit.data + width * rows > window.size:
             raise FormatError(
-                "the file ends before the table does", url=unit.url, offset=window.size, structure="FITS data"
+                "the file is truncated within the table", url=unit.url, offset=window.size, structure="FITS data"
             )
         return np.frombuffer(window.source.read(unit.data, width * rows), np.uint8).reshape(rows, width)
 
     def _table(self, grid: tuple[int, ...], source: Source, data: npt.NDArray[np.uint8]) -> Columns:
-        """Where the tiles lie."""
+        """Return the table of the tiles."""
         unit, window = self.unit, self.window
         rows, width = data.shape
         heap = unit.data + unit.whole("THEAP", width * rows)
@@ -168,16 +177,17 @@ class Packed:
                 fresh = (state < 0) & (found[0] > 0)
                 state[fresh], length[fresh], offset[fresh] = encoding, found[0][fresh], heap + found[1][fresh]
         if (state < 0).any() or (offset < heap).any() or (offset + length > window.size).any():
-            raise FormatError(
-                "tiles lie outside of the file", url=unit.url, offset=unit.data, structure="COMPRESSED_DATA"
-            )
+            raise FormatError("tiles lie outside the file", url=unit.url, offset=unit.data, structure="COMPRESSED_DATA")
         columns = [column.reshape(grid) for column in (offset, length, state)]
         return Columns(grid, (source,), np.asarray(0), columns[0], columns[1], encoding=columns[2])
 
     def _descriptors(
         self, data: npt.NDArray[np.uint8], name: str
     ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]] | None:
-        """Bytes and heap offset of every row of a column of varying length; None if there is no such column."""
+        """Return bytes and heap offset of every row of a column of varying length.
+
+        None if there is no such column.
+        """
         column = self._column(name)
         if column is None or column[1] not in "PQ":
             return None
@@ -190,24 +200,27 @@ class Packed:
         return values[:, 0] * WIDTHS.get(element, 1), values[:, 1]
 
     def _numbers(self, data: npt.NDArray[np.uint8], name: str) -> npt.NDArray[np.float64]:
-        """A column of one number a row."""
+        """Return a column of one number a row."""
         column = self._column(name)
         if column is None or column[1] not in NUMBERS:
-            raise self._refused(f"an image without {name}")
+            raise self._unsupported(f"an image without {name}")
         dtype = np.dtype(NUMBERS[column[1]])
         part = data[:, column[0] : column[0] + dtype.itemsize]
         if part.shape[1] != dtype.itemsize:
-            raise self._refused(f"an image without {name}")
+            raise self._unsupported(f"an image without {name}")
         return np.ascontiguousarray(part).view(dtype).reshape(-1).astype(np.float64)
 
     def _column(self, name: str) -> tuple[int, str, str] | None:
-        """Where a column begins in a row, its type, and that of the elements of a varying length; None if there is no such column."""
+        """Return where a column begins in a row, its type, and the type of its elements.
+
+        None if there is no such column.
+        """
         cards, skip = self.unit.cards, 0
         for number in range(1, self.unit.whole("TFIELDS", most=999) + 1):
             form = re.match(r"\s*(\d*)([LXBIJKAEDCMPQ])([BIJKED]?)", str(cards.get(f"TFORM{number}", "")))
             if form is None:
                 raise FormatError(
-                    f"TFORM{number} is nonsense", url=self.unit.url, offset=self.unit.offset, structure="TFORM"
+                    f"TFORM{number} is not valid", url=self.unit.url, offset=self.unit.offset, structure="TFORM"
                 )
             if str(cards.get(f"TTYPE{number}", "")).strip() == name:
                 return skip, form[2], form[3]

@@ -1,8 +1,9 @@
-"""What is in a FITS file, and where does it lie?
+"""Scan FITS files: images are arrays, tables are groups.
 
-Every image is an array of the root, named like its unit (`PRIMARY`, `SCI`, `SCI_2`); its dimensions are x, y, z, axis_4, … (x is NAXIS1), with coordinates where the world coordinates of an axis
-stand alone. A dimension that another image has with other pixels or coordinates carries the unit's name too: `x_ERR`. Every table is a group, its columns are
-arrays.
+Every image is an array of the root, named like its unit (`PRIMARY`, `SCI`, `SCI_2`). Its dimensions
+are x, y, z, axis_4, … (x is NAXIS1), with coordinates where the world coordinates of an axis depend
+on no other. A dimension that another image has with other pixels or coordinates carries the unit's
+name too: `x_ERR`. Every table is a group, its columns are arrays.
 """
 
 from __future__ import annotations
@@ -13,24 +14,25 @@ from typing import Any
 import numpy as np
 
 from insitu.errors import FormatError, InsituError, UnsupportedError
-from insitu.formats.choosing import below, picked
-from insitu.formats.fits.compressed import Packed
-from insitu.formats.fits.header import Unit, read_units
-from insitu.formats.fits.images import described, image_of
+from insitu.formats.fits.compressed import CompressedImage
+from insitu.formats.fits.header_units import HeaderDataUnit, is_fits, read_units
+from insitu.formats.fits.image_arrays import header_attributes, image_of
 from insitu.formats.fits.tables import table_of
-from insitu.formats.fits.wcs import Scale, scale_of
-from insitu.formats.hdf5.window import Window
-from insitu.formats.problems import Problems
+from insitu.formats.fits.wcs import AxisScale, axis_scale
+from insitu.formats.parsing.read_cache import ReadCache
+from insitu.formats.registry import Format
+from insitu.formats.unreadable import Problems
+from insitu.formats.variable_filter import select_variables, subtree
 from insitu.model import Axis, Columns, Encoding, GroupDetails, Source, Tile, VirtualArray, VirtualGroup
 
-__all__ = ["scan_fits"]
+__all__ = ["FITS", "scan_fits"]
 
 LONGEST = 1 << 22
-"""Pixels of an axis whose coordinates are kept."""
+"""Most pixels of an axis whose coordinates are kept."""
 
 
 def scan_fits(
-    window: Window,
+    window: ReadCache,
     *,
     group: str | None = None,
     variables: Collection[str] | None = None,
@@ -56,7 +58,7 @@ def scan_fits(
         scanner.add(unit)
     if ended:
         scanner.failed.setdefault(
-            f"HDU{len(units)}", FormatError(f"the chain of units ends early: {ended}", url=window.url)
+            f"HDU{len(units)}", FormatError(f"header-data units are missing: {ended}", url=window.url)
         )
     asked = None if variables is None else {name.strip("/") for name in variables}
     prefix = f"{group.strip('/')}/" if group and group.strip("/") else ""
@@ -64,30 +66,30 @@ def scan_fits(
         if path.startswith(prefix) and (asked is None or path.removeprefix(prefix) in asked):
             problems.leave_out(path, problem)
     details = GroupDetails("fits", notes={"units": [unit.name for unit in units]})
-    attributes = described(units[0]) if not units[0].axes else {}
+    attributes = header_attributes(units[0]) if not units[0].axes else {}
     tree = VirtualGroup(scanner.arrays, scanner.groups, attributes, details, problems.found)
-    return picked(below(tree, group, url=window.url), variables, url=window.url)
+    return select_variables(subtree(tree, group, url=window.url), variables, url=window.url)
 
 
 class _Scanner:
-    """Collects arrays and groups."""
+    """Collects the arrays and groups of a file."""
 
-    def __init__(self, source: Source, window: Window) -> None:
+    def __init__(self, source: Source, window: ReadCache) -> None:
         self.source, self.window = source, window
         self.arrays: dict[str, VirtualArray] = {}
         self.groups: dict[str, VirtualGroup] = {}
         self.failed: dict[str, InsituError] = {}
-        self.dims: dict[str, tuple[int, Scale | None]] = {}
+        self.dims: dict[str, tuple[int, AxisScale | None]] = {}
 
-    def add(self, unit: Unit) -> None:
-        """Take one unit."""
+    def add(self, unit: HeaderDataUnit) -> None:
+        """Add one header-data unit."""
         name = self._free(unit)
         try:
             if unit.kind == "IMAGE":
                 if unit.axes:
                     self._image(unit, name, unit)
             elif unit.cards.get("ZIMAGE") is True:
-                packed = Packed(unit, self.window)
+                packed = CompressedImage(unit, self.window)
                 self._image(packed.image, name, packed)
             elif unit.kind in ("BINTABLE", "A3DTABLE", "TABLE"):
                 table = self.groups[name] = table_of(unit, self.source, self.window.size)
@@ -95,13 +97,16 @@ class _Scanner:
                     self.failed[f"{name}/{column}"] = UnsupportedError(why, url=unit.url, offset=unit.offset)
             else:
                 raise UnsupportedError(
-                    f"extension {unit.kind!r} is not read", url=unit.url, offset=unit.offset, structure="XTENSION"
+                    f"FITS extension {unit.kind!r} is not supported",
+                    url=unit.url,
+                    offset=unit.offset,
+                    structure="XTENSION",
                 )
         except InsituError as problem:
             self.failed[name] = problem
 
-    def _free(self, unit: Unit) -> str:
-        """A name of its own; a slash would be a path."""
+    def _free(self, unit: HeaderDataUnit) -> str:
+        """Return a name that is not used yet; a slash would be a path."""
         base = unit.name.replace("/", "_")
         taken = self.arrays.keys() | self.groups.keys() | self.failed.keys() | self.dims.keys()
         name, number = base, 2
@@ -109,18 +114,18 @@ class _Scanner:
             name, number = f"{base}_{number}", number + 1
         return name
 
-    def _image(self, unit: Unit, name: str, stored: Unit | Packed) -> None:
+    def _image(self, unit: HeaderDataUnit, name: str, stored: HeaderDataUnit | CompressedImage) -> None:
         dims: list[str] = []
-        scales: dict[str, tuple[int, Scale | None]] = {}
+        scales: dict[str, tuple[int, AxisScale | None]] = {}
         for number, length in enumerate(unit.axes, 1):
-            scale = scale_of(unit, number) if length <= LONGEST else None
+            scale = axis_scale(unit, number) if length <= LONGEST else None
             dim = "xyz"[number - 1] if number <= 3 else f"axis_{number}"
             if self.dims.get(dim, (length, scale)) != (length, scale):
                 dim = f"{dim}_{name}"
             dims.append(dim)
             scales[dim] = (length, scale)
         names = tuple(reversed(dims))
-        if isinstance(stored, Packed):
+        if isinstance(stored, CompressedImage):
             self.arrays[name] = stored.array(self.source, names)
         else:
             self.arrays[name] = image_of(stored, self.source, self.window.size, names)
@@ -130,7 +135,7 @@ class _Scanner:
         self.dims.update(scales)
 
 
-def _coordinate(name: str, scale: Scale, length: int) -> VirtualArray:
+def _coordinate(name: str, scale: AxisScale, length: int) -> VirtualArray:
     values: Any = scale.values(length)
     tile = Tile((Axis.regular(length, max(length, 1)),), (Encoding(np.dtype(np.float64)),), _inline(values, length))
     return VirtualArray.of(tile, dims=(name,), attributes=scale.attributes)
@@ -138,3 +143,6 @@ def _coordinate(name: str, scale: Scale, length: int) -> VirtualArray:
 
 def _inline(values: Any, length: int) -> Columns:
     return Columns.inlined((1,), values.tobytes()) if length else Columns.unwritten((0,))
+
+
+FITS = Format(is_fits, scan_fits)

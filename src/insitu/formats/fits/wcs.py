@@ -1,8 +1,10 @@
-"""Which world coordinates have the axes of an image?
+"""World coordinates (WCS) of single FITS image axes.
 
-Only of axes that stand alone: coordinate = CRVAL + CDELT · (pixel − CRPIX), pixels counted from 1, with no other axis in it ("Representations of World Coordinates in FITS", Greisen
-and Calabretta 2002). Logarithmic axes are written out too. Of the sky, longitude and latitude depend on each other by a projection: no coordinates of an axis
-can be given, the keywords stay in the attributes.
+Only axes that do not depend on others have coordinates: coordinate = CRVAL + CDELT · (pixel −
+CRPIX), pixels counted from 1, with no other axis in it ("Representations of World Coordinates in
+FITS", Greisen and Calabretta 2002). Logarithmic axes are written out too. Of the sky, longitude and
+latitude depend on each other by a projection: no coordinates of an axis can be given, the keywords
+stay in the attributes.
 """
 
 from __future__ import annotations
@@ -13,16 +15,16 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from insitu.formats.fits.header import Unit
+from insitu.formats.fits.header_units import HeaderDataUnit
 
-__all__ = ["Scale", "scale_of"]
+__all__ = ["AxisScale", "axis_scale"]
 
 FRAMES = ("LSR", "HEL", "OBS", "GEO", "SOU", "GAL")
-"""What a velocity of the older conventions is relative to: no algorithm."""
+"""Reference frames of velocities in older conventions; these suffixes are no algorithms."""
 
 
 @dataclass(frozen=True, slots=True)
-class Scale:
+class AxisScale:
     """The coordinates of one axis."""
 
     kind: str
@@ -35,7 +37,7 @@ class Scale:
     logarithmic: bool = False
 
     def values(self, length: int) -> npt.NDArray[np.float64]:
-        """The coordinates of all pixels."""
+        """Return the coordinates of all pixels."""
         offset = self.step * (np.arange(1, length + 1) - self.reference)
         if self.logarithmic:
             return np.asarray(self.value * np.exp(offset / self.value), np.float64)
@@ -43,12 +45,15 @@ class Scale:
 
     @property
     def attributes(self) -> dict[str, Any]:
-        """What describes them."""
+        """Return the attributes of the coordinates."""
         return {name: text for name, text in (("long_name", self.kind), ("units", self.unit)) if text}
 
 
-def scale_of(unit: Unit, axis: int) -> Scale | None:
-    """The coordinates of an axis (counted from 1); None if it has none, or they depend on another axis."""
+def axis_scale(unit: HeaderDataUnit, axis: int) -> AxisScale | None:
+    """Return the scale of an axis (counted from 1).
+
+    None if it has none, or depends on another axis.
+    """
     cards, number = unit.cards, axis
     if not any(f"{word}{number}" in cards for word in ("CRVAL", "CRPIX", "CDELT", "CTYPE")):
         return None
@@ -75,7 +80,7 @@ def scale_of(unit: Unit, axis: int) -> Scale | None:
     value = unit.number_of(f"CRVAL{number}", 0.0)
     if not step or (algorithm == "LOG" and not value):
         return None
-    return Scale(
+    return AxisScale(
         kind=kind,
         unit=str(cards.get(f"CUNIT{number}", "")).strip(),
         value=value,

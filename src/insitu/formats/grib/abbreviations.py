@@ -1,7 +1,8 @@
-"""Which parameters does an abbreviation of NCEP stand for?
+"""NCEP's abbreviations of parameters, as in the inventories of wgrib2.
 
-The inventories of wgrib2 call parameters by these names: discipline, category and number of code table 4.2, as the WMO and NCEP publish it. Some stand for several: a parameter that was NCEP's
-own (numbers from 192) and has become everybody's since.
+Each stands for discipline, category and number of code table 4.2, as WMO and NCEP publish it. Some
+stand for several: a parameter that was local to NCEP (numbers from 192) and has become a standard
+one since.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ Parameter = tuple[int, int, int]
 
 @cache
 def parameters() -> dict[str, tuple[Parameter, ...]]:
-    """All parameters of each abbreviation.
+    """Return all parameters of each abbreviation.
 
     Examples
     --------

@@ -1,6 +1,6 @@
-"""What does a line of wgrib2's inventory say about its field?
+"""Parse lines of wgrib2's inventory (`.idx`): parameter, level, forecast, ensemble member.
 
-Parameter, level, forecast, and what is said about an ensemble. What is not understood to the last word is not understood at all: then the header has to tell.
+A line with any unknown word counts as not understood: then the header of its message is read.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ import re
 from typing import NamedTuple
 
 from insitu.formats.grib.abbreviations import Parameter, parameters
-from insitu.formats.grib.surfaces import HYBRIDS, LOCAL, Layer, layers
+from insitu.formats.grib.surfaces import HYBRIDS, LOCAL, Layer, parse_level
 
-__all__ = ["Said", "Span", "understood"]
+__all__ = ["ForecastSpan", "ParsedLine", "parse_inventory_line"]
 
 HOUR, DAY = 1, 2
 _SECONDS = {"sec": 1, "min": 60, "hour": 3600, "day": 86400}
@@ -23,11 +23,11 @@ _MEMBER = re.compile(r"ENS=([+-])(\d{1,3})")
 _UNNAMED = re.compile(r"var discipline=(\d{1,3}) [a-z_= 0-9]*parmcat=(\d{1,3}) parm=(\d{1,3})")
 """A parameter that wgrib2 has no name for."""
 _SAME_MEMBER = {"", "ENS=hi-res ctl", "ENS=low-res ctl", "ens mean", "wt ens mean", "ens spread", "ens std dev"}
-"""Words that all fields have in common which have them at all."""
+"""Words that do not distinguish members: all fields that have them share a header."""
 
 
-class Span(NamedTuple):
-    """When a field holds, in one unit of time."""
+class ForecastSpan(NamedTuple):
+    """Forecast time or interval of a field, in one unit."""
 
     unit: int
     """Code table 4.4."""
@@ -39,27 +39,29 @@ class Span(NamedTuple):
     """Code table 4.10; None: an instant."""
 
 
-class Said(NamedTuple):
-    """A line, understood."""
+class ParsedLine(NamedTuple):
+    """The meaning of a line."""
 
     parameters: tuple[Parameter, ...]
     """One of these."""
     layers: list[Layer]
     """One of these."""
-    spans: list[Span]
+    spans: list[ForecastSpan]
     """One of these: a whole number of days may have been stored in hours."""
     member: int | None
-    """The number of the perturbation, if it is said."""
+    """Number of the perturbation; None if it is not given."""
     sign: int
     """Code table 4.6."""
     model: tuple[str, int]
-    """Which other header it is like in what is not said: ensembles of the same words, levels of the same coefficients."""
+    """Key of fields that share the rest of the header: ensembles of the same words, levels of the
+    same coefficients.
+    """
     tables: bytes = b""
     """Versions of the tables, octets 10 and 11 of section 1, if the parameter needs its own."""
 
 
-def understood(name: str, level: str, forecast: str, rest: str, centre: int) -> Said | None:
-    """What a line says; None if any word of it is not known.
+def parse_inventory_line(name: str, level: str, forecast: str, rest: str, centre: int) -> ParsedLine | None:
+    """Return the meaning of a line; None if any word of it is unknown.
 
     Parameters
     ----------
@@ -74,14 +76,14 @@ def understood(name: str, level: str, forecast: str, rest: str, centre: int) -> 
     if (unnamed := _UNNAMED.fullmatch(name)) is not None:
         known = [(int(unnamed[1]), int(unnamed[2]), int(unnamed[3]))]
         known = known if max(known[0]) < 255 else []
-    places = [pair for pair in layers(level) if centre == 7 or max(pair[0].code, pair[1].code % 255) < LOCAL]
+    places = [pair for pair in parse_level(level) if centre == 7 or max(pair[0].code, pair[1].code % 255) < LOCAL]
     spans = _spans(forecast)
     rest = rest.strip(":")
     member = _MEMBER.fullmatch(rest)
     if not known or not places or not spans or (member is None and rest not in _SAME_MEMBER):
         return None
     code = places[0][0].code
-    return Said(
+    return ParsedLine(
         tuple(known),
         places,
         spans,
@@ -91,19 +93,19 @@ def understood(name: str, level: str, forecast: str, rest: str, centre: int) -> 
     )
 
 
-def _spans(text: str) -> list[Span]:
+def _spans(text: str) -> list[ForecastSpan]:
     if text == "anl":
-        return [Span(HOUR, 0, 0, 0, None)]
+        return [ForecastSpan(HOUR, 0, 0, 0, None)]
     if (match := _INSTANT.fullmatch(text)) is not None:
         value, unit = int(match[1]), match[2]
-        return _in_hours(Span(_UNITS[unit], value, value, value * _SECONDS[unit], None))
+        return _with_hours(ForecastSpan(_UNITS[unit], value, value, value * _SECONDS[unit], None))
     if (match := _INTERVAL.fullmatch(text)) is not None:
         begin, end, unit = int(match[1]), int(match[2]), match[3]
         if begin <= end:
-            return _in_hours(Span(_UNITS[unit], begin, end, end * _SECONDS[unit], _STATISTICS[match[4]]))
+            return _with_hours(ForecastSpan(_UNITS[unit], begin, end, end * _SECONDS[unit], _STATISTICS[match[4]]))
     return []
 
 
-def _in_hours(span: Span) -> list[Span]:
-    """With the same in hours, if it is in days, as most files have it."""
+def _with_hours(span: ForecastSpan) -> list[ForecastSpan]:
+    """Return a span, and for days also the same in hours, which most files use."""
     return [span._replace(unit=HOUR, begin=24 * span.begin, end=24 * span.end), span] if span.unit == DAY else [span]

@@ -1,7 +1,8 @@
-"""What does an object of ECMWF's index say about its field?
+"""Parse MARS words of ECMWF's index (`.index`) with the help of ecCodes.
 
-Its words are those of MARS: `param` and `levtype` are translated by ecCodes, which knows what a header with that name holds. It is asked twice, from headers of different levels: what comes out the
-same is meant by the name, what differs is not said, and the header of the field has to tell.
+`param` and `levtype` are translated by ecCodes, which knows what a header with that name holds. It
+is asked twice, from headers of different levels: what comes out the same is meant by the name; what
+differs is left open, and the header of the message has to be read.
 """
 
 from __future__ import annotations
@@ -9,28 +10,28 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from insitu.codecs.grib_library import eccodes, exclusive
 from insitu.formats.grib.abbreviations import Parameter
-from insitu.formats.grib.composed import INSTANT_OF
-from insitu.formats.grib.inventory import HOUR, Said, Span
-from insitu.formats.grib.sections import Field
-from insitu.formats.grib.stub import stub_of
+from insitu.formats.grib.codecs.eccodes_library import eccodes, eccodes_lock
+from insitu.formats.grib.composed_header import INSTANT_OF
+from insitu.formats.grib.inventory import HOUR, ForecastSpan, ParsedLine
+from insitu.formats.grib.sections import GribField
+from insitu.formats.grib.short_message import short_message
 from insitu.formats.grib.surfaces import BARE, MISSING, Surface
 
-__all__ = ["Meant", "kind", "learnt", "like", "understood_words"]
+__all__ = ["ParameterHeader", "field_kind", "model_key", "parameter_in_header", "parse_mars_words"]
 
 ACCUMULATED = 1
 MEMORY = 1 << 12
 _OWN = {"param", "levelist", "step", "number", "levtype"}
-"""Words that tell fields of one kind apart."""
+"""Words that distinguish fields of one kind."""
 _STATISTIC = {8: 46, 11: 49, 12: 48}
-"""Where templates of intervals have the kind of statistic."""
+"""Offset of the kind of statistic in templates of intervals."""
 _LEVELS = {"pl": (100, 100), "ml": (105, 1)}
 """Code of the surface, and what a level is multiplied by."""
 
 
-class Meant(NamedTuple):
-    """What a parameter is in a header."""
+class ParameterHeader(NamedTuple):
+    """The octets of a header that a parameter sets."""
 
     parameter: Parameter
     surfaces: bytes
@@ -38,40 +39,42 @@ class Meant(NamedTuple):
     tables: bytes
 
 
-_memory: dict[tuple[Any, ...], Meant | None] = {}
+_memory: dict[tuple[Any, ...], ParameterHeader | None] = {}
 
 
-def like(said: Mapping[str, str]) -> tuple[str, int]:
-    """Which other fields have the same in what is not said."""
+def model_key(said: Mapping[str, str]) -> tuple[str, int]:
+    """Return a key of fields that share the rest of the header."""
     levels = said.get("levtype")
     words = sorted((key, value) for key, value in said.items() if key not in _OWN)
     return repr((words, "number" in said)), 105 if levels == "ml" else 0
 
 
-def kind(said: Mapping[str, str]) -> tuple[str, ...]:
-    """What fields share that have the same header but for their time and their member."""
-    return (*(said.get(word, "") for word in ("param", "levtype", "levelist")), repr(like(said)))
+def field_kind(said: Mapping[str, str]) -> tuple[str, ...]:
+    """Return a key of fields that have the same header but for time and member."""
+    return (*(said.get(word, "") for word in ("param", "levtype", "levelist")), repr(model_key(said)))
 
 
-def learnt(field: Field) -> Meant | None:
-    """What the parameter is in a header that was looked at."""
+def parameter_in_header(field: GribField) -> ParameterHeader | None:
+    """Return the parameter of a header that was read; None if its template is not supported."""
     own = int.from_bytes(field.product[7:9], "big")
     if field.edition != 2 or own not in INSTANT_OF or len(field.product) < 34:
         return None
-    return _meant(field.discipline, field.identification, field.product)
+    return _parameter_header(field.discipline, field.identification, field.product)
 
 
-def understood_words(said: Mapping[str, str], model: Field, meant: Meant | None = None) -> Said | None:
-    """What the words say; None if that is not all.
+def parse_mars_words(
+    said: Mapping[str, str], model: GribField, meant: ParameterHeader | None = None
+) -> ParsedLine | None:
+    """Return the meaning of the words; None if they leave something open.
 
     Parameters
     ----------
     said
         The object.
     model
-        A field that is like it in what is not said.
+        A field that shares the rest of the header.
     meant
-        What another field of its kind was seen to be.
+        The parameter of another field of its kind, if one was read.
     """
     number = said.get("number", "")
     if model.edition != 2 or (number and not number.isdecimal()) or int(number or 0) > 254:
@@ -85,17 +88,17 @@ def understood_words(said: Mapping[str, str], model: Field, meant: Meant | None 
     layer = Surface(upper[0], upper[1:]), Surface(lower[0], lower[1:])
     member = int(number) if number else None
     sign = model.product[34] if len(model.product) > 34 else 0
-    return Said((meant.parameter,), [layer], spans, member, sign, like(said), meant.tables)
+    return ParsedLine((meant.parameter,), [layer], spans, member, sign, model_key(said), meant.tables)
 
 
-def _by_name(said: Mapping[str, str], model: Field) -> Meant | None:
+def _by_name(said: Mapping[str, str], model: GribField) -> ParameterHeader | None:
     levels, level = said.get("levtype", ""), said.get("levelist", "")
     if levels in _LEVELS:
         if not level.isdecimal() or not 0 < int(level) < 1 << 20:
             return None
     elif levels != "sfc" or level:
         return None
-    meant = _asked(said.get("param", ""), levels, model)
+    meant = _ask_eccodes(said.get("param", ""), levels, model)
     if meant is None or levels == "sfc":
         return meant
     code, factor = _LEVELS[levels]
@@ -103,32 +106,32 @@ def _by_name(said: Mapping[str, str], model: Field) -> Meant | None:
     return meant._replace(surfaces=upper + meant.surfaces[6:])
 
 
-def _spans(step: str, meant: Meant) -> list[Span]:
+def _spans(step: str, meant: ParameterHeader) -> list[ForecastSpan]:
     if not step.isdecimal() or len(step) > 5 or meant.statistic not in (None, ACCUMULATED):
         return []
     end = int(step)
-    return [Span(HOUR, end if meant.statistic is None else 0, end, end * 3600, meant.statistic)]
+    return [ForecastSpan(HOUR, end if meant.statistic is None else 0, end, end * 3600, meant.statistic)]
 
 
-def _asked(param: str, levels: str, model: Field) -> Meant | None:
+def _ask_eccodes(param: str, levels: str, model: GribField) -> ParameterHeader | None:
     key = (param, levels, model.identification[5:12], model.product[7:9])
     if key not in _memory:
         if len(_memory) >= MEMORY:
             _memory.clear()
         bases = ["surface", "isobaricInhPa"] if levels == "sfc" else ["hybrid" if levels == "ml" else "isobaricInhPa"]
-        found = [_header(param, base, model) for base in bases]
+        found = [_header_by_name(param, base, model) for base in bases]
         _memory[key] = found[0] if len(set(found)) == 1 else None
     return _memory[key]
 
 
-def _header(param: str, base: str, model: Field) -> Meant | None:
-    """What ecCodes writes for a name into a header of some level."""
+def _header_by_name(param: str, base: str, model: GribField) -> ParameterHeader | None:
+    """Return what ecCodes writes for a name into a header of some level."""
     library = eccodes()
     template = INSTANT_OF.get(int.from_bytes(model.product[7:9], "big"))
     if template is None or not param:
         return None
-    with exclusive():
-        handle = library.codes_new_from_message(stub_of(model))
+    with eccodes_lock():
+        handle = library.codes_new_from_message(short_message(model))
         try:
             library.codes_set(handle, "productDefinitionTemplateNumber", template)
             library.codes_set(handle, "typeOfLevel", base)
@@ -149,13 +152,13 @@ def _header(param: str, base: str, model: Field) -> Meant | None:
     own = int.from_bytes(product[7:9], "big")
     if own not in INSTANT_OF or INSTANT_OF[own] != template:
         return None
-    return _meant(message[6], identification, bytes(product))
+    return _parameter_header(message[6], identification, bytes(product))
 
 
-def _meant(discipline: int, identification: bytes, product: bytes) -> Meant:
+def _parameter_header(discipline: int, identification: bytes, product: bytes) -> ParameterHeader:
     own = int.from_bytes(product[7:9], "big")
     statistic = product[_STATISTIC[own]] if own in _STATISTIC else None
     surfaces = b"".join(
         product[at : at + 1] + (MISSING if product[at] in BARE else product[at + 1 : at + 6]) for at in (22, 28)
     )
-    return Meant((discipline, product[9], product[10]), surfaces, statistic, identification[9:11])
+    return ParameterHeader((discipline, product[9], product[10]), surfaces, statistic, identification[9:11])

@@ -1,7 +1,8 @@
-"""What is in a GRIB file?
+"""Scan GRIB files: find the messages, group their fields into variables and datasets.
 
-Messages are found by hopping from one to the next, their headers say which field is which; fields make variables, variables make datasets. A file that is one cube has its arrays in
-the root, any other has a group for each. Messages that repeat the headers of others (which differ in something that cfgrib does not look at) are in groups `repeated_2`, …. Values and coordinates look as cfgrib shows them. A message is a chunk: its bytes become values when they are read, by codec `grib`.
+A file that is one cube has its arrays in the root; any other has a group for each dataset. Messages
+that repeat the headers of others (they differ in something that cfgrib ignores) are in groups
+`repeated_2`, …. Names, dimensions, coordinates and attributes are those of cfgrib.
 """
 
 from __future__ import annotations
@@ -14,43 +15,46 @@ import numpy as np
 import numpy.typing as npt
 
 from insitu.errors import FormatError, InsituError, SourceError
-from insitu.formats.choosing import below, picked
-from insitu.formats.grib.datasets import arranged, named
-from insitu.formats.grib.messages import PADDING, at_places, find_messages, first_message, message_length
-from insitu.formats.grib.sections import Field, Message
-from insitu.formats.grib.side_file import is_side_file, read_side_file, side_names
-from insitu.formats.grib.told import UNDEFINED, describe
-from insitu.formats.grib.variables import Coordinate, Fields, Variable
+from insitu.formats.grib.datasets import arrange_datasets, name_datasets
+from insitu.formats.grib.header_keys import UNDEFINED, describe
+from insitu.formats.grib.index_file import index_file_names, is_grib_index, read_index
+from insitu.formats.grib.message_search import PADDING, find_messages, first_message, message_length, read_messages_at
+from insitu.formats.grib.sections import GribField, GribMessage
+from insitu.formats.grib.variables import FieldTable, GribCoordinate, GribVariable
 from insitu.formats.grib.vocabulary import ABOUT_FILE, COORDINATES
-from insitu.formats.hdf5.neighbours import Neighbours
-from insitu.formats.hdf5.walk import run
-from insitu.formats.hdf5.window import Window
-from insitu.formats.problems import Problems
+from insitu.formats.parsing.read_cache import ReadCache
+from insitu.formats.parsing.scheduler import run
+from insitu.formats.parsing.sibling_files import SiblingFiles
+from insitu.formats.registry import Format
+from insitu.formats.unreadable import Problems
+from insitu.formats.variable_filter import select_variables, subtree
 from insitu.model import Axis, Columns, Encoding, GroupDetails, Source, Tile, VirtualArray, VirtualGroup
 
-__all__ = ["Broken", "Tree", "is_grib", "scan_grib", "tree_of"]
+__all__ = ["GRIB", "BrokenMessages", "FoundFields", "build_tree", "is_grib", "scan_grib"]
 
 WORTH_A_LOOK = 8 << 20
-"""Bytes of a file far away for which an index is looked for,"""
+"""Bytes of a remote file from which on an index beside it is looked for,"""
 MANY = 64
-"""and how many messages it must seem to hold: the walk would take about a fourth as many round trips."""
+"""and the estimated messages: to walk over them would take about a fourth as many round trips."""
 
 LAYERS = 16
-"""Messages of the same headers that are shown, each in a group of its own behind the first."""
+"""Most groups of messages that repeat the headers of others."""
 HEADING = bytes(range(0x7F))
-"""What a heading consists of: text, and the signs that tell teleprinters where it begins."""
+"""Bytes of a bulletin's heading: text and control characters."""
 LEADING = 4096
-"""Bytes in which the first message must begin: bulletins have a heading of some dozen."""
+"""Bytes in which the first message must begin; the heading of a bulletin has some dozen."""
 
 
-def is_grib(window: Window) -> bool:
-    """Whether a file begins as GRIB does, or with a bulletin's heading in front of it."""
+def is_grib(window: ReadCache) -> bool:
+    """Return whether a file begins with a GRIB message, or with the heading of a bulletin before
+    one.
+    """
     at = first_message(window.head[:LEADING])
     return at == 0 or (at > 0 and not window.head[:at].strip(HEADING))
 
 
 def scan_grib(
-    window: Window,
+    window: ReadCache,
     *,
     group: str | None = None,
     variables: Collection[str] | None = None,
@@ -70,11 +74,11 @@ def scan_grib(
         "raise", or "warn": messages that are damaged are left out.
     """
     problems = Problems(errors)
-    broken = Broken(problems, window.url)
-    messages = _by_side_file(window)
+    broken = BrokenMessages(problems, window.url)
+    messages = _messages_by_index(window)
     if messages is None:
         messages = run(find_messages(window.head, window.size, broken, far=window.remote), window)
-    table = Fields([], [])
+    table = FieldTable([], [])
     for message in messages:
         for field in message.fields:
             try:
@@ -83,13 +87,16 @@ def scan_grib(
                 broken(field.offset, problem)
                 continue
             table.fields.append(field)
-            table.told.append(told)
-    tree = tree_of(Tree(table, len(messages)), window.source.describe(), problems)
-    return picked(below(tree, group, url=window.url), variables, url=window.url)
+            table.descriptions.append(told)
+    tree = build_tree(FoundFields(table, len(messages)), window.source.describe(), problems)
+    return select_variables(subtree(tree, group, url=window.url), variables, url=window.url)
 
 
-def _by_side_file(window: Window) -> list[Message] | None:
-    """The messages of a file far away, if an index beside it says where they are: then their headers come in one batch."""
+def _messages_by_index(window: ReadCache) -> list[GribMessage] | None:
+    """Return the messages of a remote file, if an index beside it tells their offsets.
+
+    Their headers come in one batch.
+    """
     if not window.remote or window.size < WORTH_A_LOOK or "::" in window.url:
         return None
     near = max(first_message(window.head), 0)
@@ -97,21 +104,21 @@ def _by_side_file(window: Window) -> list[Message] | None:
     if window.size < MANY * max(length, 1):
         return None
     try:
-        with Neighbours(window) as neighbours:
-            for name in side_names(window.url):
-                beside = neighbours.open_beside(window, name)
-                if beside is not None and is_side_file(beside):
-                    lines = read_side_file(beside, window.size)
+        with SiblingFiles(window) as neighbours:
+            for name in index_file_names(window.url):
+                beside = neighbours.open_sibling(window, name)
+                if beside is not None and is_grib_index(beside):
+                    lines = read_index(beside, window.size)
                     places = list(dict.fromkeys((line.offset, line.length) for line in lines))
-                    found: list[Message] = run(at_places(places, window.size, _refuse), window)
-                    return found if _whole(found, window.size) else None
+                    found: list[GribMessage] = run(read_messages_at(places, window.size, _refuse), window)
+                    return found if _fills_file(found, window.size) else None
     except (FormatError, SourceError):
-        return None  # it is of no use: the file speaks for itself
+        return None  # the index is of no use: read the file itself
     return None
 
 
-def _whole(messages: list[Message], size: int) -> bool:
-    """Whether messages fill a file, but for some padding."""
+def _fills_file(messages: list[GribMessage], size: int) -> bool:
+    """Return whether messages fill a file, but for some padding."""
     ends = [message.offset + message.length for message in messages]
     begins = [message.offset for message in messages]
     gaps = [begin - end for begin, end in zip([*begins, size], [0, *ends], strict=True)]
@@ -122,33 +129,31 @@ def _refuse(offset: int, problem: InsituError) -> None:
     raise problem
 
 
-class Broken:
-    """Leaves out a message that cannot be taken."""
+class BrokenMessages:
+    """Leaves out messages that cannot be read, or raises."""
 
     def __init__(self, problems: Problems, url: str) -> None:
         self.problems, self.url = problems, url
 
     def __call__(self, offset: int, problem: InsituError) -> None:
-        """Say so, or raise."""
-        problem.located(url=self.url, offset=offset)
+        """Record a broken message, or raise."""
+        problem.with_context(url=self.url, offset=offset)
         self.problems.leave_out(f"message_at_{offset}", problem)
 
 
-class Tree(NamedTuple):
-    """What a tree is made of."""
+class FoundFields(NamedTuple):
+    """The fields of a file, and the number of its messages."""
 
-    table: Fields
+    table: FieldTable
     messages: int
     """How many there are."""
 
 
-def tree_of(found: Tree, source: Source, problems: Problems) -> VirtualGroup:
-    """The tree that fields make."""
+def build_tree(found: FoundFields, source: Source, problems: Problems) -> VirtualGroup:
+    """Return the group that fields make."""
     table = found.table
     if not table.fields:
-        raise FormatError(
-            "the file holds no message that can be read", url=source.url, offset=0, structure="GRIB message"
-        )
+        raise FormatError("the file has no readable GRIB message", url=source.url, offset=0, structure="GRIB message")
     details = GroupDetails("grib", notes={"messages": found.messages, "fields": len(table.fields)})
     arrays: Mapping[str, VirtualArray] = {}
     groups: dict[str, VirtualGroup] = {}
@@ -156,11 +161,11 @@ def tree_of(found: Tree, source: Source, problems: Problems) -> VirtualGroup:
     numbers, layer = list(range(len(table.fields))), 1
     while numbers and layer <= LAYERS:
         prefix = f"repeated_{layer}/" if layer > 1 else ""
-        datasets = arranged(table, numbers)
+        datasets = arrange_datasets(table, numbers)
         if len(datasets) == 1:
             whole = _dataset(datasets[0], table.fields, source, problems, prefix)
         else:
-            parts = named(datasets)
+            parts = name_datasets(datasets)
             whole = VirtualGroup(
                 {},
                 {
@@ -176,12 +181,12 @@ def tree_of(found: Tree, source: Source, problems: Problems) -> VirtualGroup:
         numbers = sorted(number for dataset in datasets for variable in dataset for number in variable.repeated)
         layer += 1
     if numbers:
-        problems.note("repeated", f"{len(numbers)} more messages repeat the headers of {LAYERS} others")
+        problems.note("repeated", f"left out: {len(numbers)} more messages have headers that {LAYERS} others have too")
     return VirtualGroup(arrays, groups, attributes, details, problems.found)
 
 
 def _dataset(
-    variables: list[Variable], fields: list[Field], source: Source, problems: Problems, prefix: str
+    variables: list[GribVariable], fields: list[GribField], source: Source, problems: Problems, prefix: str
 ) -> VirtualGroup:
     first = variables[0]
     arrays: dict[str, VirtualArray] = {}
@@ -189,19 +194,19 @@ def _dataset(
         try:
             array = variable.array(fields, source)
         except InsituError as problem:
-            problem.located(url=source.url)
+            problem.with_context(url=source.url)
             problems.leave_out(f"{prefix}{variable.name}", problem)
             continue
         for name, coordinate in variable.coordinates.items():
             if name not in arrays:
-                arrays[name] = _shown(coordinate)
+                arrays[name] = _coordinate_array(coordinate)
         for name, found in variable.geography.arrays(variable.first, source, variable.check).items():
             arrays.setdefault(name, found)
         if variable.has_valid_time and "valid_time" not in arrays:
             arrays["valid_time"] = _valid_time(variable)
         arrays[variable.name] = array
     if (why := first.geography.problem) is not None:
-        # The values are none the worse for it: cfgrib shows them without coordinates, too.
+        # The values are not affected: cfgrib shows them without coordinates, too.
         for name in ("latitude", "longitude"):
             problems.note(f"{prefix}{name}", str(why))
     told = {f"GRIB_{name}": first.keys[name] for name in ABOUT_FILE if first.keys[name] not in (UNDEFINED, "unknown")}
@@ -212,15 +217,15 @@ def _dataset(
 
 
 @lru_cache(maxsize=1024)
-def _shown(coordinate: Coordinate) -> VirtualArray:
-    """A coordinate as an array; files of an archive share it."""
+def _coordinate_array(coordinate: GribCoordinate) -> VirtualArray:
+    """Return a coordinate as an array. Cached: files of an archive share it."""
     return _inline(coordinate.values, coordinate.name, coordinate.attributes)
 
 
 def _inline(
     values: npt.NDArray[Any], name: str, attributes: dict[str, Any], dims: tuple[str, ...] = ()
 ) -> VirtualArray:
-    """A coordinate; of one value: without a dimension."""
+    """Return a coordinate as an array; one of a single value has no dimension."""
     if not dims and values.size > 1:
         dims = (name,)
     shape = values.shape if dims else ()
@@ -229,9 +234,12 @@ def _inline(
     return VirtualArray.of(tile, dims=dims, attributes=attributes)
 
 
-def _valid_time(variable: Variable) -> VirtualArray:
+def _valid_time(variable: GribVariable) -> VirtualArray:
     time, step = (variable.coordinates[name].values for name in ("time", "step"))
     dims = tuple(name for name, values in (("time", time), ("step", step)) if values.size > 1)
     values = np.asarray(time[:, None] + step[None, :] * 3600)
     values = values.reshape([size for size in values.shape if size > 1])
     return _inline(values, "valid_time", COORDINATES["valid_time"], dims)
+
+
+GRIB = Format(is_grib, scan_grib)

@@ -1,7 +1,8 @@
-"""What do the sections of one GRIB message say, and which fields does it hold?
+"""Read the header sections of one GRIB message, and split it into fields.
 
-A message is a chain of sections, each with its length in front. Only the headers are read: the sections that say what, when and where; bitmaps and data are hopped
-over. A GRIB 2 message may repeat sections 2 to 7: each section 7 ends a field, and what was not repeated holds on.
+A message is a chain of sections, each with its length in front. Only the sections that say what,
+when and where are read; bitmaps and data are skipped. A GRIB 2 message may repeat sections 2 to 7:
+each section 7 ends a field, and sections that are not repeated hold on.
 """
 
 from __future__ import annotations
@@ -10,9 +11,9 @@ import struct
 from typing import NamedTuple
 
 from insitu.errors import FormatError, UnsupportedError
-from insitu.formats.hdf5.walk import Exact, Walk
+from insitu.formats.parsing.scheduler import ExactRanges, Walk
 
-__all__ = ["MAGIC", "Field", "Message", "read_alike", "read_message"]
+__all__ = ["MAGIC", "GribField", "GribMessage", "read_message", "read_similar_message"]
 
 MAGIC = b"GRIB"
 FIELDS_LIMIT = 1 << 16
@@ -22,8 +23,8 @@ LARGE = 0x800000
 _HEAD = struct.Struct(">IB")
 
 
-class Field(NamedTuple):
-    """One field: where its message lies, and what its headers hold."""
+class GribField(NamedTuple):
+    """One field: where its message lies, and its header sections."""
 
     offset: int
     """Of the message."""
@@ -44,12 +45,12 @@ class Field(NamedTuple):
     """GRIB 2: section 4."""
 
 
-class Message(NamedTuple):
-    """The fields of one message, and what it took to read them."""
+class GribMessage(NamedTuple):
+    """The fields of one message, and its layout."""
 
     offset: int
     length: int
-    fields: list[Field]
+    fields: list[GribField]
     header: int
     """Bytes from the start of the message to its data."""
     packing: bytes = b""
@@ -57,30 +58,32 @@ class Message(NamedTuple):
     bitmap: int = 0
     """GRIB 2: octet 6 of section 6 of the first field."""
     layout: tuple[tuple[int, bytes], ...] = ()
-    """GRIB 2, of one field: where sections begin, and their first five bytes, from the first to the bitmap."""
+    """GRIB 2, of one field: where sections begin, and their first five bytes, from the first to the
+    bitmap.
+    """
 
 
-class _Reach:
-    """The bytes of a message that are at hand."""
+class _MessageBytes:
+    """The bytes of a message read so far."""
 
     def __init__(self, offset: int, data: bytes, end: int) -> None:
         self.offset, self.data, self.start, self.end = offset, data, 0, end
 
     def take(self, at: int, length: int, ahead: int = 0) -> Walk[bytes]:
-        """A range of the message; what is fetched for it may go on for `ahead` bytes."""
+        """Return a range of the message; a request for it reads `ahead` bytes more."""
         if at < self.start or at + length > self.start + len(self.data):
             if at + length > self.end:
-                raise FormatError(
-                    "a section ends behind its message", offset=self.offset + at, structure="GRIB section"
-                )
-            (self.data,) = yield Exact([(self.offset + at, min(length + ahead, self.end - at))])
+                raise FormatError("a section exceeds its message", offset=self.offset + at, structure="GRIB section")
+            (self.data,) = yield ExactRanges([(self.offset + at, min(length + ahead, self.end - at))])
             self.start = at
             if len(self.data) < length:
-                raise FormatError("the file ends within a message", offset=self.offset + at, structure="GRIB section")
+                raise FormatError(
+                    "the file is truncated within a message", offset=self.offset + at, structure="GRIB section"
+                )
         return self.data[at - self.start : at - self.start + length]
 
 
-def read_message(offset: int, data: bytes, size: int) -> Walk[Message]:
+def read_message(offset: int, data: bytes, size: int) -> Walk[GribMessage]:
     """Read the headers of a message.
 
     Parameters
@@ -88,35 +91,37 @@ def read_message(offset: int, data: bytes, size: int) -> Walk[Message]:
     offset
         Where it begins.
     data
-        Its first bytes, at least sixteen, as many as are at hand.
+        Its first bytes, at least sixteen.
     size
         Bytes in the file.
     """
     edition = data[7]
     room = size - offset
-    reach = _Reach(offset, data, room)
+    reach = _MessageBytes(offset, data, room)
     if edition == 2:
         length = int.from_bytes(data[8:16], "big")
     elif edition == 1:
         length = int.from_bytes(data[4:7], "big")
         if length & LARGE:
-            length = yield from _large(reach, length)
+            length = yield from _large_message_length(reach, length)
     else:
-        raise UnsupportedError(f"GRIB edition {edition} is not read", offset=offset, structure="GRIB section 0")
+        raise UnsupportedError(f"GRIB edition {edition} is not supported", offset=offset, structure="GRIB section 0")
     if length > room:
         raise FormatError(
-            f"the file ends {length - room} bytes before its message does",
+            f"the file is truncated: {length - room} bytes of the message are missing",
             offset=offset,
             structure="GRIB section 0",
             hint='errors="warn" leaves the message out',
         )
     reach.end = length
-    found = yield from (_second(reach, length) if edition == 2 else _first(reach, length))
+    found = yield from (_read_edition2(reach, length) if edition == 2 else _read_edition1(reach, length))
     return found
 
 
-def _large(reach: _Reach, coded: int) -> Walk[int]:
-    """The length of a GRIB 1 message beyond 8 MiB: only the length of its last section, which then is less than 120, tells."""
+def _large_message_length(reach: _MessageBytes, coded: int) -> Walk[int]:
+    """Return the length of a GRIB 1 message beyond 8 MiB, from that of its last section, which is
+    then less than 120.
+    """
     at = 8
     (flags,) = yield from reach.take(at + 7, 1)
     for present in (True, bool(flags & 0x80), bool(flags & 0x40)):
@@ -126,28 +131,28 @@ def _large(reach: _Reach, coded: int) -> Walk[int]:
     return (coded & (LARGE - 1)) * 120 - last + 4 if last < 120 else coded
 
 
-def _first(reach: _Reach, length: int) -> Walk[Message]:
-    """GRIB 1: the product definition and the grid definition, if there."""
+def _read_edition1(reach: _MessageBytes, length: int) -> Walk[GribMessage]:
+    """Read GRIB 1: the product definition, and the grid definition if there is one."""
     size = int.from_bytes((yield from reach.take(8, 3, 512)), "big")
     if size < 28:
-        raise FormatError(f"section 1 has {size} bytes", offset=reach.offset + 8, structure="GRIB section 1")
+        raise FormatError(f"section 1 has only {size} bytes", offset=reach.offset + 8, structure="GRIB section 1")
     product = yield from reach.take(8, size, 512)
     at, grid = 8 + size, b""
     if product[7] & 0x80:
         size = int.from_bytes((yield from reach.take(at, 3, 512)), "big")
         if size < 32:
-            raise FormatError(f"section 2 has {size} bytes", offset=reach.offset + at, structure="GRIB section 2")
+            raise FormatError(f"section 2 has only {size} bytes", offset=reach.offset + at, structure="GRIB section 2")
         grid = yield from reach.take(at, size, 512)
         at += size
-    field = Field(reach.offset, length, 0, 1, 0, product, b"", grid, b"")
-    return Message(reach.offset, length, [field], at)
+    field = GribField(reach.offset, length, 0, 1, 0, product, b"", grid, b"")
+    return GribMessage(reach.offset, length, [field], at)
 
 
-def _second(reach: _Reach, length: int) -> Walk[Message]:
-    """GRIB 2: one section after the other, up to the end of the message."""
+def _read_edition2(reach: _MessageBytes, length: int) -> Walk[GribMessage]:
+    """Read GRIB 2: one section after the other, up to the end of the message."""
     offset, discipline = reach.offset, reach.data[6]
     held = {1: b"", 2: b"", 3: b"", 4: b""}
-    fields: list[Field] = []
+    fields: list[GribField] = []
     at, header = 16, 0
     packing, bitmap = b"", 0
     layout: list[tuple[int, bytes]] = []
@@ -156,7 +161,7 @@ def _second(reach: _Reach, length: int) -> Walk[Message]:
         size, number = _HEAD.unpack(start)
         if size < 5 or at + size > length - 4 or not 1 <= number <= 7:
             raise FormatError(
-                f"no section of GRIB 2 has the number {number} and {size} bytes",
+                f"a section of GRIB 2 cannot have the number {number} and {size} bytes",
                 offset=offset + at,
                 structure="GRIB section",
             )
@@ -171,21 +176,27 @@ def _second(reach: _Reach, length: int) -> Walk[Message]:
         elif number == 7:
             header = header or at
             if not (held[1] and held[3] and held[4]):
-                raise FormatError("data without a product", offset=offset + at, structure="GRIB section 7")
-            fields.append(Field(offset, length, len(fields), 2, discipline, held[1], held[2], held[3], held[4]))
+                raise FormatError(
+                    "a data section has no product definition", offset=offset + at, structure="GRIB section 7"
+                )
+            fields.append(GribField(offset, length, len(fields), 2, discipline, held[1], held[2], held[3], held[4]))
             if len(fields) > FIELDS_LIMIT:
-                raise FormatError(f"more than {FIELDS_LIMIT} fields", offset=offset, structure="GRIB message")
+                raise FormatError(
+                    f"the message has more than {FIELDS_LIMIT} fields", offset=offset, structure="GRIB message"
+                )
         at += size
     if at != length - 4 or not fields:
         raise FormatError("the sections do not fill the message", offset=offset + at, structure="GRIB section 8")
     alike = tuple(layout) if len(fields) == 1 else ()
-    return Message(offset, length, fields, header, packing, bitmap, alike)
+    return GribMessage(offset, length, fields, header, packing, bitmap, alike)
 
 
-def read_alike(before: Message, offset: int, data: bytes, size: int) -> Message | None:
-    """Read the headers of a GRIB 2 message whose sections are as long as those of another; None if they are not, or not at hand.
+def read_similar_message(before: GribMessage, offset: int, data: bytes, size: int) -> GribMessage | None:
+    """Read the headers of a GRIB 2 message with the layout of another.
 
-    Most messages of a file have the same layout: this takes a tenth of the time of going from section to section.
+    Return None if it has another layout.
+
+    Most messages of a file have the same layout: this takes a tenth of the time of `read_message`.
 
     Parameters
     ----------
@@ -217,5 +228,5 @@ def read_alike(before: Message, offset: int, data: bytes, size: int) -> Message 
     # The same bytes as the same object: their hash is known.
     identification = old.identification if held[1] == old.identification else held[1]
     grid = old.grid if held[3] == old.grid else held[3]
-    field = Field(offset, length, 0, 2, data[6], identification, held[2], grid, held[4])
-    return Message(offset, length, [field], at, packing, bitmap, before.layout)
+    field = GribField(offset, length, 0, 2, data[6], identification, held[2], grid, held[4])
+    return GribMessage(offset, length, [field], at, packing, bitmap, before.layout)

@@ -1,7 +1,8 @@
-"""Which fixed surfaces does wgrib2's name of a level mean?
+"""Parse level names of wgrib2 into the fixed surfaces of a GRIB 2 header.
 
-`500 mb` is code 100 of table 4.5 with 50,000 Pa, `0-0.1 m below ground` lies between two surfaces of code 106. Numbers are written with `%g`, so what was stored may have had other
-scale factors: all that a file is likely to hold are candidates, and count only where they mean the same.
+`500 mb` is code 100 of table 4.5 with 50,000 Pa; `0-0.1 m below ground` lies between two surfaces
+of code 106. Numbers are printed with `%g`, so the stored scale factor is not known: all likely ones
+are candidates, and count only if they mean the same.
 """
 
 from __future__ import annotations
@@ -10,12 +11,12 @@ import re
 from decimal import Decimal, InvalidOperation
 from typing import NamedTuple
 
-__all__ = ["BARE", "HYBRIDS", "LOCAL", "MISSING", "Layer", "Surface", "layers"]
+__all__ = ["BARE", "HYBRIDS", "LOCAL", "MISSING", "Layer", "Surface", "parse_level"]
 
 LOCAL = 192
-"""From here on a code is that of its centre."""
+"""Codes from here on are local to a centre."""
 HYBRIDS = (105, 111, 113, 118, 119, 150)
-"""Levels that may come with a table of coefficients, of which the name says nothing."""
+"""Levels that may have a table of coefficients, which the name does not tell."""
 MISSING = b"\xff" * 5
 PRINTED = 6
 """Digits of a number that `%g` prints."""
@@ -30,7 +31,7 @@ class Surface(NamedTuple):
 
     @property
     def octets(self) -> bytes:
-        """As they stand in the section."""
+        """Return the octets of the section."""
         return bytes((self.code,)) + self.scaled
 
 
@@ -54,7 +55,7 @@ _BARE: dict[str, int] = {
 """Without a number."""
 
 BARE = frozenset(_BARE.values())
-"""Surfaces that are where they are."""
+"""Codes of surfaces without a number."""
 
 _NUMBERED: dict[str, tuple[int, int]] = {
     "{} mb": (100, 100), "{} m above mean sea level": (102, 1), "{} m above ground": (103, 1), "{} sigma level": (104, 1), "{} hybrid level": (105, 1),
@@ -78,14 +79,14 @@ _TWO = re.compile(f"({_NUMBER})-({_NUMBER}) (.+)")
 _COLUMNS = {"atmos col": (1, 8), "ocean column": (9, 1)}
 
 
-def layers(text: str) -> list[Layer]:
-    """The pairs of surfaces that a name may stand for; none if it is not understood.
+def parse_level(text: str) -> list[Layer]:
+    """Return the pairs of surfaces that a name may stand for; none if it is not understood.
 
     Examples
     --------
-    >>> [(a.code, int.from_bytes(a.scaled[1:]), b.code) for a, b in layers("500 mb")]
+    >>> [(a.code, int.from_bytes(a.scaled[1:]), b.code) for a, b in parse_level("500 mb")]
     [(100, 50000, 255)]
-    >>> layers("local level type 241 1")
+    >>> parse_level("local level type 241 1")
     []
     """
     if text in _COLUMNS:
@@ -95,10 +96,10 @@ def layers(text: str) -> list[Layer]:
         code, factor = _BETWEEN[two[3]]
         return [(pair[0], pair[1]) for pair in _scaled(code, factor, two[1], two[2])]
     first, dash, second = text.partition(" - ")
-    return [(one, other) for one in _single(first) for other in (_single(second) if dash else [NOWHERE])]
+    return [(one, other) for one in _parse_surface(first) for other in (_parse_surface(second) if dash else [NOWHERE])]
 
 
-def _single(text: str) -> list[Surface]:
+def _parse_surface(text: str) -> list[Surface]:
     if text in _BARE:
         return _plain(_BARE[text])
     match = _ONE.fullmatch(text)
@@ -116,7 +117,10 @@ def _plain(code: int) -> list[Surface]:
 
 
 def _scaled(code: int, factor: int, *texts: str) -> list[tuple[Surface, ...]]:
-    """Numbers with the fewest decimals that they need; if any of them needs some, also all with one more."""
+    """Return candidates with the fewest decimals that the numbers need.
+
+    If any needs some, also with one more.
+    """
     try:
         values = [Decimal(text) * factor for text in texts]
     except InvalidOperation:

@@ -1,7 +1,8 @@
-"""Which fields make one variable, and along which dimensions?
+"""Make variables of GRIB fields.
 
-All fields of a parameter that agree in everything but the member, the run, the step and the level, as cfgrib has it. What has one value only becomes a scalar
-coordinate. A combination that no message holds is missing: NaN.
+A variable has all fields of a parameter that agree in everything but member, run, step and level,
+as in cfgrib. A dimension of one value becomes a scalar coordinate. A combination that no message
+holds is NaN.
 """
 
 from __future__ import annotations
@@ -16,55 +17,57 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from insitu.codecs.grib_sections import grid_mark
 from insitu.errors import UnsupportedError
-from insitu.formats.grib.geography import Geography, geography_of
-from insitu.formats.grib.sections import Field
-from insitu.formats.grib.told import UNDEFINED, Told
+from insitu.formats.grib.codecs.packed_sections import grid_fingerprint
+from insitu.formats.grib.grid_coordinates import GridCoordinates, find_grid_coordinates
+from insitu.formats.grib.header_keys import UNDEFINED, FieldDescription
+from insitu.formats.grib.sections import GribField
 from insitu.formats.grib.vocabulary import ABOUT_FIELD, ABOUT_FILE, COORDINATES, HEADERS
 from insitu.model import UNWRITTEN, Axis, ChunkTable, Codec, Columns, Encoding, Source, Tile, VirtualArray, scatter
 
-__all__ = ["Coordinate", "Fields", "Variable", "alike", "variable_of"]
+__all__ = ["FieldTable", "GribCoordinate", "GribVariable", "has_same_header", "make_variable"]
 
 SPLIT_BY = (*ABOUT_FIELD, *ABOUT_FILE, "parameter", "geometry")
-"""What must be one in a variable, in the order in which cfgrib asks."""
-PLAIN = ("number", "time", "step", "level")
+"""Keys that have one value in a variable, in the order of cfgrib."""
+NUMBER_KEYS = ("number", "time", "step", "level")
 _OF_GRID = {"numberOfPoints", "gridType", "uvRelativeToGrid", "geometry"}
 MOST_CELLS = 1 << 24
-"""Of a grid of messages with several fields each, most of which is empty."""
+"""Most cells of a sparse grid of messages with several fields each."""
 
 
 @dataclass(frozen=True, slots=True)
-class Fields:
-    """All fields of a file, and what they are."""
+class FieldTable:
+    """All fields of a file, with their descriptions."""
 
-    fields: list[Field]
-    told: list[Told]
-    unseen: dict[int, bool] = dataclass_field(default_factory=dict)
-    """Fields whose messages were not looked at: they are checked when they are read, their parameter too where True."""
+    fields: list[GribField]
+    descriptions: list[FieldDescription]
+    unverified: dict[int, bool] = dataclass_field(default_factory=dict)
+    """Fields whose messages were not read: checked when their values are read; True: the parameter
+    too.
+    """
 
     def header(self, number: int, name: str) -> Any:
-        """What one field says about one possible dimension."""
-        told = self.told[number]
-        return getattr(told, name) if name in PLAIN else told.keys[name]
+        """Return the value of one field along a possible dimension."""
+        told = self.descriptions[number]
+        return getattr(told, name) if name in NUMBER_KEYS else told.keys[name]
 
     def headers(self, numbers: Sequence[int], name: str) -> list[Any]:
-        """What some fields say about one possible dimension."""
-        told = self.told
-        if name not in PLAIN:
+        """Return the values of some fields along a possible dimension."""
+        told = self.descriptions
+        if name not in NUMBER_KEYS:
             return [told[number].keys[name] for number in numbers]
-        place = Told._fields.index(name)
+        place = FieldDescription._fields.index(name)
         return [told[number][place] for number in numbers]
 
 
-def alike(one: Told, other: Told) -> bool:
-    """Whether two headers say the same, but for their grids."""
+def has_same_header(one: FieldDescription, other: FieldDescription) -> bool:
+    """Return whether two headers describe the same field, but for the grid."""
     names = (*(name for name in SPLIT_BY if name not in _OF_GRID), "directionNumber", "frequencyNumber")
     return one[1:] == other[1:] and all(one.keys[name] == other.keys[name] for name in names)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Coordinate:
+class GribCoordinate:
     """The values of one possible dimension, in their order."""
 
     key: str
@@ -72,8 +75,8 @@ class Coordinate:
     values: npt.NDArray[Any]
     attributes: dict[str, Any]
 
-    def same(self, other: Coordinate) -> bool:
-        """Whether two are one."""
+    def same(self, other: GribCoordinate) -> bool:
+        """Return whether two coordinates are equal."""
         return self is other or (
             self.attributes == other.attributes
             and self.values.dtype == other.values.dtype
@@ -82,34 +85,34 @@ class Coordinate:
 
 
 @dataclass(frozen=True, slots=True)
-class Variable:
+class GribVariable:
     """One variable, not yet an array."""
 
     name: str
     param: Any
     keys: dict[str, Any]
     """What all its fields have in common."""
-    coordinates: dict[str, Coordinate]
-    geography: Geography
+    coordinates: dict[str, GribCoordinate]
+    geography: GridCoordinates
     attributes: dict[str, Any]
-    first: Field
+    first: GribField
     cells: npt.NDArray[np.int64]
-    """(fields, coordinates): where each field lies."""
+    """(fields, coordinates): position of each field."""
     numbers: npt.NDArray[np.int64]
-    """The fields."""
+    """Numbers of the fields."""
     repeated: tuple[int, ...]
-    """Fields whose place was taken already."""
+    """Fields whose position another field has already."""
     check: dict[str, Any]
-    """What its messages must hold, of which some were not looked at."""
+    """What its messages must hold, if some were not read in the scan."""
 
     @property
     def about_file(self) -> tuple[Any, ...]:
-        """What must be one in a dataset."""
+        """Return the keys that have one value in a dataset."""
         found: tuple[Any, ...] = self.keys["about_file"]
         return found
 
-    def array(self, fields: Sequence[Field], source: Source) -> VirtualArray:
-        """The virtual array."""
+    def array(self, fields: Sequence[GribField], source: Source) -> VirtualArray:
+        """Return the virtual array."""
         long = [number for number, c in enumerate(self.coordinates.values()) if len(c.values) > 1]
         header = [c for c in self.coordinates.values() if len(c.values) > 1]
         shape = (*(len(c.values) for c in header), *self.geography.shape)
@@ -148,7 +151,7 @@ class Variable:
         if self.geography.columns:
             configuration["columns"] = True
         plain = len(configuration) == 2 and not self.check
-        return PLAINLY if plain else _encoding_of(configuration | self.check)
+        return USUAL_ENCODING if plain else _encoding_of(configuration | self.check)
 
 
 def _encoding_of(configuration: dict[str, Any]) -> Encoding:
@@ -156,7 +159,7 @@ def _encoding_of(configuration: dict[str, Any]) -> Encoding:
     return Encoding(np.dtype(np.float32), (Codec("grib", configuration),), fill=missing)
 
 
-PLAINLY = _encoding_of({"var": "values", "dtype": "float32"})
+USUAL_ENCODING = _encoding_of({"var": "values", "dtype": "float32"})
 """The encoding of nearly all fields."""
 
 
@@ -168,11 +171,11 @@ def _chunks(
     length: npt.NDArray[np.int64],
     encoding: npt.NDArray[np.int64] | None,
 ) -> ChunkTable:
-    """The table of several fields."""
+    """Return the chunk table of several fields."""
     index = np.zeros((len(cells), len(grid)), np.int64)
     index[:, : cells.shape[1]] = cells
     if encoding is not None:
-        return _several(grid, source, index, offset, length, encoding)
+        return _scattered_table(grid, source, index, offset, length, encoding)
     total = math.prod(grid)
     if total != len(cells):
         return scatter(grid, (source,), index, offset, length)
@@ -181,7 +184,7 @@ def _chunks(
     return Columns.stored(grid, source, offset[order].reshape(grid), length[order].reshape(grid))
 
 
-def _several(
+def _scattered_table(
     grid: tuple[int, ...],
     source: Source,
     index: npt.NDArray[np.int64],
@@ -189,9 +192,9 @@ def _several(
     length: npt.NDArray[np.int64],
     encoding: npt.NDArray[np.int64],
 ) -> Columns:
-    """The table of fields that have different places in their messages."""
+    """Return the chunk table of fields that have different numbers in their messages."""
     if np.prod([float(count) for count in grid]) > MOST_CELLS:
-        raise UnsupportedError(f"a grid of {grid} messages of several fields each is too sparse")
+        raise UnsupportedError(f"a sparse grid of {grid} messages of several fields each is too large")
     cells = tuple(index.T)
     places = np.full(grid, UNWRITTEN, np.int8)
     places[cells] = 0
@@ -201,16 +204,16 @@ def _several(
     return Columns(grid, (source,), places, columns[0], columns[1], encoding=columns[2])
 
 
-def variable_of(table: Fields, numbers: Sequence[int]) -> Variable:
-    """The variable that some fields make, which agree in `SPLIT_BY`."""
-    first, keys = table.fields[numbers[0]], table.told[numbers[0]].keys
+def make_variable(table: FieldTable, numbers: Sequence[int]) -> GribVariable:
+    """Return the variable of fields that agree in `SPLIT_BY`."""
+    first, keys = table.fields[numbers[0]], table.descriptions[numbers[0]].keys
     attributes = {f"GRIB_{name}": keys[name] for name in ABOUT_FIELD if keys[name] not in (UNDEFINED, "unknown")}
     attributes |= keys["variable"]
     attributes["long_name"] = attributes.get("GRIB_name", f"original GRIB paramId: {keys['paramId']}")
     attributes["units"] = attributes.get("GRIB_units", "1")
     if "GRIB_cfName" in attributes:
         attributes["standard_name"] = attributes["GRIB_cfName"]
-    coordinates: dict[str, Coordinate] = {}
+    coordinates: dict[str, GribCoordinate] = {}
     where = np.zeros((len(numbers), len(HEADERS)), np.int64)
     place = np.zeros(len(numbers), np.int64)
     for key in HEADERS:
@@ -231,45 +234,49 @@ def variable_of(table: Fields, numbers: Sequence[int]) -> Variable:
     name = attributes.get("GRIB_cfVarName", "unknown")
     if name in (UNDEFINED, "unknown"):
         name = attributes.get("GRIB_shortName", f"paramId_{keys['paramId']}")
-    return Variable(
+    return GribVariable(
         name=str(name).replace("/", "_"),
         param=keys["paramId"],
         keys=keys,
         coordinates=coordinates,
-        geography=geography_of(first, keys["geometry"]),
+        geography=find_grid_coordinates(first, keys["geometry"]),
         attributes=attributes,
         first=first,
         cells=where[kept][:, : len(coordinates)],
         numbers=np.asarray(numbers, np.int64)[kept],
         repeated=tuple(np.delete(np.asarray(numbers, np.int64), kept).tolist()) if len(kept) < len(numbers) else (),
-        check=_check(table, numbers),
+        check=_expected_headers(table, numbers),
     )
 
 
-def _check(table: Fields, numbers: Sequence[int]) -> dict[str, Any]:
-    """What is to be looked at when messages are read that were not looked at in the scan."""
-    unseen = [number for number in numbers if number in table.unseen]
+def _expected_headers(table: FieldTable, numbers: Sequence[int]) -> dict[str, Any]:
+    """Return what to check when values of messages are read that the scan did not read."""
+    unseen = [number for number in numbers if number in table.unverified]
     if not unseen:
         return {}
     first = table.fields[numbers[0]]
-    found: dict[str, Any] = {"grid": grid_mark(first.grid)}
+    found: dict[str, Any] = {"grid": grid_fingerprint(first.grid)}
     codes = {(field.discipline, *field.product[9:11]) for field in (table.fields[number] for number in numbers)}
-    if len(codes) == 1 and all(table.unseen[number] for number in unseen):
+    if len(codes) == 1 and all(table.unverified[number] for number in unseen):
         found["parameter"] = list(*codes)
     return found
 
 
 @lru_cache(maxsize=4096, typed=True)
-def _coordinate(key: str, name: str, values: tuple[Any, ...]) -> tuple[Coordinate, npt.NDArray[np.int64] | None]:
-    """A possible dimension, and the place of each field along it; None: the first. Remembered: files of an archive have the same levels."""
+def _coordinate(key: str, name: str, values: tuple[Any, ...]) -> tuple[GribCoordinate, npt.NDArray[np.int64] | None]:
+    """Return a possible dimension, and the position of each field along it (None: all are the
+    first).
+
+    Cached: files of an archive have the same levels.
+    """
     told = {
         "long_name": f"original GRIB coordinate for key: {key}({name})",
         "units": "1",
         **COORDINATES.get(name, {}),
     }
     if all(value == values[0] for value in values):
-        return Coordinate(key, name, np.array(values[:1]), told), None
+        return GribCoordinate(key, name, np.array(values[:1]), told), None
     distinct, places = np.unique(np.array(values), return_inverse=True)
     if told.get("stored_direction") == "decreasing":
         distinct, places = distinct[::-1], len(distinct) - 1 - places
-    return Coordinate(key, name, distinct, told), places.reshape(-1)
+    return GribCoordinate(key, name, distinct, told), places.reshape(-1)

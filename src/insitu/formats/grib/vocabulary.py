@@ -1,6 +1,6 @@
-"""Which keys does cfgrib ask for, and which attributes does it give?
+"""Keys that cfgrib asks ecCodes for, and the attributes that it gives.
 
-Datasets look as cfgrib's do: same names, same attributes. This is the list.
+Datasets here look the same.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""Where does each object of an HDF4 file lie?
+"""Read the data descriptors of an HDF4 file: where each object lies.
 
-Blocks of data descriptors, chained from the beginning of the file, list every object: tag (its kind), reference number, offset, length (HDF4 specification, chapter 2). An object whose tag has the special bit
-begins with a header that says where its data are.
+Blocks of descriptors, chained from the beginning of the file, list every object: tag (its kind),
+reference number, offset, length (HDF4 specification, chapter 2). An object whose tag has the
+special bit begins with a header that says where its data lies.
 """
 
 from __future__ import annotations
@@ -13,9 +14,9 @@ import numpy as np
 import numpy.typing as npt
 
 from insitu.errors import FormatError
-from insitu.formats.hdf5.walk import Walk
+from insitu.formats.parsing.scheduler import Walk
 
-__all__ = ["MAGIC", "SPECIAL", "Descriptors", "Place", "Places", "read_descriptors"]
+__all__ = ["MAGIC", "SPECIAL", "ObjectLocation", "ObjectLocations", "ObjectTable", "read_object_table"]
 
 MAGIC = b"\x0e\x03\x13\x01"
 SPECIAL = 0x4000
@@ -24,16 +25,16 @@ OBJECTS_LIMIT = 1 << 24
 _ROW = np.dtype([("tag", ">u2"), ("ref", ">u2"), ("offset", ">i4"), ("length", ">i4")])
 
 
-class Place(NamedTuple):
+class ObjectLocation(NamedTuple):
     """Where an object lies."""
 
     offset: int
     length: int
     special: bool
-    """Whether a header stands there instead of the data."""
+    """Whether a special header lies there instead of the data."""
 
 
-class Places(NamedTuple):
+class ObjectLocations(NamedTuple):
     """Where many objects lie, as columns."""
 
     there: npt.NDArray[np.bool_]
@@ -41,13 +42,13 @@ class Places(NamedTuple):
     length: npt.NDArray[np.int64]
     special: npt.NDArray[np.bool_]
 
-    def present(self) -> Places:
-        """Those that are there."""
+    def present(self) -> ObjectLocations:
+        """Return those that exist."""
         keep = self.there
-        return Places(keep[keep], self.offset[keep], self.length[keep], self.special[keep])
+        return ObjectLocations(keep[keep], self.offset[keep], self.length[keep], self.special[keep])
 
 
-class Descriptors:
+class ObjectTable:
     """All objects of a file, by tag and reference number."""
 
     def __init__(self, rows: np.ndarray[Any, Any], size: int, url: str) -> None:
@@ -69,31 +70,35 @@ class Descriptors:
         self._row = dict(zip(key.tolist(), range(len(key)), strict=True))
         self._key, self._offset, self._length, self._special = key, offset, length, special
 
-    def find(self, tag: int, ref: int) -> Place | None:
-        """An object, if it was written."""
+    def find(self, tag: int, ref: int) -> ObjectLocation | None:
+        """Return an object; None if it was not written."""
         row = self._row.get(tag << 16 | ref)
-        return None if row is None else Place(int(self._offset[row]), int(self._length[row]), bool(self._special[row]))
+        return (
+            None
+            if row is None
+            else ObjectLocation(int(self._offset[row]), int(self._length[row]), bool(self._special[row]))
+        )
 
-    def find_many(self, tag: int, refs: npt.NDArray[Any]) -> Places:
-        """Many objects of a kind at once."""
+    def find_many(self, tag: int, refs: npt.NDArray[Any]) -> ObjectLocations:
+        """Return many objects of a kind at once."""
         get = self._row.get
         rows = np.array([get(key, -1) for key in (tag << 16 | refs.astype(np.int64)).tolist()], np.int64)
         safe = np.maximum(rows, 0)
         if not len(self._key):
-            return Places(rows >= 0, safe, safe, rows >= 0)
-        return Places(rows >= 0, self._offset[safe], self._length[safe], self._special[safe])
+            return ObjectLocations(rows >= 0, safe, safe, rows >= 0)
+        return ObjectLocations(rows >= 0, self._offset[safe], self._length[safe], self._special[safe])
 
     def refs(self, tag: int) -> list[int]:
-        """All objects of a kind."""
+        """Return the reference numbers of all objects of a kind."""
         found: list[int] = (self._key[self._key >> 16 == tag] & 0xFFFF).tolist()
         return found
 
     def fail(self, what: str, offset: int) -> NoReturn:
-        """The file is damaged."""
+        """Raise a `FormatError`: the file is damaged."""
         raise FormatError(what, url=self.url, offset=offset, structure="HDF4 data descriptors")
 
 
-def read_descriptors(size: int, url: str) -> Walk[Descriptors]:
+def read_object_table(size: int, url: str) -> Walk[ObjectTable]:
     """Follow the chain of blocks."""
     parts: list[np.ndarray[Any, Any]] = []
     seen: set[int] = set()
@@ -108,8 +113,10 @@ def read_descriptors(size: int, url: str) -> Walk[Descriptors]:
         count, following = struct.unpack(">HI", head)
         total += count
         if at + 6 + 12 * count > size or total > OBJECTS_LIMIT:
-            raise FormatError(f"{count} descriptors do not fit", url=url, offset=at, structure="HDF4 data descriptors")
+            raise FormatError(
+                f"{count} descriptors do not fit in the file", url=url, offset=at, structure="HDF4 data descriptors"
+            )
         (block,) = yield [(at + 6, 12 * count)]
         parts.append(np.frombuffer(block, _ROW))
         at = following
-    return Descriptors(np.concatenate(parts), size, url)
+    return ObjectTable(np.concatenate(parts), size, url)

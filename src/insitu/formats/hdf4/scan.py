@@ -1,40 +1,42 @@
-"""What is in an HDF4 file?
+"""Scan HDF4 files: the datasets of the SD interface (SDS), with their attributes and dimensions.
 
-The datasets of its SD interface (SDS), all in the root, with the attributes and dimensions that Vgroups and Vdatas give them. Raster images and tables are not read.
+All are in the root. Vgroups and Vdatas give their attributes and dimensions. Raster images and
+tables are not read.
 """
 
 from __future__ import annotations
 
 import math
+import re
 import struct
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import numpy as np
 
 from insitu.errors import FormatError, InsituError, UnsupportedError
-from insitu.formats.choosing import no_groups, picked
-from insitu.formats.hdf4.arrays import Dataset, array_of, in_odd_pieces
-from insitu.formats.hdf4.descriptors import MAGIC, Descriptors, read_descriptors
-from insitu.formats.hdf4.eos2 import structures
-from insitu.formats.hdf4.storage import (
+from insitu.formats.hdf4.data_storage import (
     DATA,
     VDATA,
     VDATA_HEADER,
-    Chunked,
-    Pieces,
-    joined_pieces,
+    ChunkedData,
+    DataRanges,
+    join_pieces,
     read_bytes,
     read_storage,
 )
+from insitu.formats.hdf4.dataset_arrays import ScientificDataset, array_of, has_partial_rows
+from insitu.formats.hdf4.descriptors import MAGIC, ObjectTable, read_object_table
 from insitu.formats.hdf4.vsets import TYPES, Vdata, Vgroup, parse_vdata, parse_vgroup, value_of
-from insitu.formats.hdf5.eos5 import EosStructure
-from insitu.formats.hdf5.walk import DAMAGE, Exact, Side, Walk, damaged, run
-from insitu.formats.hdf5.window import Window
-from insitu.formats.problems import Problems
+from insitu.formats.hdf5.conventions.eos5 import EosStructure, parse_grids
+from insitu.formats.parsing.read_cache import ReadCache
+from insitu.formats.parsing.scheduler import PARSE_ERRORS, ExactRanges, Parallel, Walk, run, to_format_error
+from insitu.formats.registry import Format
+from insitu.formats.unreadable import Problems
+from insitu.formats.variable_filter import refuse_group, select_variables
 from insitu.model import GroupDetails, VirtualArray, VirtualGroup
 
-__all__ = ["is_hdf4", "scan_hdf4"]
+__all__ = ["HDF4", "is_hdf4", "scan_hdf4"]
 
 VGROUP, NUMERIC_GROUP, DIMENSIONS, NUMBER_TYPE = 1965, 720, 701, 106
 LITTLE_ENDIAN = 4
@@ -46,14 +48,18 @@ FILL_INTEGER = {1: -127, 2: -32767, 4: -2147483647}
 FILL_FLOAT = 9.9692099683868690e36
 """FILL_FLOAT and FILL_DOUBLE."""
 
+PARTS_LIMIT = 64
+"""Attributes that the text of HDF-EOS2 is spread over."""
+_GEOLOCATION = re.compile(r'GeoFieldName\s*=\s*"([^"]*)"')
 
-def is_hdf4(window: Window) -> bool:
-    """Whether a file begins as HDF4 does."""
+
+def is_hdf4(window: ReadCache) -> bool:
+    """Return whether a file begins as HDF4 does."""
     return window.head[:4] == MAGIC
 
 
 def scan_hdf4(
-    window: Window,
+    window: ReadCache,
     *,
     group: str | None = None,
     variables: Collection[str] | None = None,
@@ -72,10 +78,10 @@ def scan_hdf4(
     errors
         "raise" or "warn".
     """
-    no_groups(group, url=window.url)
+    refuse_group(group, url=window.url)
     problems = Problems(errors)
     asked = None if variables is None else {name.strip("/") for name in variables}
-    attributes, datasets = run(_file(window.size, window.url), window)
+    attributes, datasets = run(_read_file(window.size, window.url), window)
     source = window.source.describe()
     arrays: dict[str, VirtualArray] = {}
     for name, dataset in datasets.items():
@@ -84,47 +90,52 @@ def scan_hdf4(
                 raise dataset
             if not dataset.is_bare_scale(name):
                 arrays[name] = array_of(dataset, source)
-        except (InsituError, *DAMAGE) as problem:
+        except (InsituError, *PARSE_ERRORS) as problem:
             if asked is None or name in asked:
                 problems.leave_out(
-                    name, damaged(problem, url=window.url, structure="HDF4 dataset").located(url=window.url)
+                    name,
+                    to_format_error(problem, url=window.url, structure="HDF4 dataset").with_context(url=window.url),
                 )
             else:
                 problems.note(name, str(problem))
-    unlimited = {dataset.dims[0] for dataset in datasets.values() if isinstance(dataset, Dataset) and dataset.unlimited}
-    grids, coordinates = structures(attributes, arrays)
+    unlimited = {
+        dataset.dims[0] for dataset in datasets.values() if isinstance(dataset, ScientificDataset) and dataset.unlimited
+    }
+    grids, coordinates = eos2_structures(attributes, arrays)
     details = GroupDetails("hdf4", structure=EosStructure(grids=grids) if grids else None)
     tree = VirtualGroup(
         arrays, {}, attributes, details, problems.found, coordinates, unlimited=tuple(sorted(unlimited))
     )
-    return picked(tree, variables, url=window.url)
+    return select_variables(tree, variables, url=window.url)
 
 
-def _file(size: int, url: str) -> Walk[tuple[dict[str, Any], dict[str, Dataset | InsituError]]]:
-    """All that the file says."""
-    found: Descriptors = yield from read_descriptors(size, url)
-    groups = yield from _all(found, VGROUP, parse_vgroup)
-    tables = yield from _all(found, VDATA_HEADER, parse_vdata)
+def _read_file(size: int, url: str) -> Walk[tuple[dict[str, Any], dict[str, ScientificDataset | InsituError]]]:
+    """Read the attributes of the file, and its datasets."""
+    found: ObjectTable = yield from read_object_table(size, url)
+    groups = yield from _read_all(found, VGROUP, parse_vgroup)
+    tables = yield from _read_all(found, VDATA_HEADER, parse_vdata)
     roots = [group for group in groups.values() if group.kind == "CDF0.0"]
     wanted = {member for root in roots for member in root.members}
     own = [group for ref, group in groups.items() if group.kind == "Var0.0" and (not roots or (VGROUP, ref) in wanted)]
     attributes: dict[str, Any] = {}
     for root in roots:
         attributes |= yield from _attributes(found, root, tables)
-    results = yield Side([_dataset(found, group, groups, tables) for group in own], keep=True)
-    datasets: dict[str, Dataset | InsituError] = {}
+    results = yield Parallel([_dataset(found, group, groups, tables) for group in own], keep=True)
+    datasets: dict[str, ScientificDataset | InsituError] = {}
     for group, result in zip(own, results, strict=True):
-        _put(datasets, group.name, result)
+        _add_unique(datasets, group.name, result)
     named = {ref for group in own for tag, ref in group.members if tag == NUMERIC_GROUP}
     # Written by the interface before SD: without names.
     old = [ref for ref in found.refs(NUMERIC_GROUP) if ref not in named]
-    results = yield Side([_numeric(found, ref, [], {}) for ref in old], keep=True)
+    results = yield Parallel([_numeric(found, ref, [], {}) for ref in old], keep=True)
     for ref, result in zip(old, results, strict=True):
-        _put(datasets, f"Data-Set-{ref}", result)
+        _add_unique(datasets, f"Data-Set-{ref}", result)
     return attributes, datasets
 
 
-def _put(datasets: dict[str, Dataset | InsituError], name: str, result: Dataset | InsituError) -> None:
+def _add_unique(
+    datasets: dict[str, ScientificDataset | InsituError], name: str, result: ScientificDataset | InsituError
+) -> None:
     base = name.replace("/", "_") or "unnamed"
     free, number = base, 2
     while free in datasets:
@@ -132,27 +143,29 @@ def _put(datasets: dict[str, Dataset | InsituError], name: str, result: Dataset 
     datasets[free] = result
 
 
-def _all(found: Descriptors, tag: int, parse: Any) -> Walk[dict[int, Any]]:
-    """All objects of a kind, read in one batch."""
+def _read_all(found: ObjectTable, tag: int, parse: Any) -> Walk[dict[int, Any]]:
+    """Read all objects of a kind, in one batch."""
     refs = found.refs(tag)
-    blocks = yield Side([read_bytes(found, place) for ref in refs if (place := found.find(tag, ref)) is not None])
+    blocks = yield Parallel([read_bytes(found, place) for ref in refs if (place := found.find(tag, ref)) is not None])
     return {ref: parse(block) for ref, block in zip(refs, blocks, strict=True)}
 
 
-def _attributes(found: Descriptors, group: Vgroup, tables: dict[int, Vdata]) -> Walk[dict[str, Any]]:
-    """The attributes of the file, of a dataset or of a dimension."""
+def _attributes(found: ObjectTable, group: Vgroup, tables: dict[int, Vdata]) -> Walk[dict[str, Any]]:
+    """Return the attributes of the file, of a dataset or of a dimension."""
     refs = [
         ref for tag, ref in group.members if tag == VDATA_HEADER and ref in tables and tables[ref].kind == "Attr0.0"
     ]
     places = [(ref, place) for ref in refs if (place := found.find(VDATA, ref)) is not None]
-    blocks = yield Side([read_bytes(found, place) for _, place in places])
+    blocks = yield Parallel([read_bytes(found, place) for _, place in places])
     return {tables[ref].name: value_of(tables[ref], block) for (ref, _), block in zip(places, blocks, strict=True)}
 
 
-def _dataset(found: Descriptors, group: Vgroup, groups: dict[int, Vgroup], tables: dict[int, Vdata]) -> Walk[Dataset]:
+def _dataset(
+    found: ObjectTable, group: Vgroup, groups: dict[int, Vgroup], tables: dict[int, Vdata]
+) -> Walk[ScientificDataset]:
     refs = [ref for tag, ref in group.members if tag == NUMERIC_GROUP]
     if not refs:
-        raise UnsupportedError("a dataset without numbers", url=found.url, structure="Var0.0")
+        raise UnsupportedError("the dataset holds no numbers", url=found.url, structure="Var0.0")
     attributes = yield from _attributes(found, group, tables)
     dims = [
         groups[ref]
@@ -160,60 +173,79 @@ def _dataset(found: Descriptors, group: Vgroup, groups: dict[int, Vgroup], table
         if tag == VGROUP and ref in groups and groups[ref].kind in ("Dim0.0", "UDim0.0")
     ]
     unlimited = bool(dims and dims[0].kind == "UDim0.0")
-    dataset: Dataset = yield from _numeric(found, refs[0], [dim.name for dim in dims], attributes, unlimited)
+    dataset: ScientificDataset = yield from _numeric(found, refs[0], [dim.name for dim in dims], attributes, unlimited)
     return dataset
 
 
 def _numeric(
-    found: Descriptors, ref: int, dims: list[str], attributes: dict[str, Any], unlimited: bool = False
-) -> Walk[Dataset]:
-    """A numeric data group: dimensions, type, data."""
+    found: ObjectTable, ref: int, dims: list[str], attributes: dict[str, Any], unlimited: bool = False
+) -> Walk[ScientificDataset]:
+    """Read a numeric data group: dimensions, type, data."""
     place = found.find(NUMERIC_GROUP, ref)
     if place is None:
-        raise FormatError("the group of a dataset is missing", url=found.url, structure="numeric data group")
+        raise FormatError(
+            "the numeric data group of the dataset is missing", url=found.url, structure="numeric data group"
+        )
     data = yield from read_bytes(found, place)
     members = dict(struct.iter_unpack(">HH", data[: len(data) // 4 * 4]))
     record = found.find(DIMENSIONS, members.get(DIMENSIONS, 0))
     if record is None:
         raise FormatError(
-            "a dataset without dimensions", url=found.url, offset=place.offset, structure="numeric data group"
+            "the dataset has no dimensions", url=found.url, offset=place.offset, structure="numeric data group"
         )
-    (said,) = yield Exact([(record.offset, record.length)])
+    (said,) = yield ExactRanges([(record.offset, record.length)])
     (rank,) = struct.unpack_from(">H", said)
     if rank > 32:
         raise FormatError(
-            f"a dataset of {rank} dimensions", url=found.url, offset=record.offset, structure="dimensions"
+            f"the dataset has an invalid number of dimensions, {rank}",
+            url=found.url,
+            offset=record.offset,
+            structure="dimensions",
         )
     shape = struct.unpack_from(f">{rank}i", said, 2)
     _, number = struct.unpack_from(">HH", said, 2 + 4 * rank)
     kind = found.find(NUMBER_TYPE, number)
     if kind is None or kind.length < 4:
-        raise FormatError("a dataset without a type", url=found.url, offset=record.offset, structure="number type")
-    (told,) = yield Exact([(kind.offset, 4)])
+        raise FormatError(
+            "the dataset has no number type", url=found.url, offset=record.offset, structure="number type"
+        )
+    (told,) = yield ExactRanges([(kind.offset, 4)])
     dtype = _dtype(told, found, kind.offset)
     values = found.find(DATA, members.get(DATA, 0))
     stored = None if values is None else (yield from read_storage(found, values))
     unlimited = bool(rank) and (unlimited or not shape[0])
-    if unlimited and not isinstance(stored, Chunked):
-        # As many as were written. The record of dimensions is not renewed by rows that are appended later; the library
-        # counts by the length of the data, too (mfhdf, hdf_read_vars).
+    if unlimited and not isinstance(stored, ChunkedData):
+        # As many as were written. The record of dimensions is not renewed by rows that are appended
+        # later; the library counts by the length of the data, too (mfhdf, hdf_read_vars).
         row = math.prod(shape[1:]) * dtype.itemsize
         rows = stored.size // row if row and stored is not None and stored.codec is None else shape[0] if stored else 0
         shape = (rows, *shape[1:])
-    if isinstance(stored, Pieces) and in_odd_pieces(stored, tuple(shape), dtype):
-        stored = stored._replace(joined=(yield from joined_pieces(found, stored.ranges)))
-    if isinstance(stored, Chunked):
+    if isinstance(stored, DataRanges) and has_partial_rows(stored, tuple(shape), dtype):
+        stored = stored._replace(joined=(yield from join_pieces(found, stored.ranges)))
+    if isinstance(stored, ChunkedData):
         shape = stored.shape
     if any(length < 0 for length in shape) or math.prod(shape) * dtype.itemsize > LARGEST:
-        raise FormatError(f"a dataset of {shape}", url=found.url, offset=record.offset, structure="dimensions")
+        raise FormatError(
+            f"the dataset has an invalid shape, {shape}", url=found.url, offset=record.offset, structure="dimensions"
+        )
     names = [*dims, *(f"fakeDim{number}" for number in range(len(dims), rank))][:rank]
-    return Dataset(
-        _unique(names), tuple(shape), dtype, attributes, stored, unlimited, found.url, _default_fill(told[1], dtype)
+    return ScientificDataset(
+        _unique_names(names),
+        tuple(shape),
+        dtype,
+        attributes,
+        stored,
+        unlimited,
+        found.url,
+        _default_fill(told[1], dtype),
     )
 
 
-def _unique(names: list[str]) -> tuple[str, ...]:
-    """A dataset may have one dimension twice; xarray wants names that differ."""
+def _unique_names(names: list[str]) -> tuple[str, ...]:
+    """Return names that differ.
+
+    A dataset may have one dimension twice, which xarray does not allow.
+    """
     found: list[str] = []
     for name in names:
         free, number = name, 2
@@ -224,7 +256,9 @@ def _unique(names: list[str]) -> tuple[str, ...]:
 
 
 def _default_fill(number_type: int, dtype: np.dtype[Any]) -> bytes:
-    """Return what the library shows where nothing was written and no `_FillValue` is given (netcdf.h of mfhdf)."""
+    """Return what the library shows where nothing was written and no `_FillValue` is given
+    (netcdf.h of mfhdf).
+    """
     if number_type in CHARACTER_TYPES:
         return bytes(dtype.itemsize)
     if dtype.kind == "f":
@@ -234,11 +268,26 @@ def _default_fill(number_type: int, dtype: np.dtype[Any]) -> bytes:
     return signed.astype(signed.dtype.newbyteorder(dtype.byteorder)).tobytes()
 
 
-def _dtype(told: bytes, found: Descriptors, offset: int) -> np.dtype[Any]:
-    """Version, type, bits, and a class: for numbers the byte order."""
+def _dtype(told: bytes, found: ObjectTable, offset: int) -> np.dtype[Any]:
+    """Return the type by an entry of version, type, bits, and a class (for numbers the byte order)."""
     name = TYPES.get(told[1])
     if name is None:
         raise UnsupportedError(
-            f"numbers of type {told[1]} are not read", url=found.url, offset=offset, structure="number type"
+            f"HDF4 number type {told[1]} is not supported", url=found.url, offset=offset, structure="number type"
         )
     return np.dtype(name).newbyteorder("<" if told[3] == LITTLE_ENDIAN else ">")
+
+
+def eos2_structures(attributes: Mapping[str, Any], names: Collection[str]) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """Return the grids that HDF-EOS2 describes, by name, and which of these fields are coordinates.
+
+    MODIS and others describe grids and swaths in a text, the attributes `StructMetadata.0` and
+    following. Coordinates along the dimensions of a grid (`YDim:MOD_Grid`, …) are made from it when
+    a file is opened. The geolocation fields of a swath are coordinates.
+    """
+    texts = [attributes.get(f"StructMetadata.{number}") for number in range(PARTS_LIMIT)]
+    text = "".join(part for part in texts if isinstance(part, str))
+    return parse_grids(text), tuple(sorted(set(_GEOLOCATION.findall(text)) & set(names)))
+
+
+HDF4 = Format(is_hdf4, scan_hdf4)

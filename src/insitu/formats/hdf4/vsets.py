@@ -1,6 +1,8 @@
-"""What do Vgroups and Vdatas hold?
+"""Parse Vgroups and Vdatas of an HDF4 file.
 
-A Vgroup is a list of objects with a name and a class; a Vdata is a table, whose header lists its fields (HDF4 specification, 6.7). Datasets, dimensions and attributes of the SD interface are made of both.
+A Vgroup is a list of objects with a name and a class. A Vdata is a table, whose header lists its
+fields (HDF4 specification, 6.7). Datasets, dimensions and attributes of the SD interface are made
+of both.
 """
 
 from __future__ import annotations
@@ -44,7 +46,7 @@ class Vdata(NamedTuple):
 
 
 def parse_vgroup(data: bytes) -> Vgroup:
-    """A Vgroup."""
+    """Parse a Vgroup."""
     (count,) = struct.unpack_from(">H", data)
     tags = struct.unpack_from(f">{count}H", data, 2)
     refs = struct.unpack_from(f">{count}H", data, 2 + 2 * count)
@@ -54,10 +56,10 @@ def parse_vgroup(data: bytes) -> Vgroup:
 
 
 def parse_vdata(data: bytes) -> Vdata:
-    """The header of a Vdata."""
+    """Parse the header of a Vdata."""
     _, records, size, count = struct.unpack_from(">hiHh", data)
     if count < 0 or records < 0:
-        raise FormatError(f"a table of {count} fields and {records} records", structure="Vdata")
+        raise FormatError(f"a Vdata of {count} fields and {records} records is not valid", structure="Vdata")
     at = 10
     types = struct.unpack_from(f">{count}h", data, at)
     orders = struct.unpack_from(f">{count}H", data, at + 6 * count)
@@ -74,22 +76,25 @@ def parse_vdata(data: bytes) -> Vdata:
 def _text(data: bytes, at: int) -> tuple[str, int]:
     (length,) = struct.unpack_from(">H", data, at)
     if at + 2 + length > len(data):
-        raise FormatError("a name ends behind its object", structure="Vgroup")
+        raise FormatError("a name exceeds its object", structure="Vgroup")
     return data[at + 2 : at + 2 + length].split(b"\0", 1)[0].decode("utf-8", "replace"), at + 2 + length
 
 
 def value_of(table: Vdata, data: bytes) -> Any:
-    """The value of an attribute: a table of one field, of many values in one record, or of many records."""
+    """Return the value of an attribute.
+
+    A table of one field, of many values in one record, or of many records.
+    """
     if len(table.fields) != 1:
-        raise FormatError(f"an attribute of {len(table.fields)} fields", structure="Vdata")
+        raise FormatError(f"an attribute has {len(table.fields)} fields, not one", structure="Vdata")
     _, kind, order = table.fields[0]
     name = TYPES.get(kind & 0xFF)
     if name is None:
-        raise FormatError(f"an attribute of type {kind}", structure="Vdata")
+        raise FormatError(f"an attribute has the unknown type {kind}", structure="Vdata")
     count = table.records * order
     dtype = np.dtype(name).newbyteorder("<" if kind & LITTLE else ">")
     if count * dtype.itemsize > len(data):
-        raise FormatError(f"an attribute of {count} values in {len(data)} bytes", structure="Vdata")
+        raise FormatError(f"an attribute of {count} values does not fit in {len(data)} bytes", structure="Vdata")
     if name == "S1":
         return data[:count].rstrip(b"\0").decode("utf-8", "replace")
     values = np.frombuffer(data, dtype, count).astype(dtype.newbyteorder("="))

@@ -1,6 +1,7 @@
-"""What is in an HDF5 or netCDF-4 file, and where does every chunk lie?
+"""Scan an HDF5 or netCDF-4 file: its groups, variables, dimensions and the location of every chunk.
 
-Superblock, then all objects side by side, then netCDF-4's dimensions; what comes out is a tree of virtual arrays.
+The superblock is read first, then all objects in parallel, then netCDF-4 dimensions are assigned.
+The result is a tree of virtual arrays.
 """
 
 from __future__ import annotations
@@ -10,21 +11,21 @@ from dataclasses import dataclass
 from functools import partial
 
 from insitu.errors import FormatError, GroupError, InsituError, UnsupportedError, VariableError
-from insitu.formats.hdf5.building import Builder, Place, below
-from insitu.formats.hdf5.eos5 import INFORMATION, Structure, named_fields, read_structure
-from insitu.formats.hdf5.file import File
-from insitu.formats.hdf5.neighbours import Neighbours
-from insitu.formats.hdf5.netcdf4 import Node, Variable, assign_dimensions
-from insitu.formats.hdf5.objects import Dataset, Group, Objects, read_index, read_object
-from insitu.formats.hdf5.opened import Outside, begin, outside_of
-from insitu.formats.hdf5.paths import Paths
-from insitu.formats.hdf5.sets import join
-from insitu.formats.hdf5.superblock import CutShortError, OneOfASetError
-from insitu.formats.hdf5.tree import Branch, build_tree
-from insitu.formats.hdf5.virtual import settle
-from insitu.formats.hdf5.walk import Side, Walk, run
-from insitu.formats.hdf5.window import Window
-from insitu.formats.problems import Problems
+from insitu.formats.hdf5.conventions.eos5 import INFORMATION, StructMetadata, apply_dimension_names, read_structure
+from insitu.formats.hdf5.conventions.netcdf4 import GroupNode, NetcdfVariable, assign_dimensions
+from insitu.formats.hdf5.datasets.object_at_path import ExternalTarget, external_target, read_file_header
+from insitu.formats.hdf5.datasets.object_tree import Branch, ObjectPaths, build_tree
+from insitu.formats.hdf5.datasets.objects import Dataset, Group, ObjectTable, read_chunk_index, read_object
+from insitu.formats.hdf5.datasets.virtual_dataset import resolve_extent
+from insitu.formats.hdf5.groups import GroupBuilder, ScanTarget, is_at_or_below
+from insitu.formats.hdf5.linked.file_sets import join_set
+from insitu.formats.hdf5.linked.joined_file import as_joined_file
+from insitu.formats.hdf5.structures.file import FileContext
+from insitu.formats.hdf5.structures.superblock import SetMemberError, TruncatedFileError
+from insitu.formats.parsing.read_cache import ReadCache
+from insitu.formats.parsing.scheduler import Parallel, Walk, run
+from insitu.formats.parsing.sibling_files import SiblingFiles
+from insitu.formats.unreadable import Problems
 from insitu.model import VirtualGroup
 
 __all__ = ["scan_hdf5"]
@@ -34,7 +35,7 @@ LINKS_LIMIT = 32
 
 
 def scan_hdf5(
-    window: Window,
+    window: ReadCache,
     *,
     group: str | None = None,
     variables: Collection[str] | None = None,
@@ -54,95 +55,108 @@ def scan_hdf5(
         "raise" or "warn".
     """
     names = None if variables is None else {name.strip("/") for name in variables}
-    with Neighbours(window) as neighbours:
-        return _scan(neighbours, Place(window, group or "", names), Problems(errors), ())
+    with SiblingFiles(window) as neighbours:
+        return _scan(neighbours, ScanTarget(window, group or "", names), Problems(errors), ())
 
 
-def _scan(neighbours: Neighbours, place: Place, problems: Problems, above: tuple[tuple[str, int], ...]) -> VirtualGroup:
-    """Scan a part of a file; `above`: the groups of other files that link to it, so that no circle of links has no end."""
+def _scan(
+    neighbours: SiblingFiles, place: ScanTarget, problems: Problems, above: tuple[tuple[str, int], ...]
+) -> VirtualGroup:
+    """Scan a part of a file.
+
+    `above` holds the groups of other files that link to it, so that cycles of links end.
+    """
     window = place.window
-    file = File(window.url, window.size, near=window.near, joined=window.joined is not None)
-    walk = _read(file, place.group, place.names, lambda objects: _settle(neighbours, window, objects))
+    file = FileContext(window.url, window.size, peek=window.peek, joined=as_joined_file(window.source) is not None)
+    walk = _read_objects(file, place.group, place.names, lambda objects: _resolve_extents(neighbours, window, objects))
     try:
-        picked = run(walk, window)
-    except (OneOfASetError, CutShortError) as problem:
-        return _scan(neighbours, place._replace(window=join(neighbours, window, problem)), problems, above)
-    if isinstance(picked, Outside):
-        there = neighbours.open_beside(window, picked.file)
+        picked = run(walk, window, damage=())
+    except (SetMemberError, TruncatedFileError) as problem:
+        return _scan(neighbours, place._replace(window=join_set(neighbours, window, problem)), problems, above)
+    if isinstance(picked, ExternalTarget):
+        there = neighbours.open_sibling(window, picked.file)
         if there is None or len(above) > LINKS_LIMIT:
-            raise GroupError(f"no group {place.group!r}: it is in {picked.file}", url=window.url)
+            raise GroupError(
+                f"there is no group {place.group!r}: its link leads to {picked.file}, which cannot be opened",
+                url=window.url,
+            )
         prefix = place.group.strip("/") + "/"
         names = None if place.names is None else {name.removeprefix(prefix) for name in place.names}
-        return _scan(neighbours, Place(there, picked.path, names), problems, (*above, (there.url, -1)))
-    builder = Builder(neighbours, window, file, problems, picked.wanted, picked.paths.path)
+        return _scan(neighbours, ScanTarget(there, picked.path, names), problems, (*above, (there.url, -1)))
+    builder = GroupBuilder(neighbours, window, file, problems, picked.wanted, picked.paths.path)
     graft = partial(_scan, neighbours)
     built = builder.build(picked.top, picked.nodes, (*above, (window.url, picked.top.group.address)), graft)
     path = tuple(part for part in place.group.split("/") if part not in ("", "."))
     if any(link.name == INFORMATION for link in picked.top.group.links) if not path else path[0] == "HDFEOS":
         text = read_structure(neighbours, window)
-        built = named_fields(built, Structure.of(text), path) if text else built
+        built = apply_dimension_names(built, StructMetadata.of(text), path) if text else built
     return built
 
 
-def _settle(neighbours: Neighbours, window: Window, objects: Objects) -> None:
+def _resolve_extents(neighbours: SiblingFiles, window: ReadCache, objects: ObjectTable) -> None:
     """Find out how long those virtual datasets are that grow with their sources."""
     for found in objects.values():
-        if isinstance(found, Dataset) and any(mapping.here.endless is not None for mapping in found.mappings):
+        if isinstance(found, Dataset) and any(
+            mapping.target_selection.endless_axis is not None for mapping in found.mappings
+        ):
             try:
-                settle(neighbours, window, found)
+                resolve_extent(neighbours, window, found)
             except (FormatError, UnsupportedError) as problem:
                 found.problem = found.problem or problem
 
 
 @dataclass(slots=True)
-class _Picked:
+class _FileContents:
     """What was read of a file."""
 
     top: Branch
     """The group that was asked for."""
-    nodes: dict[int, Node]
+    nodes: dict[int, GroupNode]
     """Its groups, and those below, with their dimensions; by the identity of the branch."""
     wanted: set[int] | None
     """Identities of the variables that were asked for; None: all."""
-    paths: Paths
+    paths: ObjectPaths
     """Of what references in attributes point at."""
 
 
-def _read(file: File, path: str, names: set[str] | None, settled: Callable[[Objects], None]) -> Walk[_Picked | Outside]:
+def _read_objects(
+    file: FileContext, path: str, names: set[str] | None, settled: Callable[[ObjectTable], None]
+) -> Walk[_FileContents | ExternalTarget]:
     """Read all of a file, or what is asked for; or where that is, if it is in another file."""
-    superblock = yield from begin(file)
-    objects: Objects = {}
+    superblock = yield from read_file_header(file)
+    objects: ObjectTable = {}
     indexed = names is None
     parts = [part for part in path.split("/") if part not in ("", ".")]
     if not parts:
         yield from read_object(file, superblock.root, objects, indexed, _all_children)
-        top = root = _group(objects, superblock.root)
+        top = root = _get_group(objects, superblock.root)
     else:
-        located = yield from _locate(file, superblock.root, parts, objects)
-        if isinstance(located, Outside):
+        located = yield from _find_group(file, superblock.root, parts, objects)
+        if isinstance(located, ExternalTarget):
             return located
         top = located
-        yield from _grow(file, objects, [top], indexed)
-        root = _group(objects, superblock.root)
+        yield from _read_descendants(file, objects, [top], indexed)
+        root = _get_group(objects, superblock.root)
     settled(objects)
     tree = build_tree(root, top, objects)
-    nodes = _dimensions(tree)
-    paths = Paths(tree, "/".join(parts))
-    if top is not root and (_needs_rest(tree, nodes) or paths.lacks(tree)):
-        # Names or lengths of dimensions come from outside of the subtree: read the headers of the whole file.
-        yield from _grow(file, objects, [g for g in objects.values() if isinstance(g, Group)], False)
+    nodes = _assign_tree_dimensions(tree)
+    paths = ObjectPaths(tree, "/".join(parts))
+    if top is not root and (_needs_rest(tree, nodes) or paths.has_unknown_targets(tree)):
+        # Names or lengths of dimensions come from outside of the subtree: read the headers of the
+        # whole file.
+        yield from _read_descendants(file, objects, [g for g in objects.values() if isinstance(g, Group)], False)
         settled(objects)
         whole = build_tree(root, root, objects)
-        nodes = _dimensions(whole)
-        paths = Paths(whole, "")
-        tree = _branch_at(whole, parts) or tree
+        nodes = _assign_tree_dimensions(whole)
+        paths = ObjectPaths(whole, "")
+        tree = _find_branch(whole, parts) or tree
     wanted = None
     if names is not None:
-        wanted, datasets = _wanted(tree, nodes, names, parts)
-        results = yield Side([read_index(file, dataset) for dataset in datasets], keep=True)
+        wanted, datasets = _select_variables(tree, nodes, names, parts)
+        results = yield Parallel([read_chunk_index(file, dataset) for dataset in datasets], keep=True)
         for dataset, problem in zip(datasets, results, strict=True):
             dataset.problem = dataset.problem or problem
-    return _Picked(tree, nodes, wanted, paths)
+    return _FileContents(tree, nodes, wanted, paths)
 
 
 def _all_children(group: Group) -> list[int]:
@@ -153,19 +167,19 @@ def _no_children(group: Group) -> list[int]:
     return []
 
 
-def _group(objects: Objects, address: int) -> Group:
+def _get_group(objects: ObjectTable, address: int) -> Group:
     found = objects.get(address)
     if isinstance(found, InsituError):
         raise found
     if not isinstance(found, Group):
-        raise FormatError("the root object is not a group", offset=address, structure="root group")
+        raise FormatError("the file is damaged: its root object is not a group", offset=address, structure="root group")
     return found
 
 
-def _locate(file: File, root: int, parts: list[str], objects: Objects) -> Walk[Group | Outside]:
+def _find_group(file: FileContext, root: int, parts: list[str], objects: ObjectTable) -> Walk[Group | ExternalTarget]:
     """Read the groups on a path; the last of them, or where the path leaves the file."""
     yield from read_object(file, root, objects, False, _no_children)
-    top = _group(objects, root)
+    top = _get_group(objects, root)
     names = list(reversed(parts))
     here = top
     hops = 0
@@ -174,7 +188,7 @@ def _locate(file: File, root: int, parts: list[str], objects: Objects) -> Walk[G
         link = next((link for link in here.links if link.name == name), None)
         address = None if link is None else link.address
         if link is not None and link.outside is not None:
-            return outside_of(link.outside, names)
+            return external_target(link.outside, names)
         if link is not None and link.path is not None and hops < 32:
             hops += 1
             names += [part for part in reversed(link.path.split("/")) if part not in ("", ".")]
@@ -188,36 +202,38 @@ def _locate(file: File, root: int, parts: list[str], objects: Objects) -> Walk[G
         if not isinstance(found, Group):
             there = ", ".join(link.name for link in here.links[:12]) or "nothing"
             raise GroupError(
-                f"no group {'/'.join(parts)!r}", url=file.url, hint=f"Where {name!r} should be there are: {there}"
+                f"there is no group {'/'.join(parts)!r}",
+                url=file.url,
+                hint=f"The group that should hold {name!r} has: {there}",
             )
         here = found
     return here
 
 
-def _grow(file: File, objects: Objects, groups: list[Group], indexed: bool) -> Walk[None]:
+def _read_descendants(file: FileContext, objects: ObjectTable, groups: list[Group], indexed: bool) -> Walk[None]:
     """Read all that can be reached from some groups and was not read yet."""
     new = [a for a in dict.fromkeys(a for group in groups for a in _all_children(group)) if a not in objects]
     for address in new:
         objects[address] = None
-    yield Side([read_object(file, address, objects, indexed, _all_children) for address in new])
+    yield Parallel([read_object(file, address, objects, indexed, _all_children) for address in new])
 
 
-def _dimensions(tree: Branch) -> dict[int, Node]:
+def _assign_tree_dimensions(tree: Branch) -> dict[int, GroupNode]:
     """The variables and dimensions of each group of a tree, by the identity of its branch."""
-    nodes = {id(branch): Node(branch.datasets) for branch in tree.walk()}
+    nodes = {id(branch): GroupNode(branch.datasets) for branch in tree.walk()}
     for branch in tree.walk():
         node = nodes[id(branch)]
         for _, child in branch.children:
-            below = nodes[id(child)]
-            below.parent = node
-            node.children.append(below)
+            inner = nodes[id(child)]
+            inner.parent = node
+            node.children.append(inner)
     assign_dimensions(nodes[id(tree)])
     return nodes
 
 
-def _needs_rest(tree: Branch, nodes: dict[int, Node]) -> bool:
-    """Whether the rest of the file decides on dimensions of a variable, or on where a link leads."""
-    return any(branch.loose for branch in tree.walk()) or any(
+def _needs_rest(tree: Branch, nodes: dict[int, GroupNode]) -> bool:
+    """Whether dimensions or link targets are decided by the rest of the file."""
+    return any(branch.dead_links for branch in tree.walk()) or any(
         dimension is None or dimension.address is None
         for node in nodes.values()
         for variable in node.variables
@@ -225,7 +241,7 @@ def _needs_rest(tree: Branch, nodes: dict[int, Node]) -> bool:
     )
 
 
-def _branch_at(tree: Branch, parts: list[str]) -> Branch | None:
+def _find_branch(tree: Branch, parts: list[str]) -> Branch | None:
     """The branch at a path, with paths that begin there."""
     for part in parts:
         tree_below = next((child for name, child in tree.children if name == part), None)
@@ -238,12 +254,14 @@ def _branch_at(tree: Branch, parts: list[str]) -> Branch | None:
     return tree
 
 
-def _wanted(tree: Branch, nodes: dict[int, Node], names: set[str], parts: list[str]) -> tuple[set[int], list[Dataset]]:
+def _select_variables(
+    tree: Branch, nodes: dict[int, GroupNode], names: set[str], parts: list[str]
+) -> tuple[set[int], list[Dataset]]:
     """The variables that are asked for by name or path, and the scales of their dimensions."""
     prefix = "/".join(parts)
     asked = {name.strip("/").removeprefix(f"{prefix}/") if prefix else name.strip("/") for name in names}
-    by_scale: dict[int, Variable] = {}
-    chosen: dict[int, Variable] = {}
+    by_scale: dict[int, NetcdfVariable] = {}
+    chosen: dict[int, NetcdfVariable] = {}
     missing = set(asked)
     for branch in tree.walk():
         for variable in nodes[id(branch)].variables:
@@ -254,12 +272,14 @@ def _wanted(tree: Branch, nodes: dict[int, Node], names: set[str], parts: list[s
                 chosen[id(variable)] = variable
                 missing.discard(path)
         missing -= {branch.join(name) for name, _ in branch.failed}
-        missing -= {name for name in missing if any(below(name, branch.join(link)) for link, _ in branch.outside)}
+        missing -= {
+            name for name in missing if any(is_at_or_below(name, branch.join(link)) for link, _ in branch.outside)
+        }
     if missing:
         there = [branch.join(variable.name) for branch in tree.walk() for variable in nodes[id(branch)].variables]
         more = f" and {len(there) - 12} more" if len(there) > 12 else ""
         hint = f"There are: {', '.join(there[:12]) or 'none'}{more}"
-        raise VariableError(f"no variable {', '.join(map(repr, sorted(missing)))}", hint=hint)
+        raise VariableError(f"there is no variable {', '.join(map(repr, sorted(missing)))}", hint=hint)
     for variable in list(chosen.values()):
         for dimension in variable.dims:
             scale = by_scale.get(id(dimension))
@@ -267,7 +287,9 @@ def _wanted(tree: Branch, nodes: dict[int, Node], names: set[str], parts: list[s
                 chosen.setdefault(id(scale), scale)
     for branch in tree.walk():
         branch.failed = [item for item in branch.failed if branch.join(item[0]) in asked]
-        branch.outside = [item for item in branch.outside if any(below(name, branch.join(item[0])) for name in asked)]
+        branch.outside = [
+            item for item in branch.outside if any(is_at_or_below(name, branch.join(item[0])) for name in asked)
+        ]
         branch.asked = asked
     datasets = {id(variable.dataset): variable.dataset for variable in chosen.values()}
     return set(chosen), list(datasets.values())

@@ -1,8 +1,11 @@
-"""What does the header of a NetCDF-3 file say?
+"""Parse the header of a NetCDF-3 file.
 
-One run of big-endian numbers and names at the beginning of the file: dimensions, attributes, variables and where their data begins. The grammar is
-that of "The NetCDF Classic Format Specification" (NetCDF Users Guide, appendix B) and of PnetCDF's "CDF-5 Format Specification"; its terms stand in the
-comments. CDF-5 only widens counts to 8 bytes, CDF-2 and CDF-5 offsets.
+Dimensions, attributes, variables and where their data begins.
+
+The header is a run of big-endian numbers and names at the beginning of the file. The grammar is
+that of "The NetCDF Classic Format Specification" (NetCDF Users Guide, appendix B) and of PnetCDF's
+"CDF-5 Format Specification"; its terms stand in the comments. CDF-5 widens counts to 8 bytes, CDF-2
+and CDF-5 widen offsets.
 """
 
 from __future__ import annotations
@@ -17,7 +20,7 @@ import numpy as np
 
 from insitu.errors import FormatError
 
-__all__ = ["Dimension", "Header", "Variable", "read_header"]
+__all__ = ["HeaderDimension", "HeaderVariable", "NetCDF3Header", "read_header"]
 
 VERSIONS = (1, 2, 5)
 NC_DIMENSION, NC_VARIABLE, NC_ATTRIBUTE = 0x0A, 0x0B, 0x0C
@@ -40,33 +43,35 @@ LARGEST = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
-class Dimension:
+class HeaderDimension:
     """A dimension of the file."""
 
     name: str
     length: int
-    """0: it counts the records."""
+    """0: the record dimension."""
 
 
 @dataclass(frozen=True, slots=True)
-class Variable:
+class HeaderVariable:
     """A variable as the header has it."""
 
     name: str
-    dims: tuple[Dimension, ...]
+    dims: tuple[HeaderDimension, ...]
     attributes: dict[str, Any]
     dtype: np.dtype[Any]
     begin: int
-    """Where its data begins; of a record variable, its part of the first record."""
+    """Offset of its data; of a record variable, of its part of the first record."""
     place: int
-    """Where the header speaks of it."""
+    """Offset of its entry in the header."""
 
     is_record: bool = field(init=False)
     """Whether its data lies in records, interleaved with others."""
     inner: tuple[int, ...] = field(init=False)
     """Its shape, without the dimension of records."""
     nbytes: int = field(init=False)
-    """Bytes of its data; of a record variable, in one record. `vsize` in the header wraps around at 4 GiB, and is not needed."""
+    """Bytes of its data; of a record variable, in one record. `vsize` in the header wraps around at
+    4 GiB, and is not needed.
+    """
 
     def __post_init__(self) -> None:
         record = bool(self.dims) and self.dims[0].length == 0
@@ -77,15 +82,15 @@ class Variable:
 
 
 @dataclass(frozen=True, slots=True)
-class Header:
-    """All of it."""
+class NetCDF3Header:
+    """The whole header."""
 
     version: int
     records: int | None
-    """`numrecs`; None: STREAMING, the writer could not say."""
-    dims: list[Dimension]
+    """`numrecs`; None: STREAMING, the writer did not know it."""
+    dims: list[HeaderDimension]
     attributes: dict[str, Any]
-    variables: list[Variable]
+    variables: list[HeaderVariable]
     size: int
     """Bytes of the header itself."""
     record_size: int = field(init=False)
@@ -106,13 +111,13 @@ class _ShortError(Exception):
     """The bytes at hand end within the header."""
 
 
-_recent: tuple[tuple[bytes, Header], ...] = ()
-"""Files of one archive often have the very same header: its bytes, and what they say."""
+_recent: tuple[tuple[bytes, NetCDF3Header], ...] = ()
+"""Headers parsed last, with their bytes: files of one archive often have the same header."""
 LARGEST_KEPT = 1 << 20
 
 
-def read_header(head: bytes, size: int, read: Callable[[int, int], bytes], url: str) -> Header:
-    """Parse the header; fetch more of the file, ever larger pieces, while it goes on.
+def read_header(head: bytes, size: int, read: Callable[[int, int], bytes], url: str) -> NetCDF3Header:
+    """Parse the header; read more of the file, in growing pieces, until it is complete.
 
     Parameters
     ----------
@@ -138,11 +143,11 @@ def read_header(head: bytes, size: int, read: Callable[[int, int], bytes], url: 
         except _ShortError:
             if len(head) >= size:
                 raise FormatError(
-                    "the file ends within its header", url=url, offset=len(head), structure="header"
+                    "the file is truncated within its header", url=url, offset=len(head), structure="header"
                 ) from None
         more = read(len(head), min(max(len(head), 1 << 18), size - len(head)))
         if not more:
-            raise FormatError("the file ends within its header", url=url, offset=len(head), structure="header")
+            raise FormatError("the file is truncated within its header", url=url, offset=len(head), structure="header")
         head += more
 
 
@@ -154,7 +159,7 @@ class _Parser:
         self.at = 4
         self.version = data[3] if len(data) > 3 else 0
         if data[:3] != b"CDF" or self.version not in VERSIONS:
-            self.fail("is no NetCDF-3 file", "magic", 0)
+            self.fail("does not begin as a NetCDF-3 header", "magic", 0)
         self.count = struct.Struct(">q" if self.version == 5 else ">I")
         self.offset = struct.Struct(">I" if self.version == 1 else ">q")
 
@@ -162,7 +167,7 @@ class _Parser:
         raise FormatError(f"the header {what}", url=self.url, offset=self.at if at is None else at, structure=structure)
 
     def take(self, form: struct.Struct) -> int:
-        """One number."""
+        """Read one number."""
         if self.at + form.size > len(self.data):
             raise _ShortError
         value: int
@@ -170,15 +175,15 @@ class _Parser:
         self.at += form.size
         return value
 
-    def many(self, structure: str, least: int) -> int:
-        """`nelems` of things of at least so many bytes: no more than the file has room for."""
+    def bounded_count(self, structure: str, least: int) -> int:
+        """Read `nelems` of things of at least so many bytes; refuse more than fit in the file."""
         at, number = self.at, self.take(self.count)
         if number < 0 or number * least > self.size - at:
-            self.fail(f"counts {number} where the file has no room for them", structure, at)
+            self.fail(f"counts {number} elements, which do not fit in the file", structure, at)
         return number
 
     def raw(self, length: int) -> bytes:
-        """So many bytes, and the padding to four behind them."""
+        """Read so many bytes, and the padding to four behind them."""
         end = self.at + length
         if end > len(self.data):
             raise _ShortError
@@ -187,78 +192,80 @@ class _Parser:
         return data
 
     def name(self) -> str:
-        """`name`: length, characters, padding."""
+        """Read `name`: length, characters, padding."""
         at = self.at
         # Some writers count the NUL that ends a text in C.
-        data = self.raw(self.many("name", 1)).split(b"\0", 1)[0]
+        data = self.raw(self.bounded_count("name", 1)).split(b"\0", 1)[0]
         try:
             return data.decode("utf-8")
         except UnicodeDecodeError:
             self.fail("holds a name that is not UTF-8", "name", at)
 
-    def listed(self, tag: int, structure: str, least: int) -> int:
-        """How many elements a list has: ABSENT (twice zero) or the tag and their number."""
+    def list_length(self, tag: int, structure: str, least: int) -> int:
+        """Read how many elements a list has: ABSENT (twice zero) or the tag and their number."""
         at, found = self.at, self.take(_TAG)
-        number = self.many(structure, least)
+        number = self.bounded_count(structure, least)
         if found != tag and (found, number) != (0, 0):
-            self.fail(f"has the tag {found} where {tag} should be", structure, at)
+            self.fail(f"has the tag {found} in place of {tag}", structure, at)
         return number
 
-    def header(self) -> Header:
+    def header(self) -> NetCDF3Header:
         at, records = self.at, self.take(self.count)
         streaming = -1 if self.version == 5 else 0xFFFFFFFF
         if records < 0 and records != streaming:
-            self.fail(f"counts {records} records", "numrecs", at)
+            self.fail(f"has a negative number of records, {records}", "numrecs", at)
         dims = self.dimensions()
         attributes = self.attributes()
         variables = self.variables(dims)
-        return Header(self.version, None if records == streaming else records, dims, attributes, variables, self.at)
+        return NetCDF3Header(
+            self.version, None if records == streaming else records, dims, attributes, variables, self.at
+        )
 
-    def dimensions(self) -> list[Dimension]:
+    def dimensions(self) -> list[HeaderDimension]:
         dims = []
-        for _ in range(self.listed(NC_DIMENSION, "dim_list", 8)):
+        for _ in range(self.list_length(NC_DIMENSION, "dim_list", 8)):
             name, at = self.name(), self.at
             length = self.take(self.count)
             if length < 0:
                 self.fail(f"gives dimension {name!r} the length {length}", "dim", at)
-            dims.append(Dimension(name, length))
+            dims.append(HeaderDimension(name, length))
         self.unique([dimension.name for dimension in dims], "dim_list")
         return dims
 
     def attributes(self) -> dict[str, Any]:
         found: dict[str, Any] = {}
-        for _ in range(self.listed(NC_ATTRIBUTE, "att_list", 12)):
+        for _ in range(self.list_length(NC_ATTRIBUTE, "att_list", 12)):
             name, at = self.name(), self.at
             code = self.take(_TAG)
             dtype = self.type_of(code, at)
-            number = self.many("attr", dtype.itemsize)
+            number = self.bounded_count("attr", dtype.itemsize)
             found[name] = _value(name, dtype, self.raw(number * dtype.itemsize))
         return found
 
     def type_of(self, code: int, at: int) -> np.dtype[Any]:
-        """`nc_type`."""
+        """Return the type of an `nc_type`."""
         if code not in TYPES or (code > 6 and self.version != 5):
-            self.fail(f"has the type {code}, which CDF-{self.version} does not know", "nc_type", at)
+            self.fail(f"has the type {code}, which CDF-{self.version} does not define", "nc_type", at)
         return TYPES[code]
 
-    def variables(self, dims: list[Dimension]) -> list[Variable]:
+    def variables(self, dims: list[HeaderDimension]) -> list[HeaderVariable]:
         found = []
-        for _ in range(self.listed(NC_VARIABLE, "var_list", 28)):
+        for _ in range(self.list_length(NC_VARIABLE, "var_list", 28)):
             place = self.at
             name, at = self.name(), self.at
-            number = self.many("var", self.count.size)
+            number = self.bounded_count("var", self.count.size)
             if number > MOST_DIMENSIONS:
                 self.fail(f"gives variable {name!r} {number} dimensions", "var", at)
             numbers = [self.take(self.count) for _ in range(number)]
             if any(not 0 <= n < len(dims) for n in numbers):
-                self.fail(f"gives variable {name!r} dimensions that are not there", "var", at)
+                self.fail(f"gives variable {name!r} undefined dimensions", "var", at)
             own = tuple(dims[n] for n in numbers)
             if any(dimension.length == 0 for dimension in own[1:]):
-                self.fail(f"gives variable {name!r} records along an inner dimension", "var", at)
+                self.fail(f"gives variable {name!r} the record dimension, but not as its first", "var", at)
             attributes = self.attributes()
             dtype = self.type_of(self.take(_TAG), self.at - 4)
             self.take(self.count)  # vsize: redundant, and wrong above 4 GiB
-            variable = Variable(name, own, attributes, dtype, self.take(self.offset), place)
+            variable = HeaderVariable(name, own, attributes, dtype, self.take(self.offset), place)
             if variable.nbytes > LARGEST:
                 self.fail(f"gives variable {name!r} more than 2**63 bytes", "var", at)
             found.append(variable)
@@ -267,14 +274,14 @@ class _Parser:
 
     def unique(self, names: list[str], structure: str) -> None:
         if len(set(names)) < len(names):
-            self.fail("gives two of them one name", structure)
+            self.fail("uses a name twice", structure)
 
 
 _TAG = struct.Struct(">I")
 
 
 def _value(name: str, dtype: np.dtype[Any], data: bytes) -> Any:
-    """The value of an attribute, as netCDF4 shows it."""
+    """Return the value of an attribute, as netCDF4 shows it."""
     if dtype.kind == "S":
         if name == "_FillValue":
             return data  # of characters; netCDF4 gives bytes for this one name

@@ -1,8 +1,10 @@
-"""What is in a NetCDF-3 file, and where does the data of every variable lie?
+"""Scan NetCDF-3 files: find the data of every variable.
 
-The header says it all. A fixed variable is one run of bytes: one cell, cut by the reader as it likes. A record variable has a piece in every record,
-between those of the others: one cell for each record, `begin + number * record_size`, as a column of numbers. Only where records are small and many,
-a cell is a block of whole records, of which codec `record_member` takes the variable's part: there a piece costs more than its neighbours.
+A fixed variable is one run of bytes: one cell, which the reader cuts as it likes. A record variable
+has a piece in every record, between those of the others: one cell for each record, at `begin +
+number * record_size`. Where records are small and many, a cell is a block of whole records, of
+which codec `record_member` takes the variable's part: there a piece costs more to fetch than its
+neighbours.
 """
 
 from __future__ import annotations
@@ -14,13 +16,14 @@ from typing import Any
 import numpy as np
 
 from insitu.errors import FormatError
-from insitu.formats.choosing import chosen, no_groups
-from insitu.formats.hdf5.window import Window
-from insitu.formats.netcdf3.header import VERSIONS, Header, Variable, read_header
-from insitu.formats.problems import Problems
+from insitu.formats.netcdf3.header import VERSIONS, HeaderVariable, NetCDF3Header, read_header
+from insitu.formats.parsing.read_cache import ReadCache
+from insitu.formats.registry import Format
+from insitu.formats.unreadable import Problems
+from insitu.formats.variable_filter import refuse_group, select_names
 from insitu.model import Axis, Codec, Columns, Encoding, GroupDetails, Source, Tile, VirtualArray, VirtualGroup
 
-__all__ = ["is_netcdf3", "scan_netcdf3"]
+__all__ = ["NETCDF3", "is_netcdf3", "scan_netcdf3"]
 
 FILL: dict[str, Any] = {
     # What a variable without `_FillValue` is filled with: NC_FILL_* of netcdf.h
@@ -30,18 +33,24 @@ FILL: dict[str, Any] = {
 
 MANY_RECORDS = 1024
 SMALL_RECORD = 4 << 10
-"""A piece costs about 8 µs, so records of 4 KiB are read whole in less time than piece by piece; larger ones would be, too, but for ten times the bytes."""
+"""Bytes of records that are read whole: a piece costs about 8 µs, so this is faster than piece by
+piece.
+
+Larger records would be, too, but for ten times the bytes.
+"""
 BLOCK_BYTES = 64 << 10
-"""Of whole records: what one value of one of them costs to read, and nearly as fast as larger blocks when all are read."""
+"""Bytes of a block of whole records: one value costs so much to read; larger blocks are hardly
+faster when all is read.
+"""
 
 
-def is_netcdf3(window: Window) -> bool:
-    """Whether a file begins as NetCDF-3 does."""
+def is_netcdf3(window: ReadCache) -> bool:
+    """Return whether a file begins as NetCDF-3 does."""
     return window.head[:3] == b"CDF" and window.head[3:4] in [bytes([version]) for version in VERSIONS]
 
 
 def scan_netcdf3(
-    window: Window,
+    window: ReadCache,
     *,
     group: str | None = None,
     variables: Collection[str] | None = None,
@@ -61,12 +70,12 @@ def scan_netcdf3(
         "raise" or "warn".
     """
     problems = Problems(errors)
-    no_groups(group, url=window.url)
+    refuse_group(group, url=window.url)
     header = read_header(window.head, window.size, window.source.read, window.url)
     records = _records(header, window)
     _check_order(header, window.url)
     dims = {variable.name: [d.name for d in variable.dims] for variable in header.variables}
-    wanted = chosen(dims, variables, url=window.url)
+    wanted = select_names(dims, variables, url=window.url)
     source = window.source.describe()
     arrays: dict[str, VirtualArray] = {}
     for variable in header.variables:
@@ -82,48 +91,48 @@ def scan_netcdf3(
     return VirtualGroup(arrays, {}, dict(header.attributes), details, problems.found, unlimited=unlimited)
 
 
-def _records(header: Header, window: Window) -> int:
-    """How many records there are; of a stream, as many as the file has room for."""
+def _records(header: NetCDF3Header, window: ReadCache) -> int:
+    """Return how many records there are; of a stream, as many as fit in the file."""
     if header.records is not None:
         return header.records
     return max(window.size - header.first_record, 0) // header.record_size if header.record_size else 0
 
 
-def _check_order(header: Header, url: str) -> None:
-    """No variable may lie in the header or in another one, as the netCDF library has it."""
+def _check_order(header: NetCDF3Header, url: str) -> None:
+    """Refuse variables that overlap the header or one another, as the netCDF library does."""
     fixed = [variable for variable in header.variables if not variable.is_record]
     record = [variable for variable in header.variables if variable.is_record]
     end, before = header.size, "the header"
     for variable in sorted(fixed, key=_begin) + sorted(record, key=_begin):
         if variable.begin < end:
             raise FormatError(
-                f"variable {variable.name!r} begins in {before}", url=url, offset=variable.place, structure="begin"
+                f"variable {variable.name!r} overlaps {before}", url=url, offset=variable.place, structure="begin"
             )
         end, before = variable.begin + variable.nbytes, f"variable {variable.name!r}"
     if record and end - header.first_record > header.record_size:
-        raise FormatError("a record is longer than its parts", url=url, offset=record[0].place, structure="begin")
+        raise FormatError("the variables of a record overlap", url=url, offset=record[0].place, structure="begin")
 
 
-def _begin(variable: Variable) -> int:
+def _begin(variable: HeaderVariable) -> int:
     return variable.begin
 
 
-def _check_end(header: Header, variable: Variable, records: int, window: Window) -> None:
+def _check_end(header: NetCDF3Header, variable: HeaderVariable, records: int, window: ReadCache) -> None:
     end = variable.begin + variable.nbytes
     if variable.is_record:
         end = variable.begin + max(records - 1, 0) * header.record_size + variable.nbytes if records else 0
     if end > window.size:
         raise FormatError(
-            f"the file ends {end - window.size} bytes before the variable does",
+            f"the file is truncated: {end - window.size} bytes of the variable are missing",
             url=window.url,
             offset=window.size,
             structure="data",
-            hint="It was cut off, or its header counts too many records (netCDF would show zeros there): "
-            'fetch it again, or leave the variable out with errors="warn"',
+            hint='Fetch the file again, or leave the variable out with errors="warn". If the download is complete, the header '
+            "counts too many records; netCDF shows zeros there",
         )
 
 
-def _array(header: Header, variable: Variable, records: int, source: Source, size: int) -> VirtualArray:
+def _array(header: NetCDF3Header, variable: HeaderVariable, records: int, source: Source, size: int) -> VirtualArray:
     fill = _fill(variable)
     codecs: tuple[Codec, ...] = ()
     shape = variable.inner
@@ -138,7 +147,7 @@ def _array(header: Header, variable: Variable, records: int, source: Source, siz
         elif records >= MANY_RECORDS and stride <= SMALL_RECORD:
             block = BLOCK_BYTES // stride
             skip = variable.begin - header.first_record
-            lead, codecs = (Axis.regular(records, block, padded=False),), (_member(header, variable, skip),)
+            lead, codecs = (Axis.regular(records, block, padded=False),), (_record_member(header, variable, skip),)
             first = np.arange(0, records, block, dtype=np.int64)
             offset = (header.first_record + first * stride).reshape(along)
             length = (np.minimum(records - first, block) * stride).reshape(along)
@@ -147,7 +156,7 @@ def _array(header: Header, variable: Variable, records: int, source: Source, siz
         else:
             lead = (Axis.regular(records, 1),)
             offset = (variable.begin + np.arange(records, dtype=np.int64) * stride).reshape(along)
-    axes = lead + tuple(_whole(extent) for extent in shape)
+    axes = lead + tuple(_whole_axis(extent) for extent in shape)
     grid = tuple(axis.count for axis in axes)
     if 0 in grid:
         chunks = Columns.unwritten(grid)
@@ -164,25 +173,28 @@ def _array(header: Header, variable: Variable, records: int, source: Source, siz
 
 @lru_cache(maxsize=256)
 def _encoding(dtype: np.dtype[Any], codecs: tuple[Codec, ...], fill: bytes) -> Encoding:
-    """Variables of an archive have few encodings among them."""
+    """Return an encoding. Cached: an archive has few."""
     return Encoding(dtype, codecs, fill=fill)
 
 
 @lru_cache(maxsize=1024)
-def _whole(extent: int) -> Axis:
+def _whole_axis(extent: int) -> Axis:
     return Axis.regular(extent, max(extent, 1))
 
 
-def _member(header: Header, variable: Variable, skip: int) -> Codec:
-    """The codec that takes a variable's part of whole records; kerchunk has one of that name."""
+def _record_member(header: NetCDF3Header, variable: HeaderVariable, skip: int) -> Codec:
+    """Return the codec that takes a variable's part of whole records.
+
+    Kerchunk has one of that name.
+    """
     rest = header.record_size - skip - variable.nbytes
     own: list[Any] = ["own", variable.dtype.str, list(variable.inner)]
     fields = [*([["before", f"V{skip}"]] if skip else []), own, *([["behind", f"V{rest}"]] if rest else [])]
     return Codec("record_member", {"member": "own", "dtype": fields})
 
 
-def _fill(variable: Variable) -> Any:
-    """What never-written places of a variable hold."""
+def _fill(variable: HeaderVariable) -> Any:
+    """Return the fill value: `_FillValue`, or the default of netCDF."""
     said = variable.attributes.get("_FillValue")
     dtype = variable.dtype
     if isinstance(said, np.generic) and said.dtype == dtype.newbyteorder("="):
@@ -190,3 +202,6 @@ def _fill(variable: Variable) -> Any:
     if dtype.kind == "S":
         return np.bytes_(said if isinstance(said, bytes) and len(said) == 1 else FILL["S1"])
     return np.array(FILL[dtype.str[1:]], dtype)[()]
+
+
+NETCDF3 = Format(is_netcdf3, scan_netcdf3)

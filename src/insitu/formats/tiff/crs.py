@@ -1,8 +1,11 @@
-"""Which coordinate reference system do GeoTIFF's keys name?
+"""Coordinate reference system of a GeoTIFF, as attributes of `spatial_ref`.
 
-Usually one of EPSG's, by its number; else a projection with its parameters (OGC 19-008r4, annex C and the tables of GeoTIFF 1.0, section 6.3.3.3). PROJ knows
-what a number stands for, so with pyproj the attributes are those that rioxarray shows: WKT, and CF's grid mapping. Without pyproj the number itself is given, which
-rioxarray and GDAL understand too; a system without a number then goes unnamed.
+WKT and CF grid mapping.
+
+Usually the keys hold an EPSG number, else a projection with its parameters (OGC 19-008r4, annex C
+and the tables of GeoTIFF 1.0, section 6.3.3.3). With pyproj, the attributes are those that
+rioxarray shows. Without pyproj they hold the EPSG number, which rioxarray and GDAL understand too;
+a system without a number is then left out.
 """
 
 from __future__ import annotations
@@ -12,16 +15,16 @@ from functools import lru_cache
 from typing import Any
 
 from insitu.forking import import_before_fork
-from insitu.formats.tiff.geography import REVISION
-from insitu.formats.tiff.units import METRE, UNKNOWN_LENGTH, Unit, linear_unit
+from insitu.formats.tiff.georeferencing import REVISION
+from insitu.formats.tiff.units import METRE, UNKNOWN_LENGTH, UnitOfMeasure, linear_unit
 from insitu.formats.tiff.wkt import (
     GEOGRAPHIC,
     PRIME_MERIDIAN,
     SEMI_MAJOR,
     USER_DEFINED,
     ellipsoid_of,
+    epsg_code,
     geographic_text,
-    known,
     local_text,
     vertical_text,
     with_geographic,
@@ -64,15 +67,18 @@ FALSE_EASTING, FALSE_NORTHING = (3082, 3086, 3090), (3083, 3087, 3091)
 
 
 def crs_attributes(keys: dict[int, Any]) -> dict[str, Any]:
-    """What a variable `spatial_ref` says of the coordinate reference system; nothing if the image has none, or none that is known."""
+    """Return the attributes of `spatial_ref`.
+
+    Empty if the image has no coordinate reference system, or an unknown one.
+    """
     return dict(_attributes(tuple(sorted(keys.items())))) if keys else {}
 
 
 @lru_cache(maxsize=256)
 def _attributes(items: tuple[tuple[int, Any], ...]) -> tuple[tuple[str, Any], ...]:
-    """As `crs_attributes`; the files of an archive share one."""
+    """Compute `crs_attributes`. Cached: the files of an archive share one."""
     keys = dict(items)
-    code = _code(keys)
+    code = _epsg_text(keys)
     try:
         proj: Any = import_before_fork("pyproj")
     except ImportError:
@@ -90,7 +96,10 @@ def _attributes(items: tuple[tuple[int, Any], ...]) -> tuple[tuple[str, Any], ..
 
 
 def _text(proj: Any, keys: dict[int, Any], code: str) -> str:
-    """The system as GDAL writes it: a number's by what PROJ knows of it, else by its parts, the heights too."""
+    """Return the WKT of the system as GDAL writes it.
+
+    By its number, else by its parts, with heights.
+    """
     if code:
         try:
             whole = _numbered_text(proj, keys, code)
@@ -108,7 +117,10 @@ def _numbered_text(proj: Any, keys: dict[int, Any], code: str) -> str:
 
 
 def _described_text(proj: Any, keys: dict[int, Any]) -> str:
-    """A system without a number: geographic, projected, or local coordinates of which only the unit is known."""
+    """Return the WKT of a system without a number.
+
+    Geographic, projected, or local coordinates of which only the unit is known.
+    """
     model, named = keys.get(MODEL_TYPE), keys.get(PROJECTED_CITATION)
     if model == 2:
         return geographic_text(proj, {**keys, GEOGRAPHIC: USER_DEFINED})
@@ -116,20 +128,24 @@ def _described_text(proj: Any, keys: dict[int, Any]) -> str:
         return _wkt(proj, proj.CRS.from_wkt(named.removeprefix(PE_STRING)))
     name = named if isinstance(named, str) and named else keys.get(CITATION)
     name = name.strip("|") if isinstance(name, str) else None
-    crs = _projected(proj, keys) if model == 1 else None
+    crs = _projected_system(proj, keys) if model == 1 else None
     if crs is None:
-        # GDAL takes projected coordinates of which nothing is known for metres, whatever their unit.
+        # GDAL takes projected coordinates of which nothing is known for metres, whatever their
+        # unit.
         unit = METRE if model == 1 else linear_unit(proj, keys, UNKNOWN_LENGTH)
         return local_text(name, unit or UNKNOWN_LENGTH)
     return with_geographic(_wkt(proj, crs), geographic_text(proj, keys, alone=False), name or "unnamed")
 
 
 def _with_heights(proj: Any, keys: dict[int, Any], wkt: str) -> str:
-    """Add heights, by their number or described by a unit, a citation and a datum; GDAL shows none of GeoTIFF 1.0."""
+    """Add heights, by their number or described by a unit, a citation and a datum.
+
+    GDAL shows none of GeoTIFF 1.0.
+    """
     found = re.match(r'(GEOGCS|PROJCS|LOCAL_CS)\["([^"]*)"', wkt)
     if not keys.get(REVISION) or found is None:
         return wkt
-    number, system = keys.get(VERTICAL_UNIT), known(keys, VERTICAL)
+    number, system = keys.get(VERTICAL_UNIT), epsg_code(keys, VERTICAL)
     if system is not None and found[1] == "PROJCS":
         numbered = proj.CRS.from_epsg(system)
         return f'COMPD_CS["{found[2]} + {numbered.name}",{wkt},{_wkt(proj, numbered)}]'
@@ -138,21 +154,24 @@ def _with_heights(proj: Any, keys: dict[int, Any], wkt: str) -> str:
         return wkt
     cited = keys.get(VERTICAL_CITATION)
     name = cited if isinstance(cited, str) else None
-    heights = vertical_text(proj, name, known(keys, VERTICAL_DATUM), unit)
+    heights = vertical_text(proj, name, epsg_code(keys, VERTICAL_DATUM), unit)
     called = f"{found[2]} + {name if found[1] == 'LOCAL_CS' and name else 'unknown'}"
     return f'COMPD_CS["{called}",{wkt},{heights}]'
 
 
 def _wkt(proj: Any, crs: Any) -> str:
-    """Like GDAL: the old WKT, with the axes of a geographic system; the new one where the old cannot say it."""
+    """Return the old WKT as GDAL does, with the axes of a geographic system.
+
+    The new WKT where the old cannot express it.
+    """
     try:
         return str(crs.to_wkt("WKT1_GDAL", output_axis_rule=True))
     except proj.exceptions.ProjError:
         return str(crs.to_wkt())
 
 
-def _code(keys: dict[int, Any]) -> str:
-    """EPSG's number, of a compound system two; empty if there is none."""
+def _epsg_text(keys: dict[int, Any]) -> str:
+    """Return `EPSG:number`, of a compound system with two numbers; empty if there is none."""
     model = keys.get(MODEL_TYPE)
     number = keys.get(GEOGRAPHIC) if model in (2, 3) else keys.get(PROJECTED) if model == 1 else None
     if keys.get(PROJECTION) == 3856 and model == 1:  # the number of the Pseudo-Mercator projection, not of the system
@@ -174,20 +193,23 @@ def _by_number(proj: Any, keys: dict[int, Any], code: str) -> Any:
         crs = proj.CRS.from_user_input(code)
         if crs.is_compound and (number := crs.to_epsg(min_confidence=100)) is not None:
             crs = proj.CRS.from_epsg(number)
-        return _in_unit(proj, crs, linear_unit(proj, keys) if LINEAR_UNIT in keys else None)
+        return _with_unit(proj, crs, linear_unit(proj, keys) if LINEAR_UNIT in keys else None)
     except proj.exceptions.CRSError:
         if "+" not in code:
             raise
         return proj.CRS.from_user_input(code.split("+")[0])
 
 
-def _projected(proj: Any, keys: dict[int, Any]) -> Any:
-    """A projected system by its parts, on any geographic system (which is exchanged later); None if it is not known."""
+def _projected_system(proj: Any, keys: dict[int, Any]) -> Any:
+    """Return a projected system by its parts, on any geographic system (exchanged later).
+
+    None if it is not known.
+    """
     major, inverse = ellipsoid_of(proj, keys)
     body: dict[str, Any] = {"a": major, "rf": inverse} if inverse else {"R": major}
-    if _first(keys, (PRIME_MERIDIAN,)):
+    if _first_number(keys, (PRIME_MERIDIAN,)):
         body["pm"] = keys[PRIME_MERIDIAN]
-    number = known(keys, PROJECTION)
+    number = epsg_code(keys, PROJECTION)
     if number is None:
         definition = _projection(proj, keys)
         return None if definition is None else proj.CRS.from_dict({**definition, **body})
@@ -195,11 +217,11 @@ def _projected(proj: Any, keys: dict[int, Any]) -> Any:
     crs = proj.CRS.from_dict({"proj": "tmerc", **body}).to_json_dict()
     crs["conversion"] = proj.crs.CoordinateOperation.from_epsg(number).to_json_dict()
     crs["conversion"].pop("$schema", None)
-    return None if unit is None else _in_unit(proj, proj.CRS.from_json_dict(crs), unit)
+    return None if unit is None else _with_unit(proj, proj.CRS.from_json_dict(crs), unit)
 
 
-def _in_unit(proj: Any, crs: Any, unit: Unit | None) -> Any:
-    """EPSG's system with the linear unit that the file insists on."""
+def _with_unit(proj: Any, crs: Any, unit: UnitOfMeasure | None) -> Any:
+    """Return the EPSG system with the linear unit of the file."""
     axes = crs.axis_info
     if not crs.is_projected or unit is None or crs.is_compound:
         return crs
@@ -215,18 +237,20 @@ def _in_unit(proj: Any, crs: Any, unit: Unit | None) -> Any:
 
 
 def _projection(proj: Any, keys: dict[int, Any]) -> dict[str, Any] | None:
-    """A projection by its parameters, as PROJ takes them; None if its method is not known."""
+    """Return the PROJ parameters of a projection; None if its method is not known."""
     number = keys.get(METHOD)
     definition: dict[str, Any]
     if number == POLAR:
-        latitude, longitude = _first(keys, (3081, 3078)), _first(keys, (3095, 3080))
+        latitude, longitude = _first_number(keys, (3081, 3078)), _first_number(keys, (3095, 3080))
         pole = 90.0 if latitude >= 0 else -90.0
         definition = {"proj": "stere", "lat_0": pole, "lat_ts": latitude, "lon_0": longitude}
-        if _first(keys, (3092,), 1.0) != 1.0:
-            definition = {"proj": "stere", "lat_0": pole, "k_0": _first(keys, (3092,)), "lon_0": longitude}
+        if _first_number(keys, (3092,), 1.0) != 1.0:
+            definition = {"proj": "stere", "lat_0": pole, "k_0": _first_number(keys, (3092,)), "lon_0": longitude}
     elif isinstance(number, int) and number in METHODS:
         name, parameters = METHODS[number]
-        found = {parameter: _first(keys, places) for parameter, places in parameters.items() if _has(keys, places)}
+        found = {
+            parameter: _first_number(keys, places) for parameter, places in parameters.items() if _has(keys, places)
+        }
         definition = {"proj": name, **found}
     else:
         return None
@@ -234,8 +258,8 @@ def _projection(proj: Any, keys: dict[int, Any]) -> dict[str, Any] | None:
     if unit is None:
         return None
     # False origins are in the unit of the coordinates, PROJ's are in metres.
-    definition["x_0"] = _first(keys, FALSE_EASTING) * unit.factor
-    definition["y_0"] = _first(keys, FALSE_NORTHING) * unit.factor
+    definition["x_0"] = _first_number(keys, FALSE_EASTING) * unit.factor
+    definition["y_0"] = _first_number(keys, FALSE_NORTHING) * unit.factor
     definition["to_meter"] = unit.factor
     return definition
 
@@ -244,5 +268,5 @@ def _has(keys: dict[int, Any], places: tuple[int, ...]) -> bool:
     return any(isinstance(keys.get(place), (int, float)) for place in places)
 
 
-def _first(keys: dict[int, Any], places: tuple[int, ...], default: float = 0.0) -> float:
+def _first_number(keys: dict[int, Any], places: tuple[int, ...], default: float = 0.0) -> float:
     return next((float(keys[place]) for place in places if isinstance(keys.get(place), (int, float))), default)

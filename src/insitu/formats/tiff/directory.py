@@ -1,8 +1,8 @@
-"""What do the directories of a TIFF say?
+"""Read the directories (IFDs) of a TIFF: tables of tags, one for each image.
 
-A TIFF is a chain of directories (IFDs), one for each image in it; each is a table of tags, whose values lie in the table if they are small, and elsewhere
-if not. "TIFF Revision 6.0", section 2, and "The BigTIFF File Format", which has 8-byte counts and offsets. The chain is followed first, then the values
-of all directories come in one batch; only tags that somebody asks for are fetched.
+Small values lie in the table, others elsewhere in the file. "TIFF Revision 6.0", section 2, and
+"The BigTIFF File Format", which has 8-byte counts and offsets. The chain of directories is followed
+first; then the values of all directories are read in one batch, only of tags that are asked for.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from insitu.errors import FormatError
-from insitu.formats.hdf5.window import Window
+from insitu.formats.parsing.read_cache import ReadCache
 
 __all__ = ["Directory", "is_tiff", "read_directories"]
 
@@ -42,8 +42,8 @@ DIRECTORY_GUESS = 4096
 """Bytes fetched at a directory whose length is not known yet: some three hundred tags."""
 
 
-def is_tiff(window: Window) -> bool:
-    """Whether a file begins as TIFF or BigTIFF does."""
+def is_tiff(window: ReadCache) -> bool:
+    """Return whether a file begins as TIFF or BigTIFF does."""
     head = window.head[:4]
     return head in (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+")
 
@@ -75,14 +75,17 @@ class Directory:
     data: dict[int, bytes] = field(default_factory=dict)
     """The values of tags, as they are stored; decoded when asked for."""
     unread: dict[int, str] = field(default_factory=dict)
-    """Tags whose values could not be had, and why."""
+    """Tags whose values cannot be read, and why."""
 
     def fail(self, what: str, structure: str = "directory") -> NoReturn:
-        """Refuse the directory."""
+        """Raise a `FormatError` at this directory."""
         raise FormatError(what, url=self.url, offset=self.offset, structure=structure)
 
     def value(self, tag: int) -> npt.NDArray[Any] | None:
-        """The elements of a tag in native byte order, fractions as floats; None if it is not there or cannot be had."""
+        """Return the elements of a tag in native byte order, fractions as floats.
+
+        None if it is missing or unreadable.
+        """
         data = self.data.get(tag)
         if data is None:
             return None
@@ -94,40 +97,40 @@ class Directory:
         return values if dtype.isnative else values.astype(dtype.newbyteorder("="))
 
     def numbers(self, tag: int) -> npt.NDArray[Any] | None:
-        """The numbers of a tag, None if it is not there."""
+        """Return the numbers of a tag; None if it is missing."""
         if tag in self.unread:
             self.fail(self.unread[tag], f"tag {tag}")
         value = self.value(tag)
         if value is not None and value.dtype.kind not in "iuf":
-            self.fail(f"tag {tag} should be numbers", f"tag {tag}")
+            self.fail(f"tag {tag} does not hold numbers", f"tag {tag}")
         return value
 
     def number(self, tag: int, default: int) -> int:
-        """The one integer of a tag."""
+        """Return the one integer of a tag."""
         if tag not in self.entries:
             return default
         kind = self.entries[tag].kind
         if tag in self.unread or kind not in WHOLE:
-            self.fail(self.unread.get(tag, f"tag {tag} should be an integer"), f"tag {tag}")
+            self.fail(self.unread.get(tag, f"tag {tag} does not hold an integer"), f"tag {tag}")
         size, signed = WHOLE[kind]
         data = self.data.get(tag, b"")
         return int.from_bytes(data[:size], "little" if self.order == "<" else "big", signed=signed) if data else default
 
     def text(self, tag: int) -> str | None:
-        """The text of a tag, None if it is not there or cannot be had."""
+        """Return the text of a tag; None if it is missing or unreadable."""
         data = self.data.get(tag)
         if data is None or self.entries[tag].kind not in (1, ASCII, UNDEFINED):
             return None
         return data.split(b"\0", 1)[0].decode("utf-8", "replace")
 
     def raw(self, tag: int) -> bytes | None:
-        """The bytes of a tag, None if it is not there or cannot be had."""
+        """Return the bytes of a tag; None if it is missing or unreadable."""
         return self.data.get(tag)
 
 
 @dataclass(frozen=True, slots=True)
 class _Layout:
-    """How a file counts and points: TIFF or BigTIFF, and the byte order."""
+    """Struct formats of TIFF or BigTIFF in one byte order."""
 
     order: str
     head: struct.Struct
@@ -140,18 +143,20 @@ class _Layout:
         return cls(order, *(struct.Struct(order + part) for part in parts))
 
 
-def read_directories(window: Window, wanted: Iterable[int]) -> list[Directory]:
-    """All directories of a file, those of the chain in its order, each followed by its SubIFDs; with the values of the wanted tags."""
+def read_directories(window: ReadCache, wanted: Iterable[int]) -> list[Directory]:
+    """Return all directories in the order of the chain, each followed by its SubIFDs, with the
+    values of the wanted tags.
+    """
     head, url = window.head, window.url
     order = ORDERS.get(head[:2])
     if order is None or not is_tiff(window):
-        raise FormatError("is no TIFF", url=url, offset=0, structure="header")
+        raise FormatError("the file is not a TIFF", url=url, offset=0, structure="header")
     big = 43 in head[2:4]
     layout = _Layout.of(order, big)
     if len(head) < (16 if big else 8):
         raise FormatError("the file ends within its header", url=url, offset=len(head), structure="header")
     if big and struct.unpack_from(order + "HH", head, 4) != (8, 0):
-        raise FormatError("is a BigTIFF of unknown offset size", url=url, offset=4, structure="header")
+        raise FormatError("the BigTIFF has an unknown offset size", url=url, offset=4, structure="header")
     (first,) = layout.link.unpack_from(head, 8 if big else 4)
     found: list[Directory] = []
     seen: set[int] = set()
@@ -177,16 +182,16 @@ def _children(directory: Directory) -> list[int]:
 
 
 def _chain(
-    window: Window, layout: _Layout, offset: int, parent: Directory | None, found: list[Directory], seen: set[int]
+    window: ReadCache, layout: _Layout, offset: int, parent: Directory | None, found: list[Directory], seen: set[int]
 ) -> None:
     """Follow a chain of directories."""
     begun = len(found)
     while offset:
         if offset in seen:
-            raise FormatError("the chain of directories bites its tail", url=window.url, offset=offset, structure="IFD")
+            raise FormatError("the chain of directories is a loop", url=window.url, offset=offset, structure="IFD")
         if len(seen) >= MOST_DIRECTORIES:
             raise FormatError(
-                f"more than {MOST_DIRECTORIES} directories", url=window.url, offset=offset, structure="IFD"
+                f"the file has more than {MOST_DIRECTORIES} directories", url=window.url, offset=offset, structure="IFD"
             )
         seen.add(offset)
         try:
@@ -203,11 +208,11 @@ def _chain(
             return
 
 
-def _directory(window: Window, layout: _Layout, offset: int) -> tuple[Directory, int]:
-    """One directory, and where the next one is."""
+def _directory(window: ReadCache, layout: _Layout, offset: int) -> tuple[Directory, int]:
+    """Return one directory, and the offset of the next one."""
     url, size = window.url, window.size
     if offset + layout.head.size > size:
-        raise FormatError("the file ends before its directory", url=url, offset=offset, structure="IFD")
+        raise FormatError("a directory lies behind the end of the file", url=url, offset=offset, structure="IFD")
     (data,) = _bytes(window, [(offset, min(DIRECTORY_GUESS, size - offset))])
     (count,) = layout.head.unpack_from(data)
     end = layout.head.size + count * layout.row.size
@@ -223,7 +228,8 @@ def _directory(window: Window, layout: _Layout, offset: int) -> tuple[Directory,
         if kind not in TYPES or tag in entries:  # a type of the future, or a tag twice: the first counts
             continue
         nbytes = number * SIZES[kind]
-        # Made without NamedTuple's own constructor, which takes twice as long: there are dozens in each file.
+        # Made without NamedTuple's own constructor, which takes twice as long: there are dozens in
+        # each file.
         if nbytes <= small:
             entries[tag] = make(_Entry, (kind, number, value[:nbytes], 0))
         else:
@@ -233,14 +239,14 @@ def _directory(window: Window, layout: _Layout, offset: int) -> tuple[Directory,
     return Directory(offset, layout.order, entries, url=url), next_offset
 
 
-def _bytes(window: Window, ranges: list[tuple[int, int]]) -> list[bytes]:
-    """Ranges that lie in the file."""
-    at_hand = window.at_hand(ranges)
+def _bytes(window: ReadCache, ranges: list[tuple[int, int]]) -> list[bytes]:
+    """Return ranges that lie in the file."""
+    at_hand = window.peek_many(ranges)
     return window.fetch([ranges])[0] if at_hand is None else at_hand
 
 
-def _read_values(window: Window, directories: list[Directory], wanted: set[int]) -> None:
-    """The values of the wanted tags of all directories, in one batch."""
+def _read_values(window: ReadCache, directories: list[Directory], wanted: set[int]) -> None:
+    """Read the values of the wanted tags of all directories, in one batch."""
     missing: list[tuple[Directory, int]] = []
     ranges: list[tuple[int, int]] = []
     for directory in directories:

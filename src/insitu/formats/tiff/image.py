@@ -1,7 +1,8 @@
-"""How is one image of a TIFF stored?
+"""How one image of a TIFF is stored.
 
-Its size, its bands, the type of its pixels, how it is cut into strips or tiles, and by which chain of codecs they were written: "TIFF
-Revision 6.0", sections 3 to 22, and the numbers that libtiff registered since.
+Size, bands, pixel type, strips or tiles, and the chain of codecs.
+
+"TIFF Revision 6.0", sections 3 to 22, and the numbers that libtiff registered since.
 """
 
 from __future__ import annotations
@@ -13,12 +14,12 @@ from typing import Any
 import numpy as np
 
 from insitu.errors import UnsupportedError
-from insitu.formats.tiff import colours
-from insitu.formats.tiff.colours import YCBCR, colours_of
+from insitu.formats.tiff import colour_spaces
+from insitu.formats.tiff.colour_spaces import YCBCR, colours_of
 from insitu.formats.tiff.directory import Directory
 from insitu.model import Codec
 
-__all__ = ["TAGS", "Image", "image_of"]
+__all__ = ["TAGS", "TiffImage", "image_of"]
 
 SUBFILE, OLD_SUBFILE, WIDTH, HEIGHT, BITS, COMPRESSION, PHOTOMETRIC = 254, 255, 256, 257, 258, 259, 262
 FILL_ORDER, STRIP_OFFSETS, SAMPLES, ROWS_PER_STRIP, STRIP_COUNTS = 266, 273, 277, 278, 279
@@ -27,25 +28,23 @@ SAMPLE_FORMAT, JPEG_TABLES, JPEG_PLACE, IMAGE_DEPTH, LERC_PARAMETERS = 339, 347,
 TAGS = (
     SUBFILE, OLD_SUBFILE, WIDTH, HEIGHT, BITS, COMPRESSION, PHOTOMETRIC, FILL_ORDER, STRIP_OFFSETS, SAMPLES, ROWS_PER_STRIP,
     STRIP_COUNTS, PLANAR, T4_OPTIONS, PREDICTOR, TILE_WIDTH, TILE_HEIGHT, TILE_OFFSETS, TILE_COUNTS, SAMPLE_FORMAT,
-    JPEG_TABLES, JPEG_PLACE, IMAGE_DEPTH, LERC_PARAMETERS, *colours.TAGS,
+    JPEG_TABLES, JPEG_PLACE, IMAGE_DEPTH, LERC_PARAMETERS, *colour_spaces.TAGS,
 )  # fmt: skip
 
 RGB, OLD_JPEG, JPEG = 2, 6, 7
 UNSIGNED, SIGNED, FLOAT, VOID, COMPLEX_INTEGER, COMPLEX = 1, 2, 3, 4, 5, 6
 
-PLAIN = {1: "none", 2: "ccitt rle", 3: "ccitt fax 3", 4: "ccitt fax 4", 5: "lzw", 7: "jpeg", 8: "deflate", 32773: "packbits", 32946: "deflate", 50013: "deflate",
-    33007: "jpeg", 34892: "jpeg", 32766: "next", 32809: "thunderscan", 34676: "sgi log", 32909: "pixarlog", 33004: "jpeg 2000",
+COMPRESSIONS = {1: "none", 2: "ccitt rle", 3: "ccitt fax 3", 4: "ccitt fax 4", 5: "lzw", 7: "jpeg", 8: "deflate", 32773: "packbits", 32946: "deflate", 50013: "deflate",
+    33007: "jpeg", 34892: "jpeg", 32909: "pixarlog", 33004: "jpeg 2000",
     34887: "lerc", 34712: "jpeg 2000", 33003: "jpeg 2000", 33005: "jpeg 2000", 34925: "lzma", 34933: "png", 34934: "jpeg xr", 22610: "jpeg xr",
     50000: "zstd", 34926: "zstd", 50001: "webp", 34927: "webp", 50002: "jpeg xl", 52546: "jpeg xl"}  # fmt: skip
-UNREAD = {6: "old-style JPEG", 9: "JBIG", 10: "JBIG", 32771: "CCITT RLE with word alignment",
-    34661: "JBIG", 34677: "SGI LogLuv 24", 32908: "PixarFilm", 32947: "Kodak DCS",
+UNSUPPORTED_COMPRESSIONS = {6: "old-style JPEG", 9: "JBIG", 10: "JBIG", 32771: "CCITT RLE with word alignment",
+    34661: "JBIG", 34676: "SGI LogLuv", 34677: "SGI LogLuv 24", 32766: "NeXT 2-bit RLE", 32809: "ThunderScan", 32908: "PixarFilm", 32947: "Kodak DCS",
     65000: "EER", 65001: "EER", 65002: "EER"}  # fmt: skip
-IMAGES = {"ccitt rle": "imagecodecs_ccittrle", "ccitt fax 4": "imagecodecs_ccittfax4", "webp": "imagecodecs_webp",
+IMAGE_CODECS = {"ccitt rle": "imagecodecs_ccittrle", "ccitt fax 4": "imagecodecs_ccittfax4", "webp": "imagecodecs_webp",
     "jpeg 2000": "imagecodecs_jpeg2k", "jpeg xl": "imagecodecs_jpegxl", "png": "imagecodecs_png", "jpeg xr": "imagecodecs_jpegxr",
-    "pixarlog": "imagecodecs_pixarlog", "next": "tiff_next", "thunderscan": "tiff_thunder", "sgi log": "tiff_sgilog"}  # fmt: skip
-RELICS = {"next": (2, "u1"), "thunderscan": (4, "u1"), "sgi log": (16, "i2")}
-"""Bits of a sample, and the type that they become."""
-BYTES = {
+    "pixarlog": "imagecodecs_pixarlog"}  # fmt: skip
+BYTE_CODECS = {
     "lzw": "imagecodecs_lzw",
     "deflate": "zlib",
     "packbits": "imagecodecs_packbits",
@@ -59,8 +58,8 @@ LARGEST = 1 << 31
 
 
 @dataclass(frozen=True, slots=True)
-class Image:
-    """One image, ready to be laid out."""
+class TiffImage:
+    """One image, and how it is stored."""
 
     directory: Directory
     width: int
@@ -85,18 +84,18 @@ class Image:
     subsampling: tuple[int, int]
     """Pixels across and down that share their chroma."""
     memory: dict[Any, Any] = field(default_factory=dict, compare=False, repr=False)
-    """What was made of it, for the next image that is stored in the same way."""
+    """Layouts computed from it, for the next image that is stored in the same way."""
 
-    def of(self, directory: Directory) -> Image:
-        """Another image that is stored in the same way."""
-        other = object.__new__(Image)
+    def of(self, directory: Directory) -> TiffImage:
+        """Return another image that is stored in the same way."""
+        other = object.__new__(TiffImage)
         for name in _FIELDS:
             object.__setattr__(other, name, getattr(self, name))
         object.__setattr__(other, "directory", directory)
         return other
 
     def stored_bytes(self, rows: Any) -> Any:
-        """Bytes of so many rows of a strip or tile, before compression."""
+        """Return the bytes of so many rows of a strip or tile, before compression."""
         across, down = self.subsampling
         if (across, down) != (1, 1):
             return -(-rows // down) * -(-self.block[1] // across) * (across * down + 2)
@@ -104,7 +103,11 @@ class Image:
 
     @property
     def last_codecs(self) -> tuple[Codec, ...]:
-        """Those of the last row of strips or tiles: strips are clipped at the bottom, but some writers go on behind it; tiles are not, but some writers stop there."""
+        """Codecs of the last row of strips or tiles.
+
+        Strips are clipped at the bottom, but some writers fill them. Tiles are not, but some
+        writers clip them.
+        """
         rest = self.height % self.block[0]
         tolerant = ("imagecodecs_packbits",) if self.tiled else ("zlib", "zstd", "lzma")
         packed = next((i for i, codec in enumerate(self.codecs) if codec.name in tolerant), None)
@@ -123,29 +126,29 @@ class Image:
 
     @property
     def mask(self) -> bool:
-        """Whether it says which pixels of another image are valid."""
+        """Whether it is the mask of another image: which of its pixels are valid."""
         return bool(self.subfile & 4)
 
 
-_FIELDS = tuple(part.name for part in fields(Image))
-_KNOWN: dict[tuple[Any, ...], Image] = {}
+_FIELDS = tuple(part.name for part in fields(TiffImage))
+_KNOWN: dict[tuple[Any, ...], TiffImage] = {}
 _MOST_KNOWN = 512
 _LONGEST_KNOWN = 1 << 16
 _PLACES = {STRIP_OFFSETS, STRIP_COUNTS, TILE_OFFSETS, TILE_COUNTS}
 _KINDS = tuple(tag for tag in TAGS if tag not in _PLACES)
 
 
-def image_of(directory: Directory) -> Image:
-    """Make sense of a directory's tags.
+def image_of(directory: Directory) -> TiffImage:
+    """Return how the image of a directory is stored.
 
-    The files of an archive are alike, and so are most of their images: what was found for the same tags is used again.
+    Most images of an archive are stored alike: what was found for the same tags is used again.
 
     Raises
     ------
     FormatError
-        If they make none.
+        If the tags are damaged.
     UnsupportedError
-        If the pixels are stored in a way that is not read here; it names it.
+        If the pixels are stored in a way that is not supported; the message names it.
     """
     if directory.unread:
         return _image_of(directory)
@@ -163,51 +166,63 @@ def image_of(directory: Directory) -> Image:
 
 
 _NOBODY = Directory(0, "<", {})
-"""Stands in what is remembered for the directory, which belongs to one file."""
+"""Takes the place of the directory in what is remembered, because a directory belongs to one file.
+"""
 
 
-def _image_of(directory: Directory) -> Image:
+def _image_of(directory: Directory) -> TiffImage:
     tags = directory
     width, height = tags.number(WIDTH, 0), tags.number(HEIGHT, 0)
     bands = tags.number(SAMPLES, 1)
     if width < 1 or height < 1 or not 0 < bands <= MOST_BANDS:
-        tags.fail(f"an image of {width} × {height} pixels and {bands} bands")
+        tags.fail(f"an image cannot have {width} × {height} pixels and {bands} bands")
     if tags.number(IMAGE_DEPTH, 1) > 1:
         raise _unsupported(tags, f"a volume of {tags.number(IMAGE_DEPTH, 1)} slices in one image", "ImageDepth")
     planar = tags.number(PLANAR, 1) == 2 and bands > 1
     code = tags.number(COMPRESSION, 1)
     if code == OLD_JPEG and _is_whole_jpeg(tags):
         code = JPEG
-    if code not in PLAIN:
-        name = UNREAD.get(code, f"number {code}")
-        raise UnsupportedError(
-            f"compression {name} is not read", url=tags.url, offset=tags.offset, structure="Compression"
+    if code not in COMPRESSIONS:
+        name = (
+            f"{UNSUPPORTED_COMPRESSIONS[code]} (number {code})"
+            if code in UNSUPPORTED_COMPRESSIONS
+            else f"number {code}"
         )
-    compression = PLAIN[code]
+        raise UnsupportedError(
+            f"TIFF compression {name} is not supported",
+            url=tags.url,
+            offset=tags.offset,
+            structure="Compression",
+            hint="Convert the file to another compression, e.g. with libtiff: tiffcp -c lzw old.tif new.tif",
+        )
+    compression = COMPRESSIONS[code]
     tiled = TILE_WIDTH in tags.entries or TILE_OFFSETS in tags.entries
     if tiled:
         block = tags.number(TILE_HEIGHT, 0), tags.number(TILE_WIDTH, 0)
         if min(block) < 1:
-            tags.fail(f"tiles of {block[0]} × {block[1]} pixels")
+            tags.fail(f"tiles cannot have {block[0]} × {block[1]} pixels")
     else:
         rows = tags.number(ROWS_PER_STRIP, height)
         block = min(rows, height) if rows > 0 else height, width
     samples = 1 if planar else bands
-    bits, photometric = _same(tags, BITS, 1), tags.number(PHOTOMETRIC, 1)
+    bits, photometric = _shared_number(tags, BITS, 1), tags.number(PHOTOMETRIC, 1)
     shown = colours_of(tags, photometric, compression, bits, bands, planar)
     dtype, codecs = _chain(tags, compression, block, samples, bits, photometric, shown.subsampling != (1, 1))
     if shown.codec is not None:
         dtype, codecs = np.dtype("u1"), (shown.codec, *codecs)
     if codecs and block[0] * block[1] * max(samples, 1 if planar else shown.bands) * dtype.itemsize > LARGEST:
-        tags.fail(f"strips or tiles of {block[0]} × {block[1]} pixels")
+        tags.fail(f"strips or tiles of {block[0]} × {block[1]} pixels are too large")
     subfile = tags.number(SUBFILE, 0) or (1 if tags.number(OLD_SUBFILE, 1) == 2 else 0)
-    return Image(
+    return TiffImage(
         tags, width, height, shown.bands, dtype, codecs, compression, tiled, block, planar, subfile, bits, samples, shown.subsampling
     )  # fmt: skip
 
 
 def _is_whole_jpeg(tags: Directory) -> bool:
-    """Whether the one strip of an image is a JPEG file as it stands; other old-style JPEGs have their headers elsewhere, each writer in its own way."""
+    """Return whether the one strip of an image is a complete JPEG file.
+
+    Other old-style JPEGs have their headers elsewhere, each writer in its own way.
+    """
     place, offsets = tags.numbers(JPEG_PLACE), tags.numbers(STRIP_OFFSETS)
     return place is not None and offsets is not None and place.size == offsets.size == 1 and place[0] == offsets[0]
 
@@ -215,11 +230,14 @@ def _is_whole_jpeg(tags: Directory) -> bool:
 def _chain(
     tags: Directory, compression: str, block: tuple[int, int], samples: int, bits: int, photometric: int, shared: bool
 ) -> tuple[np.dtype[Any], tuple[Codec, ...]]:
-    """The type of the decoded samples, and the codecs in the order of writing; `shared`: chroma is stored once for several pixels."""
-    kind = _same(tags, SAMPLE_FORMAT, UNSIGNED)
-    if compression in IMAGES or compression in ("jpeg", "lerc", "ccitt fax 3"):
+    """Return the type of the decoded samples, and the codecs in the order of writing.
+
+    `shared`: chroma is stored once for several pixels.
+    """
+    kind = _shared_number(tags, SAMPLE_FORMAT, UNSIGNED)
+    if compression in IMAGE_CODECS or compression in ("jpeg", "lerc", "ccitt fax 3"):
         if shared:
-            raise _unsupported(tags, f"{compression} of chroma that pixels share", "YCbCrSubSampling")
+            raise _unsupported(tags, f"compression {compression} of subsampled chroma", "YCbCrSubSampling")
         return _image_chain(tags, compression, bits, kind, samples, photometric)
     codecs: list[Codec] = []
     dtype = _plain_type(bits, kind, tags.order)
@@ -227,7 +245,8 @@ def _chain(
         dtype, codec = _odd_type(tags, bits, kind, block[1] * samples)
         codecs.append(codec)
     predictor = tags.number(PREDICTOR, 1) if compression in ("lzw", "deflate", "zstd", "lzma") else 1
-    # Pairs of floats are differences of whole pairs; which of their bytes are swapped in a big-endian file, libraries do not agree on.
+    # Pairs of floats are differences of whole pairs; which of their bytes are swapped in a
+    # big-endian file, libraries do not agree on.
     odd = codecs or shared or dtype.itemsize > 8 or (dtype.kind == "c" and tags.order == ">")
     if predictor not in (1, 2, 3) or (predictor > 1 and odd):
         raise _unsupported(tags, f"predictor {predictor} on {bits} bits", "Predictor")
@@ -238,14 +257,14 @@ def _chain(
         shape = [block[0], block[1], samples]
         codecs.append(Codec(name, {"axis": -2, "dist": 1, "shape": shape, "dtype": dtype.str}))
     if compression != "none":
-        codecs.append(Codec(BYTES[compression]))
+        codecs.append(Codec(BYTE_CODECS[compression]))
     if tags.number(FILL_ORDER, 1) == 2:
         codecs.append(Codec("imagecodecs_bitorder"))
     return dtype, tuple(codecs)
 
 
-def _same(tags: Directory, tag: int, default: int) -> int:
-    """A number that every band must share."""
+def _shared_number(tags: Directory, tag: int, default: int) -> int:
+    """Return a number that every band must share."""
     values = tags.numbers(tag)
     if values is None or not values.size:
         return default
@@ -255,11 +274,11 @@ def _same(tags: Directory, tag: int, default: int) -> int:
 
 
 def _unsupported(tags: Directory, what: str, structure: str) -> UnsupportedError:
-    return UnsupportedError(f"{what}: not read", url=tags.url, offset=tags.offset, structure=structure)
+    return UnsupportedError(f"{what}: not supported", url=tags.url, offset=tags.offset, structure=structure)
 
 
 def _plain_type(bits: int, kind: int, order: str) -> np.dtype[Any] | None:
-    """The NumPy type of pixels that are whole numbers of bytes, if there is one."""
+    """Return the NumPy type of pixels of whole bytes; None if there is none."""
     letters = {UNSIGNED: "u", SIGNED: "i", FLOAT: "f", VOID: "u", COMPLEX: "c"}
     sizes = {"u": (8, 16, 32, 64), "i": (8, 16, 32, 64), "f": (16, 32, 64), "c": (64, 128)}
     letter = letters.get(kind)
@@ -269,7 +288,9 @@ def _plain_type(bits: int, kind: int, order: str) -> np.dtype[Any] | None:
 
 
 def _odd_type(tags: Directory, bits: int, kind: int, row: int) -> tuple[np.dtype[Any], Codec]:
-    """Pixels of other sizes: widened to the next type that NumPy has."""
+    """Return the type and codec of pixels of other sizes, which are widened to the next type that
+    NumPy has.
+    """
     if kind == COMPLEX_INTEGER and bits in (32, 64):
         part = np.dtype(f"{tags.order}i{bits // 16}")
         return np.dtype(f"c{bits // 4}"), Codec("complex_integers", {"dtype": part.str})
@@ -285,20 +306,17 @@ def _odd_type(tags: Directory, bits: int, kind: int, row: int) -> tuple[np.dtype
 def _image_chain(
     tags: Directory, compression: str, bits: int, kind: int, samples: int, photometric: int
 ) -> tuple[np.dtype[Any], tuple[Codec, ...]]:
-    """Codecs that yield whole images, in the byte order of the machine."""
+    """Return type and codecs of compressions that yield whole images, in the byte order of the
+    machine.
+    """
     if compression.startswith("ccitt"):
         if bits != 1 or samples != 1:
-            tags.fail(f"{compression} for {samples} bands of {bits} bits", "Compression")
+            tags.fail(f"compression {compression} cannot hold {samples} bands of {bits} bits", "Compression")
         options = {"t4options": tags.number(T4_OPTIONS, 0)} if compression == "ccitt fax 3" else {}
-        codecs = [Codec(IMAGES.get(compression, "imagecodecs_ccittfax3"), options)]
+        codecs = [Codec(IMAGE_CODECS.get(compression, "imagecodecs_ccittfax3"), options)]
         if tags.number(FILL_ORDER, 1) == 2:
             codecs.append(Codec("imagecodecs_bitorder"))
         return np.dtype("u1"), tuple(codecs)
-    if compression in RELICS:
-        expected, named = RELICS[compression]
-        if bits != expected or (samples != 1 and not (compression == "sgi log" and samples == 3)):
-            raise _unsupported(tags, f"{compression} for {samples} bands of {bits} bits", "BitsPerSample")
-        return np.dtype(named), (Codec(IMAGES[compression]),)
     wide = 16 if 8 < bits < 16 else bits
     dtype = _plain_type(wide, kind, "=")
     if dtype is None:
@@ -306,13 +324,17 @@ def _image_chain(
     if compression == "jpeg":
         return dtype, (_jpeg(tags, samples, photometric),)
     if compression == "lerc":
-        # libtiff swaps the bytes of a big-endian file before it hands them to LERC, which takes them for numbers of this machine.
+        # libtiff swaps the bytes of a big-endian file before it hands them to LERC, which takes
+        # them for numbers of this machine.
         return dtype.newbyteorder(">" if tags.order == ">" else "<"), _lerc(tags)
-    return dtype, (Codec(IMAGES[compression]),)
+    return dtype, (Codec(IMAGE_CODECS[compression]),)
 
 
 def _jpeg(tags: Directory, samples: int, photometric: int) -> Codec:
-    """JPEG without its tables, which the file has once; YCbCr becomes RGB, as in GDAL and tifffile."""
+    """Return the codec of JPEG, whose tables the file has once.
+
+    YCbCr becomes RGB, as in GDAL and tifffile.
+    """
     options: dict[str, Any] = {}
     tables = tags.raw(JPEG_TABLES)
     if tables:
@@ -324,7 +346,10 @@ def _jpeg(tags: Directory, samples: int, photometric: int) -> Codec:
 
 
 def _lerc(tags: Directory) -> tuple[Codec, ...]:
-    """LERC, perhaps compressed once more: LercParameters is (version, 0 none, 1 deflate, 2 zstd)."""
+    """Return the codecs of LERC, perhaps compressed once more.
+
+    LercParameters is (version, 0 none, 1 deflate, 2 zstd).
+    """
     parameters = tags.numbers(LERC_PARAMETERS)
     more = int(parameters[1]) if parameters is not None and parameters.size > 1 else 0
     if more not in (0, 1, 2):

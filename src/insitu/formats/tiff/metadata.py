@@ -1,7 +1,8 @@
-"""What does a TIFF say about its image beside how it is stored?
+"""Attributes of a TIFF image.
 
-Texts in tags of their own, and GDAL's XML in one tag: scale and offset of the values, units, descriptions, statistics. Shown as attributes as rioxarray
-shows them.
+Text tags, and GDAL's XML metadata (scale, offset, units, statistics).
+
+They are shown as rioxarray shows them.
 """
 
 from __future__ import annotations
@@ -15,10 +16,10 @@ from xml.etree import ElementTree
 
 import numpy as np
 
-from insitu.formats.problems import InsituWarning
 from insitu.formats.tiff.directory import Directory
-from insitu.formats.tiff.geography import POINT, RASTER_TYPE
-from insitu.sources.xml_prolog import declares_doctype
+from insitu.formats.tiff.georeferencing import POINT, RASTER_TYPE
+from insitu.formats.unreadable import InsituWarning
+from insitu.sources.object_store.xml_check import declares_doctype
 
 __all__ = ["TAGS", "attributes_of", "colours_of_indices", "frames_of", "nodata_of"]
 
@@ -40,12 +41,12 @@ UNITS = {1: "1 (unitless)", 2: "2 (pixels/inch)", 3: "3 (pixels/cm)"}
 TAGS = (GDAL_METADATA, GDAL_NODATA, RESOLUTION_UNIT, COLOUR_MAP, *TEXTS, *NUMBERS)
 MOST_XML = 16 << 20
 MOST_COLOURS = 1 << 16
-# Said by other means, and not the file's own: what rioxarray leaves out too.
+# Shown by other means: rioxarray leaves these out too.
 UNWANTED = ("_FillValue", "missing_value", "fill_value", "nodata", "nodatavals", "is_tiled", "res")
 
 
 def attributes_of(tags: Directory, bands: int, dtype: np.dtype[Any], keys: Mapping[int, Any]) -> dict[str, Any]:
-    """The attributes of an image; `keys` are those of GeoTIFF, if it is one."""
+    """Return the attributes of an image; `keys` are its GeoTIFF keys."""
     found: dict[str, Any] = {}
     if keys:
         found["AREA_OR_POINT"] = "Point" if keys.get(RASTER_TYPE) == POINT else "Area"
@@ -61,9 +62,9 @@ def attributes_of(tags: Directory, bands: int, dtype: np.dtype[Any], keys: Mappi
     unit = tags.value(RESOLUTION_UNIT)
     if unit is not None and unit.size and unit.dtype.kind in "iu" and int(unit[0]) in UNITS:
         found[RESOLUTION_NAME] = UNITS[int(unit[0])]
-    items = _items(tags)
-    found.update({name: _parsed(text) for name, text in items.get((None, ""), {}).items()})
-    found.update({name: _parsed(text) for name, text in items.get((0, ""), {}).items()})
+    items = _parse_gdal_items(tags)
+    found.update({name: _parse_text(text) for name, text in items.get((None, ""), {}).items()})
+    found.update({name: _parse_text(text) for name, text in items.get((0, ""), {}).items()})
     for name in UNWANTED:
         found.pop(name, None)
     nodata = nodata_of(tags, dtype)
@@ -82,8 +83,8 @@ def attributes_of(tags: Directory, bands: int, dtype: np.dtype[Any], keys: Mappi
 RESOLUTION_NAME = "TIFFTAG_RESOLUTIONUNIT"
 
 
-def _items(tags: Directory) -> dict[tuple[int | None, str], dict[str, str]]:
-    """GDAL's metadata: by band (None: of the image) and role, name → text."""
+def _parse_gdal_items(tags: Directory) -> dict[tuple[int | None, str], dict[str, str]]:
+    """Return GDAL's metadata: by band (None: of the image) and role, name → text."""
     text = tags.text(GDAL_METADATA)
     if not text:
         return {}
@@ -96,7 +97,7 @@ def _items(tags: Directory) -> dict[tuple[int | None, str], dict[str, str]]:
             problem = str(error)
     if root is None:
         warnings.warn(
-            f"left out: GDAL's metadata of an image (scale, offset, units and others) cannot be read: {problem}",
+            f"left out: the GDAL metadata of an image (scale, offset, units and others) cannot be read: {problem}",
             InsituWarning,
             stacklevel=2,
         )
@@ -112,7 +113,7 @@ def _items(tags: Directory) -> dict[tuple[int | None, str], dict[str, str]]:
 
 
 def _packing(items: dict[tuple[int | None, str], dict[str, str]], bands: int) -> dict[str, Any]:
-    """Scale and offset, where there are any: one for all bands, else one for each."""
+    """Return scale and offset, where there are any: one for all bands, else one for each."""
     found: dict[str, Any] = {}
     for role, name, neutral in (("scale", "scale_factor", 1.0), ("offset", "add_offset", 0.0)):
         numbers = [_float(text, neutral) for text in _each_band(items, role, bands)]
@@ -124,7 +125,8 @@ def _packing(items: dict[tuple[int | None, str], dict[str, str]], bands: int) ->
 
 
 def _each_band(items: dict[tuple[int | None, str], dict[str, str]], role: str, bands: int) -> list[str | None]:
-    # A text of its own for each of a million bands would be as long as the file says: count only what is there.
+    # A text of its own for each of a million bands would be as long as the file says: count only
+    # what is there.
     found: list[str | None] = [None] * bands
     for (band, kind), texts in items.items():
         if kind == role and band is not None and band < bands:
@@ -139,8 +141,8 @@ def _float(text: str | None, default: float) -> float:
         return default
 
 
-def _parsed(text: str) -> Any:
-    """A text as rioxarray shows it: a number, several in braces, or as it is."""
+def _parse_text(text: str) -> Any:
+    """Return a text as rioxarray shows it: a number, an array of those in braces, or the text."""
     if text.startswith("{") and text.endswith("}"):
         try:
             return np.array([float(part) for part in text.strip("{}").split(",")])
@@ -159,7 +161,10 @@ def _number(text: str) -> Any:
 
 
 def frames_of(tags: Directory) -> int:
-    """Images that follow each other in the file though only the first has a directory: ImageJ, MetaMorph and tifffile write large stacks so."""
+    """Return the number of images that follow each other though only the first has a directory.
+
+    ImageJ, MetaMorph and tifffile write large stacks so.
+    """
     planes = tags.entries.get(STK_PLANES)
     if planes is not None:  # a table of MetaMorph's, with a row for each
         return planes.number
@@ -180,7 +185,10 @@ def _pixels(tags: Directory) -> int:
 
 
 def colours_of_indices(tags: Directory) -> list[tuple[int, int, int]]:
-    """Red, green and blue (0 to 255) of each value of an image whose pixels are places in a table; empty if there is none."""
+    """Return the palette: red, green and blue (0 to 255) of each pixel value.
+
+    Empty if there is none.
+    """
     table = tags.value(COLOUR_MAP)
     if table is None or table.dtype.kind != "u" or table.size % 3 or not 0 < table.size <= 3 * MOST_COLOURS:
         return []
@@ -190,7 +198,10 @@ def colours_of_indices(tags: Directory) -> list[tuple[int, int, int]]:
 
 
 def nodata_of(tags: Directory, dtype: np.dtype[Any]) -> Any:
-    """The value that means missing, in the type of the pixels; None if there is none or it is none of theirs."""
+    """Return the nodata value in the type of the pixels.
+
+    None if there is none, or the type cannot hold it.
+    """
     text = tags.text(GDAL_NODATA)
     if not text or not re.fullmatch(r"[-+0-9.#eEnaifNAIFQD]+", text.strip()):
         return None

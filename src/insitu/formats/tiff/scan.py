@@ -1,8 +1,9 @@
-"""What is in a TIFF, and where does every strip and tile lie?
+"""Scan TIFF files: find every strip and tile, with the coordinates that rioxarray shows.
 
-The first image is the root: `band_data` with the dimensions band, y, x, and the coordinates that rioxarray shows. Its overviews are groups `overview_0`, `overview_1`, …
-(numbered as in rasterio), each with the coordinates of its larger pixels; a mask is an array `mask` beside the image it belongs to. Further images of the same kind are
-stacked along a dimension `page`; if they differ, each is a group `page_1`, `page_2`, … of its own.
+The first image is the root: `band_data` with the dimensions band, y, x. Its overviews are groups
+`overview_0`, `overview_1`, … (numbered as in rasterio), each with the coordinates of its larger
+pixels. A mask is an array `mask` beside its image. Further images of the same kind are stacked
+along a dimension `page`; if they differ, each is a group `page_1`, `page_2`, ….
 """
 
 from __future__ import annotations
@@ -16,16 +17,17 @@ from typing import Any
 import numpy as np
 
 from insitu.errors import FormatError, InsituError
-from insitu.formats.choosing import below, picked
-from insitu.formats.hdf5.window import Window
-from insitu.formats.problems import Problems
-from insitu.formats.tiff import geography, image, metadata
-from insitu.formats.tiff.blocks import tile_of
+from insitu.formats.parsing.read_cache import ReadCache
+from insitu.formats.registry import Format
+from insitu.formats.tiff import georeferencing, image, metadata
 from insitu.formats.tiff.crs import crs_attributes
-from insitu.formats.tiff.directory import Directory, read_directories
-from insitu.formats.tiff.geography import Affine, affine_of, control_points, geo_keys
-from insitu.formats.tiff.image import Image, image_of
+from insitu.formats.tiff.directory import Directory, is_tiff, read_directories
+from insitu.formats.tiff.georeferencing import Affine, affine_of, control_points, geo_keys
+from insitu.formats.tiff.image import TiffImage, image_of
 from insitu.formats.tiff.metadata import attributes_of, colours_of_indices, frames_of, nodata_of
+from insitu.formats.tiff.strips_and_tiles import tile_of
+from insitu.formats.unreadable import Problems
+from insitu.formats.variable_filter import select_variables, subtree
 from insitu.model import (
     ArrayDetails,
     Axis,
@@ -39,21 +41,23 @@ from insitu.model import (
     stack,
 )
 
-__all__ = ["scan_tiff"]
+__all__ = ["TIFF", "scan_tiff"]
 
 DATA, MASK = "band_data", "mask"
 DIMS = ("band", "y", "x")
 LONGEST = 1 << 22
 """Pixels of an axis whose coordinates are kept: more would cost tens of megabytes."""
 SHORT = 1 << 16
-"""Pixels of both axes whose coordinates are remembered for the next file: 64 such pairs take 32 MiB at most."""
+"""Most pixels of both axes whose coordinates are cached for the next file: 64 such pairs take 32
+MiB at most.
+"""
 MOST_FRAMES = 1 << 16
-"""Of a stack with one directory."""
-TAGS = (*image.TAGS, *geography.TAGS, *metadata.TAGS)
+"""Most images of a stack with one directory."""
+TAGS = (*image.TAGS, *georeferencing.TAGS, *metadata.TAGS)
 
 
 def scan_tiff(
-    window: Window,
+    window: ReadCache,
     *,
     group: str | None = None,
     variables: Collection[str] | None = None,
@@ -77,7 +81,7 @@ def scan_tiff(
     pages, failed = _pages(directories)
     scanner = _Scanner(window.source.describe(), window.size, failed)
     if not pages:
-        raise FormatError("the file has no image", url=window.url, offset=4, structure="header")
+        raise FormatError("the TIFF file has no image", url=window.url, offset=4, structure="header")
     tree = scanner.tree(pages)
     asked = None if variables is None else {name.strip("/") for name in variables}
     prefix = f"{group.strip('/')}/" if group and group.strip("/") else ""
@@ -85,29 +89,29 @@ def scan_tiff(
         if path.startswith(prefix) and (asked is None or path.removeprefix(prefix) in asked):
             problems.leave_out(path, problem)
     tree = replace(tree, problems=problems.found)
-    return picked(below(tree, group, url=window.url), variables, url=window.url)
+    return select_variables(subtree(tree, group, url=window.url), variables, url=window.url)
 
 
 @dataclass(slots=True)
-class _Page:
-    """A full image with what belongs to it."""
+class _TiffPage:
+    """A full image with its mask and overviews."""
 
     name: str
-    image: Image | None = None
-    mask: Image | None = None
-    overviews: list[_Page] = field(default_factory=list)
+    image: TiffImage | None = None
+    mask: TiffImage | None = None
+    overviews: list[_TiffPage] = field(default_factory=list)
 
 
-def _pages(directories: list[Directory]) -> tuple[list[_Page], dict[str, InsituError]]:
-    """Which image is an overview or a mask of which."""
-    pages: list[_Page] = []
+def _pages(directories: list[Directory]) -> tuple[list[_TiffPage], dict[str, InsituError]]:
+    """Sort images into pages, with the overviews and the mask of each."""
+    pages: list[_TiffPage] = []
     failed: dict[str, InsituError] = {}
     for directory in directories:
         try:
             found = image_of(directory)
         except InsituError as problem:
             reduced = directory.parent is not None or _flags(directory) & 5
-            page = pages[-1] if reduced and pages else _Page(f"page_{len(pages)}")
+            page = pages[-1] if reduced and pages else _TiffPage(f"page_{len(pages)}")
             if page not in pages:
                 pages.append(page)
                 failed[_path(page.name, DATA)] = problem
@@ -116,9 +120,9 @@ def _pages(directories: list[Directory]) -> tuple[list[_Page], dict[str, InsituE
             continue
         owner = pages[-1] if pages else None
         if owner is None or not (found.mask or found.reduced):
-            pages.append(_Page(f"page_{len(pages)}", found))
+            pages.append(_TiffPage(f"page_{len(pages)}", found))
         elif not found.mask:
-            owner.overviews.append(_Page(f"overview_{len(owner.overviews)}", found))
+            owner.overviews.append(_TiffPage(f"overview_{len(owner.overviews)}", found))
         else:
             size = (found.width, found.height)
             for candidate in (owner, *owner.overviews):
@@ -139,13 +143,13 @@ def _path(page: str, name: str) -> str:
 
 
 class _Scanner:
-    """Makes the groups."""
+    """Makes virtual groups of pages."""
 
     def __init__(self, source: Source, size: int, failed: dict[str, InsituError]) -> None:
         self.source, self.size, self.failed = source, size, failed
 
-    def tree(self, pages: list[_Page]) -> VirtualGroup:
-        """The whole file."""
+    def tree(self, pages: list[_TiffPage]) -> VirtualGroup:
+        """Return the group of the whole file."""
         stacked = self._stack(pages) if len(pages) > 1 else self._frames(pages[0])
         if stacked is not None:
             return stacked
@@ -153,11 +157,14 @@ class _Scanner:
         groups = {page.name: group for page, group in zip(pages[1:], others, strict=True)}
         return replace(root, groups={**root.groups, **groups})
 
-    def _group(self, page: _Page, path: str, full: _Described | None = None) -> VirtualGroup:
-        """One image with its coordinates, its mask and its overviews; an overview is described as its full image."""
+    def _group(self, page: _TiffPage, path: str, full: _ImageDescription | None = None) -> VirtualGroup:
+        """Return one image with its coordinates, mask and overviews.
+
+        An overview has the description of its full image.
+        """
         if page.image is None:
             return VirtualGroup({}, {}, {}, GroupDetails("tiff"))
-        about = _described(page.image) if full is None else full.reduced(page.image)
+        about = _describe_image(page.image) if full is None else full.for_overview(page.image)
         arrays: dict[str, VirtualArray] = {}
         try:
             arrays[DATA] = self._array(page.image, about.attributes)
@@ -174,7 +181,7 @@ class _Scanner:
         }
         return VirtualGroup(arrays, groups, {}, _details(page.image.directory))
 
-    def _array(self, found: Image, attributes: dict[str, Any], shift: int = 0) -> VirtualArray:
+    def _array(self, found: TiffImage, attributes: dict[str, Any], shift: int = 0) -> VirtualArray:
         nodata = nodata_of(found.directory, found.dtype)
         fill = None if nodata is None else np.array(nodata, found.dtype).tobytes()
         tile = tile_of(found, self.source, self.size, fill, shift)
@@ -186,19 +193,22 @@ class _Scanner:
         shape = found.bands, found.height, found.width
         return VirtualArray(shape, found.dtype, DIMS, (tile,), _ORIGIN, dict(attributes), nodata, details)
 
-    def _mask(self, found: Image) -> VirtualArray:
-        """A mask; of several bands, the first."""
+    def _mask(self, found: TiffImage) -> VirtualArray:
+        """Return a mask as an array; of several bands, the first."""
         return self._array(found, {"long_name": "1 or 255: the pixel is valid"})[0]
 
-    def _frames(self, page: _Page) -> VirtualGroup | None:
-        """A stack of which only the first image has a directory; None if it is none."""
+    def _frames(self, page: _TiffPage) -> VirtualGroup | None:
+        """Return a stack of which only the first image has a directory.
+
+        None if the page is not one.
+        """
         found = page.image
         if found is None or page.overviews or page.mask is not None or found.compression != "none":
             return None
         count = frames_of(found.directory)
         if not 1 < count <= MOST_FRAMES:
             return None
-        about = _described(found)
+        about = _describe_image(found)
         try:
             first = self._array(found, about.attributes)
             (tile,) = first.tiles
@@ -212,15 +222,18 @@ class _Scanner:
         arrays = {DATA: stack(parts, "page"), **_coordinates(found, about)}
         return VirtualGroup(arrays, {}, {}, _details(found.directory))
 
-    def _stack(self, pages: list[_Page], full: _Described | None = None) -> VirtualGroup | None:
-        """Pages of one kind along a dimension, and their overviews likewise; None if they differ."""
+    def _stack(self, pages: list[_TiffPage], full: _ImageDescription | None = None) -> VirtualGroup | None:
+        """Stack pages along a dimension, and their overviews likewise.
+
+        Return None if they differ.
+        """
         images = [page.image for page in pages]
         first, levels = images[0], len(pages[0].overviews)
         if first is None or any(len(page.overviews) != levels or page.mask is not None for page in pages):
             return None
-        about, own = _described(first) if full is None else full.reduced(first), _kind(first)
+        about, own = _describe_image(first) if full is None else full.for_overview(first), _stacking_key(first)
         for other in images[1:]:
-            if other is None or _kind(other) != own:
+            if other is None or _stacking_key(other) != own:
                 return None
             keys = geo_keys(other.directory)
             if full is None and (affine_of(other.directory, keys) != about.place or keys != about.keys):
@@ -239,8 +252,8 @@ class _Scanner:
         return VirtualGroup(arrays, groups, {}, _details(first.directory))
 
 
-def _kind(found: Image) -> tuple[Any, ...]:
-    """What images must share to be stacked."""
+def _stacking_key(found: TiffImage) -> tuple[Any, ...]:
+    """Return what images must share to be stacked."""
     tags = found.directory
     metadata_text = tags.text(metadata.GDAL_METADATA), tags.text(metadata.GDAL_NODATA)
     return found.width, found.height, found.bands, found.dtype, found.planar, found.block, found.tiled, metadata_text
@@ -251,49 +264,50 @@ def _details(tags: Directory) -> GroupDetails:
 
 
 @dataclass(frozen=True, slots=True)
-class _Described:
-    """What an image says of itself, and where it is."""
+class _ImageDescription:
+    """Attributes of an image, and its place on the Earth."""
 
-    image: Image
+    image: TiffImage
     keys: dict[int, Any]
     place: Affine | None
     attributes: dict[str, Any]
     reference: dict[str, Any]
     """Attributes of the coordinate reference system."""
 
-    def reduced(self, image: Image) -> _Described:
-        """The same of an overview: its pixels are larger."""
+    def for_overview(self, image: TiffImage) -> _ImageDescription:
+        """Return the description of an overview: its pixels are larger."""
         across, down = self.image.width / image.width, self.image.height / image.height
         place = None if self.place is None else self.place.scaled(across, down)
-        return _Described(image, self.keys, place, self.attributes, self.reference)
+        return _ImageDescription(image, self.keys, place, self.attributes, self.reference)
 
 
-_ABOUT: dict[tuple[Any, ...], tuple[dict[str, Any], dict[str, Any]]] = {}
+_DESCRIPTIONS: dict[tuple[Any, ...], tuple[dict[str, Any], dict[str, Any]]] = {}
 _MOST_ABOUT = 256
 _LONGEST_ABOUT = 1 << 16
-_SAID = (*metadata.TAGS, *geography.KEY_TAGS)
+_DESCRIBING_TAGS = (*metadata.TAGS, *georeferencing.KEY_TAGS)
 
 
-def _described(found: Image) -> _Described:
+def _describe_image(found: TiffImage) -> _ImageDescription:
     tags = found.directory
     keys = geo_keys(tags)
     data, entries = tags.data, tags.entries
-    told = tuple([(tag, entries[tag].kind, data[tag]) for tag in _SAID if tag in data])
+    told = tuple([(tag, entries[tag].kind, data[tag]) for tag in _DESCRIBING_TAGS if tag in data])
     key = (tags.order, found.bands, found.dtype, told)
-    known = _ABOUT.get(key)
+    known = _DESCRIPTIONS.get(key)
     if known is None:
-        known = _said(found, keys)
+        known = _describe_tags(found, keys)
         if sum([len(part[2]) for part in told]) <= _LONGEST_ABOUT:
-            if len(_ABOUT) >= _MOST_ABOUT:
-                _ABOUT.clear()
-            _ABOUT[key] = known
-    return _Described(found, keys, affine_of(tags, keys), *known)
+            if len(_DESCRIPTIONS) >= _MOST_ABOUT:
+                _DESCRIPTIONS.clear()
+            _DESCRIPTIONS[key] = known
+    return _ImageDescription(found, keys, affine_of(tags, keys), *known)
 
 
-def _said(found: Image, keys: dict[int, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The attributes of an image, and of its coordinate reference system; files of one archive often say the same."""
+def _describe_tags(found: TiffImage, keys: dict[int, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the attributes of an image, and of its coordinate reference system."""
     attributes = attributes_of(found.directory, found.bands, found.dtype, keys)
-    # CF's names for it: a coordinate of the variable, so that it goes where the variable goes, and rioxarray finds it there.
+    # CF's names for it: a coordinate of the variable, so that it goes where the variable goes, and
+    # rioxarray finds it there.
     attributes["grid_mapping"] = attributes["coordinates"] = "spatial_ref"
     reference = crs_attributes(keys)
     # Like GDAL: heights are in the unit of the vertical system, where nothing else is said.
@@ -303,8 +317,11 @@ def _said(found: Image, keys: dict[int, Any]) -> tuple[dict[str, Any], dict[str,
     return attributes, reference
 
 
-def _coordinates(found: Image, about: _Described) -> dict[str, VirtualArray]:
-    """band, x, y and spatial_ref; an image that is turned, or tied by control points only, has no x and y."""
+def _coordinates(found: TiffImage, about: _ImageDescription) -> dict[str, VirtualArray]:
+    """Return band, x, y and spatial_ref.
+
+    An image that is rotated, or has only control points, has no x and y.
+    """
     place = about.place
     arrays = {"band": _bands(found.bands)}
     if place is not None and not place.rotated and max(found.width, found.height) <= LONGEST:
@@ -319,7 +336,7 @@ def _coordinates(found: Image, about: _Described) -> dict[str, VirtualArray]:
 
 @lru_cache(maxsize=64)
 def _axes(place: Affine, width: int, height: int) -> tuple[VirtualArray, VirtualArray]:
-    """The coordinates x and y; files of one archive often cover the same place."""
+    """Return the coordinates x and y. Cached: files of one archive often cover the same place."""
     x, y = place.centres(width, height)
     return _inline("x", x), _inline("y", y)
 
@@ -340,4 +357,7 @@ _ORIGIN = np.zeros((1, 3), np.int64)
 """Where the one tile of an image begins."""
 _ORIGIN.flags.writeable = False
 _ZERO = _inline("spatial_ref", np.zeros((), np.int64))
-"""The array `spatial_ref`, of which only the attributes say something."""
+"""The array `spatial_ref`, whose attributes hold the coordinate reference system."""
+
+
+TIFF = Format(is_tiff, scan_tiff)

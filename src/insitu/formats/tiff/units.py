@@ -1,4 +1,6 @@
-"""Units of GeoTIFF keys: linear and angular, by EPSG's number or by their size, and their text in WKT.
+"""Units of GeoTIFF keys.
+
+Linear and angular, by EPSG's number or by their size, and their text in WKT.
 
 GDAL's names and digits are kept, so that rioxarray shows the same text.
 """
@@ -9,7 +11,7 @@ from functools import cache
 from math import pi
 from typing import Any, NamedTuple
 
-__all__ = ["DEGREE", "METRE", "UNKNOWN_LENGTH", "Unit", "angular_unit", "linear_unit"]
+__all__ = ["DEGREE", "METRE", "UNKNOWN_LENGTH", "UnitOfMeasure", "angular_unit", "linear_unit"]
 
 LINEAR_UNIT, LINEAR_SIZE, ANGULAR_UNIT = 3076, 3077, 2054
 USER_DEFINED = 32767
@@ -25,8 +27,10 @@ _WITH_NUMBER = {9105}
 """Angles that GDAL writes with EPSG's number, besides degrees."""
 
 
-class Unit(NamedTuple):
-    """The name of a unit, its size in metres or radians, and EPSG's number if it is written (else 0)."""
+class UnitOfMeasure(NamedTuple):
+    """The name of a unit, its size in metres or radians, and EPSG's number if it is written (else
+    0).
+    """
 
     name: str
     factor: float
@@ -39,37 +43,43 @@ class Unit(NamedTuple):
         return f'UNIT["{self.name}",{self.factor:.15G}{mark}]'
 
 
-METRE = Unit("metre", 1.0, 9001)
-UNKNOWN_LENGTH = Unit("unknown", 1.0)
-DEGREE = Unit("degree", 0.0174532925199433, 9122)
+METRE = UnitOfMeasure("metre", 1.0, 9001)
+UNKNOWN_LENGTH = UnitOfMeasure("unknown", 1.0)
+DEGREE = UnitOfMeasure("degree", 0.0174532925199433, 9122)
 
 
-def angular_unit(keys: dict[int, Any]) -> Unit:
-    """Return the unit of a geographic system that the keys describe; degrees called "unknown" where none is given."""
+def angular_unit(keys: dict[int, Any]) -> UnitOfMeasure:
+    """Return the unit of a geographic system that the keys describe.
+
+    Degrees called "unknown" where none is given.
+    """
     number = keys.get(ANGULAR_UNIT)
     if number in _DEGREES:
         return DEGREE
     if number not in _ANGLES:
-        return Unit("unknown", DEGREE.factor)
+        return UnitOfMeasure("unknown", DEGREE.factor)
     name, factor = _ANGLES[number]
-    return Unit(name, factor, number if number in _WITH_NUMBER else 0)
+    return UnitOfMeasure(name, factor, number if number in _WITH_NUMBER else 0)
 
 
-def linear_unit(proj: Any, keys: dict[int, Any], default: Unit = METRE) -> Unit | None:
-    """Return the unit of projected coordinates; None if nobody knows its number, or its size is not given."""
+def linear_unit(proj: Any, keys: dict[int, Any], default: UnitOfMeasure = METRE) -> UnitOfMeasure | None:
+    """Return the unit of projected coordinates.
+
+    None if its number is unknown, or its size is not given.
+    """
     number = keys.get(LINEAR_UNIT)
     if number is None:
         return default
     if number == USER_DEFINED:
         size = keys.get(LINEAR_SIZE)
-        return Unit("unknown", size) if isinstance(size, float) and size > 0 else None
+        return UnitOfMeasure("unknown", size) if isinstance(size, float) and size > 0 else None
     return _lengths(proj).get(number)
 
 
 @cache
-def _lengths(proj: Any) -> dict[int, Unit]:
+def _lengths(proj: Any) -> dict[int, UnitOfMeasure]:
     from pyproj.database import get_units_map
 
     found = get_units_map(auth_name="EPSG", category="linear", allow_deprecated=True)
-    units = {int(unit.code): Unit(unit.name, unit.conv_factor, int(unit.code)) for unit in found.values()}
-    return {**units, 9003: Unit("US survey foot", 12 / 39.37, 9003)}
+    units = {int(unit.code): UnitOfMeasure(unit.name, unit.conv_factor, int(unit.code)) for unit in found.values()}
+    return {**units, 9003: UnitOfMeasure("US survey foot", 12 / 39.37, 9003)}

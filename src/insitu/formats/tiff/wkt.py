@@ -1,7 +1,9 @@
-"""How does GDAL write a geographic system that a file describes by its parts?
+"""Write WKT as GDAL does, for coordinate reference systems that GeoTIFF keys describe by their
+parts.
 
-Name, datum, ellipsoid and prime meridian lie in keys of their own (OGC 19-008r4, section 7.4 and annex C), their names in a citation; PROJ knows those that have a number. Written as the old WKT,
-in the order and the digits of GDAL, so that rioxarray shows the same text.
+Name, datum, ellipsoid and prime meridian lie in keys of their own (OGC 19-008r4, section 7.4 and
+annex C), their names in a citation. PROJ knows those that have a number. The text is the old WKT,
+in the order and with the digits of GDAL, so that rioxarray shows the same.
 """
 
 from __future__ import annotations
@@ -10,7 +12,7 @@ import math
 import re
 from typing import Any
 
-from insitu.formats.tiff.units import DEGREE, UNKNOWN_LENGTH, Unit, angular_unit
+from insitu.formats.tiff.units import DEGREE, UNKNOWN_LENGTH, UnitOfMeasure, angular_unit
 
 __all__ = [
     "GEOGRAPHIC",
@@ -18,8 +20,8 @@ __all__ = [
     "SEMI_MAJOR",
     "USER_DEFINED",
     "ellipsoid_of",
+    "epsg_code",
     "geographic_text",
-    "known",
     "local_text",
     "vertical_text",
     "with_geographic",
@@ -39,17 +41,17 @@ ROUND = 0.1
 """Metres by which the axes of a sphere may differ."""
 
 
-def known(keys: dict[int, Any], key: int) -> int | None:
-    """The number that a key names, if it is one of EPSG's."""
+def epsg_code(keys: dict[int, Any], key: int) -> int | None:
+    """Return the EPSG number that a key holds; None if it holds another value."""
     value = keys.get(key)
     return value if isinstance(value, int) and 0 < value < USER_DEFINED else None
 
 
 def ellipsoid_of(proj: Any, keys: dict[int, Any]) -> tuple[float, float]:
-    """The larger half axis in metres, and the inverse flattening (0: a sphere)."""
+    """Return the semi-major axis in metres, and the inverse flattening (0: a sphere)."""
     major = keys.get(SEMI_MAJOR)
     if not isinstance(major, float) or major <= 0:
-        code, number, datum = known(keys, GEOGRAPHIC), known(keys, ELLIPSOID), known(keys, DATUM)
+        code, number, datum = epsg_code(keys, GEOGRAPHIC), epsg_code(keys, ELLIPSOID), epsg_code(keys, DATUM)
         if code is not None:
             body = proj.CRS.from_epsg(code).ellipsoid
             return float(body.semi_major_metre), float(body.inverse_flattening)
@@ -81,13 +83,15 @@ def _inverse_flattening(body: Any) -> float:
 
 
 def geographic_text(proj: Any, keys: dict[int, Any], *, alone: bool = True) -> str:
-    """`GEOGCS[…]` of a geographic system that the keys describe, alone or as part of a projected one."""
-    code = known(keys, GEOGRAPHIC)
+    """Return `GEOGCS[…]` of a geographic system that the keys describe, alone or as part of a
+    projected one.
+    """
+    code = epsg_code(keys, GEOGRAPHIC)
     said = _citation(keys)
     datum, datum_mark = said.get("datum", "unnamed"), ""
     body, body_mark = said.get("ellipsoid", "unnamed") if SEMI_MAJOR in keys else NO_ELLIPSOID, ""
     name, mark = said.get("gcs name", said.get("", "")), ""
-    number = known(keys, DATUM)
+    number = epsg_code(keys, DATUM)
     if code is not None or number is not None:
         numbered = proj.CRS.from_epsg(code if code is not None else _system_of(number or 0))
         text = str(numbered.to_wkt("WKT1_GDAL", output_axis_rule=True))
@@ -103,7 +107,7 @@ def geographic_text(proj: Any, keys: dict[int, Any], *, alone: bool = True) -> s
             name, mark = re.findall(r'^GEOGCS\["([^"]*)"', text)[0], f',AUTHORITY["EPSG","{code}"]'
         elif number is not None and not name:
             name = proj.crs.Datum.from_epsg(number).name.removesuffix(" ensemble")
-    elif (shape := known(keys, ELLIPSOID)) is not None:
+    elif (shape := epsg_code(keys, ELLIPSOID)) is not None:
         body, body_mark = proj.crs.Ellipsoid.from_epsg(shape).name, f',AUTHORITY["EPSG","{shape}"]'
     major, inverse = ellipsoid_of(proj, keys)
     spheroid = f'SPHEROID["{body}",{major:.15g},{inverse:.15g}{body_mark}]'
@@ -114,8 +118,8 @@ def geographic_text(proj: Any, keys: dict[int, Any], *, alone: bool = True) -> s
 
 
 def _prime_meridian(proj: Any, keys: dict[int, Any], name: str | None) -> str:
-    """`PRIMEM[…]`, its longitude in degrees."""
-    number, longitude = known(keys, MERIDIAN_NUMBER), keys.get(PRIME_MERIDIAN)
+    """Return `PRIMEM[…]`, its longitude in degrees."""
+    number, longitude = epsg_code(keys, MERIDIAN_NUMBER), keys.get(PRIME_MERIDIAN)
     if number is not None and not isinstance(longitude, float):
         meridian = proj.crs.PrimeMeridian.from_epsg(number)
         degrees = math.degrees(meridian.longitude * meridian.unit_conversion_factor)
@@ -125,25 +129,30 @@ def _prime_meridian(proj: Any, keys: dict[int, Any], name: str | None) -> str:
     return f'PRIMEM["{name or "Greenwich"}",0]'
 
 
-def local_text(name: str | None, unit: Unit = UNKNOWN_LENGTH) -> str:
-    """`LOCAL_CS[…]` of coordinates of which only a name, perhaps, and the unit are known."""
-    return f'LOCAL_CS["{_quotable(name) or "unnamed"}",{unit.wkt},AXIS["Easting",EAST],AXIS["Northing",NORTH]]'
+def local_text(name: str | None, unit: UnitOfMeasure = UNKNOWN_LENGTH) -> str:
+    """Return `LOCAL_CS[…]` of coordinates of which only the unit and perhaps a name are known."""
+    return (
+        f'LOCAL_CS["{_name_without_quotes(name) or "unnamed"}",{unit.wkt},AXIS["Easting",EAST],AXIS["Northing",NORTH]]'
+    )
 
 
-def vertical_text(proj: Any, name: str | None, datum: int | None, unit: Unit) -> str:
-    """`VERT_CS[…]` of heights that the keys describe by a citation, a datum and a unit."""
+def vertical_text(proj: Any, name: str | None, datum: int | None, unit: UnitOfMeasure) -> str:
+    """Return `VERT_CS[…]` of heights that the keys describe by a citation, a datum and a unit."""
     said = '"unknown",2005'
     if datum is not None:
         said = f'"{proj.crs.Datum.from_epsg(datum).name}",2005,AUTHORITY["EPSG","{datum}"]'
-    return f'VERT_CS["{_quotable(name)}",VERT_DATUM[{said}],{unit.wkt},AXIS["Up",UP]]'
+    return f'VERT_CS["{_name_without_quotes(name)}",VERT_DATUM[{said}],{unit.wkt},AXIS["Up",UP]]'
 
 
-def _quotable(name: str | None) -> str:
+def _name_without_quotes(name: str | None) -> str:
     return name if name and '"' not in name else ""
 
 
 def _citation(keys: dict[int, Any]) -> dict[str, str]:
-    """`GCS Name = a|Datum = b|…` by its parts; a text without parts is the name."""
+    """Split a citation `GCS Name = a|Datum = b|…` into its parts.
+
+    A text without parts is the name.
+    """
     text = keys.get(CITATION)
     if not isinstance(text, str) or '"' in text:
         return {}
@@ -152,7 +161,9 @@ def _citation(keys: dict[int, Any]) -> dict[str, str]:
 
 
 def with_geographic(wkt: str, geographic: str, name: str | None) -> str:
-    """A projected system in WKT with another geographic system in it, and perhaps another name."""
+    """Return a projected system in WKT with another geographic system in it, and perhaps another
+    name.
+    """
     start = wkt.index("GEOGCS[")
     depth, end = 0, start
     for end in range(start + 6, len(wkt)):

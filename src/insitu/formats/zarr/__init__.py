@@ -1,5 +1,8 @@
-"""FIND the chunks of Zarr stores: V2 and V3, directories, buckets, web addresses and zip files; keys are computed, never listed."""
+"""FIND the chunks of Zarr stores: V2 and V3, directories, buckets, web addresses and zip files.
 
-from insitu.formats.zarr.scan import Holder, matches, open_zarr, scan_store, scan_zip
+Keys are computed, never listed.
+"""
 
-__all__ = ["Holder", "matches", "open_zarr", "scan_store", "scan_zip"]
+from insitu.formats.zarr.scan import ZarrContainer, matches, open_zarr, scan_store, scan_zip
+
+__all__ = ["ZarrContainer", "matches", "open_zarr", "scan_store", "scan_zip"]

@@ -1,7 +1,8 @@
-"""Which object holds a cell, where each chunk is an object of its own?
+"""Chunk table of a Zarr array whose chunks are objects of their own.
 
-Its name is computed from the cell's place in the grid, and so is its number: a store of a hundred million chunks is three words here.
-Whether the object exists is found out when it is read; one that is not there was never written.
+The key of an object is computed from the cell's position, so a store of a hundred million chunks
+takes no memory here. Whether the object exists is found out when it is read; a missing object is a
+chunk that was never written.
 """
 
 from __future__ import annotations
@@ -16,24 +17,24 @@ from urllib.parse import quote, urlsplit
 import numpy as np
 
 from insitu.errors import FormatError, NotFoundError
-from insitu.model import UNWRITTEN, WHOLE, ChunkState, Columns, Located, Source
+from insitu.model import UNWRITTEN, WHOLE, ChunkLocations, ChunkState, Columns, Source
 from insitu.model.axis import Indices
-from insitu.model.chunks import state_of
-from insitu.model.derived import Expanded, Selected
+from insitu.model.chunks import get_chunk_state
+from insitu.model.derived import ExpandedTable, SelectedTable
 from insitu.sources import open_source
-from insitu.sources.listing import objects
+from insitu.sources.listing import list_all_objects
 from insitu.sources.threads import gather
 from insitu.zarr_metadata import ChunkKeys
 
-__all__ = ["Keyed", "KeyedSources", "beneath"]
+__all__ = ["KeyedChunks", "KeyedSources", "join_url"]
 
 
-def beneath(url: str, key: str) -> str:
+def join_url(url: str, key: str) -> str:
     """The URL of what lies under another URL.
 
     Examples
     --------
-    >>> beneath("s3://bucket/x.zarr/", "t/0.0"), beneath("https://host/x?v=2", "a b")
+    >>> join_url("s3://bucket/x.zarr/", "t/0.0"), join_url("https://host/x?v=2", "a b")
     ('s3://bucket/x.zarr/t/0.0', 'https://host/x/a%20b?v=2')
     """
     if not key:
@@ -46,13 +47,13 @@ def beneath(url: str, key: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class KeyedSources(Sequence[Source]):
-    """The objects of a grid, each made when it is asked for."""
+    """The objects of a grid as a sequence of sources, each made when it is asked for."""
 
     base: str
     keys: ChunkKeys
     shape: tuple[int, ...]
     optional: bool = True
-    """Whether one that is not there means a chunk that was never written."""
+    """Whether a missing object is a chunk that was never written."""
 
     def __len__(self) -> int:
         return _cells(self.shape)
@@ -66,20 +67,20 @@ class KeyedSources(Sequence[Source]):
             return [self[n] for n in range(*number.indices(len(self)))]
         count = len(self)
         if not -count <= number < count:
-            raise IndexError(f"object {number} of {count}")
+            raise IndexError(f"no object {number}: there are {count}")
         number %= count
         cell: list[int] = []
         for length in reversed(self.shape):
             number, at = divmod(int(number), length)
             cell.append(at)
-        return Source(beneath(self.base, self.keys.key(cell[::-1])), optional=self.optional)
+        return Source(join_url(self.base, self.keys.key(cell[::-1])), optional=self.optional)
 
     def __iter__(self) -> Iterator[Source]:
         return (self[number] for number in range(len(self)))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Keyed:
+class KeyedChunks:
     """The table of a grid whose chunks are objects."""
 
     base: str
@@ -97,19 +98,22 @@ class Keyed:
         """The objects, by the number of their cell."""
         return KeyedSources(self.base, self.keys, self.shape, self.optional)
 
-    def locate(self, cells: Sequence[Indices]) -> Located:
-        """Where cells lie."""
-        number = numbers(cells, self.shape)
+    def locate(self, cells: Sequence[Indices]) -> ChunkLocations:
+        """Return where cells lie."""
+        number = cell_numbers(cells, self.shape)
         zero = np.broadcast_to(np.int64(0), number.shape)
         whole = np.broadcast_to(np.int64(WHOLE), number.shape)
-        return Located(number, zero, whole, zero, zero, zero, b"")
+        return ChunkLocations(number, zero, whole, zero, zero, zero, b"")
 
     def explicit(self, storage_options: Mapping[str, Any] | None = None) -> Columns:
-        """The same table, with every cell known: the store is listed, or each object asked for where it cannot be."""
+        """Return the table with offset and length of every cell.
+
+        The store is listed, or each object is asked for.
+        """
         total = _cells(self.shape)
         source: Indices = np.full(total, UNWRITTEN, np.int64)
         length: Indices = np.zeros(total, np.int64)
-        listed = objects(self.base, storage_options)
+        listed = list_all_objects(self.base, storage_options)
         if listed is None:
             sizes = gather(partial(_size, self.sources, storage_options), range(total))
         else:
@@ -125,22 +129,22 @@ class Keyed:
         grid = source.reshape(self.shape), np.asarray(0), length.reshape(self.shape)
         return Columns(self.shape, sources, *grid)
 
-    def take(self, axis: int, cells: Indices | slice) -> Selected:
-        """The table of these cells along one axis."""
-        return Selected.of(self, axis, cells)
+    def take(self, axis: int, cells: Indices | slice) -> SelectedTable:
+        """Return the table of these cells along one axis."""
+        return SelectedTable.of(self, axis, cells)
 
-    def expanded(self) -> Expanded:
-        """The same table with one more axis, of one cell, at the end."""
-        return Expanded(self)
+    def with_new_axis(self) -> ExpandedTable:
+        """Return the table with one more axis, of one cell, at the end."""
+        return ExpandedTable(self)
 
     def __getitem__(self, cell: int | tuple[int, ...]) -> ChunkState:
-        return state_of(self, cell)
+        return get_chunk_state(self, cell)
 
 
 def _size(
     sources: KeyedSources, storage_options: Mapping[str, Any] | None, number: int, stop: threading.Event
 ) -> int | None:
-    """Bytes of an object; None if it is not there."""
+    """Return the bytes of an object; None if it is missing."""
     try:
         with open_source(sources[number].url, storage_options) as source:
             return source.size()
@@ -148,8 +152,8 @@ def _size(
         return None
 
 
-def numbers(cells: Sequence[Indices], shape: tuple[int, ...]) -> Indices:
-    """The numbers of cells in C order of the grid."""
+def cell_numbers(cells: Sequence[Indices], shape: tuple[int, ...]) -> Indices:
+    """Return the numbers of cells in C order of the grid."""
     if not cells:
         return np.zeros(1, np.int64)
     return np.asarray(np.ravel_multi_index(tuple(np.broadcast_arrays(*cells)), shape)).reshape(-1)

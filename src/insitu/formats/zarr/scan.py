@@ -1,8 +1,9 @@
-"""What does a Zarr store hold?
+"""Scan Zarr stores, V2 and V3.
 
-Root metadata first, in this order: `zarr.json` (with consolidated metadata in it), `.zmetadata`, `.zarray` or `.zgroup`. Without
-consolidated metadata the store is listed, level by level; where it cannot be listed, `variables=` names what to look for. Chunks
-are never looked for: their keys are computed.
+The root's metadata is read first, in this order: `zarr.json` (with consolidated metadata in it),
+`.zmetadata`, `.zarray` or `.zgroup`. Without consolidated metadata the store is listed, level by
+level; where it cannot be listed, `variables=` names what to look for. Chunks are never listed:
+their keys are computed.
 """
 
 from __future__ import annotations
@@ -13,26 +14,26 @@ from dataclasses import replace
 from typing import Any, Protocol
 
 from insitu.errors import AccessError, FormatError, GroupError, InsituError, NotFoundError, SourceError
-from insitu.formats.problems import Problems
-from insitu.formats.zarr.sharded import Sharded
-from insitu.formats.zarr.store import Store
-from insitu.formats.zarr.zipped import Archive
+from insitu.formats.unreadable import Problems
+from insitu.formats.zarr.prefix_store import PrefixStore
+from insitu.formats.zarr.sharded import ShardedChunks
+from insitu.formats.zarr.zip_store import ZipStore
 from insitu.model import ChunkTable, Encoding, GroupDetails, Tile, VirtualGroup
 from insitu.sources import ByteSource, open_source
 from insitu.sources.listing import is_directory, local_path
 from insitu.zarr_metadata import ArrayMetadata
-from insitu.zarr_metadata.document import parse
-from insitu.zarr_metadata.hierarchy import Node, consolidated, nodes_of, tree
+from insitu.zarr_metadata.hierarchy import ZarrNode, build_tree, consolidated_documents, parse_nodes
+from insitu.zarr_metadata.json_fields import parse_object
 
-__all__ = ["Holder", "matches", "open_zarr", "scan_store", "scan_zip"]
+__all__ = ["ZarrContainer", "matches", "open_zarr", "scan_store", "scan_zip"]
 
 _NAMED = re.compile(r"(\.zarr\d?(\.zip)?|\.zip|/)$", re.IGNORECASE)
 _DEEPEST = 64
 _MOST_NODES = 1_000_000
 
 
-class Holder(Protocol):
-    """What holds a store: a prefix, a zip file, a folder of an archive."""
+class ZarrContainer(Protocol):
+    """Where a store lies: a prefix, a zip file, a folder of an archive."""
 
     @property
     def url(self) -> str:
@@ -40,20 +41,23 @@ class Holder(Protocol):
 
     @property
     def storage_options(self) -> Mapping[str, Any] | None:
-        """With which it was opened."""
+        """Options with which it was opened."""
 
     def get(self, keys: list[str]) -> list[bytes | None]:
-        """Documents by key; None for those that are not there."""
+        """Return documents by key; None for those that are missing."""
 
     def children(self, path: str) -> list[str] | None:
-        """The names right under a path; None where they cannot be listed."""
+        """Return the names right under a path; None if they cannot be listed."""
 
     def table(self, path: str, array: ArrayMetadata) -> tuple[ChunkTable, tuple[Encoding, ...]]:
-        """Where an array's objects lie, and the encodings of its chunks."""
+        """Return the chunk table of an array, and the encodings of its chunks."""
 
 
 def matches(url: str) -> bool:
-    """Whether a URL looks like a Zarr store, by its name or by being a directory: costs no request."""
+    """Return whether a URL looks like a Zarr store, by its name or by being a directory.
+
+    Costs no request.
+    """
     return is_directory(url) or bool(_NAMED.search(url.partition("?")[0]))
 
 
@@ -65,7 +69,7 @@ def open_zarr(
     errors: str = "raise",
     storage_options: Mapping[str, Any] | None = None,
 ) -> VirtualGroup | None:
-    """Scan a Zarr store; None if there is none at this URL.
+    """Scan a Zarr store; return None if there is none at this URL.
 
     Parameters
     ----------
@@ -86,7 +90,7 @@ def open_zarr(
     path = local_path(url)
     if path is not None and not is_directory(url):
         return None
-    return _scan(Store(path or url, storage_options), group, variables, errors)
+    return _scan(PrefixStore(path or url, storage_options), group, variables, errors)
 
 
 def scan_zip(
@@ -97,18 +101,20 @@ def scan_zip(
     errors: str = "raise",
     storage_options: Mapping[str, Any] | None = None,
 ) -> VirtualGroup | None:
-    """Scan a Zarr store that is one zip file; None if the zip file holds something else."""
-    return _scan(Archive.open(source, storage_options), group, variables, errors)
+    """Scan a Zarr store that is one zip file; return None if the zip file holds something else."""
+    return _scan(ZipStore.open(source, storage_options), group, variables, errors)
 
 
 def scan_store(
-    holder: Holder, *, group: str | None = None, variables: Collection[str] | None = None, errors: str = "raise"
+    holder: ZarrContainer, *, group: str | None = None, variables: Collection[str] | None = None, errors: str = "raise"
 ) -> VirtualGroup | None:
-    """Scan the Zarr store that something holds; None if it holds something else."""
+    """Scan the Zarr store in a container; return None if there is none."""
     return _scan(holder, group, variables, errors)
 
 
-def _scan(holder: Holder, group: str | None, variables: Collection[str] | None, errors: str) -> VirtualGroup | None:
+def _scan(
+    holder: ZarrContainer, group: str | None, variables: Collection[str] | None, errors: str
+) -> VirtualGroup | None:
     problems = Problems(errors)
     documents = _root(holder)
     if documents is None:
@@ -118,11 +124,11 @@ def _scan(holder: Holder, group: str | None, variables: Collection[str] | None, 
         documents = _walk(holder, documents, below, variables)
 
     def leave_out(path: str, problem: InsituError) -> None:
-        problems.leave_out(path, problem.located(url=holder.url) if isinstance(problem, InsituError) else problem)
+        problems.leave_out(path, problem.with_context(url=holder.url) if isinstance(problem, InsituError) else problem)
 
-    nodes = nodes_of({key: value for key, value in documents.items() if _within(key, below)}, leave_out)
+    nodes = parse_nodes({key: value for key, value in documents.items() if _is_key_within(key, below)}, leave_out)
     if below and below not in nodes and not any(path.startswith(f"{below}/") for path in nodes):
-        raise GroupError(f"no group {group!r}", url=holder.url)
+        raise GroupError(f"the store has no group {group!r}", url=holder.url)
 
     def tile_of(path: str, array: ArrayMetadata) -> Tile:
         real = "" if path == alias else path
@@ -132,29 +138,31 @@ def _scan(holder: Holder, group: str | None, variables: Collection[str] | None, 
             return Tile(array.axes, encodings, outer)
         grid = tuple(axis.count for axis in array.axes)
         return Tile(
-            array.axes, (array.encoding,), Sharded(outer, array.objects, array.levels, grid, holder.storage_options)
+            array.axes,
+            (array.encoding,),
+            ShardedChunks(outer, array.objects, array.levels, grid, holder.storage_options),
         )
 
-    nodes = {path[len(below) :].strip("/"): node for path, node in nodes.items() if _under(path, below)}
+    nodes = {path[len(below) :].strip("/"): node for path, node in nodes.items() if _is_path_within(path, below)}
     alias = None
     if "" in nodes and nodes[""].array is not None:
         # An array at the root has no name but the store's own.
         alias = _stem(f"{holder.url}/{below}" if below else holder.url)
         nodes = {alias: nodes[""]}
-    found = tree(nodes, tile_of, leave_out, variables=variables, details=_details(nodes))
+    found = build_tree(nodes, tile_of, leave_out, variables=variables, details=_details(nodes))
     return replace(found, problems=problems.found)
 
 
-def _details(nodes: Mapping[str, Node]) -> GroupDetails:
+def _details(nodes: Mapping[str, ZarrNode]) -> GroupDetails:
     formats = {node.zarr_format for node in nodes.values()}
     return GroupDetails("zarr", notes={"zarr_format": max(formats) if formats else None})
 
 
-def _within(key: str, below: str) -> bool:
+def _is_key_within(key: str, below: str) -> bool:
     return not below or key.strip("/").startswith(f"{below}/")
 
 
-def _under(path: str, below: str) -> bool:
+def _is_path_within(path: str, below: str) -> bool:
     return not below or path == below or path.startswith(f"{below}/")
 
 
@@ -163,8 +171,11 @@ def _stem(url: str) -> str:
     return re.sub(r"(\.zarr\d?)?(\.zip)?$", "", name, flags=re.IGNORECASE) or "data"
 
 
-def _root(holder: Holder) -> dict[str, Any] | None:
-    """The documents that the root's metadata gives: all of them where it is consolidated; None if there is no root."""
+def _root(holder: ZarrContainer) -> dict[str, Any] | None:
+    """Return the documents in the root's metadata: all of them if it is consolidated.
+
+    None if there is no root.
+    """
     refused: AccessError | None = None
 
     def get(*keys: str) -> list[bytes | None]:
@@ -178,14 +189,14 @@ def _root(holder: Holder) -> dict[str, Any] | None:
 
     (data,) = get("zarr.json")
     if data is not None:
-        document = _parsed(data, "zarr.json", holder)
-        return _consolidated(document, "zarr.json", holder) or {"zarr.json": document}
+        document = _parse_document(data, "zarr.json", holder)
+        return _read_consolidated(document, "zarr.json", holder) or {"zarr.json": document}
     (data,) = get(".zmetadata")
     if data is not None:
-        document = _parsed(data, ".zmetadata", holder)
+        document = _parse_document(data, ".zmetadata", holder)
         if "record_size" in document:
             return None  # kerchunk's Parquet references, not a store
-        return _consolidated(document, ".zmetadata", holder)
+        return _read_consolidated(document, ".zmetadata", holder)
     names = (".zarray", ".zgroup", ".zattrs")
     found = {name: data for name, data in zip(names, get(*names), strict=True) if data is not None}
     if ".zarray" not in found and ".zgroup" not in found:
@@ -195,38 +206,38 @@ def _root(holder: Holder) -> dict[str, Any] | None:
     return dict(found)
 
 
-def _parsed(data: bytes, key: str, holder: Holder) -> dict[str, Any]:
+def _parse_document(data: bytes, key: str, holder: ZarrContainer) -> dict[str, Any]:
     try:
-        return parse(data, key)
+        return parse_object(data, key)
     except FormatError as problem:
-        raise problem.located(url=holder.url) from None
+        raise problem.with_context(url=holder.url) from None
 
 
-def _consolidated(document: Mapping[str, Any], key: str, holder: Holder) -> dict[str, Any] | None:
+def _read_consolidated(document: Mapping[str, Any], key: str, holder: ZarrContainer) -> dict[str, Any] | None:
     try:
-        return consolidated(document)
+        return consolidated_documents(document)
     except FormatError as problem:
-        raise problem.located(url=holder.url, structure=key) from None
+        raise problem.with_context(url=holder.url, structure=key) from None
 
 
-def _walk(holder: Holder, root: dict[str, Any], below: str, variables: Collection[str] | None) -> dict[str, Any]:
-    """The documents of a store without consolidated metadata."""
+def _walk(holder: ZarrContainer, root: dict[str, Any], below: str, variables: Collection[str] | None) -> dict[str, Any]:
+    """Return the documents of a store without consolidated metadata."""
     if ".zarray" in root or ("zarr.json" in root and root["zarr.json"].get("node_type") == "array"):
         return root
     documents = dict(root)
     if below:
-        documents |= _fetched(holder, [below])
+        documents |= _fetch_documents(holder, [below])
     level = [below]
     for _ in range(_DEEPEST):
         names: list[str] = []
         for path in level:
-            listed = _listed(holder, path)
+            listed = _list_children(holder, path)
             if listed is None:
-                return documents | _named(holder, below, variables)
+                return documents | _fetch_named_documents(holder, below, variables)
             names += [f"{path}/{name}" if path else name for name in listed if not name.startswith(".")]
         if len(documents) + len(names) > _MOST_NODES:
-            raise FormatError(f"more than {_MOST_NODES} nodes", url=holder.url)
-        found = _fetched(holder, names)
+            raise FormatError(f"the store has more than {_MOST_NODES} groups and arrays", url=holder.url)
+        found = _fetch_documents(holder, names)
         documents |= found
         level = [
             path for path in names if f"{path}/.zgroup" in found or _is_group(found.get(f"{path}/zarr.json"), holder)
@@ -236,16 +247,16 @@ def _walk(holder: Holder, root: dict[str, Any], below: str, variables: Collectio
     raise FormatError(f"groups are nested more than {_DEEPEST} deep", url=holder.url)
 
 
-def _is_group(data: bytes | None, holder: Holder) -> bool:
+def _is_group(data: bytes | None, holder: ZarrContainer) -> bool:
     if data is None:
         return False
     try:
-        return parse(data, "zarr.json").get("node_type") == "group"
+        return parse_object(data, "zarr.json").get("node_type") == "group"
     except FormatError:
         return False  # told of when the nodes are made
 
 
-def _listed(holder: Holder, path: str) -> list[str] | None:
+def _list_children(holder: ZarrContainer, path: str) -> list[str] | None:
     try:
         return holder.children(path)
     except NotFoundError:
@@ -256,23 +267,25 @@ def _listed(holder: Holder, path: str) -> list[str] | None:
         return None
 
 
-def _fetched(holder: Holder, paths: list[str]) -> dict[str, bytes]:
+def _fetch_documents(holder: ZarrContainer, paths: list[str]) -> dict[str, bytes]:
     keys = [f"{path}/{name}" for path in paths for name in ("zarr.json", ".zarray", ".zgroup", ".zattrs")]
     return {key: data for key, data in zip(keys, holder.get(keys), strict=True) if data is not None}
 
 
-def _named(holder: Holder, below: str, variables: Collection[str] | None) -> dict[str, bytes]:
-    """The documents of what was asked for by name, and of what its dimensions name, where nothing can be listed."""
+def _fetch_named_documents(holder: ZarrContainer, below: str, variables: Collection[str] | None) -> dict[str, bytes]:
+    """Return the documents of arrays that were asked for by name, and of their coordinates, where
+    listing is not possible.
+    """
     if not variables:
         raise FormatError(
             "the store has no consolidated metadata and cannot be listed",
             url=holder.url,
-            hint="Name the arrays (variables=[...]), or have the store consolidated (zarr.consolidate_metadata)",
+            hint="Name the arrays (variables=[...]), or consolidate its metadata (zarr.consolidate_metadata)",
         )
     prefix = f"{below}/" if below else ""
     paths = [prefix + name.strip("/") for name in variables]
-    found = _fetched(holder, paths)
-    nodes = nodes_of(found, lambda path, problem: None)
+    found = _fetch_documents(holder, paths)
+    nodes = parse_nodes(found, lambda path, problem: None)
     scales = {
         f"{path.rpartition('/')[0]}/{dim}".strip("/")
         for path, node in nodes.items()
@@ -280,4 +293,4 @@ def _named(holder: Holder, below: str, variables: Collection[str] | None) -> dic
         for dim in node.array.dims or ()
         if dim is not None
     }
-    return found | _fetched(holder, sorted(scales - set(paths)))
+    return found | _fetch_documents(holder, sorted(scales - set(paths)))

@@ -1,7 +1,8 @@
-"""Where does an inner chunk lie in its shard?
+"""Chunk table of a sharded Zarr array: where inner chunks lie in their shards.
 
-The shard's index says so. It is read when a cell of that shard is first asked for, many shards at a time, and remembered up to a
-bound; shards in shards are one more round. Only the inner chunks that are wanted are ever fetched.
+A shard's index says so. It is read when a cell of that shard is first asked for, many shards at a
+time, and kept in a cache that is bounded by bytes. Shards in shards take one more round. Only the
+inner chunks that are wanted are fetched.
 """
 
 from __future__ import annotations
@@ -18,17 +19,17 @@ import numpy.typing as npt
 from insitu.codecs import decode
 from insitu.errors import FormatError, InsituError, NotFoundError, TruncatedError, UnsupportedError
 from insitu.forking import fork_safe_lock
-from insitu.formats.zarr.keyed import numbers
-from insitu.model import UNWRITTEN, Axis, ChunkState, ChunkTable, Located, Source
+from insitu.formats.zarr.keyed import cell_numbers
+from insitu.model import UNWRITTEN, Axis, ChunkLocations, ChunkState, ChunkTable, Source
 from insitu.model.axis import Indices
-from insitu.model.chunks import state_of
-from insitu.model.derived import Expanded, Selected
+from insitu.model.chunks import get_chunk_state
+from insitu.model.derived import ExpandedTable, SelectedTable
 from insitu.sources import ByteSource, open_source, read_tail
 from insitu.sources.listing import local_path
 from insitu.sources.threads import gather
-from insitu.zarr_metadata.chain import Level
+from insitu.zarr_metadata.chain import ShardLevel
 
-__all__ = ["Sharded"]
+__all__ = ["ShardedChunks"]
 
 REMEMBERED = 64 << 20
 """Bytes of indexes kept."""
@@ -36,8 +37,8 @@ _NOTHING = np.uint64(2**64 - 1)
 Index = npt.NDArray[np.uint64]
 
 
-class Indexes:
-    """Indexes read so far, the least recently used forgotten first. None: the shard was never written."""
+class ShardIndexCache:
+    """LRU cache of shard indexes, bounded by bytes. None: the shard was never written."""
 
     def __init__(self, limit: int = REMEMBERED) -> None:
         self._lock = fork_safe_lock()
@@ -46,7 +47,7 @@ class Indexes:
         self._size = 0
 
     def find(self, keys: Sequence[tuple[int, ...]]) -> dict[tuple[int, ...], Index | None]:
-        """Those of these that are known."""
+        """Return the cached ones of these."""
         with self._lock:
             found = {}
             for key in keys:
@@ -56,7 +57,7 @@ class Indexes:
             return found
 
     def keep(self, found: Mapping[tuple[int, ...], Index | None]) -> None:
-        """Remember these."""
+        """Add indexes."""
         with self._lock:
             for key, index in found.items():
                 if key not in self._found:
@@ -66,7 +67,7 @@ class Indexes:
                 self._size -= _weight(self._found.popitem(last=False)[1])
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Indexes, (self._limit,)  # a copy elsewhere reads for itself
+        return ShardIndexCache, (self._limit,)  # a copy elsewhere reads for itself
 
 
 def _weight(index: Index | None) -> int:
@@ -74,8 +75,8 @@ def _weight(index: Index | None) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
-    """Where one shard lies, and how many chunks it has along each axis."""
+class _ShardLocation:
+    """Location of one shard, and its chunks along each axis."""
 
     key: tuple[int, ...]
     source: Source
@@ -85,26 +86,26 @@ class _Place:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Sharded:
+class ShardedChunks:
     """The table of the innermost chunks of a sharded array."""
 
     outer: ChunkTable
     """Where the shards lie."""
     objects: tuple[Axis, ...]
     """How the array is cut into shards."""
-    levels: tuple[Level, ...]
+    levels: tuple[ShardLevel, ...]
     shape: tuple[int, ...]
     """Innermost chunks along each axis of the array."""
     storage_options: Mapping[str, Any] | None = field(default=None, repr=False)
-    indexes: Indexes = field(default_factory=Indexes, repr=False)
+    indexes: ShardIndexCache = field(default_factory=ShardIndexCache, repr=False)
 
     @property
     def sources(self) -> Sequence[Source]:
         """The shards."""
         return self.outer.sources
 
-    def locate(self, cells: Sequence[Indices]) -> Located:
-        """Where cells lie."""
+    def locate(self, cells: Sequence[Indices]) -> ChunkLocations:
+        """Return where cells lie."""
         full = [c.reshape(-1) for c in np.broadcast_arrays(*cells)]
         if not full:
             full = [np.zeros(1, np.int64)][:0]
@@ -116,10 +117,10 @@ class Sharded:
         stored = [axis.show(o).stored for axis, o in zip(self.objects, outer, strict=True)]
         at = self.outer.locate(outer)
         if (np.asarray(at.encoding) != 0).any():
-            raise UnsupportedError("a shard inside a compressed archive member cannot be read in parts")
+            raise UnsupportedError("a shard in a compressed member of an archive cannot be read in parts")
         source = np.array(at.source, np.int64)
         offset, length = np.array(at.offset, np.int64), np.array(at.length, np.int64)
-        number = numbers(outer, self.outer.shape)
+        number = cell_numbers(outer, self.outer.shape)
         keys = [number]
         for level in self.levels:
             index = [r // size for r, size in zip(rest, level.inner, strict=True)]
@@ -129,11 +130,11 @@ class Sharded:
             stored = [np.full(rows, size) for size in level.inner]
             keys.append(_flat(index, counts))
         zero = np.broadcast_to(np.int64(0), (rows,))
-        return Located(source, offset, length, zero, zero, zero, b"")
+        return ChunkLocations(source, offset, length, zero, zero, zero, b"")
 
     def _descend(
         self,
-        level: Level,
+        level: ShardLevel,
         keys: Sequence[Indices],
         counts: Sequence[Indices],
         index: Sequence[Indices],
@@ -141,7 +142,7 @@ class Sharded:
         offset: Indices,
         length: Indices,
     ) -> None:
-        """Turn the whereabouts of shards, in place, into those of the chunks `index` in them."""
+        """Turn the locations of shards, in place, into those of the chunks `index` in them."""
         stacked = np.stack(keys, axis=1)
         unique, first, inverse = np.unique(stacked, axis=0, return_index=True, return_inverse=True)
         inverse = inverse.reshape(-1)
@@ -152,7 +153,7 @@ class Sharded:
             if source[row] >= 0:
                 about = self.sources[int(source[row])]
                 size = tuple(int(count[row]) for count in counts)
-                places.append(_Place(tuple(key), about, int(offset[row]), int(length[row]), size))
+                places.append(_ShardLocation(tuple(key), about, int(offset[row]), int(length[row]), size))
         found = self._read(level, places)
         begin = 0
         for key, end in zip(unique.tolist(), ends.tolist(), strict=True):
@@ -169,14 +170,14 @@ class Sharded:
             offset[rows] = np.where(written, offset[rows] + start, 0)
             length[rows] = np.where(written, entry[:, 1].astype(np.int64), 0)
 
-    def _read(self, level: Level, places: Sequence[_Place]) -> dict[tuple[int, ...], Index | None]:
-        """The indexes of these shards."""
+    def _read(self, level: ShardLevel, places: Sequence[_ShardLocation]) -> dict[tuple[int, ...], Index | None]:
+        """Return the indexes of these shards."""
         found = self.indexes.find([place.key for place in places])
         missing = [place for place in places if place.key not in found]
         if not missing:
             return found
 
-        def read(place: _Place, stop: threading.Event) -> Index | None:
+        def read(place: _ShardLocation, stop: threading.Event) -> Index | None:
             return _read_index(level, place, self.storage_options)
 
         local = local_path(missing[0].source.url) is not None
@@ -184,16 +185,16 @@ class Sharded:
         self.indexes.keep(new)
         return found | new
 
-    def take(self, axis: int, cells: Indices | slice) -> Selected:
-        """The table of these cells along one axis."""
-        return Selected.of(self, axis, cells)
+    def take(self, axis: int, cells: Indices | slice) -> SelectedTable:
+        """Return the table of these cells along one axis."""
+        return SelectedTable.of(self, axis, cells)
 
-    def expanded(self) -> Expanded:
-        """The same table with one more axis, of one cell, at the end."""
-        return Expanded(self)
+    def with_new_axis(self) -> ExpandedTable:
+        """Return the table with one more axis, of one cell, at the end."""
+        return ExpandedTable(self)
 
     def __getitem__(self, cell: int | tuple[int, ...]) -> ChunkState:
-        return state_of(self, cell)
+        return get_chunk_state(self, cell)
 
 
 def _flat(index: Sequence[Indices], counts: Sequence[Indices]) -> Indices:
@@ -203,8 +204,8 @@ def _flat(index: Sequence[Indices], counts: Sequence[Indices]) -> Indices:
     return number
 
 
-def _read_index(level: Level, place: _Place, options: Mapping[str, Any] | None) -> Index | None:
-    """The index of one shard; None if there is no such object."""
+def _read_index(level: ShardLevel, place: _ShardLocation, options: Mapping[str, Any] | None) -> Index | None:
+    """Read the index of one shard; return None if there is no such object."""
     counts = tuple(place.counts[axis] for axis in level.order)
     nbytes = 16
     for count in counts:
@@ -215,7 +216,8 @@ def _read_index(level: Level, place: _Place, options: Mapping[str, Any] | None) 
             if place.length < 0 and level.at_end:
                 data, end = _tail(source, nbytes)
             else:
-                # The object's end is known only when it was asked for; a chunk past it fails when it is read.
+                # The object's end is known only when it was asked for; a chunk past it fails when
+                # it is read.
                 end = place.length if place.length >= 0 else 2**63 - 1
                 data = (
                     source.read(place.offset + (end - nbytes if level.at_end else 0), nbytes) if end >= nbytes else b""
@@ -224,22 +226,22 @@ def _read_index(level: Level, place: _Place, options: Mapping[str, Any] | None) 
         return None
     try:
         if len(data) != nbytes:
-            raise TruncatedError(f"a shard's index has {nbytes} bytes, and {len(data)} came")
+            raise TruncatedError(f"the index of a shard has {nbytes} bytes, but only {len(data)} could be read")
         index: Index = np.ascontiguousarray(decode(data, level.index, (*counts, 2)).astype(np.uint64))
-        _checked(index, end)
+        _check_index(index, end)
     except InsituError as problem:
-        raise problem.located(url=place.source.url, structure="shard index") from None
+        raise problem.with_context(url=place.source.url, structure="shard index") from None
     return index
 
 
 def _tail(source: ByteSource, nbytes: int) -> tuple[bytes, int]:
-    """The last bytes of an object, and its size."""
+    """Return the last bytes of an object, and its size."""
     data = read_tail(source, nbytes)
     return data, source.size()
 
 
-def _checked(index: Index, end: int) -> None:
-    """Refuse an index that leads out of its shard."""
+def _check_index(index: Index, end: int) -> None:
+    """Raise if an index leads out of its shard."""
     start, length = index[..., 0], index[..., 1]
     written = (start != _NOTHING) | (length != _NOTHING)
     limit = np.uint64(end)

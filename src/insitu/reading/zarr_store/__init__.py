@@ -1,14 +1,14 @@
-"""How does every Zarr client read a virtual archive? Any tree as a read-only Zarr store, V3 or V2.
+"""Zarr view: any virtual archive as a read-only Zarr store, V3 or V2, for every Zarr client.
 
-| module | question |
+| module | provides |
 |---|---|
-| `passed` | which bytes are a chunk, where Zarr can say the array as it lies? |
-| `recut` | which bytes are a chunk, where it has to be read and encoded anew? |
-| `kinds` | how are times and texts written so that everybody understands them? |
-| `tree` | which keys are there, and what do they hold? |
-| `store` | the same as zarr-python wants it |
+| `stored_chunks` | chunks that are passed on as they are stored |
+| `encoded_chunks` | chunks that are read and encoded again, where Zarr cannot describe the stored ones |
+| `value_forms` | how times and texts are written |
+| `tree` | the keys of the store and their content |
+| `store` | the store class of zarr-python |
 """
 
-from insitu.reading.zarr_store.tree import Span, ZarrTree
+from insitu.reading.zarr_store.tree import ByteSpan, ZarrTree
 
-__all__ = ["Span", "ZarrTree"]
+__all__ = ["ByteSpan", "ZarrTree"]

@@ -1,4 +1,4 @@
-"""The view as zarr-python wants it: a read-only store, with a way that needs no event loop."""
+"""InsituStore: the Zarr view as a read-only store of zarr-python, also without an event loop."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from zarr.abc.store import (
 )
 from zarr.core.buffer import Buffer, BufferPrototype, default_buffer_prototype
 
-from insitu.reading.zarr_store.span import ALL, Span
+from insitu.reading.zarr_store.byte_span import ALL_BYTES, ByteSpan
 from insitu.reading.zarr_store.tree import ZarrTree
 
 __all__ = ["InsituStore"]
@@ -27,9 +27,9 @@ class InsituStore(Store):
     Parameters
     ----------
     tree
-        The archive as keys and bytes.
+        The archive's keys and their content.
     read_only
-        There is no other way.
+        Must be True.
     """
 
     supports_writes = False
@@ -38,12 +38,12 @@ class InsituStore(Store):
 
     def __init__(self, tree: ZarrTree, *, read_only: bool = True) -> None:
         if not read_only:
-            raise ValueError("a view of an archive is read-only")
+            raise ValueError("an InsituStore is read-only: open it with read_only=True")
         super().__init__(read_only=True)
         self.tree = tree
 
     def with_read_only(self, read_only: bool = False) -> Self:
-        """The same store; it cannot be made writable."""
+        """Return the same store; it cannot be made writable."""
         return type(self)(self.tree, read_only=read_only)
 
     def __eq__(self, other: object) -> bool:
@@ -64,43 +64,43 @@ class InsituStore(Store):
     def get_sync(
         self, key: str, *, prototype: BufferPrototype | None = None, byte_range: ByteRequest | None = None
     ) -> Buffer | None:
-        """What a key holds, without an event loop."""
+        """Return the content of a key, without an event loop."""
         self._is_open = True
-        data = self.tree.get(key, _span(byte_range))
+        data = self.tree.get(key, _to_byte_span(byte_range))
         return None if data is None else (prototype or default_buffer_prototype()).buffer.from_bytes(data)
 
     def set_sync(self, key: str, value: Buffer) -> None:
-        """Refused: the store is read-only."""
+        """Raise an error: the store is read-only."""
         self._refuse()
 
     def delete_sync(self, key: str) -> None:
-        """Refused: the store is read-only."""
+        """Raise an error: the store is read-only."""
         self._refuse()
 
     async def get(
         self, key: str, prototype: BufferPrototype | None = None, byte_range: ByteRequest | None = None
     ) -> Buffer | None:
-        """What a key holds; archives are read on threads."""
+        """Return the content of a key; the archive is read on threads."""
         return await asyncio.to_thread(self.get_sync, key, prototype=prototype, byte_range=byte_range)
 
     async def get_partial_values(
         self, prototype: BufferPrototype, key_ranges: Iterable[tuple[str, ByteRequest | None]]
     ) -> list[Buffer | None]:
-        """What several keys hold."""
+        """Return the content of several keys."""
         return list(await asyncio.gather(*(self.get(key, prototype, wanted) for key, wanted in key_ranges)))
 
     async def exists(self, key: str) -> bool:
-        """Whether there is such a key."""
+        """Return whether a key exists."""
         if key in self.tree.documents:
             return True
         return self.tree.place(key) is not None and await self.get(key, byte_range=RangeByteRequest(0, 1)) is not None
 
     async def set(self, key: str, value: Buffer) -> None:
-        """Refused: the store is read-only."""
+        """Raise an error: the store is read-only."""
         self._refuse()
 
     async def delete(self, key: str) -> None:
-        """Refused: the store is read-only."""
+        """Raise an error: the store is read-only."""
         self._refuse()
 
     def _refuse(self) -> Never:
@@ -108,16 +108,16 @@ class InsituStore(Store):
         raise AssertionError("unreachable")
 
     def list(self) -> AsyncIterator[str]:
-        """All keys."""
+        """Yield all keys."""
         return self.list_prefix("")
 
     async def list_prefix(self, prefix: str) -> AsyncIterator[str]:
-        """The keys under a prefix."""
+        """Yield the keys under a prefix."""
         for key in self.tree.keys(prefix):
             yield key
 
     async def list_dir(self, prefix: str) -> AsyncIterator[str]:
-        """The names right under a prefix."""
+        """Yield the names directly under a prefix."""
         for name in self.tree.children(prefix):
             yield name
 
@@ -127,13 +127,13 @@ class InsituStore(Store):
         super().close()
 
 
-def _span(wanted: ByteRequest | None) -> Span:
+def _to_byte_span(wanted: ByteRequest | None) -> ByteSpan:
     if wanted is None:
-        return ALL
+        return ALL_BYTES
     if isinstance(wanted, RangeByteRequest):
-        return Span(wanted.start, wanted.end)
+        return ByteSpan(wanted.start, wanted.end)
     if isinstance(wanted, OffsetByteRequest):
-        return Span(wanted.offset)
+        return ByteSpan(wanted.offset)
     if isinstance(wanted, SuffixByteRequest):
-        return Span(-wanted.suffix) if wanted.suffix else Span(0, 0)
+        return ByteSpan(-wanted.suffix) if wanted.suffix else ByteSpan(0, 0)
     raise TypeError(f"Unexpected byte_range, got {wanted!r}")

@@ -1,7 +1,7 @@
-"""Which keys are there, and what do they hold?
+"""ZarrTree: a tree of virtual arrays as the keys and bytes of a Zarr store.
 
-A tree of virtual arrays as a Zarr store has it: documents of groups and arrays (all of them in the root's as well, so that nothing needs to be listed), and chunks. Nothing of zarr-python's is used here: the server gives
-the same keys over HTTP.
+It has the documents of groups and arrays (consolidated in the root, so that nothing needs to be
+listed), and the chunks. It does not use zarr-python: the server serves the same keys over HTTP.
 """
 
 from __future__ import annotations
@@ -15,43 +15,48 @@ from typing import Any
 from insitu.errors import InsituError, UnsupportedError
 from insitu.model import VirtualArray, VirtualGroup
 from insitu.reading.cache import ChunkCache
-from insitu.reading.opened import Opened
-from insitu.reading.zarr_store.passed import Passed, passed
-from insitu.reading.zarr_store.recut import Recut, recut
-from insitu.reading.zarr_store.span import ALL, Span
-from insitu.zarr_metadata import ChunkKeys, write
+from insitu.reading.source_pool import SourcePool
+from insitu.reading.zarr_store.byte_span import ALL_BYTES, ByteSpan
+from insitu.reading.zarr_store.encoded_chunks import EncodedChunks, encode_chunks
+from insitu.reading.zarr_store.stored_chunks import StoredChunks, find_stored_chunks
+from insitu.zarr_metadata import ChunkKeys, to_documents
 
-__all__ = ["Span", "ZarrTree"]
+__all__ = ["ByteSpan", "ZarrTree"]
 
-_KEYS = {2: ChunkKeys("."), 3: ChunkKeys("/", "c")}
+_CHUNK_KEYS = {2: ChunkKeys("."), 3: ChunkKeys("/", "c")}
 
 
 @dataclass(slots=True, eq=False)
 class ZarrTree:
-    """A tree as keys and bytes."""
+    """A tree of virtual arrays as Zarr keys and their content."""
 
     group: VirtualGroup
     zarr_format: int = 3
     compression: str | None = None
-    """Of chunks that are encoded anew: "gzip", "zlib", "zstd"."""
+    """Compression of chunks that are encoded again: "gzip", "zlib", "zstd".
+
+    None: no compression.
+    """
     portable: bool = False
-    """Whether chunks are passed on only if readers other than zarr-python know their codecs."""
+    """Whether stored chunks are passed on only if readers other than zarr-python support their
+    codecs.
+    """
     storage_options: Mapping[str, Any] | None = field(default=None, repr=False)
     cache: ChunkCache | None = field(default=None, repr=False)
-    """Keeps decoded chunks that several chunks of the view need."""
+    """Cache of decoded chunks that several chunks of the view need."""
     problems: dict[str, str] = field(default_factory=dict, repr=False)
-    """Arrays that are left out: why."""
-    _views: dict[str, Passed | Recut] | None = field(default=None, repr=False)
+    """Arrays that are left out, with the reasons."""
+    _views: dict[str, StoredChunks | EncodedChunks] | None = field(default=None, repr=False)
     _documents: dict[str, bytes] | None = field(default=None, repr=False)
-    _opened: Opened | None = field(default=None, repr=False)
+    _opened: SourcePool | None = field(default=None, repr=False)
     _lock: threading.RLock = field(default_factory=threading.RLock, repr=False)
 
     def __post_init__(self) -> None:
-        if self.zarr_format not in _KEYS:
+        if self.zarr_format not in _CHUNK_KEYS:
             raise UnsupportedError(f"zarr_format must be 2 or 3, not {self.zarr_format!r}")
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Open files do not travel; a copy elsewhere opens for itself.
+        # Open files are not pickled; a copy opens them again.
         return ZarrTree, (
             self.group,
             self.zarr_format,
@@ -62,7 +67,7 @@ class ZarrTree:
         )
 
     @property
-    def views(self) -> dict[str, Passed | Recut]:
+    def views(self) -> dict[str, StoredChunks | EncodedChunks]:
         """The arrays by path."""
         with self._lock:
             if self._views is None:
@@ -75,26 +80,28 @@ class ZarrTree:
                 self._views = views
             return self._views
 
-    def _view(self, path: str, array: VirtualArray) -> Passed | Recut:
-        view = passed(array, self.zarr_format, portable=self.portable)
-        return view if view is not None else recut(array, path, self.zarr_format, self.compression)
+    def _view(self, path: str, array: VirtualArray) -> StoredChunks | EncodedChunks:
+        view = find_stored_chunks(array, self.zarr_format, portable=self.portable)
+        return view if view is not None else encode_chunks(array, path, self.zarr_format, self.compression)
 
     @property
     def documents(self) -> dict[str, bytes]:
         """The metadata documents by key."""
         with self._lock:
             if self._documents is None:
-                self._documents = {key: _json(value) for key, value in self._written().items()}
+                self._documents = {key: _to_json(value) for key, value in self._build_documents().items()}
             return self._documents
 
-    def _written(self) -> dict[str, Any]:
+    def _build_documents(self) -> dict[str, Any]:
         documents: dict[str, Any] = {}
         for path, node in self.group.walk():
             prefix = f"{path}/" if path else ""
             if self.zarr_format == 3:
-                documents[f"{prefix}zarr.json"] = write.group_v3(node.attributes)
+                documents[f"{prefix}zarr.json"] = to_documents.group_v3(node.attributes)
             else:
-                documents |= {f"{prefix}{name}": value for name, value in write.group_v2(node.attributes).items()}
+                documents |= {
+                    f"{prefix}{name}": value for name, value in to_documents.group_v2(node.attributes).items()
+                }
         for path, view in self.views.items():
             documents |= {f"{path}/{name}": value for name, value in view.documents.items()}
         if self.zarr_format == 2:
@@ -103,8 +110,8 @@ class ZarrTree:
         listed = {"kind": "inline", "must_understand": False, "metadata": inner}
         return {**documents, "zarr.json": {**documents["zarr.json"], "consolidated_metadata": listed}}
 
-    def get(self, key: str, span: Span = ALL) -> bytes | None:
-        """What a key holds, or some bytes of it; None if there is no such key."""
+    def get(self, key: str, span: ByteSpan = ALL_BYTES) -> bytes | None:
+        """Return the content of a key, or some bytes of it; None if there is no such key."""
         found = self.documents.get(key)
         if found is not None:
             return span.of(found)
@@ -113,45 +120,45 @@ class ZarrTree:
             return None
         path, cell = place
         try:
-            return self.views[path].chunk(cell, self._sources(), span, self.cache)
+            return self.views[path].chunk(cell, self._source_pool(), span, self.cache)
         except InsituError as problem:
-            raise problem.located(variable=path, chunk=cell) from problem.__cause__
+            raise problem.with_context(variable=path, chunk=cell) from problem.__cause__
 
     def place(self, key: str) -> tuple[str, tuple[int, ...]] | None:
-        """The array and the chunk that a key names; None if it names none."""
+        """Return the array's path and the chunk that a key names; None if it names none."""
         views, end = self.views, len(key)
         while (end := key.rfind("/", 0, end)) > 0:
             view = views.get(key[:end])
             if view is not None:
-                cell = _KEYS[self.zarr_format].cell(key[end + 1 :], len(view.grid))
+                cell = _CHUNK_KEYS[self.zarr_format].cell(key[end + 1 :], len(view.grid))
                 inside = cell is not None and all(at < count for at, count in zip(cell, view.grid, strict=True))
                 return (key[:end], cell) if cell is not None and inside else None
         return None
 
     def keys(self, prefix: str = "") -> Iterator[str]:
-        """The keys under a prefix; those of chunks one by one, as they are found."""
+        """Yield the keys under a prefix."""
         yield from (key for key in self.documents if key.startswith(prefix))
         for path, view in self.views.items():
             if path.startswith(prefix) or prefix.startswith(f"{path}/"):
-                name = _KEYS[self.zarr_format].key
+                name = _CHUNK_KEYS[self.zarr_format].key
                 yield from (key for cell in view.cells() if (key := f"{path}/{name(cell)}").startswith(prefix))
 
     def children(self, path: str) -> Iterator[str]:
-        """The names right under a path."""
+        """Return the names directly under a path."""
         prefix = f"{path.strip('/')}/" if path.strip("/") else ""
         names = dict.fromkeys(key[len(prefix) :].partition("/")[0] for key in self.documents if key.startswith(prefix))
         inside = next((name for name in self.views if prefix.startswith(f"{name}/")), None)
         if inside is not None and self.zarr_format == 3 and prefix == f"{inside}/":
-            names["c"] = None  # nothing needs to be looked for
+            names["c"] = None  # without listing the chunks
         elif inside is not None:
             for key in self.keys(prefix):
                 names[key[len(prefix) :].partition("/")[0]] = None
         return iter(names)
 
-    def _sources(self) -> Opened:
+    def _source_pool(self) -> SourcePool:
         with self._lock:
             if self._opened is None:
-                self._opened = Opened(self.storage_options)
+                self._opened = SourcePool(self.storage_options)
             return self._opened
 
     def close(self) -> None:
@@ -162,16 +169,16 @@ class ZarrTree:
                 self._opened = None
 
 
-def _json(document: Any) -> bytes:
-    # Bare NaN is no JSON, though Python writes it; attributes may have one.
-    return json.dumps(_strict(document)).encode()
+def _to_json(document: Any) -> bytes:
+    # Python writes NaN, which is not valid JSON; attributes may contain it.
+    return json.dumps(_to_strict_json(document)).encode()
 
 
-def _strict(value: Any) -> Any:
+def _to_strict_json(value: Any) -> Any:
     if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):
         return "NaN" if value != value else "Infinity" if value > 0 else "-Infinity"
     if isinstance(value, Mapping):
-        return {name: _strict(item) for name, item in value.items()}
+        return {name: _to_strict_json(item) for name, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_strict(item) for item in value]
+        return [_to_strict_json(item) for item in value]
     return value

@@ -1,8 +1,8 @@
-"""How are references kept in Icechunk: repositories with branches, tags and history? Read, written, appended to."""
+"""Read, write and append references in Icechunk repositories."""
 
 from insitu.references.icechunk.append import append_icechunk
-from insitu.references.icechunk.place import exists, is_repository
 from insitu.references.icechunk.read import open_icechunk
+from insitu.references.icechunk.repository import is_repository, repository_exists
 from insitu.references.icechunk.write import write_icechunk
 
-__all__ = ["append_icechunk", "exists", "is_repository", "open_icechunk", "write_icechunk"]
+__all__ = ["append_icechunk", "is_repository", "open_icechunk", "repository_exists", "write_icechunk"]

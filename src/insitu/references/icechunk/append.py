@@ -1,7 +1,9 @@
-"""How is a tree added to a repository along a dimension, so that every value stays what it was?
+"""Append a tree to an Icechunk repository along a dimension.
 
-Where the array ends on the border of a chunk, the references of the new chunks follow the old ones. Where it ends within a chunk, references cannot follow: they would be shown at the wrong place, which is how others
-corrupt such arrays in silence. Then the new values are read and written natively, if they are few (coordinates nearly always are); else the append is refused and nothing is changed.
+If an array ends on a chunk border, the references of the new chunks follow the old ones. If it ends
+within a chunk, references cannot follow: they would be shown at wrong positions. Then the new
+values are read and written as native chunks if they are few, as coordinates nearly always are.
+Otherwise the append is refused and nothing changes.
 """
 
 from __future__ import annotations
@@ -18,24 +20,32 @@ import numpy.typing as npt
 from insitu.codecs import decode
 from insitu.errors import FormatError, InsituError, ModelError, NotFoundError, StaleSourceError, UnsupportedError
 from insitu.model import ABSENT, INLINE, UNWRITTEN, Axis, Columns, Encoding, Source, Tile, VirtualGroup
-from insitu.references.appending import MEANING, AppendReport, Reader, plan_append
-from insitu.references.icechunk.place import Version, exists, wanted
-from insitu.references.icechunk.read import open_icechunk, waited
-from insitu.references.icechunk.write import ConflictError, committed, one_writer, put, refer, repository, writing_of
-from insitu.references.urls import absolute
-from insitu.references.writing import Writing
+from insitu.references.appending import CF_ATTRIBUTES, AppendReport, Reader, plan_append
+from insitu.references.icechunk.read import open_icechunk, run_async
+from insitu.references.icechunk.repository import RepositoryVersion, parse_version, repository_exists
+from insitu.references.icechunk.write import (
+    IcechunkConflictError,
+    commit,
+    icechunk_export,
+    lock_repository,
+    open_repository,
+    put_objects,
+    write_references,
+)
+from insitu.references.urls import absolute_url
+from insitu.references.zarr_blocks import ZarrExport
 from insitu.sources import open_source
-from insitu.zarr_metadata.said import Said
+from insitu.zarr_metadata.to_zarr import ZarrArraySpec
 
 __all__ = ["append_icechunk"]
 
-REWRITE = 64 << 20
-"""Bytes of an array that an append may write natively."""
-_ALIKE = ("data_type", "codecs", "fill_value", "dimension_names", "chunk_key_encoding")
-_COPIED = "insitu:copied_sources"
-"""Key of a commit's metadata: the sources whose values were copied, so that no reference names them."""
-_TRIES = 20
-"""How often an append that lost against another writer starts again from the new tip."""
+MOST_COPIED_BYTES = 64 << 20
+"""Most bytes of an array that an append writes as native chunks."""
+_MATCHING_FIELDS = ("data_type", "codecs", "fill_value", "dimension_names", "chunk_key_encoding")
+_COPIED_SOURCES_KEY = "insitu:copied_sources"
+"""Key of a commit's metadata: sources whose values were copied, which no reference names."""
+_ATTEMPTS = 20
+"""How often an append starts again from the new tip after another writer was faster."""
 
 
 def append_icechunk(
@@ -44,73 +54,78 @@ def append_icechunk(
     dim: str,
     *,
     message: str | None = None,
-    rewrite: int = REWRITE,
+    rewrite: int = MOST_COPIED_BYTES,
     read: Reader | None = None,
     storage_options: Mapping[str, Any] | None = None,
 ) -> AppendReport:
-    """Add a tree along a dimension, as a new version. What is there already is skipped: see `plan_append`.
+    """Append a tree along a dimension, as a new version. Known steps are skipped: see
+    `plan_append`.
 
     Parameters
     ----------
     group
-        What is added; it has the arrays that the repository has.
+        The tree to append, with the arrays that the repository has.
     url
         The repository; `?branch=…` names a branch.
     dim
         The dimension that grows.
     message
-        Of the commit.
+        The commit message.
     rewrite
-        Bytes that may be written natively for an array that ends within a chunk; 0: such an append is refused.
+        Most bytes to copy for an array that ends within a chunk; 0: refuse such an append.
     read
-        Reads labels, so that overlaps are found; None: labels are not compared.
+        Reads labels, to find overlaps; None: labels are not compared.
     storage_options
         See `insitu.sources.open_source`.
     """
-    version = wanted(url)
+    version = parse_version(url)
     if version.kind != "branch":
-        raise UnsupportedError(f"a {version.kind} cannot be written to", url=url, hint="Name a branch: ?branch=NAME")
-    if not exists(version.url, storage_options):
-        raise NotFoundError("there is no Icechunk repository", url=version.url)
+        raise UnsupportedError(
+            f"a {version.kind} cannot be written to", url=url, hint="Write to a branch: ?branch=NAME"
+        )
+    if not repository_exists(version.url, storage_options):
+        raise NotFoundError("there is no Icechunk repository here", url=version.url)
     if not any(dim in array.dims for _, array in group.all_arrays()):
-        raise ModelError(f"no array has a dimension {dim!r}", hint="Name one of its dimensions")
-    for last in [False] * _TRIES + [True]:
+        raise ModelError(f"no array has a dimension {dim!r}", hint="Give the name of a dimension of the files")
+    for last in [False] * _ATTEMPTS + [True]:
         try:
-            with one_writer(version):
-                return _append(group, url, version, dim, message, rewrite, read, storage_options)
-        except ConflictError:
-            # Without labels nothing tells whether these steps may come behind those of the other writer.
+            with lock_repository(version):
+                return _append_once(group, url, version, dim, message, rewrite, read, storage_options)
+        except IcechunkConflictError:
+            # Without labels the order of these steps and those of the other writer is unknown.
             if last or read is None or not any(name == dim for name in group.arrays):
                 raise
     raise AssertionError("unreachable")
 
 
-def _append(
+def _append_once(
     group: VirtualGroup,
     url: str,
-    version: Version,
+    version: RepositoryVersion,
     dim: str,
     message: str | None,
     rewrite: int,
     read: Reader | None,
     storage_options: Mapping[str, Any] | None,
 ) -> AppendReport:
-    opened = repository(version, writing_of(group, 0, storage_options), storage_options)
+    opened = open_repository(version, icechunk_export(group, 0, storage_options), storage_options)
     session = opened.writable_session(version.name)
-    old = _reachable(f"{version.url}?snapshot={session.snapshot_id}", url, storage_options)
-    if (report := _held_as_copy(opened, session.snapshot_id, group, dim, url)) is not None:
+    old = _open_snapshot(f"{version.url}?snapshot={session.snapshot_id}", url, storage_options)
+    if (report := _report_if_copied(opened, session.snapshot_id, group, dim, url)) is not None:
         return report
     plan = plan_append(old, group, dim, target=url, read=read)
     if plan.group is not None:
-        rest = plan.group if read is None else _whole_labels(plan.group, dim, read)
-        copied = _write(session, writing_of(rest, 0, storage_options), dim, rewrite)
-        metadata = {_COPIED: [_record(source) for source in copied]} if copied else None
-        committed(session, message or f"Appended along {dim} by insitu", version, metadata)
+        rest = plan.group if read is None else _with_labels_in_one_chunk(plan.group, dim, read)
+        copied = _write_steps(session, icechunk_export(rest, 0, storage_options), dim, rewrite)
+        metadata = {_COPIED_SOURCES_KEY: [_source_record(source) for source in copied]} if copied else None
+        commit(session, message or f"Appended along {dim} by insitu", version, metadata)
     return plan.report(url, dim)
 
 
-def _whole_labels(group: VirtualGroup, dim: str, read: Reader) -> VirtualGroup:
-    """Return the tree with one chunk for labels that are kept as values: what was skipped of them cut through their chunk."""
+def _with_labels_in_one_chunk(group: VirtualGroup, dim: str, read: Reader) -> VirtualGroup:
+    """Return the tree with inline labels in one chunk each: skipped steps may have cut through
+    theirs.
+    """
     arrays = dict(group.arrays)
     for name, array in group.arrays.items():
         if array.dims == (dim,) and not array.sources and not array.dtype.hasobject and array.shape[0]:
@@ -121,8 +136,8 @@ def _whole_labels(group: VirtualGroup, dim: str, read: Reader) -> VirtualGroup:
     return replace(group, arrays=arrays)
 
 
-def _reachable(tip: str, url: str, storage_options: Mapping[str, Any] | None) -> VirtualGroup:
-    """Return what a snapshot holds, its references loaded; a file that changed since is named with its way out."""
+def _open_snapshot(tip: str, url: str, storage_options: Mapping[str, Any] | None) -> VirtualGroup:
+    """Return the tree of a snapshot with its references loaded; raise if one of its files changed."""
     old = open_icechunk(tip, storage_options=storage_options)
     try:
         for _, array in old.all_arrays():
@@ -137,18 +152,18 @@ def _reachable(tip: str, url: str, storage_options: Mapping[str, Any] | None) ->
     return old
 
 
-def _record(source: Source) -> dict[str, Any]:
-    return {"url": absolute(source.url), "size": source.size, "etag": source.etag, "modified": source.modified}
+def _source_record(source: Source) -> dict[str, Any]:
+    return {"url": absolute_url(source.url), "size": source.size, "etag": source.etag, "modified": source.modified}
 
 
-def _held_as_copy(opened: Any, snapshot: str, group: VirtualGroup, dim: str, url: str) -> AppendReport | None:
-    """Return the report of an append all of whose files were copied into the repository before; None: some were not."""
-    sources = {absolute(s.url): s for _, array in group.all_arrays() if dim in array.dims for s in array.sources}
+def _report_if_copied(opened: Any, snapshot: str, group: VirtualGroup, dim: str, url: str) -> AppendReport | None:
+    """Return the report of an append whose files were all copied before; None: some were not."""
+    sources = {absolute_url(s.url): s for _, array in group.all_arrays() if dim in array.dims for s in array.sources}
     if not sources:
         return None
     held: dict[str, Source] = {}
     for version in opened.ancestry(snapshot_id=snapshot):
-        for row in (version.metadata or {}).get(_COPIED, ()):
+        for row in (version.metadata or {}).get(_COPIED_SOURCES_KEY, ()):
             held.setdefault(row["url"], Source(row["url"], row["size"], row["etag"], row["modified"]))
     for name in sources.keys() & held.keys():
         if (reason := held[name].difference(sources[name])) is not None:
@@ -162,21 +177,21 @@ def _held_as_copy(opened: Any, snapshot: str, group: VirtualGroup, dim: str, url
     return None
 
 
-def _write(session: Any, writing: Writing, dim: str, rewrite: int) -> list[Source]:
-    """Write the new steps into a session; return the sources whose values were copied and that no reference names."""
+def _write_steps(session: Any, writing: ZarrExport, dim: str, rewrite: int) -> list[Source]:
+    """Write the new steps into a session; return the sources that were copied and not referenced."""
     store = session.store
     new = {path: writing.array_documents[f"{path}/zarr.json"] for path in writing.arrays}
-    old = waited(_fetched(store, list(new)))
-    # Everything is looked at before anything is written.
+    old = run_async(_fetch_documents(store, list(new)))
+    # Everything is checked before anything is written.
     plans = {
-        path: _plan(path, old.get(path), new[path], dim, rewrite, writing)
+        path: _plan_array(path, old.get(path), new[path], dim, rewrite, writing)
         for path, array in writing.arrays.items()
         if dim in array.array.dims
     }
     referred: set[str] = set()
     copied: dict[str, Source] = {}
     for path, plan in plans.items():
-        _grow(store, writing, path, old[path], plan)
+        _grow_array(store, writing, path, old[path], plan)
         for source in writing.arrays[path].array.sources:
             if plan[2]:
                 referred.add(source.url)
@@ -185,29 +200,33 @@ def _write(session: Any, writing: Writing, dim: str, rewrite: int) -> list[Sourc
     return [source for name, source in copied.items() if name not in referred]
 
 
-async def _fetched(store: Any, paths: list[str]) -> dict[str, dict[str, Any]]:
+async def _fetch_documents(store: Any, paths: list[str]) -> dict[str, dict[str, Any]]:
     from zarr.core.buffer import default_buffer_prototype
 
     found = {path: await store.get(f"{path}/zarr.json", default_buffer_prototype()) for path in paths}
     return {path: json.loads(data.to_bytes()) for path, data in found.items() if data is not None}
 
 
-def _plan(
-    path: str, old: Mapping[str, Any] | None, new: Mapping[str, Any], dim: str, rewrite: int, writing: Writing
+def _plan_array(
+    path: str, old: Mapping[str, Any] | None, new: Mapping[str, Any], dim: str, rewrite: int, writing: ZarrExport
 ) -> tuple[int, int, bool]:
-    """The axis that grows, its old length, and whether references can follow."""
+    """Return the axis that grows, its old length, and whether references can follow."""
     if old is None:
-        raise UnsupportedError("the repository does not have this array", variable=path)
-    for name in _ALIKE:
-        if not _equal(old.get(name), new.get(name)):
-            raise _differs(path, name, old.get(name), new.get(name))
-    for name in MEANING:
+        raise UnsupportedError(
+            "the repository does not have this array",
+            variable=path,
+            hint="Append only arrays that it has, or save it anew",
+        )
+    for name in _MATCHING_FIELDS:
+        if not _is_equal(old.get(name), new.get(name)):
+            raise _difference_error(path, name, old.get(name), new.get(name))
+    for name in CF_ATTRIBUTES:
         one, other = (document.get("attributes", {}).get(name) for document in (old, new))
         if one != other:
-            raise _differs(path, f"attribute {name}", one, other)
+            raise _difference_error(path, f"attribute {name}", one, other)
     axis = new["dimension_names"].index(dim)
     if [n for i, n in enumerate(old["shape"]) if i != axis] != [n for i, n in enumerate(new["shape"]) if i != axis]:
-        raise _differs(path, "shape", old["shape"], new["shape"])
+        raise _difference_error(path, "shape", old["shape"], new["shape"])
     length = int(old["shape"][axis])
     same_grid = old["chunk_grid"] == new["chunk_grid"] and old["chunk_grid"]["name"] == "regular"
     if same_grid and length % int(old["chunk_grid"]["configuration"]["chunk_shape"][axis]) == 0:
@@ -222,48 +241,51 @@ def _plan(
             else "is cut into chunks of another shape"
         )
         raise UnsupportedError(
-            f"the array {why}: references cannot follow, and its {nbytes:,} new bytes are more than may be copied",
+            f"the array {why}: references cannot follow, and its {nbytes:,} new bytes are more than "
+            f"rewrite={rewrite:,} allows to copy",
             variable=path,
             hint="Append to an *.insitu store, which holds such arrays, or allow the copy with rewrite=",
         )
     return axis, length, False
 
 
-def _equal(one: Any, other: Any) -> bool:
+def _is_equal(one: Any, other: Any) -> bool:
     return bool(one == other or (one != one and other != other))
 
 
-def _differs(path: str, what: str, old: Any, new: Any) -> InsituError:
+def _difference_error(path: str, what: str, old: Any, new: Any) -> InsituError:
     return UnsupportedError(
-        f"{what} is {old!r} in the repository and {new!r} in what is added: one Zarr array has one",
+        f"{what} is {old!r} in the repository and {new!r} in the new files: one Zarr array has one",
         variable=path,
         hint="Append to an *.insitu store, which holds arrays whose files differ",
     )
 
 
-def _grow(store: Any, writing: Writing, path: str, old: Mapping[str, Any], plan: tuple[int, int, bool]) -> None:
+def _grow_array(
+    store: Any, writing: ZarrExport, path: str, old: Mapping[str, Any], plan: tuple[int, int, bool]
+) -> None:
     axis, length, follows = plan
     array = writing.arrays[path]
     shape = list(old["shape"])
     shape[axis] += array.array.shape[axis]
     if follows:
-        waited(put(store, {f"{path}/zarr.json": json.dumps({**old, "shape": shape}).encode()}))
+        run_async(put_objects(store, {f"{path}/zarr.json": json.dumps({**old, "shape": shape}).encode()}))
         size = int(old["chunk_grid"]["configuration"]["chunk_shape"][axis])
         shift = tuple(length // size if number == axis else 0 for number in range(len(shape)))
-        refer(store, writing, path, shift)
+        write_references(store, writing, path, shift)
         return
     import zarr
 
     place = tuple(slice(length if number == axis else 0, None) for number in range(len(shape)))
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # that numcodecs' codecs are no part of the V3 specification
+        warnings.simplefilter("ignore")  # zarr warns that numcodecs' codecs are not in the V3 specification
         target = zarr.open_array(store, path=path, mode="r+")
         target.resize(tuple(shape))
-        target[place] = _values(writing, path, array)
+        target[place] = _read_values(writing, path, array)
 
 
-def _values(writing: Writing, path: str, array: Said) -> npt.NDArray[Any]:
-    """The stored values of an array that Zarr can say, chunk by chunk."""
+def _read_values(writing: ZarrExport, path: str, array: ZarrArraySpec) -> npt.NDArray[Any]:
+    """Return the stored values of an array, read chunk by chunk."""
     encoding = array.encoding
     values = np.full(array.array.shape, encoding.fill_value(), encoding.dtype)
     for begin, rows in array.blocks():
@@ -278,7 +300,7 @@ def _values(writing: Writing, path: str, array: Said) -> npt.NDArray[Any]:
                 with open_source(about.url, writing.storage_options, expected=about) as source:
                     data = source.read(offset, length if length >= 0 else source.size() - offset)
             cell = np.unravel_index(begin + row, array.grid) if array.grid else ()
-            chunk = _decoded(data, array, path)
+            chunk = _decode_chunk(data, array, path)
             corner = [int(i) * size for i, size in zip(cell, array.chunks, strict=True)]
             place = tuple(slice(at, at + size) for at, size in zip(corner, array.chunks, strict=True))
             room = values[place].shape
@@ -286,12 +308,12 @@ def _values(writing: Writing, path: str, array: Said) -> npt.NDArray[Any]:
     return values
 
 
-def _decoded(data: bytes, array: Said, path: str) -> npt.NDArray[Any]:
+def _decode_chunk(data: bytes, array: ZarrArraySpec, path: str) -> npt.NDArray[Any]:
     if array.cuts:
         raise UnsupportedError("chunks of different lengths cannot be rewritten", variable=path)
     try:
         return decode(data, array.encoding, array.chunks)
     except InsituError as problem:
-        raise problem.located(variable=path) from None
+        raise problem.with_context(variable=path) from None
     except ValueError as problem:
         raise FormatError(f"a chunk cannot be decoded: {problem}", variable=path) from None

@@ -1,7 +1,8 @@
-"""Where do the chunks of an array lie, by the manifests of a repository of version 1?
+"""Decode the manifests of Icechunk 1 repositories: the chunk references of their arrays.
 
-icechunk 2 tells by itself; icechunk 1 reads chunks but does not say where they are. Its manifests are small files: a header of 39 bytes, then a FlatBuffer, compressed (Icechunk specification, "Manifests"). All
-references of a manifest are decoded together, as columns.
+icechunk 2 lists references itself; icechunk 1 does not. A manifest is a header of 39 bytes and a
+compressed FlatBuffer (Icechunk specification, "Manifests"). All references of a manifest are
+decoded together, as columns.
 """
 
 from __future__ import annotations
@@ -16,12 +17,13 @@ import pyarrow as pa
 
 from insitu.errors import FormatError
 
-__all__ = ["Rows", "decode_manifest", "object_id"]
+__all__ = ["ManifestRows", "decode_manifest", "object_id"]
 
 _MAGIC = "ICE🧊CHUNK".encode()
 _HEADER = 39  # magic 12, name of the writer 24, then a byte each: version of the format, kind of file, compression
 _MANIFEST, _ZSTD = 2, 1
 _LARGEST = 1 << 33
+_MOST_AXES = 64
 _CROCKFORD = bytes.maketrans(b"ABCDEFGHIJKLMNOPQRSTUVWXYZ234567", b"0123456789ABCDEFGHJKMNPQRSTVWXYZ")
 
 # Numbers of the fields in their tables, in the order of the schema.
@@ -33,24 +35,26 @@ Positions = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Rows:
+class ManifestRows:
     """Chunk references as columns."""
 
     index: npt.NDArray[np.int64]
-    """(rows, axes): the place in the grid."""
+    """(rows, axes): the position in the grid."""
     path: list[str]
-    """A virtual chunk's URL, a native chunk's id, or an empty text: the bytes are in `inline`."""
+    """A virtual chunk's URL, a native chunk's id, or an empty text for a chunk in `inline`."""
     virtual: npt.NDArray[np.bool_]
     offset: npt.NDArray[np.int64]
     length: npt.NDArray[np.int64]
     inline: dict[int, bytes]
     """By row."""
     modified: npt.NDArray[np.int64] | None = None
-    """Of virtual chunks: seconds since 1970 after which the object must not have changed; 0: nothing is said."""
+    """Of virtual chunks: seconds since 1970 after which the file must not have changed; 0: not
+    given.
+    """
 
 
 def object_id(raw: bytes) -> str:
-    """How Icechunk writes the ids of its objects: Crockford's base 32.
+    """Return the id of an object as Icechunk writes it: Crockford's base 32.
 
     Examples
     --------
@@ -60,8 +64,8 @@ def object_id(raw: bytes) -> str:
     return base64.b32encode(raw).rstrip(b"=").translate(_CROCKFORD).decode()
 
 
-def decode_manifest(data: bytes, node: str) -> Rows | None:
-    """The references of one array in a manifest; None if it has none of it.
+def decode_manifest(data: bytes, node: str) -> ManifestRows | None:
+    """Return the references of one array in a manifest; None if it has none.
 
     Parameters
     ----------
@@ -73,43 +77,43 @@ def decode_manifest(data: bytes, node: str) -> Rows | None:
     Raises
     ------
     FormatError
-        If the file is no manifest, or damaged.
+        If the file is not a manifest, or damaged.
     """
     if not data.startswith(_MAGIC) or len(data) < _HEADER or data[37] != _MANIFEST:
-        raise FormatError("this is no manifest of Icechunk", structure="manifest")
+        raise FormatError("this is not a manifest of Icechunk", structure="manifest")
     if data[36] != 1:
         raise FormatError(
-            f"a manifest of version {data[36]}", structure="manifest", hint="Install icechunk 2 or later to read it"
+            f"manifests of version {data[36]} are not supported",
+            structure="manifest",
+            hint="Install icechunk 2 or later",
         )
     body = data[_HEADER:]
-    try:
-        if data[38] == _ZSTD:
+    if data[38] == _ZSTD:
+        try:
             with pa.CompressedInputStream(pa.BufferReader(body), "zstd") as stream:
                 body = stream.read(_LARGEST)
-        return _Buffer(body).rows(node)
-    except (OSError, IndexError, ValueError, OverflowError) as problem:
-        if isinstance(problem, FormatError):
-            raise
-        raise FormatError(f"the manifest is damaged: {problem}", structure="manifest") from None
+        except (OSError, pa.ArrowException) as problem:
+            raise FormatError(f"the manifest cannot be decompressed: {problem}", structure="manifest") from None
+    return _FlatBuffer(body).rows(node)
 
 
-class _Buffer:
-    """A FlatBuffer, looked at with many positions at once."""
+class _FlatBuffer:
+    """A FlatBuffer that is read at many positions at once."""
 
     def __init__(self, data: bytes) -> None:
         self.data = data
         self.bytes: npt.NDArray[np.uint8] = np.frombuffer(data, np.uint8)
 
     def numbers(self, at: Positions, kind: str) -> npt.NDArray[np.int64]:
-        """Numbers of one type at these positions."""
+        """Return the numbers of one type at these positions."""
         size = np.dtype(kind).itemsize
         if len(at) and (at.min() < 0 or at.max() + size > len(self.bytes)):
-            raise FormatError("an offset leads out of the manifest", structure="manifest")
+            raise FormatError("an offset points outside the manifest", structure="manifest")
         found: Any = self.bytes[at[:, None] + np.arange(size)].reshape(-1).view(kind)
         return np.asarray(found, np.int64)
 
     def field(self, tables: Positions, number: int) -> Positions:
-        """Where a field of these tables lies; -1 where they do not have it."""
+        """Return the positions of a field of these tables; -1 where a table lacks it."""
         layouts = tables - self.numbers(tables, "<i4")
         size = self.numbers(layouts, "<u2")
         has = size >= 6 + 2 * number
@@ -118,45 +122,61 @@ class _Buffer:
         at[has] = np.where(where > 0, tables[has] + where, -1)
         return at
 
+    def slices(self, begin: Positions, length: Positions | int) -> list[bytes]:
+        """Return the bytes from each position on."""
+        end = begin + length
+        if len(begin) and (begin.min() < 0 or end.max() > len(self.data)):
+            raise FormatError("a text or a run of bytes reaches beyond the manifest", structure="manifest")
+        return [self.data[first:last] for first, last in zip(begin.tolist(), end.tolist(), strict=True)]
+
+    def byte_vectors(self, fields: Positions) -> list[bytes]:
+        """Return the byte vectors or texts that fields point to."""
+        begins = self.follow(fields)
+        return self.slices(begins + 4, self.numbers(begins, "<u4"))
+
     def follow(self, at: Positions) -> Positions:
-        """Where offsets lead to."""
+        """Return the positions that offsets point to."""
         return at + self.numbers(at, "<u4")
 
     def vector(self, at: int) -> Positions:
-        """The tables in a vector."""
+        """Return the positions of the tables in a vector."""
         count = int(self.numbers(np.array([at]), "<u4")[0])
         if count > len(self.bytes):
-            raise FormatError(f"a vector of {count} elements", structure="manifest")
+            raise FormatError(
+                f"a vector claims {count} elements, more than the manifest has bytes", structure="manifest"
+            )
         return self.follow(at + 4 + 4 * np.arange(count, dtype=np.int64))
 
-    def rows(self, node: str) -> Rows | None:
-        """The references of one array."""
+    def rows(self, node: str) -> ManifestRows | None:
+        """Return the references of one array; None if it is not in the manifest."""
         root = self.follow(np.zeros(1, np.int64))
         arrays = self.vector(int(self.follow(self.field(root, _ARRAYS))[0]))
-        ids = self.field(arrays, _NODE)
-        for array, at in zip(arrays, ids.tolist(), strict=True):
-            if object_id(self.data[at : at + 8]) == node:
+        for array, raw in zip(arrays, self.slices(self.field(arrays, _NODE), 8), strict=True):
+            if object_id(raw) == node:
                 refs = self.follow(self.field(np.array([array]), _REFS))
                 return self._refs(self.vector(int(refs[0])))
         return None
 
-    def _refs(self, tables: Positions) -> Rows:
+    def _refs(self, tables: Positions) -> ManifestRows:
         index = self.follow(self.field(tables, _INDEX))
         axes = self.numbers(index, "<u4")
         if len(axes) and (axes != axes[0]).any():
-            raise FormatError("references of one array with different numbers of axes", structure="manifest")
+            raise FormatError("the references of one array have different numbers of axes", structure="manifest")
         width = int(axes[0]) if len(axes) else 0
+        if width > _MOST_AXES:
+            raise FormatError(f"a reference claims {width} axes", structure="manifest")
         cells = self.numbers((index[:, None] + 4 + 4 * np.arange(width)).reshape(-1), "<u4").reshape(len(tables), width)
         location, chunk = self.field(tables, _LOCATION), self.field(tables, _CHUNK_ID)
         virtual = location >= 0
         path = [""] * len(tables)
-        begins = self.follow(location[virtual])
-        ends = begins + 4 + self.numbers(begins, "<u4")
-        for row, begin, end in zip(np.flatnonzero(virtual).tolist(), begins.tolist(), ends.tolist(), strict=True):
-            path[row] = self.data[begin + 4 : end].decode()
-        for row in np.flatnonzero(chunk >= 0).tolist():
-            path[row] = object_id(self.data[chunk[row] : chunk[row] + 12])
-        return Rows(
+        for row, raw in zip(np.flatnonzero(virtual).tolist(), self.byte_vectors(location[virtual]), strict=True):
+            try:
+                path[row] = raw.decode()
+            except UnicodeDecodeError as problem:
+                raise FormatError(f"a URL is not valid UTF-8: {problem}", structure="manifest") from None
+        for row, raw in zip(np.flatnonzero(chunk >= 0).tolist(), self.slices(chunk[chunk >= 0], 12), strict=True):
+            path[row] = object_id(raw)
+        return ManifestRows(
             cells,
             path,
             virtual,
@@ -170,12 +190,11 @@ class _Buffer:
         at = self.field(tables, number)
         values = np.zeros(len(tables), np.int64)
         values[at >= 0] = self.numbers(at[at >= 0], kind)
+        if (values < 0).any():
+            raise FormatError("an offset or length is beyond 2**63", structure="manifest")
         return values
 
     def _inline(self, tables: Positions) -> dict[int, bytes]:
         at = self.field(tables, _INLINE)
         rows = np.flatnonzero(at >= 0)
-        begins = self.follow(at[rows])
-        ends = begins + 4 + self.numbers(begins, "<u4")
-        found = zip(rows.tolist(), begins.tolist(), ends.tolist(), strict=True)
-        return {row: self.data[begin + 4 : end] for row, begin, end in found}
+        return dict(zip(rows.tolist(), self.byte_vectors(at[rows]), strict=True))

@@ -1,7 +1,8 @@
-"""What does a version of a repository hold, and where do its chunks lie?
+"""Open one version of an Icechunk repository as a tree of virtual arrays.
 
-The library gives the metadata and the references; the bytes are read where they lie, by our own sources, like those of any other archive: chunks of the repository itself, chunks kept inline, and chunks that lie in
-archive files. References of an array are loaded when the array is first asked for.
+The icechunk library gives metadata and references. The bytes are read by our own sources, like
+those of any archive: native chunks, inline chunks, and virtual chunks in archive files. The
+references of an array are loaded when the array is first used.
 """
 
 from __future__ import annotations
@@ -17,71 +18,78 @@ from typing import Any, TypeVar
 import numpy as np
 
 from insitu.errors import FormatError, InsituError, NotFoundError, SourceError, StaleSourceError, VariableError
-from insitu.model import INLINE, ChunkState, ChunkTable, GroupDetails, Located, Source, Tile, VirtualGroup
+from insitu.model import INLINE, ChunkLocations, ChunkState, ChunkTable, GroupDetails, Source, Tile, VirtualGroup
 from insitu.model.axis import Indices
-from insitu.model.chunks import state_of
-from insitu.model.derived import Expanded, Selected
-from insitu.references.icechunk.manifest import Rows, decode_manifest
-from insitu.references.icechunk.place import Version, credentials_for, library, resolved, storage, wanted
-from insitu.references.listed import listed
-from insitu.references.urls import Base
+from insitu.model.chunks import get_chunk_state
+from insitu.model.derived import ExpandedTable, SelectedTable
+from insitu.references.icechunk.manifest import ManifestRows, decode_manifest
+from insitu.references.icechunk.repository import (
+    RepositoryVersion,
+    credentials_for,
+    icechunk_storage,
+    import_icechunk,
+    parse_version,
+    source_url,
+)
+from insitu.references.sparse_table import table_of_cells
+from insitu.references.urls import UrlResolver
 from insitu.sources import open_source
-from insitu.sources.gate import ask_path
+from insitu.sources.access_policy import check_path
 from insitu.sources.listing import local_path
 from insitu.zarr_metadata import ArrayMetadata
-from insitu.zarr_metadata.hierarchy import nodes_of, tree
+from insitu.zarr_metadata.hierarchy import build_tree, parse_nodes
 
-__all__ = ["Manifested", "Snapshot", "open_icechunk"]
+__all__ = ["ManifestTable", "Snapshot", "open_icechunk"]
 
 T = TypeVar("T")
-_AT_ONCE = 64
-"""Requests for metadata under way together."""
-_VIRTUAL = 2  # icechunk.ChunkType.virtual
+_CONCURRENT_REQUESTS = 64
+"""Requests for metadata that run at once."""
+_VIRTUAL_CHUNK = 2  # icechunk.ChunkType.virtual
 
 
 def open_icechunk(
     url: str, *, errors: str = "raise", allow_local: bool = False, storage_options: Mapping[str, Any] | None = None
 ) -> VirtualGroup:
-    """The tree of one version of a repository.
+    """Return the tree of one version of a repository.
 
     Parameters
     ----------
     url
         The repository; `?branch=…`, `?tag=…` or `?snapshot=…` names a version.
     errors
-        "raise", or "warn": arrays that cannot be taken are left out, their reasons in `problems`.
+        "raise", or "warn": arrays that cannot be read are left out, with the reasons in `problems`.
     allow_local
-        Whether a remote repository may name files of this machine.
+        Whether a remote repository may name local files.
     storage_options
         See `insitu.sources.open_source`.
     """
-    version = wanted(url)
-    session = opened(version, storage_options)
+    version = parse_version(url)
+    session = open_session(version, storage_options)
     snapshot = Snapshot(version.url, session.snapshot_id, allow_local, storage_options)
     snapshot.sessions.append(session)
-    documents = waited(_documents(session.store))
+    documents = run_async(_read_documents(session.store))
     problems: dict[str, str] = {}
 
     def leave_out(path: str, problem: InsituError) -> None:
-        problem.located(variable=path, url=version.url)
+        problem.with_context(variable=path, url=version.url)
         if errors == "raise":
             raise problem
         problems[path] = str(problem)
 
     def tile_of(path: str, array: ArrayMetadata) -> Tile:
         grid = tuple(axis.count for axis in array.axes)
-        return Tile(array.axes, (array.encoding,), Manifested(grid, snapshot, path))
+        return Tile(array.axes, (array.encoding,), ManifestTable(grid, snapshot, path))
 
-    nodes = nodes_of(documents, leave_out, open_shards=False)
+    nodes = parse_nodes(documents, leave_out, open_shards=False)
     details = GroupDetails("icechunk", notes={"snapshot": snapshot.id, version.kind: version.name})
-    made = tree(nodes, tile_of, leave_out, details=details)
+    made = build_tree(nodes, tile_of, leave_out, details=details)
     return replace(made, problems=problems)
 
 
-def opened(version: Version, storage_options: Mapping[str, Any] | None = None) -> Any:
-    """A session that reads one version."""
-    icechunk = library()
-    place = storage(version.url, storage_options)
+def open_session(version: RepositoryVersion, storage_options: Mapping[str, Any] | None = None) -> Any:
+    """Return a read-only session of one version."""
+    icechunk = import_icechunk()
+    place = icechunk_storage(version.url, storage_options)
     try:
         config = icechunk.Repository.fetch_config(place)
         prefixes = [*(config.virtual_chunk_containers or {})] if config is not None else []
@@ -90,31 +98,31 @@ def opened(version: Version, storage_options: Mapping[str, Any] | None = None) -
             place, authorize_virtual_chunk_access=icechunk.containers_credentials(access)
         ).readonly_session(**version.arguments)
     except (icechunk.IcechunkError, ValueError) as problem:
-        raise ours(problem, version) from None
+        raise to_insitu_error(problem, version) from None
 
 
-def ours(problem: Exception, version: Version) -> InsituError:
-    """What icechunk says, as an error of ours: the first line, without its trace."""
+def to_insitu_error(problem: Exception, version: RepositoryVersion) -> InsituError:
+    """Return an error of icechunk as one of ours: its first line, without the trace."""
     lines = [line.strip(" |│├╰─▶×x") for line in str(problem).splitlines()]
-    said = next((line for line in lines if line), type(problem).__name__)
-    if "does not exist" in said or "doesn't exist" in said:
-        return NotFoundError("there is no Icechunk repository", url=version.url)
-    if "not found" in said:
-        return VariableError(f"no {version.kind} {version.name!r} in this repository: {said}", url=version.url)
-    return SourceError(f"icechunk failed: {said}", url=version.url)
+    message = next((line for line in lines if line), type(problem).__name__)
+    if "does not exist" in message or "doesn't exist" in message:
+        return NotFoundError("there is no Icechunk repository here", url=version.url)
+    if "not found" in message:
+        return VariableError(f"no {version.kind} {version.name!r} in this repository: {message}", url=version.url)
+    return SourceError(f"icechunk failed: {message}", url=version.url)
 
 
-def waited(work: Coroutine[Any, Any, T]) -> T:
-    """The result of asynchronous work, whoever asks: somebody's event loop may be running in this thread."""
+def run_async(work: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine in a thread of its own: an event loop may be running in this one."""
     with ThreadPoolExecutor(1) as pool:
         return pool.submit(asyncio.run, work).result()
 
 
-async def _documents(store: Any) -> dict[str, bytes]:
-    """The metadata documents of a store by key, level by level: chunks are never listed."""
+async def _read_documents(store: Any) -> dict[str, bytes]:
+    """Return the metadata documents of a store by key, level by level; chunks are never listed."""
     from zarr.core.buffer import default_buffer_prototype
 
-    prototype, gate = default_buffer_prototype(), asyncio.Semaphore(_AT_ONCE)
+    prototype, gate = default_buffer_prototype(), asyncio.Semaphore(_CONCURRENT_REQUESTS)
     documents: dict[str, bytes] = {}
 
     async def fetch(path: str) -> list[str]:
@@ -137,14 +145,14 @@ async def _documents(store: Any) -> dict[str, bytes]:
 
 @dataclass(slots=True, eq=False)
 class Snapshot:
-    """One version of a repository, and the tables of its arrays that were asked for so far."""
+    """One version of a repository, and the chunk tables that were loaded so far."""
 
     url: str
     id: str
     allow_local: bool = False
     storage_options: Mapping[str, Any] | None = field(default=None, repr=False)
     sessions: list[Any] = field(default_factory=list, repr=False)
-    """One, or none yet."""
+    """The session, once it was opened."""
     tables: dict[str, ChunkTable] = field(default_factory=dict, repr=False)
     lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
@@ -154,36 +162,36 @@ class Snapshot:
             self.id,
             self.allow_local,
             self.storage_options,
-        )  # a copy elsewhere opens for itself
+        )  # a copy in another process opens a session of its own
 
     def table(self, path: str, shape: tuple[int, ...]) -> ChunkTable:
-        """Where the chunks of an array lie."""
+        """Return the chunk table of an array."""
         with self.lock:
             if path not in self.tables:
                 try:
-                    self.tables[path] = self._loaded(path, shape)
+                    self.tables[path] = self._load_table(path, shape)
                 except InsituError as problem:
-                    raise problem.located(url=self.url, variable=path) from None
+                    raise problem.with_context(url=self.url, variable=path) from None
             return self.tables[path]
 
     def session(self) -> Any:
-        """The library's session."""
+        """Return the session of the icechunk library."""
         if not self.sessions:
-            self.sessions.append(opened(Version(self.url, "snapshot", self.id), self.storage_options))
+            self.sessions.append(open_session(RepositoryVersion(self.url, "snapshot", self.id), self.storage_options))
         return self.sessions[0]
 
-    def _loaded(self, path: str, shape: tuple[int, ...]) -> ChunkTable:
+    def _load_table(self, path: str, shape: tuple[int, ...]) -> ChunkTable:
         store = self.session().store
         if hasattr(store, "array_chunk_iterator"):
-            batches = waited(_batches(store, path))
-            self._probed(store, path, batches)
+            batches = run_async(_read_batches(store, path))
+            self._probe_local_files(store, path, batches)
         else:
             batches = self._manifests(path)
-            _unchanged(batches)
+            _check_unchanged(batches)
         return self._table(shape, batches)
 
-    def _table(self, shape: tuple[int, ...], batches: Sequence[Rows]) -> ChunkTable:
-        """References as a table: objects by number, inline data gathered."""
+    def _table(self, shape: tuple[int, ...], batches: Sequence[ManifestRows]) -> ChunkTable:
+        """Return references as a chunk table: sources by number, inline data joined."""
         index = np.concatenate([np.zeros((0, len(shape)), np.int64), *(rows.index for rows in batches)])
         source, offset, length = (np.zeros(len(index), np.int64) for _ in range(3))
         objects: dict[tuple[str, bool], int] = {}
@@ -198,23 +206,25 @@ class Snapshot:
                 offset[at + row], length[at + row] = len(inline), len(data)
                 inline += data
             at += len(rows.path)
-        # What a shrunk array no longer shows may still be listed.
+        # Manifests may still list chunks beyond the end of an array that was shrunk.
         keep = (index < np.array(shape, np.int64)).all(axis=1)
         number = np.ravel_multi_index(tuple(index[keep].T), shape) if shape else np.zeros(np.count_nonzero(keep))
-        base = Base(self.url, self.allow_local, directory=True)
-        urls = [resolved(base.resolve(name)) if virtual else f"{self.url}/chunks/{name}" for name, virtual in objects]
+        base = UrlResolver(self.url, self.allow_local, directory=True)
+        urls = [source_url(base.resolve(name)) if virtual else f"{self.url}/chunks/{name}" for name, virtual in objects]
         columns = (source[keep], offset[keep], length[keep])
-        return listed(shape, tuple(map(Source, urls)), number.astype(np.int64), *columns, bytes(inline))
+        return table_of_cells(shape, tuple(map(Source, urls)), number.astype(np.int64), *columns, bytes(inline))
 
-    def _manifests(self, path: str) -> list[Rows]:
-        """The references of an array by its manifests, where the library does not tell."""
-        icechunk = library()
-        repository = icechunk.Repository.open(storage(self.url, self.storage_options))
-        said = repository.inspect_snapshot(self.id)
-        about = json.loads(said) if isinstance(said, str) else said
+    def _manifests(self, path: str) -> list[ManifestRows]:
+        """Return the references of an array from its manifests, for a library that does not list
+        them.
+        """
+        icechunk = import_icechunk()
+        repository = icechunk.Repository.open(icechunk_storage(self.url, self.storage_options))
+        found = repository.inspect_snapshot(self.id)
+        about = json.loads(found) if isinstance(found, str) else found
         node = next((node for node in about["nodes"] if node["path"].strip("/") == path), None)
         if node is None:
-            raise FormatError("the snapshot does not name this array")
+            raise FormatError("the snapshot does not list this array")
         batches = []
         for manifest in node.get("manifest_refs", []):
             place = f"{self.url}/manifests/{manifest['id']}"
@@ -222,45 +232,53 @@ class Snapshot:
                 try:
                     rows = decode_manifest(source.read(0, source.size()), node["id"])
                 except InsituError as problem:
-                    raise problem.located(url=place) from None
+                    raise problem.with_context(url=place) from None
             if rows is not None:
                 batches.append(rows)
         return batches
 
-    def _probed(self, store: Any, path: str, batches: Sequence[Rows]) -> None:
-        """Have the library look at a byte of each archive file on this machine: it knows what the file must not be younger than."""
+    def _probe_local_files(self, store: Any, path: str, batches: Sequence[ManifestRows]) -> None:
+        """Read one byte of each local file through the library, which checks that the file did not
+        change.
+        """
         firsts: dict[str, Any] = {}
         for rows in batches:
             for row in np.flatnonzero(rows.virtual).tolist():
                 if rows.path[row] not in firsts and local_path(rows.path[row]) is not None:
                     firsts[rows.path[row]] = rows.index[row]
         for name in firsts:
-            ask_path(local_path(name) or name)
+            check_path(local_path(name) or name)
         keys = {name: "/".join(filter(None, [path, "c", *map(str, cell.tolist())])) for name, cell in firsts.items()}
-        for name, problem in waited(_looked(store, keys)).items():
-            said = str(problem)
-            if "checksum" in said or "modified" in said:
+        for name, problem in run_async(_probe_objects(store, keys)).items():
+            message = str(problem)
+            if "checksum" in message or "modified" in message:
                 raise StaleSourceError(
-                    "the file was changed since it was referred to", url=resolved(name), hint="Scan it and save again"
+                    "the file changed since it was referred to",
+                    url=source_url(name),
+                    hint="Scan the files and save again",
                 )
 
 
-async def _batches(store: Any, path: str) -> list[Rows]:
+async def _read_batches(store: Any, path: str) -> list[ManifestRows]:
     batches = []
     async for index, kinds, paths, offsets, lengths, inline in store.array_chunk_iterator(f"/{path}"):
         offset, length = np.asarray(offsets, np.int64), np.asarray(lengths, np.int64)
-        batches.append(Rows(np.asarray(index, np.int64), paths, np.asarray(kinds) == _VIRTUAL, offset, length, inline))
+        batches.append(
+            ManifestRows(
+                np.asarray(index, np.int64), paths, np.asarray(kinds) == _VIRTUAL_CHUNK, offset, length, inline
+            )
+        )
     return batches
 
 
-async def _looked(store: Any, keys: Mapping[str, str]) -> dict[str, Exception]:
-    """What the library objects to, by name."""
+async def _probe_objects(store: Any, keys: Mapping[str, str]) -> dict[str, Exception]:
+    """Return the errors of reading one byte of each object, by name."""
     from zarr.abc.store import RangeByteRequest
     from zarr.core.buffer import default_buffer_prototype
 
-    prototype, gate = default_buffer_prototype(), asyncio.Semaphore(_AT_ONCE)
+    prototype, gate = default_buffer_prototype(), asyncio.Semaphore(_CONCURRENT_REQUESTS)
     wrong: dict[str, Exception] = {}
-    icechunk = library()
+    icechunk = import_icechunk()
 
     async def look(name: str, key: str) -> None:
         async with gate:
@@ -273,8 +291,8 @@ async def _looked(store: Any, keys: Mapping[str, str]) -> dict[str, Exception]:
     return wrong
 
 
-def _unchanged(batches: Sequence[Rows]) -> None:
-    """Refuse files of this machine that changed after the moment that their references name."""
+def _check_unchanged(batches: Sequence[ManifestRows]) -> None:
+    """Raise `StaleSourceError` if a local file changed after the time that its references record."""
     latest: dict[str, int] = {}
     for rows in batches:
         if rows.modified is None:
@@ -289,16 +307,16 @@ def _unchanged(batches: Sequence[Rows]) -> None:
             with open_source(path) as source:
                 now = source.describe().modified
         except NotFoundError:
-            continue  # told of when it is read
+            continue  # a read raises this
         if now is not None and int(now) > moment:
             raise StaleSourceError(
-                "the file was changed since it was referred to", url=path, hint="Scan it and save again"
+                "the file changed since it was referred to", url=path, hint="Scan the files and save again"
             )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Manifested:
-    """The table of an array in a repository, loaded when it is first asked."""
+class ManifestTable:
+    """Chunk table of an array in a repository, loaded when it is first used."""
 
     shape: tuple[int, ...]
     snapshot: Snapshot
@@ -306,24 +324,24 @@ class Manifested:
 
     @property
     def sources(self) -> Sequence[Source]:
-        """The objects that the references name."""
+        """The sources that the references name."""
         return self.snapshot.table(self.path, self.shape).sources
 
-    def locate(self, cells: Sequence[Indices]) -> Located:
-        """Where cells lie."""
+    def locate(self, cells: Sequence[Indices]) -> ChunkLocations:
+        """Return where cells lie."""
         return self.snapshot.table(self.path, self.shape).locate(cells)
 
     def explicit(self, storage_options: Mapping[str, Any] | None = None) -> ChunkTable:
-        """The same table, in memory."""
+        """Return the same table, loaded."""
         return self.snapshot.table(self.path, self.shape)
 
-    def take(self, axis: int, cells: Indices | slice) -> Selected:
-        """The table of these cells along one axis."""
-        return Selected.of(self, axis, cells)
+    def take(self, axis: int, cells: Indices | slice) -> SelectedTable:
+        """Return the table of these cells along one axis."""
+        return SelectedTable.of(self, axis, cells)
 
-    def expanded(self) -> Expanded:
-        """The same table with one more axis, of one cell, at the end."""
-        return Expanded(self)
+    def with_new_axis(self) -> ExpandedTable:
+        """Return the table with one more axis, of one cell, at the end."""
+        return ExpandedTable(self)
 
     def __getitem__(self, cell: int | tuple[int, ...]) -> ChunkState:
-        return state_of(self, cell)
+        return get_chunk_state(self, cell)

@@ -1,7 +1,9 @@
-"""How is a tree written as a new version of a repository?
+"""Write a tree as a new version of an Icechunk repository.
 
-Metadata as Zarr V3 documents; references in bulk, a slab of the grid at a time; small data inline. The containers (bucket, host or directory) that the references lead to are set up in the repository's configuration, so that other
-readers need only allow them; manifests of large arrays are split. Nothing is visible before the commit.
+Metadata are written as Zarr V3 documents, references in bulk, a slab of the grid at a time, and
+small data inline. The containers (bucket, host or directory) of the references are put into the
+repository's configuration, so that other readers need only authorize them. Manifests of large
+arrays are split. Nothing is visible before the commit.
 """
 
 from __future__ import annotations
@@ -20,41 +22,41 @@ import numpy as np
 
 from insitu.errors import InsituError, SourceError, UnsupportedError
 from insitu.model import VirtualGroup
-from insitu.references.icechunk.place import (
-    Version,
-    container,
+from insitu.references.atomic_write import lock_directory
+from insitu.references.icechunk.read import run_async, to_insitu_error
+from insitu.references.icechunk.repository import (
+    RepositoryVersion,
+    container_prefix,
     credentials_for,
-    exists,
-    library,
-    location,
-    prefix_of,
-    resolved,
-    storage,
-    wanted,
+    icechunk_storage,
+    import_icechunk,
+    parse_version,
+    repository_exists,
+    source_url,
+    virtual_container,
+    virtual_location,
 )
-from insitu.references.icechunk.read import ours, waited
-from insitu.references.target import lock_directory
-from insitu.references.writing import Block, Writing
+from insitu.references.zarr_blocks import ReferenceBlock, ZarrExport
 from insitu.sources import open_source
 from insitu.sources.listing import local_path
-from insitu.zarr_metadata.said import Said
+from insitu.zarr_metadata.to_zarr import ZarrArraySpec
 
 __all__ = [
-    "ConflictError",
-    "committed",
-    "documents_of",
-    "one_writer",
-    "put",
-    "refer",
-    "repository",
+    "IcechunkConflictError",
+    "commit",
+    "encode_documents",
+    "icechunk_export",
+    "lock_repository",
+    "open_repository",
+    "put_objects",
     "write_icechunk",
-    "writing_of",
+    "write_references",
 ]
 
-SPLIT = 250_000
-"""References of a manifest: about 10 MB of memory when one chunk of it is asked for."""
-_SLAB = 1 << 19
-"""References that are handed over together."""
+REFERENCES_PER_MANIFEST = 250_000
+"""References of a manifest. Reading one chunk loads its manifest: about 10 MB of memory."""
+_REFERENCES_PER_CALL = 1 << 19
+"""References that are handed to the library at once."""
 _MOST_FOLDERS = 8
 
 
@@ -67,20 +69,20 @@ def write_icechunk(
     message: str | None = None,
     storage_options: Mapping[str, Any] | None = None,
 ) -> str:
-    """Write a tree as a new version on a branch; what the branch held before stays in its history.
+    """Write a tree as a new version on a branch. The history of the branch is kept.
 
     Parameters
     ----------
     group
         The tree.
     url
-        The repository; `?branch=…` names a branch, which is made if it is not there.
+        The repository; `?branch=…` names a branch, which is created if necessary.
     mode
-        "w": on top of what is there. "x": no repository may be there.
+        "w": add a version. "x": raise if there is a repository.
     inline_threshold
-        Chunks of up to so many bytes are copied into the repository.
+        Chunks of at most so many bytes are copied into the repository.
     message
-        Of the commit.
+        The commit message.
     storage_options
         See `insitu.sources.open_source`.
 
@@ -92,27 +94,31 @@ def write_icechunk(
     Raises
     ------
     UnsupportedError
-        If some array cannot be held: which, why, and what to do.
+        If Zarr cannot hold an array. The message names the array, the reason and a way out.
     """
-    version = wanted(url)
+    version = parse_version(url)
     if version.kind != "branch":
-        raise UnsupportedError(f"a {version.kind} cannot be written to", url=url, hint="Name a branch: ?branch=NAME")
-    if mode == "x" and exists(version.url, storage_options):
+        raise UnsupportedError(
+            f"a {version.kind} cannot be written to", url=url, hint="Write to a branch: ?branch=NAME"
+        )
+    if mode == "x" and repository_exists(version.url, storage_options):
         raise UnsupportedError("there is a repository already", url=version.url, hint='Use mode="w" to add a version')
-    writing = writing_of(group, inline_threshold, storage_options)
-    with one_writer(version):
-        session = repository(version, writing, storage_options).writable_session(version.name)
+    writing = icechunk_export(group, inline_threshold, storage_options)
+    with lock_repository(version):
+        session = open_repository(version, writing, storage_options).writable_session(version.name)
         store = session.store
-        waited(_cleared(store))
-        waited(put(store, documents_of(writing)))
+        run_async(_clear(store))
+        run_async(put_objects(store, encode_documents(writing)))
         for path in writing.arrays:
-            refer(store, writing, path)
-        return committed(session, message or "Saved by insitu", version)
+            write_references(store, writing, path)
+        return commit(session, message or "Saved by insitu", version)
 
 
 @contextmanager
-def one_writer(version: Version) -> Iterator[None]:
-    """Keep other writers of ours out of a repository on this machine: there the library's commits do not exclude each other."""
+def lock_repository(version: RepositoryVersion) -> Iterator[None]:
+    """Lock a local repository against other insitu writers: local commits do not exclude each
+    other.
+    """
     path = local_path(version.url)
     if path is None or not os.path.isdir(path):
         yield
@@ -121,48 +127,48 @@ def one_writer(version: Version) -> Iterator[None]:
         yield
 
 
-def writing_of(
+def icechunk_export(
     group: VirtualGroup, inline_threshold: int = 0, storage_options: Mapping[str, Any] | None = None
-) -> Writing:
-    """The tree as it will be written."""
-    return Writing.of(
+) -> ZarrExport:
+    """Return a tree prepared for Icechunk."""
+    return ZarrExport.of(
         group,
         what="Icechunk",
         formats=(3,),
         inline_threshold=inline_threshold,
-        named=location,
-        rectilinear=rectilinear_known(),
+        named=virtual_location,
+        rectilinear=can_write_rectilinear(),
         storage_options=storage_options,
     )
 
 
-def rectilinear_known() -> bool:
-    """Whether the installed libraries can hold chunks of different lengths."""
+def can_write_rectilinear() -> bool:
+    """Return whether the installed zarr and icechunk support chunks of different lengths."""
     import zarr
 
     newer = tuple(int(part) for part in re.findall(r"\d+", zarr.__version__)[:2]) >= (3, 2)
-    return newer and int(library().__version__.split(".")[0]) >= 2
+    return newer and int(import_icechunk().__version__.split(".")[0]) >= 2
 
 
-def repository(version: Version, writing: Writing, storage_options: Mapping[str, Any] | None) -> Any:
-    """The repository, made if need be, configured for what will be written."""
-    icechunk = library()
+def open_repository(version: RepositoryVersion, writing: ZarrExport, storage_options: Mapping[str, Any] | None) -> Any:
+    """Return the repository, created if necessary, configured for the containers of a tree."""
+    icechunk = import_icechunk()
     path = local_path(version.url)
-    there = exists(version.url, storage_options)
+    there = repository_exists(version.url, storage_options)
     if path is not None and not there and os.path.exists(path) and (not os.path.isdir(path) or os.listdir(path)):
-        raise UnsupportedError("there is something else already", url=path, hint="Choose another name, or remove it")
-    place = storage(version.url, storage_options)
+        raise UnsupportedError("something else lies here already", url=path, hint="Choose another target, or remove it")
+    place = icechunk_storage(version.url, storage_options)
     try:
         found = icechunk.Repository.open(place) if there else icechunk.Repository.create(place)
         config = found.config
         access: dict[str, Any] = {}
         for prefix in [*(config.virtual_chunk_containers or {})]:
             access[prefix] = credentials_for(prefix, storage_options)
-        for prefix in _prefixes(writing):
+        for prefix in _container_prefixes(writing):
             if not any(prefix.startswith(known) for known in access):
-                made, access[prefix] = container(prefix, storage_options)
+                made, access[prefix] = virtual_container(prefix, storage_options)
                 config.set_virtual_chunk_container(made)
-        split = _splitting(icechunk, writing.arrays)
+        split = _manifest_splitting(icechunk, writing.arrays)
         if split:
             config.manifest = icechunk.ManifestConfig(splitting=icechunk.ManifestSplittingConfig.from_dict(split))
         found = found.reopen(config, authorize_virtual_chunk_access=icechunk.containers_credentials(access))
@@ -173,13 +179,13 @@ def repository(version: Version, writing: Writing, storage_options: Mapping[str,
     except (icechunk.IcechunkError, ValueError) as problem:
         if isinstance(problem, InsituError):
             raise
-        raise ours(problem, version) from None
+        raise to_insitu_error(problem, version) from None
 
 
-def _prefixes(writing: Writing) -> list[str]:
-    """The containers that the references lead to."""
+def _container_prefixes(writing: ZarrExport) -> list[str]:
+    """Return the prefixes of the containers that the references need."""
     urls = {source.url for array in writing.arrays.values() for source in array.tile.chunks.sources}
-    found = {prefix_of(location(url)) for url in urls}
+    found = {container_prefix(virtual_location(url)) for url in urls}
     folders = sorted(prefix for prefix in found if prefix.startswith("file://"))
     if len(folders) > _MOST_FOLDERS:
         shared = os.path.commonpath([folder.removeprefix("file://") for folder in folders])
@@ -188,19 +194,19 @@ def _prefixes(writing: Writing) -> list[str]:
     return kept + sorted(prefix for prefix in found if not prefix.startswith("file://"))
 
 
-def _splitting(icechunk: Any, arrays: Mapping[str, Said]) -> dict[Any, Any]:
-    """How the manifests of large arrays are split."""
+def _manifest_splitting(icechunk: Any, arrays: Mapping[str, ZarrArraySpec]) -> dict[Any, Any]:
+    """Return the rules for splitting the manifests of large arrays."""
     rules = {}
     for path, array in arrays.items():
-        if array.count > SPLIT:
-            sizes = split_sizes(array.grid, SPLIT)
+        if array.count > REFERENCES_PER_MANIFEST:
+            sizes = split_sizes(array.grid, REFERENCES_PER_MANIFEST)
             condition = icechunk.ManifestSplitCondition.path_matches(f"^/?{re.escape(path)}$")
             rules[condition] = {icechunk.ManifestSplitDimCondition.Axis(axis): size for axis, size in enumerate(sizes)}
     return rules
 
 
 def split_sizes(grid: tuple[int, ...], limit: int) -> list[int]:
-    """How many cells along each axis one manifest holds: whole rows as far as they fit.
+    """Return the number of cells of a manifest along each axis: whole rows as far as they fit.
 
     Examples
     --------
@@ -215,49 +221,49 @@ def split_sizes(grid: tuple[int, ...], limit: int) -> list[int]:
     return sizes[::-1]
 
 
-def documents_of(writing: Writing) -> dict[str, bytes]:
-    """The metadata documents by key."""
+def encode_documents(writing: ZarrExport) -> dict[str, bytes]:
+    """Return the metadata documents by key, as JSON."""
     return {key: json.dumps(document).encode() for key, document in writing.documents().items()}
 
 
-async def _cleared(store: Any) -> None:
+async def _clear(store: Any) -> None:
     await store.clear()
 
 
-async def put(store: Any, objects: Mapping[str, bytes]) -> None:
-    """Put documents or chunks into the session."""
+async def put_objects(store: Any, objects: Mapping[str, bytes]) -> None:
+    """Write documents or chunks to the session."""
     from zarr.core.buffer import default_buffer_prototype
 
     make = default_buffer_prototype().buffer.from_bytes
-    # Groups before what lies in them.
+    # Parents before children.
     for depth in sorted({key.count("/") for key in objects}):
         some = [(key, data) for key, data in objects.items() if key.count("/") == depth]
         for begin in range(0, len(some), 256):
             await asyncio.gather(*(store.set(key, make(data)) for key, data in some[begin : begin + 256]))
 
 
-def refer(store: Any, writing: Writing, path: str, shift: tuple[int, ...] | None = None) -> None:
+def write_references(store: Any, writing: ZarrExport, path: str, shift: tuple[int, ...] | None = None) -> None:
     """Write the references of an array.
 
     Parameters
     ----------
     store
-        Of a session.
+        The store of a session.
     writing
-        What is written.
+        The tree.
     path
         The array.
     shift
-        Where in the grid the array's first cell goes.
+        The grid position of the array's first cell.
     """
     array = writing.arrays[path]
     rest = math.prod(array.grid[1:])
-    slab = max(_SLAB // max(rest, 1), 1) * rest
-    checksum = _checksum(array)
+    slab = max(_REFERENCES_PER_CALL // max(rest, 1), 1) * rest
+    checksum = _latest_change(array)
     at = shift or (0,) * len(array.grid)
     sizes: dict[str, int] = {}
     for block in writing.blocks(path, max(slab, 1)):
-        length = _lengths(block, sizes, writing.storage_options)
+        length = _chunk_lengths(block, sizes, writing.storage_options)
         if block.data:
             cells = (
                 np.unravel_index(block.begin + np.array(list(block.data), np.int64), array.grid) if array.grid else ()
@@ -266,19 +272,25 @@ def refer(store: Any, writing: Writing, path: str, shift: tuple[int, ...] | None
                 "/".join([path, "c", *(str(i + first) for i, first in zip(cell, at, strict=True))])
                 for cell in (zip(*(axis.tolist() for axis in cells), strict=True) if array.grid else [()])
             ]
-            waited(put(store, dict(zip(keys, block.data.values(), strict=True))))
+            run_async(put_objects(store, dict(zip(keys, block.data.values(), strict=True))))
         if block.stored.any():
-            _bulk(store, path, array, block, length, at, checksum)
+            _write_slab(store, path, array, block, length, at, checksum)
 
 
-def _bulk(
-    store: Any, path: str, array: Said, block: Block, length: Any, at: tuple[int, ...], checksum: datetime | None
+def _write_slab(
+    store: Any,
+    path: str,
+    array: ZarrArraySpec,
+    block: ReferenceBlock,
+    length: Any,
+    at: tuple[int, ...],
+    checksum: datetime | None,
 ) -> None:
-    """One slab of references."""
+    """Write one slab of references."""
     if hasattr(store, "set_virtual_refs_arr") and array.grid:
         rest = math.prod(array.grid[1:])
         rows = len(block.url) // rest
-        names = [*block.urls, ""]  # the last for cells that have no reference
+        names = [*block.urls, ""]  # the last is for cells without a reference
         failed = store.set_virtual_refs_arr(
             f"/{path}",
             (rows, *array.grid[1:]),
@@ -289,7 +301,7 @@ def _bulk(
             checksum=checksum,
         )
     else:
-        make = library().VirtualChunkSpec
+        make = import_icechunk().VirtualChunkSpec
         kept = np.flatnonzero(block.stored)
         index: Any = np.stack(np.unravel_index(block.begin + kept, array.grid), axis=1) + at if array.grid else [[]]
         failed = store.set_virtual_refs(
@@ -307,12 +319,12 @@ def _bulk(
         )
     if failed:
         raise SourceError(
-            f"icechunk refused {len(failed)} references, of chunk {tuple(failed[0])} first", variable=path
+            f"icechunk rejected {len(failed)} references, the first of chunk {tuple(failed[0])}", variable=path
         )
 
 
-def _checksum(array: Said) -> datetime | None:
-    """The moment after which the array's files must not have changed; None if that is not known of all."""
+def _latest_change(array: ZarrArraySpec) -> datetime | None:
+    """Return the latest time of change of the array's files; None if it is unknown for some."""
     times = [source.modified for source in array.tile.chunks.sources]
     known = [time for time in times if time is not None]
     if not known or len(known) < len(times):
@@ -320,8 +332,8 @@ def _checksum(array: Said) -> datetime | None:
     return datetime.fromtimestamp(math.ceil(max(known)), UTC)
 
 
-def _lengths(block: Block, sizes: dict[str, int], storage_options: Mapping[str, Any] | None) -> Any:
-    """Lengths of the chunks: "up to the object's end" needs its size."""
+def _chunk_lengths(block: ReferenceBlock, sizes: dict[str, int], storage_options: Mapping[str, Any] | None) -> Any:
+    """Return the chunk lengths; a chunk that reaches to the end of its file gets a length."""
     open_ended = np.flatnonzero(block.stored & (block.length < 0))
     if not len(open_ended):
         return block.length
@@ -329,24 +341,26 @@ def _lengths(block: Block, sizes: dict[str, int], storage_options: Mapping[str, 
     for row in open_ended.tolist():
         url = block.urls[int(block.url[row])]
         if url not in sizes:
-            with open_source(resolved(url), storage_options) as source:
+            with open_source(source_url(url), storage_options) as source:
                 sizes[url] = source.size()
         length[row] = sizes[url] - block.offset[row]
     return length
 
 
-class ConflictError(SourceError):
-    """Somebody else committed to the branch in the meantime."""
+class IcechunkConflictError(SourceError):
+    """Another writer committed to the branch at the same time."""
 
 
-def committed(session: Any, message: str, version: Version, metadata: Mapping[str, Any] | None = None) -> str:
-    """Make what was written the new tip of the branch."""
-    icechunk = library()
+def commit(session: Any, message: str, version: RepositoryVersion, metadata: Mapping[str, Any] | None = None) -> str:
+    """Commit a session to its branch; return the snapshot id."""
+    icechunk = import_icechunk()
     try:
         return str(session.commit(message, metadata=None if metadata is None else dict(metadata)))
     except icechunk.ConflictError:
-        raise ConflictError(
-            "somebody else committed to this branch in the meantime", url=version.url, hint="Try again"
+        raise IcechunkConflictError(
+            "another writer committed to this branch at the same time; nothing was written",
+            url=version.url,
+            hint="Try again",
         ) from None
     except (icechunk.IcechunkError, ValueError) as problem:
-        raise ours(problem, version) from None
+        raise to_insitu_error(problem, version) from None

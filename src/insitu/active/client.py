@@ -1,0 +1,410 @@
+"""Client of a server next to the data: statistics and reads that are computed there.
+
+A reduction is split here into a few requests, runs on the server, and its partial results are
+merged here. The server gets the location of every chunk, so it needs no metadata of its own, and
+any selection, join or mosaic works. It returns the same partial results as the threads of this
+machine, so the result is the same, too. If the server cannot do it, the values are reduced here,
+with a warning that says why and how many bytes that moves (see `fallback`); or an error is raised.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from insitu.active.fallback import ActiveWarning, bytes_to_move, warn_of_fallback
+from insitu.active.transport import ServerError, client_for
+from insitu.active.wire import dtype_from_wire, selection_keys_to_wire, values_from_wire, values_to_wire
+from insitu.active.wire_array import array_to_wire
+from insitu.active.wire_group import group_from_wire
+from insitu.errors import InsituError, SourceError, UnsupportedError
+from insitu.model import Selection, VirtualArray, VirtualGroup
+from insitu.model.selection import Stride
+from insitu.reading import ReadStatistics, SourcePool, read_array
+from insitu.reducing.field import Partial
+from insitu.reducing.reduce import UNCHANGED_WITHOUT_AXES, compute_statistics, normalise_axes, squeeze_axes
+from insitu.reducing.reductions import STREAMED, Reduction, ReductionRules
+from insitu.reducing.sketches import check_edges
+from insitu.sources.redaction import redact_url
+from insitu.sources.storage_options import options_for
+
+__all__ = ["Active", "ActiveWarning", "rules_to_wire"]
+
+CELLS = 200_000
+"""Largest number of chunks in a request: about 1 MB of table."""
+DECODED = 16 << 30
+"""Decoded bytes of a request: some ten seconds of a server's time."""
+CONCURRENT_REQUESTS = 4
+"""Requests that are sent at once: a server has several workers."""
+REMOTE_METHODS = (*STREAMED, "median", "quantile")
+FORWARDED_OPTIONS = ("anon", "endpoint_url", "region")
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Active:
+    """A server next to the data, and what to do if it cannot compute something."""
+
+    url: str
+    """Its URL, e.g. `http://host:8080`."""
+    required: bool = False
+    """Whether to raise an error if the server cannot;
+    else the values are read here, with a warning.
+    """
+    token: str | None = None
+
+    def __repr__(self) -> str:
+        # The token may be part of the URL, too.
+        return f"Active({redact_url(self.url)!r}, required={self.required})"
+
+    def reduce_array(self, array: VirtualArray, method: str, **how: Any) -> npt.NDArray[Any]:
+        """Reduce an array next to the data, as `insitu.reducing.reduce_array` does here."""
+        return self.statistics(array, [method], **how)[method]
+
+    def statistics(
+        self,
+        array: VirtualArray,
+        methods: Sequence[str],
+        *,
+        axes: int | Sequence[int] | None = None,
+        selection: Any = ...,
+        skipna: bool | None = None,
+        ddof: float = 0,
+        min_count: int | None = None,
+        q: Any = None,
+        edges: Any = None,
+        keepdims: bool = False,
+        name: str | None = None,
+        storage_options: Mapping[str, Any] | None = None,
+        tally: ReadStatistics | None = None,
+    ) -> dict[str, npt.NDArray[Any]]:
+        """Return several statistics, computed next to the data,
+        as `insitu.reducing.statistics` does here.
+        """
+        rules = ReductionRules(skipna, ddof, min_count, q, None if edges is None else check_edges(edges))
+        methods = [methods] if isinstance(methods, str) else list(methods)
+        chosen = Selection.of(selection, array.shape)
+        try:
+            found = self._statistics(array, methods, axes, chosen, rules, keepdims, storage_options)
+        except (ServerError, SourceError, UnsupportedError) as problem:
+            self.fall_back(problem, name, array[chosen])
+            with SourcePool(storage_options) as opened:
+                return compute_statistics(
+                    array, methods, axes, chosen, rules, opened, keepdims=keepdims, name=name, tally=tally
+                )
+        return found
+
+    def reduce_url(
+        self,
+        url: str,
+        variable: str,
+        methods: Sequence[str],
+        *,
+        selection: Any = ...,
+        axes: Sequence[int] | None = None,
+        dim: Sequence[str] | None = None,
+        skipna: bool | None = None,
+        q: Any = None,
+        edges: Any = None,
+        decode: bool = True,
+        storage_options: Mapping[str, Any] | None = None,
+    ) -> tuple[dict[str, npt.NDArray[Any]], dict[str, Any]]:
+        """Return statistics of a variable that the server opens itself, and what it read for them.
+
+        Parameters
+        ----------
+        url, variable
+            URL of the archive, as the server sees it, and the variable.
+        methods, axes, skipna, q, edges
+            As for `insitu.reducing.statistics`.
+        selection
+            Integers, slices, index arrays, an Ellipsis.
+        dim
+            Dimensions by name, instead of axes.
+        decode
+            Whether the CF conventions are applied.
+        storage_options
+            Credentials and endpoints.
+        """
+        job = {
+            "url": url, "variable": variable, "methods": list(methods), "selection": selection_keys_to_wire(selection),
+            "axes": None if axes is None else list(axes), "decode": decode, **({"dim": list(dim)} if dim else {}),
+            **rules_to_wire(ReductionRules(skipna, q=q, edges=None if edges is None else check_edges(edges))),
+        }  # fmt: skip
+        options, basic = _credentials(url, storage_options)
+        items = client_for(self.url, self.token).ask("reduce", {"jobs": [job], "options": options}, basic)
+        return _arrays_from_wire(items[0]["values"]), items[-1]
+
+    def scan(
+        self, url: str, *, group: str | None = None, storage_options: Mapping[str, Any] | None = None
+    ) -> VirtualGroup | None:
+        """Return the metadata of an archive, scanned by the server;
+        None if the server cannot scan it.
+        """
+        options, basic = _credentials(url, storage_options)
+        try:
+            items = client_for(self.url, self.token).ask(
+                "scan", {"url": url, "group": group, "options": options}, basic
+            )
+            return group_from_wire(items[0]["group"])
+        except (InsituError, KeyError, TypeError):
+            return None
+
+    def read(
+        self,
+        array: VirtualArray,
+        selection: Any = ...,
+        *,
+        name: str | None = None,
+        storage_options: Mapping[str, Any] | None = None,
+    ) -> npt.NDArray[Any]:
+        """Return the values of a selection, decoded next to the data."""
+        chosen = Selection.of(selection, array.shape)
+        try:
+            job = {"array": array_to_wire(array[chosen]), "selection": None}
+            items = self._ask("read", [job], array, storage_options)
+            return _join_blocks(items)
+        except (ServerError, SourceError, UnsupportedError) as problem:
+            self.fall_back(problem, name, array[chosen])
+            return read_array(array, chosen, name=name, storage_options=storage_options)
+
+    def run_job(
+        self,
+        job: Callable[[], dict[str, Any]],
+        here: Callable[[], dict[str, npt.NDArray[Any]]],
+        array: VirtualArray,
+        name: str | None,
+        storage_options: Mapping[str, Any] | None,
+    ) -> dict[str, npt.NDArray[Any]]:
+        """Return the result of a job; compute it here if the server cannot.
+
+        Parameters
+        ----------
+        job
+            Makes the job; it may raise `UnsupportedError`.
+        here
+            Computes the same on this machine.
+        array, name, storage_options
+            The selected array, for credentials and messages.
+        """
+        try:
+            return _arrays_from_wire(self._ask("reduce", [job()], array, storage_options)[0]["values"])
+        except (ServerError, SourceError, UnsupportedError) as problem:
+            self.fall_back(problem, name, array)
+            return here()
+
+    def _statistics(
+        self,
+        array: VirtualArray,
+        methods: Sequence[str],
+        axes: int | Sequence[int] | None,
+        chosen: Selection,
+        rules: ReductionRules,
+        keepdims: bool,
+        storage_options: Mapping[str, Any] | None,
+    ) -> dict[str, npt.NDArray[Any]]:
+        shape = chosen.result_shape
+        along = normalise_axes(axes, len(shape))
+        if axes is not None and not along and any(method in UNCHANGED_WITHOUT_AXES for method in methods):
+            raise UnsupportedError("a reduction along no axis is not sent to a server: the values are read")
+        unknown = [method for method in methods if method not in REMOTE_METHODS]
+        if unknown or array.dtype.kind not in "biufcmM":
+            raise UnsupportedError(
+                f"servers do not compute {', '.join(unknown) or 'statistics'} of {array.dtype} values"
+            )
+        selected = array[chosen]
+        # Partials are larger than final values: they are sent only if several must be merged.
+        known: Mapping[str, Any] = STREAMED if len(_split_for_requests(selected)) > 1 else {}
+        streamed = [m for m in methods if m in known and array.dtype.kind in known[m].kinds]
+        found: dict[str, npt.NDArray[Any]] = {}
+        if streamed:
+            reduction = Reduction(tuple(streamed), array.dtype, rules)
+            partial = self._partial(selected, along, reduction, storage_options)
+            found = reduction.finalise(partial, math.prod(shape[axis] for axis in along))
+            if not keepdims:
+                found = {method: squeeze_axes(values, along, len(shape)) for method, values in found.items()}
+        whole = [method for method in methods if method not in found]
+        if whole:
+            job = {
+                "array": array_to_wire(selected),
+                "methods": whole,
+                # Reducing all axes and none give the same value of a scalar, but of another type.
+                "axes": None if axes is None else list(along),
+                "keepdims": keepdims,
+                **rules_to_wire(rules),
+            }
+            found |= _arrays_from_wire(self._ask("reduce", [job], array, storage_options)[0]["values"])
+        return {method: found[method] for method in methods}
+
+    def _partial(
+        self,
+        array: VirtualArray,
+        along: tuple[int, ...],
+        reduction: Reduction,
+        storage_options: Mapping[str, Any] | None,
+    ) -> Partial:
+        """Return the partial of an array, from as many requests as its table and its size need."""
+        pieces = _split_for_requests(array)
+
+        def ask(piece: tuple[int, VirtualArray]) -> Partial:
+            job = {
+                "array": array_to_wire(piece[1]), "methods": list(reduction.methods), "axes": list(along), "answer": "partial",
+                **rules_to_wire(reduction.rules),
+            }  # fmt: skip
+            found = _arrays_from_wire(self._ask("reduce", [job], array, storage_options)[0]["partial"])
+            if set(found) != set(reduction.fields):
+                raise ServerError(
+                    "the server has another version of insitu: its partial results have other fields", url=self.url
+                )
+            return found
+
+        if len(pieces) == 1:
+            return ask(pieces[0])
+        cut = _cut_axis(array)
+        with ThreadPoolExecutor(CONCURRENT_REQUESTS) as pool:
+            found = list(pool.map(ask, pieces))
+        if cut not in along:
+            return {name: np.concatenate([partial[name] for partial in found], axis=cut) for name in found[0]}
+        total: Partial | None = None
+        for (begin, piece), partial in zip(pieces, found, strict=True):
+            moved = _renumber_positions(partial, piece.shape, array.shape, along, cut, begin)
+            total = moved if total is None else reduction.merge(total, moved)
+        assert total is not None
+        return total
+
+    def _ask(
+        self, route: str, jobs: list[dict[str, Any]], array: VirtualArray, storage_options: Mapping[str, Any] | None
+    ) -> list[Any]:
+        first = next((s for tile in array.tiles for s in tile.chunks.sources[:1]), None)
+        options, basic = _credentials(first.url if first is not None else None, storage_options)
+        return client_for(self.url, self.token).ask(route, {"jobs": jobs, "options": options}, basic)
+
+    def fall_back(self, problem: InsituError, name: str | None, array: VirtualArray) -> None:
+        """Warn that values are read here, and why; raise the error if `required` is set.
+
+        Parameters
+        ----------
+        problem
+            Why the server cannot.
+        name
+            The variable.
+        array
+            What has to be read.
+        """
+        if self.required:
+            raise problem
+        warn_of_fallback(self.url, problem, name, bytes_to_move(array), stacklevel=4)
+
+
+def rules_to_wire(rules: ReductionRules) -> dict[str, Any]:
+    """Return rules as entries of a job."""
+    entries: dict[str, Any] = {"skipna": rules.skipna, "ddof": rules.ddof, "min_count": rules.min_count}
+    if rules.q is not None:
+        entries["q"] = values_to_wire(np.asarray(rules.q, np.float64)) if np.ndim(rules.q) else float(rules.q)
+    if rules.edges is not None:
+        entries["edges"] = values_to_wire(np.array(rules.edges))
+    return entries
+
+
+def _arrays_from_wire(data: Any) -> dict[str, npt.NDArray[Any]]:
+    # Copied: arrays over the response are read-only, and merging writes to them.
+    return {str(name): _to_native(values_from_wire(values)) for name, values in data.items()}
+
+
+def _to_native(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    return values.astype(values.dtype.newbyteorder("="))
+
+
+def _join_blocks(items: list[Any]) -> npt.NDArray[Any]:
+    """Return the array in a response to `read`."""
+    head, blocks = items[0], [item for item in items[1:] if not isinstance(item, dict)]
+    dtype, shape = dtype_from_wire(head["dtype"]), tuple(head["shape"])
+    if dtype.hasobject:
+        return values_from_wire({"shape": list(shape), "items": [item for block in blocks for item in block]})
+    data = b"".join(blocks)
+    if len(data) != math.prod(shape) * dtype.itemsize:
+        raise ServerError(
+            f"the response of the server has {len(data)} bytes instead of {math.prod(shape) * dtype.itemsize}"
+        )
+    return _to_native(np.frombuffer(data, dtype).reshape(shape))
+
+
+def _credentials(
+    url: str | None, storage_options: Mapping[str, Any] | None
+) -> tuple[dict[str, Any], tuple[str, str] | None]:
+    """Return the storage options that a server gets, and the secrets for a header:
+    those of the first source.
+    """
+    options = options_for(url, storage_options) if url is not None else {}
+    nested = dict(options.get("client_kwargs") or {})
+    merged = {**nested, **options}
+    forwarded = {name: merged[name] for name in FORWARDED_OPTIONS if merged.get(name) is not None}
+    if merged.get("region_name"):
+        forwarded.setdefault("region", merged["region_name"])
+    key, secret = merged.get("key"), merged.get("secret")
+    return forwarded, (str(key), str(secret)) if key and secret else None
+
+
+def _cut_axis(array: VirtualArray) -> int:
+    """Return the dimension along which an array is split for several requests:
+    the one with most chunks.
+    """
+    counts = [max((tile.axis_of(d).count for tile in array.tiles), default=1) for d in range(array.ndim)]
+    return int(np.argmax(counts))
+
+
+def _split_for_requests(array: VirtualArray) -> list[tuple[int, VirtualArray]]:
+    """Split an array into parts for one request each,
+    with the start of each along the split dimension.
+    """
+    cells = sum(math.prod(tile.chunks.shape) for tile in array.tiles)
+    many = max(-(-cells // CELLS), -(-array.nbytes // DECODED), 1)
+    if many == 1 or not array.ndim:
+        return [(0, array)]
+    cut = _cut_axis(array)
+    borders = _chunk_borders(array, cut, many)
+    pieces = []
+    for begin, end in pairwise(borders):
+        selectors = [Stride(0, 1, length) for length in array.shape]
+        selectors[cut] = Stride(begin, 1, end - begin)
+        pieces.append((begin, array[Selection(array.shape, tuple(selectors))]))
+    return pieces
+
+
+def _chunk_borders(array: VirtualArray, cut: int, many: int) -> list[int]:
+    """Return the borders of about so many equal parts, each at the border of a chunk."""
+    length = array.shape[cut]
+    ends = np.unique(
+        np.concatenate(
+            [
+                tile.axis_of(cut).begin(np.arange(tile.axis_of(cut).count)) + origin
+                for tile, origin in zip(array.tiles, array.origins[:, cut].tolist(), strict=True)
+            ]
+            or [np.zeros(1, np.int64)]
+        )
+    )
+    wanted = [length * i // many for i in range(1, many)]
+    nearest = [int(ends[min(int(np.searchsorted(ends, border)), len(ends) - 1)]) for border in wanted]
+    return sorted({0, *(border for border in nearest if 0 < border < length), length})
+
+
+def _renumber_positions(
+    partial: Partial, inside: Sequence[int], whole: Sequence[int], along: tuple[int, ...], cut: int, begin: int
+) -> Partial:
+    """Return a partial with positions of extremes in the whole array instead of in a part of it."""
+    moved = dict(partial)
+    for name in ("argmin", "argmax"):
+        if name in partial:
+            lengths = [inside[axis] for axis in along]
+            size = math.prod(lengths)
+            index = list(np.unravel_index(np.minimum(partial[name], size - 1), lengths))
+            index[along.index(cut)] = index[along.index(cut)] + begin
+            place = np.ravel_multi_index(tuple(index), [whole[axis] for axis in along])
+            moved[name] = np.where(partial[name] < size, place, partial[name])  # larger positions: no value was there
+    return moved

@@ -1,0 +1,86 @@
+"""Warnings about reductions that run on this machine although a server was named.
+
+Such a fallback moves all chunks over the network. If that is less than
+`FallbackSettings.warn_bytes`, each reason is warned about once; above, every fallback warns and
+names the bytes, because each of them costs time and money.
+"""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+
+from insitu.errors import InsituError
+from insitu.model import VirtualArray
+from insitu.model.census import count_cells
+from insitu.model.chunks import Columns
+from insitu.model.sparse import SparseTable
+from insitu.sources.redaction import redact_url
+
+__all__ = ["ActiveWarning", "FallbackSettings", "bytes_to_move", "settings", "warn_of_fallback"]
+
+
+class ActiveWarning(UserWarning):
+    """A reduction ran on this machine although a server was named."""
+
+
+# After all filters of the user: by default Python shows a warning from one line of code only once.
+warnings.simplefilter("always", ActiveWarning, append=True)
+
+
+@dataclass(slots=True)
+class FallbackSettings:
+    """Settings of this process; assign to its attributes to change them."""
+
+    warn_bytes: int = 16 << 20
+    """A fallback that moves more bytes warns every time; a smaller one once per server and reason.
+    """
+
+
+settings = FallbackSettings()
+"""The settings in force."""
+_warned: set[tuple[str, str]] = set()
+
+
+def bytes_to_move(array: VirtualArray) -> int:
+    """Return about how many bytes reading an array fetches, without any I/O.
+
+    The sizes of the stored chunks if they are known without a request; else the size of the values.
+    For uncompressed data, at most the size of the values.
+    """
+    decoded = array.nbytes
+    if not all(isinstance(tile.chunks, (Columns, SparseTable)) for tile in array.tiles):
+        return decoded
+    counted = count_cells(array)
+    if counted.stored and not counted.nbytes:
+        return decoded  # whole objects, whose sizes are unknown without a request
+    is_raw = all(encoding.raw for tile in array.tiles for encoding in tile.encodings)
+    return min(counted.nbytes, decoded) if is_raw else counted.nbytes
+
+
+def warn_of_fallback(server: str, problem: InsituError, name: str | None, nbytes: int, *, stacklevel: int) -> None:
+    """Warn about a fallback: every time, or once per reason if it moves few bytes.
+
+    Parameters
+    ----------
+    server
+        URL of the server; shown without its token.
+    problem
+        Why the server could not do it.
+    name
+        The variable.
+    nbytes
+        About how many bytes are moved.
+    stacklevel
+        As for `warnings.warn`, counted from the caller.
+    """
+    key = (server, problem.kind)
+    if nbytes <= settings.warn_bytes and key in _warned:
+        return
+    _warned.add(key)
+    warnings.warn(
+        f"{name or 'an array'} is read and reduced here, not by {redact_url(server)}, which moves about {nbytes:,} bytes: {problem}. "
+        "Set active_required=True to get an error instead",
+        ActiveWarning,
+        stacklevel=stacklevel + 1,
+    )

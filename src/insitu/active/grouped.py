@@ -1,0 +1,258 @@
+"""Weighted and grouped statistics in one pass over the chunks, on this machine or within a server.
+
+An axis with weights or labels is kept while chunks are reduced, so that each of its elements has
+its own partial. These are then contracted with the weights, or merged into their groups. The array
+is processed in boxes that end at chunk borders, so that the partials take about `BOX_BYTES` at
+most.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from insitu.cancellation import check_deadline
+from insitu.errors import ModelError, UnsupportedError
+from insitu.model import Selection, VirtualArray
+from insitu.reading import ReadStatistics, SourcePool
+from insitu.reducing.field import Partial
+from insitu.reducing.reduce import normalise_axes
+from insitu.reducing.reductions import METHODS, Reduction, ReductionRules
+from insitu.reducing.stream import fold_chunks
+from insitu.reducing.whole_blocks import block_shape, longest_chunks
+
+__all__ = ["WEIGHTED_METHODS", "Groups", "Weights", "grouped_statistics", "weighted_statistics"]
+
+BOX_BYTES = 64 << 20
+"""Bytes of partials that are held before they are contracted."""
+WEIGHTED_METHODS = ("sum", "mean", "var", "std", "sum_of_weights", "count")
+"""Statistics that can be weighted."""
+
+Weights = Mapping[int | tuple[int, ...], npt.NDArray[Any]]
+"""Weights for the elements along an axis, or along several axes together."""
+WeightedState = tuple[npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[Any]]
+"""Sum of weights, weighted sum, weighted squared deviations from the mean, count."""
+Box = tuple[slice, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Groups:
+    """The group of each element along an axis."""
+
+    axis: int
+    """Axis of the selection's shape."""
+    codes: npt.NDArray[np.int64]
+    """Number of the group of each element; -1: none."""
+    count: int
+
+    def __post_init__(self) -> None:
+        if self.codes.ndim != 1 or (len(self.codes) and (self.codes.max() >= self.count or self.codes.min() < -1)):
+            raise ModelError(f"labels of {self.count} groups must be a list of numbers from -1 to {self.count - 1}")
+
+
+def grouped_statistics(
+    array: VirtualArray,
+    methods: Sequence[str],
+    groups: Groups,
+    opened: SourcePool,
+    *,
+    axes: Sequence[int] | None = None,
+    selection: Any = ...,
+    rules: ReductionRules | None = None,
+    name: str | None = None,
+    tally: ReadStatistics | None = None,
+) -> dict[str, npt.NDArray[Any]]:
+    """Return statistics of each group: the grouped axis stays, with one element per group.
+
+    Parameters
+    ----------
+    array, methods, selection, rules, opened, name, tally
+        As for `insitu.reducing.statistics`; `argmin` and `argmax` are not available.
+    groups
+        The groups along one axis.
+    axes
+        Axes to reduce in addition to the grouped one; none if not given.
+    """
+    chosen = Selection.of(selection, array.shape)
+    shape = chosen.result_shape
+    along = normalise_axes([groups.axis] if axes is None else [*axes], len(shape))
+    others = tuple(axis for axis in along if axis != groups.axis)
+    if any(method not in METHODS or method.startswith("arg") for method in methods):
+        raise UnsupportedError(
+            f"cannot compute for groups: {', '.join(m for m in methods if m not in METHODS or m.startswith('arg'))}"
+        )
+    if len(groups.codes) != shape[groups.axis]:
+        raise ModelError(
+            f"the axis has length {shape[groups.axis]}, but there are {len(groups.codes)} labels of groups"
+        )
+    reduction = Reduction(tuple(methods), array.dtype, rules or ReductionRules())
+    kept = [1 if axis in others else length for axis, length in enumerate(shape)]
+    kept[groups.axis] = groups.count
+    total = reduction.nothing(kept)
+    for box, partial in _partials_by_box(array[chosen], others, reduction, opened, name, tally):
+        codes = groups.codes[box[groups.axis]]
+        for code in np.unique(codes[codes >= 0]).tolist():
+            check_deadline()
+            at = np.flatnonzero(codes == code)
+            rows = {field: np.moveaxis(found, groups.axis, 0)[at] for field, found in partial.items()}
+            where = (*box[: groups.axis], code, *box[groups.axis + 1 :])
+            before = {field: found[where] for field, found in total.items()}
+            for field, merged in reduction.merge(before, reduction.collapse(rows)).items():
+                total[field][where] = merged
+    other = math.prod(shape[axis] for axis in others)
+    sizes = np.bincount(groups.codes[groups.codes >= 0], minlength=groups.count)
+    found: dict[str, list[npt.NDArray[Any]]] = {method: [] for method in methods}
+    for code in range(groups.count):
+        check_deadline()
+        where = (slice(None),) * groups.axis + (slice(code, code + 1),)
+        part = {field: values[where] for field, values in total.items()}
+        for method, values in reduction.finalise(part, other * max(int(sizes[code]), 1)).items():
+            found[method].append(values)
+    joined = {method: np.concatenate(parts, axis=groups.axis) for method, parts in found.items()}
+    return {method: values.squeeze(others) if others else values for method, values in joined.items()}
+
+
+def weighted_statistics(
+    array: VirtualArray,
+    methods: Sequence[str],
+    weights: Weights,
+    opened: SourcePool,
+    *,
+    axes: Sequence[int] | None = None,
+    selection: Any = ...,
+    rules: ReductionRules | None = None,
+    keepdims: bool = False,
+    name: str | None = None,
+    tally: ReadStatistics | None = None,
+) -> dict[str, npt.NDArray[Any]]:
+    """Return weighted statistics. The weight of a value is the product of the weights along the
+    axes.
+
+    Parameters
+    ----------
+    array, selection, rules, opened, name, tally
+        As for `insitu.reducing.statistics`.
+    methods
+        `sum`, `mean`, `var`, `std` (all in float64), `sum_of_weights`, `count`. As in xarray's
+        `weighted_statistics`: NaN is left out, and where the remaining weights add up to 0 the
+        result is NaN.
+    weights
+        By reduced axis, one number per element; by a tuple of axes for several axes together.
+    axes, keepdims
+        As for `insitu.reducing.statistics`.
+    """
+    chosen = Selection.of(selection, array.shape)
+    shape = chosen.result_shape
+    along = normalise_axes(axes, len(shape))
+    bad = [method for method in methods if method not in WEIGHTED_METHODS]
+    if bad or array.dtype.kind not in "biuf":
+        raise UnsupportedError(f"cannot compute the weighted {', '.join(bad) or 'statistics'} of {array.dtype} values")
+    factors = [_check_weights(along, shape, key, numbers) for key, numbers in weights.items()]
+    weighed = {axis for axes_, _ in factors for axis in axes_}
+    inner = tuple(axis for axis in along if axis not in weighed)
+    # Squares only if they are needed: without them, one pass over a chunk is enough.
+    measured = "var" if {"var", "std"} & set(methods) else "mean"
+    reduction = Reduction((measured,), array.dtype, replace(rules or ReductionRules(), ddof=0))
+    kept = [1 if axis in along else length for axis, length in enumerate(shape)]
+    state: WeightedState = (np.zeros(kept), np.zeros(kept), np.zeros(kept), np.zeros(kept))
+    if not math.prod(shape):
+        raise ModelError("cannot compute weighted statistics: the selection is empty")
+    for box, partial in _partials_by_box(array[chosen], inner, reduction, opened, name, tally):
+        weight: Any = np.float64(1)
+        for axes_, numbers in factors:
+            part = numbers[tuple(box[axis] for axis in axes_)]
+            weight = weight * part.reshape([part.shape[axes_.index(i)] if i in axes_ else 1 for i in range(len(shape))])
+        where = tuple(slice(0, 1) if axis in along else part for axis, part in enumerate(box))
+        before = (state[0][where], state[1][where], state[2][where], state[3][where])
+        for whole, part in zip(state, _merge_states(before, _contract(partial, weight, along)), strict=True):
+            whole[where] = part
+    found = {method: _finalise_weighted(method, state) for method in methods}
+    return found if keepdims else {method: values.squeeze(along) for method, values in found.items()}
+
+
+def _check_weights(
+    along: Sequence[int], shape: Sequence[int], key: int | tuple[int, ...], numbers: npt.NDArray[Any]
+) -> tuple[tuple[int, ...], npt.NDArray[np.float64]]:
+    """Return checked weights and their axes, in ascending order."""
+    axes = normalise_axes([key] if isinstance(key, int) else list(key), len(shape))
+    if set(axes) - set(along) or np.shape(numbers) != tuple(shape[axis] for axis in axes):
+        wanted = " x ".join(str(shape[axis]) for axis in axes)
+        raise ModelError(
+            f"weights along axis {key} must have {wanted} numbers, and the axis must be one of those that are reduced"
+        )
+    values = np.asarray(numbers, np.float64)
+    if np.isnan(values).any():
+        raise ModelError("weights must not contain missing values (NaN)")
+    order = np.argsort(axes)
+    return tuple(axes[i] for i in order), values.transpose(order)
+
+
+def _contract(partial: Partial, weight: Any, along: Sequence[int]) -> WeightedState:
+    """Return the weighted state of all elements of a box together."""
+    axes = tuple(along)
+    count, total = np.asarray(partial["count"], np.float64), np.asarray(partial["total"], np.float64)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        weights = np.sum(weight * count, axis=axes, keepdims=True)
+        sums = np.sum(weight * total, axis=axes, keepdims=True)
+        mean = np.where(weights != 0, sums / weights, 0)
+        squares = np.zeros_like(sums)
+        if "squares" in partial:
+            between = np.where(count > 0, count * (total / np.maximum(count, 1) - mean) ** 2, 0)
+            squares = np.sum(weight * (partial["squares"] + between), axis=axes, keepdims=True)
+    return weights, sums, squares, np.sum(count, axis=axes, keepdims=True)
+
+
+def _merge_states(one: WeightedState, other: WeightedState) -> WeightedState:
+    w, v = one[0], other[0]
+    with np.errstate(invalid="ignore", divide="ignore"):
+        apart = np.where((w != 0) & (v != 0), (other[1] / v - one[1] / w) ** 2 * (w / (w + v) * v), 0)
+    return w + v, one[1] + other[1], one[2] + other[2] + apart, one[3] + other[3]
+
+
+def _finalise_weighted(method: str, state: tuple[Any, Any, Any, Any]) -> npt.NDArray[Any]:
+    weights, sums, squares, count = state
+    if method == "count":
+        return np.asarray(count, np.int64)
+    if method == "sum":
+        return np.asarray(sums)
+    if method == "sum_of_weights":
+        return np.where(weights != 0, weights, np.nan)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        mean = np.where(weights != 0, sums / weights, np.nan)
+        variance = np.where(weights != 0, squares / weights, np.nan)
+    return {"mean": mean, "var": variance, "std": np.sqrt(variance)}[method]
+
+
+def _partials_by_box(
+    array: VirtualArray,
+    inner: tuple[int, ...],
+    reduction: Reduction,
+    opened: SourcePool,
+    name: str | None,
+    tally: ReadStatistics | None,
+) -> Iterator[tuple[Box, Partial]]:
+    """Yield partials of the boxes of an array, reduced along the `inner` axes,
+    where their box is `slice(0, 1)`.
+    """
+    kept = [axis for axis in range(array.ndim) if axis not in inner]
+    allowed = max(BOX_BYTES // (8 * len(reduction.fields)), 1)
+    lengths, cells = [array.shape[axis] for axis in kept], longest_chunks(array, kept)
+    # Boxes of whole chunks if possible:
+    # a chunk that lies in several boxes is decoded for each of them.
+    sizes, _ = block_shape(lengths, cells, max(allowed, min(math.prod(cells), 4 * allowed)))
+    steps = dict(zip(kept, sizes, strict=True))
+    counts = [-(-array.shape[axis] // steps[axis]) if axis in steps else 1 for axis in range(array.ndim)]
+    for cell in np.ndindex(*counts):
+        check_deadline()
+        key = tuple(
+            slice(i * steps[axis], min((i + 1) * steps[axis], array.shape[axis])) if axis in steps else slice(0, array.shape[axis])
+            for axis, i in enumerate(cell)
+        )  # fmt: skip
+        selection = Selection.of(key, array.shape)
+        partial = fold_chunks(array, selection, inner, reduction, opened, name=name, tally=tally)
+        yield tuple(part if axis in steps else slice(0, 1) for axis, part in enumerate(key)), partial

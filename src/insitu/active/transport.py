@@ -1,0 +1,247 @@
+"""HTTP transport of requests to a server next to the data: connection pool, retries, decoding.
+
+A request is one POST of CBOR; the response is a sequence of CBOR items. Reductions change nothing,
+so transient failures (a broken connection, a worker that dies, 429, 502, 503, 504) are retried,
+after the time that the server asks for. A response counts only if its last item says that it is
+complete.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import random
+import time
+from base64 import b64encode
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit
+
+import numpy as np
+import urllib3
+from urllib3 import exceptions as failures
+
+from insitu import errors
+from insitu.errors import InsituError, SourceError, TimedOutError, UnsupportedError
+from insitu.forking import fork_safe_lock, import_before_fork
+from insitu.sources import tracing
+from insitu.sources.redaction import redact_url
+
+__all__ = ["ServerClient", "ServerError", "Traffic", "client_for"]
+
+RETRIED_STATUSES = frozenset({429, 502, 503, 504})
+MAX_ATTEMPTS = 5
+FIRST_PAUSE, LONGEST_PAUSE = 0.2, 20.0
+CONNECT_SECONDS, READ_SECONDS = 10.0, 330.0
+DOWN_SECONDS = 30.0
+"""Seconds for which an unreachable server is not contacted again."""
+ERRORS_BY_KIND: Mapping[str, type[InsituError]] = {
+    cls.kind: cls for cls in (getattr(errors, name) for name in errors.__all__) if cls is not InsituError
+}
+
+
+class ServerError(InsituError, OSError):
+    """The server cannot do what was asked, or cannot be reached."""
+
+    kind = "server"
+
+
+@dataclass(slots=True)
+class Traffic:
+    """Number of requests, and bytes sent and received."""
+
+    requests: int = 0
+    sent: int = 0
+    received: int = 0
+
+
+class ServerClient:
+    """HTTP client of one server, with its connection pool.
+
+    Parameters
+    ----------
+    url
+        URL, e.g. `http://host:8080`. A token may be given as the password: `https://:token@host`.
+    token
+        A bearer token.
+    """
+
+    def __init__(self, url: str, token: str | None = None) -> None:
+        parts = urlsplit(url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise ServerError(f"{redact_url(url)!r} is not the URL of a server", hint="Write http://host:port")
+        host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
+        where = f"{host}:{parts.port}" if parts.port else host
+        self.url = f"{parts.scheme}://{where}{parts.path.rstrip('/')}"
+        self.token = token or parts.password
+        self.traffic = Traffic()
+        self._lock = fork_safe_lock()
+        self._pool: urllib3.PoolManager | None = None
+        self._down = 0.0
+
+    def ask(self, route: str, request: Mapping[str, Any], basic: tuple[str, str] | None = None) -> list[Any]:
+        """Send a request and return the items of its complete response.
+
+        Parameters
+        ----------
+        route
+            `reduce`, `read` or `scan`.
+        request
+            Content of the request.
+        basic
+            Name and secret for the storage.
+        """
+        body = _import_cbor2().dumps(request, default=_encode_numpy)
+        headers = {"Content-Type": "application/cbor", "Accept": "application/cbor-seq", "User-Agent": "insitu"}
+        if self.token:
+            headers["X-Insitu-Token" if basic else "Authorization"] = self.token if basic else f"Bearer {self.token}"
+        if basic:
+            headers["Authorization"] = "Basic " + b64encode(":".join(basic).encode()).decode()
+        if time.monotonic() < self._down:
+            raise ServerError(
+                f"the server was unreachable less than {DOWN_SECONDS:g} s ago and is not tried again yet", url=self.url
+            )
+        pause = FIRST_PAUSE
+        for attempt in range(1, MAX_ATTEMPTS + 1):
+            try:
+                return self._post_once(route, body, headers)
+            except _RetryableError as problem:
+                if attempt == MAX_ATTEMPTS:
+                    if problem.unreached:
+                        self._down = time.monotonic() + DOWN_SECONDS
+                    raise problem.error from None
+                time.sleep(min(problem.after or random.uniform(pause / 2, pause), LONGEST_PAUSE))
+                pause = min(2 * pause, LONGEST_PAUSE)
+        raise AssertionError("every attempt returns or raises")
+
+    def _post_once(self, route: str, body: bytes, headers: Mapping[str, str]) -> list[Any]:
+        timeout = urllib3.Timeout(connect=CONNECT_SECONDS, read=READ_SECONDS)
+        try:
+            with tracing.Request(self.url) as traced:
+                response = self._connections().request(
+                    "POST", f"{self.url}/{route}", body=body, headers=dict(headers), retries=False, redirect=False,
+                    timeout=timeout, preload_content=False,
+                )  # fmt: skip
+                try:
+                    data = response.read()
+                finally:
+                    response.release_conn()
+                traced.bytes = len(data)
+        except failures.NewConnectionError as problem:  # a subclass of TimeoutError in urllib3
+            raise _RetryableError(
+                ServerError(f"cannot connect to the server: {problem}", url=self.url), unreached=True
+            ) from None
+        except failures.TimeoutError as problem:
+            late = TimedOutError(f"the server did not respond in time: {problem}", url=self.url)
+            raise _RetryableError(late, unreached=isinstance(problem, failures.ConnectTimeoutError)) from None
+        except failures.HTTPError as problem:
+            raise _RetryableError(
+                ServerError(f"the connection to the server failed: {problem}", url=self.url)
+            ) from None
+        with self._lock:
+            self.traffic.requests += 1
+            self.traffic.sent += len(body)
+            self.traffic.received += len(data)
+        if response.status != 200:
+            error = _error_from_response(response, data, self.url)
+            if response.status in RETRIED_STATUSES:
+                raise _RetryableError(error, _parse_retry_after(response.headers.get("Retry-After")))
+            raise error
+        return self._decode_complete(data)
+
+    def _decode_complete(self, data: bytes) -> list[Any]:
+        try:
+            items = list(_decode_sequence(data))
+        except (ValueError, TypeError, EOFError) as problem:
+            raise _RetryableError(
+                ServerError(f"the response of the server is not valid CBOR: {problem}", url=self.url)
+            ) from None
+        last = items[-1] if items else None
+        if isinstance(last, dict) and "error" in last:
+            error = last["error"]
+            raise ERRORS_BY_KIND.get(error.get("kind"), ServerError)(str(error.get("message")), server=self.url)
+        if not isinstance(last, dict) or "done" not in last:
+            raise _RetryableError(ServerError("the response of the server is incomplete", url=self.url))
+        return items
+
+    def _connections(self) -> urllib3.PoolManager:
+        with self._lock:
+            if self._pool is None:
+                self._pool = urllib3.PoolManager(num_pools=4, maxsize=32, block=False)
+            return self._pool
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return client_for, (self.url, self.token)
+
+    def __repr__(self) -> str:
+        return f"<Client of {self.url}>"
+
+
+class _RetryableError(Exception):
+    """An attempt failed in a way that may be transient."""
+
+    def __init__(self, error: InsituError, after: float | None = None, unreached: bool = False) -> None:
+        super().__init__(error)
+        self.error, self.after, self.unreached = error, after, unreached
+
+
+_clients: dict[tuple[str, str | None], ServerClient] = {}
+_guard = fork_safe_lock()
+
+
+def client_for(url: str, token: str | None = None) -> ServerClient:
+    """Return the client of a server: one per process, because it holds the connections."""
+    with _guard:
+        key = (url, token)
+        if key not in _clients:
+            _clients[key] = ServerClient(url, token)
+        return _clients[key]
+
+
+def _error_from_response(response: Any, data: bytes, url: str) -> InsituError:
+    """Return the error in a response as an exception of insitu."""
+    try:
+        body = json.loads(data)["error"]
+        message = "; ".join([str(body["message"]), *map(str, body.get("caused_by", []))])
+    except (ValueError, KeyError, TypeError):
+        message = f"status {response.status}"
+    kind = response.headers.get("X-Insitu-Error", "")
+    found = ERRORS_BY_KIND.get(kind)
+    if found is None or issubclass(found, SourceError):
+        # An object that the server cannot read may be readable from here.
+        return ServerError(f"the server reports: {message}", url=url, status=response.status)
+    return found(message, server=url)
+
+
+def _parse_retry_after(header: str | None) -> float | None:
+    try:
+        return float(header) if header else None
+    except ValueError:
+        return None
+
+
+def _decode_sequence(data: bytes) -> Iterator[Any]:
+    stream = io.BytesIO(data)
+    decoder = _import_cbor2().CBORDecoder(stream)
+    while stream.tell() < len(data):
+        yield decoder.decode()
+
+
+def _import_cbor2() -> Any:
+    try:
+        return import_before_fork("cbor2")
+    except ImportError:
+        raise UnsupportedError(
+            "requests to a server need the package cbor2", hint="pip install 'insitu[serve]'"
+        ) from None
+
+
+def _encode_numpy(encoder: Any, value: Any) -> None:
+    """Encode NumPy scalars and arrays in configurations of codecs."""
+    if isinstance(value, np.generic):
+        encoder.encode(value.item())
+    elif isinstance(value, np.ndarray):
+        encoder.encode(value.tolist())
+    else:
+        raise TypeError(f"cannot send a value of type {type(value).__name__}")

@@ -1,0 +1,1 @@
+"""CF decoding of stored values: packing, missing values, times, characters."""

@@ -1,0 +1,66 @@
+"""Decoder of Zstandard frames.
+
+By imagecodecs, into the given buffer; else by numcodecs, which does not return how much it wrote:
+then the frame itself must declare its size.
+"""
+
+from __future__ import annotations
+
+from insitu.codecs.buffer_spec import BufferSpec, Configuration, Data, DecodeFunction, DecodeStep, Octets, as_octets
+from insitu.codecs.libraries import Function, decode_growing, find_function, require_function
+from insitu.errors import CodecError
+
+__all__ = ["zstd"]
+
+MAGIC = b"\x28\xb5\x2f\xfd"
+
+
+def zstd(configuration: Configuration, form: BufferSpec) -> DecodeStep:
+    """Return the step for frames with or without a size (HDF5's filter 32015, numcodecs, Zarr v3)."""
+    fast = find_function("imagecodecs", "zstd_decode")
+    run = (
+        _imagecodecs_decoder(fast, form.limit)
+        if fast
+        else _numcodecs_decoder(require_function("zstd", ("numcodecs.zstd", "decompress")), form.limit)
+    )
+    return DecodeStep("zstd", run, form.compressed(), fills=form.exact)
+
+
+def _imagecodecs_decoder(decode: Function, limit: int) -> DecodeFunction:
+    def run(data: Data, out: Octets | None) -> Data:
+        if out is None:
+            return decode_growing(lambda room: decode(data, out=room), 4 * len(data), limit)
+        filled: Data = decode(data, out=out)
+        return out if len(filled) == limit else filled
+
+    return run
+
+
+def _numcodecs_decoder(decode: Function, limit: int) -> DecodeFunction:
+    def run(data: Data, out: Octets | None) -> Data:
+        size = _read_content_size(as_octets(data)[:18].tobytes())
+        if size is None:
+            raise CodecError(
+                "the Zstandard frame does not declare its size, and numcodecs needs it",
+                hint="Try `pip install imagecodecs`",
+            )
+        if size > limit:
+            raise CodecError(f"the Zstandard frame declares {size} bytes, but the chunk has only {limit}")
+        decoded: Data = decode(data, out if out is not None and size == limit else None)
+        return decoded
+
+    return run
+
+
+def _read_content_size(head: bytes) -> int | None:
+    """Read the content size of a frame (RFC 8878, 3.1.1.1)."""
+    if head[:4] != MAGIC or len(head) < 6:
+        raise CodecError("the data is not a Zstandard frame: it starts with other bytes")
+    descriptor = head[4]
+    single = bool(descriptor & 0x20)
+    width = (1 if single else 0, 2, 4, 8)[descriptor >> 6]
+    start = 5 + (0 if single else 1) + (0, 1, 2, 4)[descriptor & 3]
+    if not width:
+        return None
+    size = int.from_bytes(head[start : start + width], "little")
+    return size + 256 if width == 2 else size

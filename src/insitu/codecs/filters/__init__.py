@@ -1,0 +1,1 @@
+"""Filters that rearrange, check or compute values: shuffle, checksums, scaling, bit fields."""

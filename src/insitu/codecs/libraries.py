@@ -1,0 +1,89 @@
+"""Lookup of functions in optional codec libraries (imagecodecs, numcodecs, our C kernels).
+
+Libraries are imported when a codec is first met, never at import. Imagecodecs comes first: its
+decoders release the GIL and write into a given buffer. Others replace what it lacks on a platform.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from insitu.codecs.buffer_spec import Data, Octets
+from insitu.errors import CodecError, UnknownCodecError
+from insitu.forking import delay_forks, import_before_fork
+
+__all__ = ["decode_growing", "find_function", "require_function"]
+
+Function = Callable[..., Any]
+
+
+def find_function(module: str, name: str) -> Function | None:
+    """Return a function of an optional library; None if it is not there.
+
+    Parameters
+    ----------
+    module
+        Module to import.
+    name
+        The function. Functions that imagecodecs lists but its build lacks count as missing.
+    """
+    try:
+        with delay_forks():  # imagecodecs imports a codec when it is first named, under a lock of its own
+            library: Any = import_before_fork(module)
+            if module == "imagecodecs" and not getattr(library, name.split("_")[0].upper()).available:
+                return None
+            function: Function = getattr(library, name)
+    except (ImportError, AttributeError):
+        return None
+    return function
+
+
+def require_function(codec: str, *candidates: tuple[str, str], install: str = "imagecodecs") -> Function:
+    """Return the first of several functions that is installed.
+
+    Raises
+    ------
+    UnknownCodecError
+        If none is; the message says what to install.
+    """
+    for module, name in candidates:
+        if (function := find_function(module, name)) is not None:
+            return function
+    raise UnknownCodecError(
+        f"codec {codec!r} needs a library that is not installed",
+        codec=codec,
+        hint=f"Try `pip install {install}`",
+    )
+
+
+def decode_growing(decode: Callable[[Octets], Data], first: int, limit: int) -> Data:
+    """Decode into ever larger buffers until the output fits.
+
+    Parameters
+    ----------
+    decode
+        Writes into the buffer and returns the part of it that was filled; raises if the buffer is
+        too small.
+    first
+        Size of the first buffer.
+    limit
+        Size of the largest buffer.
+
+    Raises
+    ------
+    CodecError
+        If the data is damaged, or holds more than `limit` bytes.
+    """
+    size = min(max(first, 1), limit)
+    while True:
+        try:
+            return decode(np.empty(size, np.uint8))
+        except Exception as error:
+            # Libraries raise the same exceptions for a buffer that is too small and for damaged
+            # data.
+            if size >= limit:
+                raise CodecError(f"the data is damaged, or decodes to more than {limit} bytes ({error})") from error
+        size = min(size * 4, limit)

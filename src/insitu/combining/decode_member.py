@@ -1,0 +1,383 @@
+"""Decoding of a scanned file into a member: variables decoded, coordinates found, labels in memory.
+
+Files of one archive are alike. What a variable's attributes mean is decided once and remembered:
+the next file with the same attributes takes the same packing, attributes and encoding, and, if its
+bytes are the same too, the same labels.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import xarray
+
+from insitu.cf.decode import MISSING_VALUE_ATTRIBUTES, decode_variable
+from insitu.cf.numbers import fill_values
+from insitu.cf.packing import unpack
+from insitu.codecs import prepare
+from insitu.combining.band_packing import decode_by_bands, has_band_packing
+from insitu.combining.conventions import (
+    Decoding,
+    attributes_with_bounds_units,
+    find_character_dims,
+    find_coordinates,
+    needs_values,
+    referenced_variables,
+)
+from insitu.combining.eager_values import ChunkBytes, fetch_chunks, values_from_chunks
+from insitu.combining.member import Load, Member, Variable
+from insitu.combining.stored_encoding import NETCDF, stored_encoding
+from insitu.errors import CodecError, InsituError, UnknownCodecError
+from insitu.model import Encoding, Packing, PackingKind, Packings, Tile, VirtualArray, VirtualGroup
+from insitu.model.gaps import fill_gaps_with_unwritten
+from insitu.sources import ByteSource
+from insitu.zarr_metadata.typed_attributes import with_types
+
+__all__ = ["DecodingMemory", "decode_member", "find_undecodable", "find_unreadable"]
+
+
+@dataclass(slots=True)
+class _RememberedVariable:
+    """A variable of an earlier file, and how it was decoded."""
+
+    given: Mapping[str, Any]
+    array: VirtualArray
+    blocks: ChunkBytes | None
+    """Its bytes, if decoding depends on them."""
+    variable: Variable
+    packings: Packings
+    joined: bool
+    values: npt.NDArray[Any] | None = None
+    """Labels."""
+
+
+@dataclass(slots=True)
+class DecodingMemory:
+    """Decisions about variables, remembered from file to file."""
+
+    variables: dict[str, _RememberedVariable] = field(default_factory=dict)
+    shared: dict[str, Mapping[str, Any]] = field(default_factory=dict)
+    """Attributes and encodings."""
+    names: frozenset[str] = frozenset()
+    named: dict[str, tuple[Mapping[str, Any], Mapping[str, Any], frozenset[str]]] = field(default_factory=dict)
+    """Name: attributes and encoding as last decoded, and the coordinates that the variable names.
+    """
+
+
+def decode_member(
+    group: VirtualGroup,
+    how: Decoding,
+    load: Load,
+    *,
+    source: ByteSource | None = None,
+    memory: DecodingMemory | None = None,
+    url: str | None = None,
+    only: Sequence[str] | None = None,
+) -> Member:
+    """Return a scanned group as a member, decoded.
+
+    Parameters
+    ----------
+    group
+        As scanned.
+    how
+        What is decoded.
+    load
+        Reads values.
+    source
+        The open file: labels and times are fetched from it in one batch.
+    memory
+        Of the files before.
+    url
+        The file, for messages.
+    only
+        These variables and their coordinates; all if not given.
+    """
+    memory = DecodingMemory() if memory is None else memory
+    wanted = group.arrays if only is None else _select_with_coordinates(group, only)
+    arrays = {name: fill_gaps_with_unwritten(array) for name, array in wanted.items()}
+    given = (
+        attributes_with_bounds_units(arrays)
+        if how.decode_times
+        else {name: array.attributes for name, array in arrays.items()}
+    )
+    format = group.details.format
+    stacks = find_character_dims(arrays, texts=format in NETCDF)
+    arrays = {name: array for name, array in arrays.items() if name not in how.drop_variables}
+    small = {name: array for name, array in arrays.items() if needs_values(name, array, given[name])}
+    blocks = fetch_chunks(small, source) if source is not None else {}
+    known = dict(zip(small, load(list(small.values())), strict=True)) if source is None else {}
+    found: dict[str, Variable] = {}
+    for name, array in arrays.items():
+        file = _ScannedVariable(
+            name, array, with_types(given[name]), format, blocks.get(name), known.get(name), name in small, how, load
+        )
+        join = array.ndim > 0 and array.dims[-1] in stacks
+        found[name] = _decode_like_before(file, join, memory) or _decode(file, join, memory)
+    names = _coordinates(found, how, memory) | set(group.coordinates)
+    attributes = group.attributes
+    if how.decode_coords and isinstance(attributes.get("coordinates"), str):
+        names |= set(attributes["coordinates"].split())
+        attributes = {key: value for key, value in attributes.items() if key != "coordinates"}
+    sizes = {dim for variable in found.values() for dim in variable.dims}
+    encoding: dict[str, Any] = {} if url is None else {"source": url}
+    unindexed = frozenset(group.unindexed)
+    if group.unlimited:
+        encoding["unlimited_dims"] = set(group.unlimited)
+    coords = frozenset((names | sizes) & found.keys())
+    groups = () if group.arrays else tuple(path for path, node in group.walk() if node.arrays)
+    facts = (group.details, group.problems)
+    return Member(found, coords, _reuse_equal(memory, "", attributes), encoding, url, unindexed, groups, (), *facts)
+
+
+@dataclass(slots=True)
+class _ScannedVariable:
+    """A variable of the file that is being decoded."""
+
+    name: str
+    array: VirtualArray
+    attributes: Mapping[str, Any]
+    format: str | None
+    """Of the file."""
+    blocks: ChunkBytes | None
+    """Its bytes, if they were fetched."""
+    known: npt.NDArray[Any] | None
+    """Its values as stored, if they were read."""
+    needed: bool
+    """Whether its values are needed now."""
+    how: Decoding
+    load: Load
+
+    @property
+    def labels(self) -> bool:
+        """Whether the values are part of the member: labels of a dimension, single values.
+
+        Sequences of varying length are not: they label nothing, and references keep them only where
+        they lie.
+        """
+        dtype = self.array.dtype
+        has_sequences = self.array.details.varying == "sequence" or (dtype.names is not None and dtype.hasobject)
+        return self.array.dims in ((self.name,), ()) and not has_sequences
+
+    def values(self) -> npt.NDArray[Any]:
+        """Return the values as stored."""
+        if self.known is None:
+            self.known = (
+                self.load([self.array])[0] if self.blocks is None else values_from_chunks(self.array, self.blocks)
+            )
+        return self.known
+
+
+def find_unreadable(arrays: Mapping[str, VirtualArray], load: Load) -> dict[str, str]:
+    """Return the variables whose values opening needs but that cannot be read, with the reason."""
+    bad: dict[str, str] = {}
+    given = attributes_with_bounds_units(arrays)
+    for name, array in arrays.items():
+        if needs_values(name, array, given[name]):
+            try:
+                load([array])
+            except InsituError as problem:
+                bad[name] = str(problem)
+    return bad
+
+
+def find_undecodable(arrays: Mapping[str, VirtualArray]) -> dict[str, str]:
+    """Return the variables with chunks that nothing here decodes, and why."""
+    found = {
+        name: next(
+            filter(None, (_why_undecodable(e, len(tile.axes)) for tile in array.tiles for e in tile.encodings)), ""
+        )
+        for name, array in arrays.items()
+    }
+    return {name: why for name, why in found.items() if why}
+
+
+@lru_cache(maxsize=1024)
+def _why_undecodable(encoding: Encoding, rank: int) -> str:
+    """Return why chunks of an encoding cannot be decoded; "" if they can be.
+
+    Their shape is not considered.
+    """
+    try:
+        prepare(encoding, (1,) * rank)
+    except UnknownCodecError as problem:
+        return str(problem)
+    except InsituError:
+        return ""
+    return ""
+
+
+def _select_with_coordinates(group: VirtualGroup, only: Sequence[str]) -> dict[str, VirtualArray]:
+    """Return the wanted variables, labels of their dimensions, and their coordinates."""
+    arrays = group.arrays
+    wanted = {name for name in only if name in arrays}
+    for _ in range(2):  # also the labels' bounds, and the dimensions of auxiliary coordinates
+        for name in list(wanted):
+            wanted |= (referenced_variables(arrays[name].attributes) | set(arrays[name].dims)) & arrays.keys()
+    dims = {dim for name in wanted for dim in arrays[name].dims}
+    wanted |= {name for name in group.coordinates if name in arrays and dims & set(arrays[name].dims)}
+    return {name: array for name, array in arrays.items() if name in wanted}
+
+
+def _decode_like_before(file: _ScannedVariable, join: bool, memory: DecodingMemory) -> Variable | None:
+    """Return the variable decoded as in an earlier file; None if it differs from that."""
+    seen, array = memory.variables.get(file.name), file.array
+    if seen is None or seen.joined != join or len(array.tiles) != 1:
+        return None
+    old = seen.array
+    if (old.dtype, old.dims) != (array.dtype, array.dims) or not _is_equal(seen.given, file.attributes):
+        return None
+    if old.tiles[0].encodings != array.tiles[0].encodings or old.details != array.details:
+        return None
+    variable, values = seen.variable, seen.values
+    if file.needed and (seen.blocks != file.blocks or old.shape != array.shape):
+        if file.blocks is None or not _is_independent_of_values(seen):
+            return None
+        try:
+            values = (
+                _unpack_values(file, seen.packings[0], variable.dtype)
+                if file.labels or variable.dtype.kind == "M"
+                else None
+            )
+        except CodecError:  # a date that the type of the others does not hold: to be decided anew
+            return None
+        values = values if file.labels else None
+    if values is not None:
+        return Variable(array.dims, values, variable.attributes, variable.encoding)
+    tiles: tuple[Tile, ...] = array.tiles
+    if not seen.packings.identity:
+        tiles = tuple([replace(tile, packings=seen.packings) for tile in tiles])
+    data = VirtualArray(array.shape, variable.dtype, array.dims, tiles, array.origins)
+    return Variable(array.dims, data, variable.attributes, variable.encoding)
+
+
+def _is_independent_of_values(seen: _RememberedVariable) -> bool:
+    """Return whether other values would have been decoded the same way.
+
+    Numbers are, and dates that fit nanoseconds.
+    """
+    dtype = seen.variable.dtype
+    if dtype.kind in "biufc":
+        return True
+    kind = seen.packings[0].kind
+    return dtype == np.dtype("M8[ns]") and kind.base == "ns" and kind.epoch is None
+
+
+def _decode(file: _ScannedVariable, join: bool, memory: DecodingMemory) -> Variable:
+    """Return the variable decoded, and remember the decision for the next files.
+
+    Attributes decide, and values where the type depends on them.
+    """
+    array, name = file.array, file.name
+    encoding, attributes = stored_encoding(array, file.attributes, file.format)
+    if array.dtype.kind == "S" and array.dtype.itemsize > 1 and file.format in NETCDF:
+        return _decode_fixed_texts(file, attributes)
+    given = array if attributes is array.attributes else replace(array, attributes=attributes)
+    options = {"name": name, "encoding": encoding, **file.how.of_variable(name)}
+    if file.format == "tiff" and options["mask_and_scale"] and has_band_packing(array, attributes):
+        result = decode_by_bands(given, attributes, lambda band: decode_variable(band, **options))
+        kept = replace(result.array, attributes={}, fill_value=None)
+        return Variable(kept.dims, kept, result.attributes, result.encoding)
+    result = decode_variable(given, stack_char_dim=join, values=file.values, **options)
+    if result.array.shape != array.shape:  # characters that became texts
+        result.encoding["original_shape"] = array.shape
+    kept = replace(result.array, attributes={}, fill_value=None)
+    variable = Variable(kept.dims, kept, result.attributes, result.encoding)
+    plain = len(array.tiles) == 1 and len(kept.tiles) == 1
+    # The type of texts depends on values that were not read; that of times on bytes that were.
+    known = file.blocks is not None or not (file.needed or join or kept.dtype.kind in "OSUmM")
+    if plain and known:
+        # A copy: the variable's attributes change yet, when coordinates are looked for.
+        memory.variables[name] = _RememberedVariable(
+            file.attributes, array, file.blocks, replace(variable), kept.tiles[0].packings, join
+        )
+    if file.labels:
+        variable = replace(variable, data=_label_values(file, kept))
+        if plain and known:
+            memory.variables[name].values = variable.data if isinstance(variable.data, np.ndarray) else None
+    return variable
+
+
+def _label_values(file: _ScannedVariable, array: VirtualArray) -> npt.NDArray[Any]:
+    """Return the values of a variable that is part of the member, decoded."""
+    if (file.blocks is None and file.known is None) or array.shape != file.array.shape or len(array.tiles) != 1:
+        return file.load([array])[0]
+    return _unpack_values(file, array.tiles[0].packings[0], array.dtype)
+
+
+def _unpack_values(file: _ScannedVariable, packing: Packing, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
+    """Return the stored values of a variable, unpacked."""
+    values = file.values()
+    values = values if packing.identity else unpack(values, packing)
+    return values if values.dtype == dtype and values.flags.writeable else values.astype(dtype)
+
+
+def _decode_fixed_texts(file: _ScannedVariable, attributes: Mapping[str, Any]) -> Variable:
+    """Return HDF5's texts of fixed length as netCDF-4 shows them, of varying length.
+
+    The type depends on the values.
+    """
+    texts = np.char.decode(file.values(), "utf-8", "surrogateescape")
+    width = max(int(np.char.str_len(texts).max(initial=1)), 1)
+    dtype = np.dtype(f"U{width}")
+    marks = {key: attributes[key] for key in MISSING_VALUE_ATTRIBUTES if key in attributes}
+    if not marks or not file.how.of_variable(file.name)["mask_and_scale"]:
+        return Variable(file.array.dims, texts.astype(dtype), dict(attributes), {"dtype": dtype})
+    kept, missing, notes = fill_values(marks, dtype)
+    for note in notes:
+        warnings.warn(f"variable {file.name!r} {note}", xarray.SerializationWarning, stacklevel=2)
+    data = unpack(
+        texts.astype(object), Packing(kind=PackingKind(dtype="object", masked="object", missing=tuple(missing)))
+    )
+    rest = {key: value for key, value in attributes.items() if key not in marks}
+    return Variable(file.array.dims, data, rest, {**kept, "dtype": dtype})
+
+
+def _coordinates(found: Mapping[str, Variable], how: Decoding, memory: DecodingMemory) -> set[str]:
+    """Return which variables are named as coordinates.
+
+    What names them moves from attributes to encoding.
+    """
+    if found.keys() != memory.names:
+        memory.names, memory.named = frozenset(found), {}
+    names: set[str] = set()
+    for name, variable in found.items():
+        before = variable.attributes
+        known = memory.named.get(name)
+        if known is None or known[0] is not before or known[1] is not variable.encoding:
+            own, encoding = dict(before), dict(variable.encoding)
+            known = (before, variable.encoding, find_coordinates(own, encoding, found, how.decode_coords))
+            memory.named[name] = known
+            memory.shared[f"a:{name}"] = _reuse_equal(memory, f"a:{name}", own)
+            memory.shared[f"e:{name}"] = _reuse_equal(memory, f"e:{name}", encoding)
+        variable.attributes, variable.encoding = memory.shared[f"a:{name}"], memory.shared[f"e:{name}"]
+        names |= known[2]
+    return names
+
+
+def _reuse_equal(memory: DecodingMemory, key: str, fresh: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the equal mapping of an earlier file if there is one.
+
+    The same object compares at no cost.
+    """
+    old = memory.shared.get(key)
+    if old is not None and _is_equal(old, fresh):
+        return old
+    memory.shared[key] = fresh
+    return fresh
+
+
+def _is_equal(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    if one is other:
+        return True
+    try:
+        # 1 == 1.0 == True: the type of a value counts, it may decide what variables decode to.
+        return one == other and list(map(type, one.values())) == list(map(type, other.values()))
+    except ValueError:  # arrays among them
+        return False

@@ -1,0 +1,113 @@
+"""Parts of a combined archive by the files that they come from.
+
+Appending, dropping and refreshing need to know which part of a saved archive a file gave. Where
+files follow each other along one dimension, that is a range of it, and what is left after taking
+some files away is again a few ranges.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+
+from insitu.combining.member import Member
+from insitu.model import Source, VirtualArray, VirtualGroup
+
+__all__ = ["FileLayout", "Span", "ranges_without", "select_range"]
+
+Span = tuple[int, int]
+CELLS_AT_ONCE = 1 << 18
+"""Cells that are located at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class FileLayout:
+    """Where the files of a group lie in it."""
+
+    spans: Mapping[str, Mapping[str, Span]]
+    """URL of a file: dimension: the range along it that the file has a part of."""
+    sizes: Mapping[str, int]
+    sources: Mapping[str, Source]
+
+    @classmethod
+    def of(cls, group: VirtualGroup) -> FileLayout:
+        """Return the ranges of the files of a group."""
+        spans: dict[str, dict[str, Span]] = {}
+        sizes: dict[str, int] = {}
+        sources: dict[str, Source] = {}
+        for array in group.arrays.values():
+            for dim, length in zip(array.dims, array.shape, strict=True):
+                sizes.setdefault(dim, length)
+            for source, box in _boxes_of_sources(array).items():
+                sources[source.url] = source
+                mine = spans.setdefault(source.url, {})
+                for dim, (low, high) in zip(array.dims, box, strict=True):
+                    old = mine.get(dim, (low, high))
+                    mine[dim] = (min(low, old[0]), max(high, old[1]))
+        return cls(spans, sizes, sources)
+
+    def joined_dim(self) -> str | None:
+        """Return the one dimension along which files follow each other without overlap.
+
+        None if there is no such dimension, or more than one.
+        """
+        partial = {dim for mine in self.spans.values() for dim, span in mine.items() if span != (0, self.sizes[dim])}
+        if len(partial) != 1 or len(self.spans) < 2:
+            return None
+        (dim,) = partial
+        if any(dim not in mine for mine in self.spans.values()):
+            return None
+        ranges = sorted(mine[dim] for mine in self.spans.values())
+        ends_meet = all(one[1] == other[0] for one, other in pairwise(ranges))
+        return dim if ends_meet and ranges[0][0] == 0 and ranges[-1][1] == self.sizes[dim] else None
+
+
+def _boxes_of_sources(array: VirtualArray) -> dict[Source, list[Span]]:
+    """Return for each source of an array the box of elements that it has a part of."""
+    found: dict[Source, list[Span]] = {}
+    for tile, origin in zip(array.tiles, array.origins.tolist(), strict=True):
+        shape = tuple(tile.chunks.shape)
+        total = int(np.prod(shape, dtype=object))
+        for begin in range(0, total, CELLS_AT_ONCE):
+            numbers = np.arange(begin, min(begin + CELLS_AT_ONCE, total))
+            cells = np.unravel_index(numbers, shape) if shape else ()
+            source = np.asarray(tile.chunks.locate(list(cells)).source)
+            for number in np.unique(source[source >= 0]).tolist():
+                chosen = source == number
+                box = []
+                for dimension, axis_number in enumerate(tile.dimensions):
+                    axis, mine = tile.axes[axis_number], cells[axis_number][chosen]
+                    last = np.array([mine.max()])
+                    low = int(axis.begin(np.array([mine.min()]))[0])
+                    high = int(axis.begin(last)[0] + axis.show(last).extent[0])
+                    box.append((low + origin[dimension], high + origin[dimension]))
+                about = tile.chunks.sources[number]
+                old = found.get(about, box)
+                found[about] = [(min(a, c), max(b, d)) for (a, b), (c, d) in zip(old, box, strict=True)]
+    return found
+
+
+def ranges_without(layout: FileLayout, dim: str, urls: Collection[str]) -> list[Span]:
+    """Return the ranges along a dimension that remain without some files, neighbours joined."""
+    kept = sorted(span[dim] for url, span in layout.spans.items() if url not in urls)
+    joined: list[Span] = []
+    for low, high in kept:
+        if joined and joined[-1][1] == low:
+            joined[-1] = (joined[-1][0], high)
+        else:
+            joined.append((low, high))
+    return joined
+
+
+def select_range(member: Member, dim: str, span: Span) -> Member:
+    """Return the part of a member that lies in a range along a dimension."""
+    variables = {}
+    for name, variable in member.variables.items():
+        if dim in variable.dims:
+            key = tuple(slice(*span) if own == dim else slice(None) for own in variable.dims)
+            variable = variable.with_data(variable.data[key])
+        variables[name] = variable
+    return member.with_variables(variables)

@@ -1,0 +1,325 @@
+"""Scanning and decoding of one file, one Zarr store or one set of references into a member.
+
+A member is made of tables, without open files and xarray objects, so it travels between processes.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from os import PathLike, fspath
+from typing import Any
+
+from insitu.combining.conventions import Decoding, referenced_variables
+from insitu.combining.decode_member import DecodingMemory, decode_member, find_undecodable, find_unreadable
+from insitu.combining.member import Load, Member
+from insitu.combining.saved import member_from_tree
+from insitu.combining.vendor_conventions.apply import Rescan, apply_vendor_conventions
+from insitu.combining.vendor_conventions.matlab import is_matlab
+from insitu.errors import CodecError, FormatError, UnsupportedError, VariableError
+from insitu.formats import InsituWarning, scan_format
+from insitu.formats.containers import open_location
+from insitu.model import VirtualArray, VirtualGroup
+from insitu.reading import read_arrays
+from insitu.scanning.scan_url import Verify, apply_verify, can_be_collection, is_saved_tree, scan_stored
+from insitu.sources import ByteSource, redact_url
+
+__all__ = ["Failure", "Job", "make_loader", "scan_member", "scan_tree"]
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A file that could not be opened, and why."""
+
+    url: str
+    reason: str
+    error: Exception
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """Options for scanning and decoding each file; travels to workers."""
+
+    how: Decoding = field(default_factory=Decoding)
+    group: str | None = None
+    format: str | None = None
+    """Of a file, by name; None: its first bytes decide."""
+    variables: tuple[str, ...] | None = None
+    storage_options: Mapping[str, Any] | None = field(default=None, repr=False)
+    finish: Callable[[Member], Member] | None = None
+    """Done to each member where it was made (a preprocess)."""
+    errors: str = "raise"
+    """What happens to a bad file (returned as a `Failure`) or variable (left out): "raise", "warn",
+    "skip".
+    """
+    verify: Verify = "read"
+    """When sources are checked for changes since the scan: see `insitu.scan`."""
+    allow_local: bool = False
+    """Whether references from elsewhere may name files of this machine."""
+
+    @property
+    def skips_failures(self) -> bool:
+        """Whether bad files and variables are left out."""
+        return self.errors != "raise"
+
+    def warn(self, text: str) -> None:
+        """Warn about what is left out, with errors="warn"."""
+        if self.errors == "warn":
+            warnings.warn(text, InsituWarning, stacklevel=3)
+
+    def __call__(self, urls: Sequence[Any]) -> list[Member | Failure]:
+        """Return the members of some files, in order."""
+        memory = DecodingMemory()
+        return [self.one(url, memory) for url in urls]
+
+    def one(self, url: Any, memory: DecodingMemory | None = None) -> Member | Failure:
+        """Return the member of one file."""
+        try:
+            member = scan_member(url, self, memory)
+            return member if self.finish is None else self.finish(member)
+        except Exception as error:
+            if not self.skips_failures:
+                error.add_note(f"while opening {url}")
+                raise
+            return Failure(str(url), f"{type(error).__name__}: {error}", error)
+
+
+def make_loader(storage_options: Mapping[str, Any] | None) -> Callable[[list[VirtualArray]], list[Any]]:
+    """Return a function that reads the values of arrays with these options."""
+
+    def load(arrays: list[VirtualArray]) -> list[Any]:
+        return read_arrays([(array, ...) for array in arrays], storage_options=storage_options)
+
+    return load
+
+
+def scan_member(url: Any, job: Job, memory: DecodingMemory | None = None, told: VirtualGroup | None = None) -> Member:
+    """Return one group of the file, store or references at a URL, decoded.
+
+    Parameters
+    ----------
+    url, job
+        What, and how.
+    memory
+        What was found out about files like it.
+    told
+        The group as a server has scanned and decoded it.
+    """
+    load = make_loader(job.storage_options)
+    if told is not None:
+        return member_from_tree(
+            apply_verify(told, job.verify), job.how, load, url=_location_name(url), only=job.variables
+        )
+    if _is_saved(url, job):
+        return member_from_tree(_scan_collection(url, job), job.how, load, url=_location_name(url), only=job.variables)
+    if _may_be_collection(url, job):
+        group = _apply_conventions(_scan_collection(url, job), url, job, load, deep=False)
+        return _decode_group(group, job, load, memory=memory, url=_location_name(url), only=job.variables)
+    with open_location(url, job.storage_options) as source:
+        rescan = _make_rescan(source, job)
+        try:
+            group = apply_verify(_scan_wanted(source, job), job.verify)
+        except VariableError:
+            # A cell of MATLAB's is a group that the file does not have; nothing else is looked for
+            # in this way.
+            if not job.group or not is_matlab(whole := rescan(None)):
+                raise
+            group = whole
+        scanned = group
+        group = apply_vendor_conventions(group, job.group, load, rescan, url=source.url)
+        _report_problems(group, scanned, job, source.url)
+        return _decode_group(group, job, load, source=source, memory=memory, url=source.url, only=job.variables)
+
+
+def scan_tree(url: Any, job: Job) -> Iterator[tuple[str, Member]]:
+    """Iterate over all groups of the file, store or references at a URL: path and decoded member."""
+    load = make_loader(job.storage_options)
+    if _is_saved(url, job):
+        for path, node in _scan_collection(url, job).walk():
+            yield path, member_from_tree(node, job.how, load, url=_location_name(url))
+        return
+    if _may_be_collection(url, job):
+        for path, node in _apply_conventions(_scan_collection(url, job), url, job, load, deep=True).walk():
+            yield path, _decode_group(node, job, load, url=_location_name(url))
+        return
+    with open_location(url, job.storage_options) as source:
+        errors = "keep" if job.errors == "skip" else job.errors
+        how: dict[str, Any] = {"format": job.format, "errors": errors, "storage_options": job.storage_options}
+        scanned = apply_verify(scan_format(source, group=job.group, **how), job.verify)
+        tree = apply_vendor_conventions(scanned, job.group, load, _make_rescan(source, job), url=source.url)
+        _report_problems(tree, scanned, job, source.url, deep=True)
+        for path, node in tree.walk():
+            yield path, _decode_group(node, job, load, source=source, url=source.url)
+
+
+def _is_saved(url: Any, job: Job) -> bool:
+    return job.format is None and is_saved_tree(url)
+
+
+def _apply_conventions(group: VirtualGroup, url: Any, job: Job, load: Load, *, deep: bool) -> VirtualGroup:
+    """Return references or a Zarr store as the files that they stand for mean them."""
+    meaning = apply_vendor_conventions(group, job.group, load, _make_rescan(url, job), url=_location_name(url))
+    _report_problems(meaning, group, job, _location_name(url), deep=deep)
+    return meaning
+
+
+def _report_problems(group: VirtualGroup, scanned: VirtualGroup, job: Job, url: str, deep: bool = False) -> None:
+    """Raise or warn for variables that vendor conventions could not decode.
+
+    Parameters
+    ----------
+    group, scanned
+        As it is understood, and as it was scanned: what was wrong then has been told.
+    job, url
+        Which variables are wanted, and the file.
+    deep
+        Whether the groups below matter too.
+    """
+    for path, why in group.problems.items():
+        below = "/" in path and not deep
+        unwanted = path in job.how.drop_variables or (job.variables is not None and path not in job.variables)
+        if path in scanned.problems or below or unwanted:
+            continue
+        if not job.skips_failures:
+            hint = (
+                'Give errors="warn" to leave it out. In MATLAB, save posixtime(x), char(x) or table2struct(x) instead'
+            )
+            raise UnsupportedError(why, url=url, variable=path, hint=hint)
+        job.warn(f"left out: {why} ({redact_url(url)})")
+
+
+def _make_rescan(place: Any, job: Job) -> Rescan:
+    """Return a function that scans another group of the same file.
+
+    Variables that cannot be read there give a warning.
+    """
+
+    def rescan(group: str | None) -> VirtualGroup:
+        if isinstance(place, (str, PathLike, Mapping)):
+            how: dict[str, Any] = {"verify": job.verify, "allow_local": job.allow_local}
+            found = scan_stored(place, group=group, errors="warn", storage_options=job.storage_options, **how)
+        else:
+            found = scan_format(
+                place, group=group, errors="warn", format=job.format, storage_options=job.storage_options
+            )
+        return apply_verify(found, job.verify)
+
+    return rescan
+
+
+def _decode_group(group: VirtualGroup, job: Job, load: Load, **how: Any) -> Member:
+    """Return a group as a member.
+
+    Unless errors raise, variables that cannot be decoded, and labels that cannot be read, are left
+    out.
+    """
+    if job.skips_failures:
+        group = _drop_variables(group, find_undecodable(group.arrays), how.get("url"), job)
+    try:
+        return decode_member(group, job.how, load, **how)
+    except (FormatError, UnsupportedError, CodecError):
+        if not job.skips_failures:
+            raise
+        bad = find_unreadable(group.arrays, load)
+        if not bad:
+            raise
+    return decode_member(_drop_variables(group, bad, how.get("url"), job), job.how, load, **how)
+
+
+def _drop_variables(group: VirtualGroup, bad: Mapping[str, str], url: str | None, job: Job) -> VirtualGroup:
+    """Return the group without some variables; a warning names each and the reason."""
+    for name, why in bad.items():
+        job.warn(f"left out: {name} of {redact_url(url or 'this archive')}: {why}")
+    rest = {name: array for name, array in group.arrays.items() if name not in bad}
+    return replace(group, arrays=rest) if bad else group
+
+
+def _may_be_collection(url: Any, job: Job) -> bool:
+    """Return whether a URL may name more than a file: references, a Zarr store."""
+    if isinstance(url, Mapping):
+        return True
+    return job.format is None and isinstance(url, (str, PathLike)) and can_be_collection(fspath(url))
+
+
+def _location_name(url: Any) -> str:
+    """Return a location as messages name it."""
+    return "references in memory" if isinstance(url, Mapping) else fspath(url)
+
+
+def _scan_collection(url: Any, job: Job) -> VirtualGroup:
+    # All of it, whichever variables are wanted: there is little to read, and what they refer to is
+    # needed too.
+    group = scan_stored(
+        url,
+        group=job.group,
+        errors=job.errors,  # type: ignore[arg-type]
+        verify=job.verify,
+        allow_local=job.allow_local,
+        storage_options=job.storage_options,
+    )
+    _check_wanted(group, job, _location_name(url))
+    return group
+
+
+def _check_wanted(group: VirtualGroup, job: Job, url: str) -> None:
+    """Raise if a group has none of the wanted variables; the error lists those that it has."""
+    if job.variables is None or any(name in group.arrays for name in job.variables):
+        return
+    shown = ", ".join([*group.arrays][:12]) + (", …" if len(group.arrays) > 12 else "")
+    raise VariableError(
+        f"no variable {', '.join(map(repr, job.variables))}", url=url, hint=f"There are: {shown or 'none'}"
+    )
+
+
+def _scan_wanted(source: ByteSource, job: Job) -> VirtualGroup:
+    """Return the file, or just the wanted variables and what they refer to."""
+    wanted = job.variables
+    while wanted is not None:
+        try:
+            group = scan_one_group(source, job, wanted)
+        except VariableError:  # some file may lack a variable that others have
+            break
+        named = {name for array in group.arrays.values() for name in referenced_variables(array.attributes)}
+        missing = named - group.arrays.keys() - set(wanted)
+        if not missing:
+            return group
+        wanted = (*wanted, *sorted(missing))
+    group = scan_one_group(source, job)
+    _check_wanted(group, job, source.url)
+    return group
+
+
+def scan_one_group(source: ByteSource, job: Job, variables: Sequence[str] | None = None) -> VirtualGroup:
+    """Return one scanned group of a file.
+
+    Variables of groups below it that cannot be read do not matter.
+
+    Parameters
+    ----------
+    source
+        The file.
+    job
+        Which group. Unless errors raise, a variable of the group that cannot be read is left out,
+        with a warning.
+    variables
+        Which of the group; all if not given.
+    """
+    told: dict[str, Any] = {
+        "group": job.group,
+        "variables": variables,
+        "format": job.format,
+        "storage_options": job.storage_options,
+    }
+    try:
+        return scan_format(source, **told)
+    except (UnsupportedError, FormatError, CodecError) as problem:
+        if not job.skips_failures and not isinstance(problem, UnsupportedError):
+            raise
+        found = scan_format(source, errors="keep", **told)
+        own = {path: why for path, why in found.problems.items() if "/" not in path.strip("/")}
+        if own and not job.skips_failures:
+            raise UnsupportedError(next(iter(own.values())), url=source.url) from problem
+        for why in own.values():
+            job.warn(f"left out: {why}")
+        return found

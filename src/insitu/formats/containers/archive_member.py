@@ -1,0 +1,131 @@
+"""A member of an archive, and the source that shows its bytes as a file of its own.
+
+An uncompressed member is a name and a range of bytes. `MemberSource` shows that range as a source.
+What a scan finds in it is moved back to where it lies in the archive (`shift_offsets`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from insitu.codecs.registry import OUTSIDE_VALUES
+from insitu.errors import UnsupportedError
+from insitu.model import Codec, Columns, Encoding, SparseTable, Tile, VirtualArray, VirtualGroup
+from insitu.sources.protocol import ByteSource, Range, WrappedSource
+
+__all__ = ["ArchiveMember", "MemberSource", "WrappedSource", "member_path", "shift_offsets"]
+
+
+class ArchiveMember(NamedTuple):
+    """A file in an archive."""
+
+    name: str
+    offset: int
+    """Of its bytes in the archive; -1: not known before its local header is read."""
+    length: int
+    problem: str = ""
+    """Why its bytes cannot be read by range; empty: they can."""
+    header: int = -1
+    """Offset of the local header."""
+
+
+def member_path(name: str) -> str:
+    """Return a member's name as a path that does not lead out of the archive.
+
+    Examples
+    --------
+    >>> member_path("./runs//../jan.nc")
+    'runs/jan.nc'
+    """
+    return "/".join(part for part in name.replace("\\", "/").split("/") if part not in ("", ".", ".."))
+
+
+class MemberSource(WrappedSource):
+    """A range of a source, seen as a source of its own."""
+
+    def __init__(self, source: ByteSource, member: ArchiveMember) -> None:
+        super().__init__(source)
+        self.member = member
+
+    @property
+    def url(self) -> str:
+        """URL of the archive and name of the member."""
+        return f"{self.source.url}::{self.member.name}"
+
+    def size(self) -> int:
+        """Bytes in the member."""
+        return self.member.length
+
+    def read(self, offset: int, length: int) -> bytes:
+        """One range."""
+        return self.source.read(*self._to_archive_range(offset, length))
+
+    def read_many(self, ranges: Sequence[Range]) -> list[bytes]:
+        """Many ranges."""
+        return self.source.read_many([self._to_archive_range(*wanted) for wanted in ranges])
+
+    def _to_archive_range(self, offset: int, length: int) -> Range:
+        offset = min(offset, self.member.length)
+        return self.member.offset + offset, max(min(length, self.member.length - offset), 0)
+
+    def close(self) -> None:
+        """Do nothing: the archive belongs to the caller."""
+
+
+def shift_offsets(tree: VirtualGroup, offset: int, own: str) -> VirtualGroup:
+    """Return what was found in a member with offsets that count from the beginning of the archive,
+    whose URL is `own`.
+    """
+    return replace(
+        tree,
+        arrays={name: _shift_array(array, offset, own) for name, array in tree.arrays.items()},
+        groups={name: shift_offsets(group, offset, own) for name, group in tree.groups.items()},
+    )
+
+
+def _shift_array(array: VirtualArray, offset: int, own: str) -> VirtualArray:
+    return replace(array, tiles=tuple(_shift_tile(tile, offset, own) for tile in array.tiles))
+
+
+def _shift_tile(tile: Tile, offset: int, own: str) -> Tile:
+    encodings = tuple(_shift_encoding(encoding, offset) for encoding in tile.encodings)
+    chunks = tile.chunks
+    if not isinstance(chunks, (Columns, SparseTable)):
+        raise UnsupportedError(f"chunk tables of type {type(chunks).__name__} are not supported in an archive")
+    elsewhere = [source.url for source in chunks.sources if source.url != own]
+    if any("::" in url for url in elsewhere):
+        raise UnsupportedError(
+            f"the data lies in another member of the archive, which is not supported: {elsewhere[0]}"
+        )
+    if elsewhere and len(elsewhere) == len(chunks.sources):
+        return replace(tile, encodings=encodings)
+    if elsewhere:
+        raise UnsupportedError("the data lies partly in an archive and partly outside, which is not supported")
+    if isinstance(chunks, SparseTable):
+        places = chunks.offset.astype(np.int64) + offset
+        return replace(tile, encodings=encodings, chunks=replace(chunks, offset=places))
+    if (chunks.source < 0).all():
+        return replace(tile, encodings=encodings)
+    places = np.where(chunks.source >= 0, chunks.offset.astype(np.int64) + offset, chunks.offset)
+    return replace(tile, encodings=encodings, chunks=replace(chunks, offset=places))
+
+
+def _shift_encoding(encoding: Encoding, offset: int) -> Encoding:
+    """Shift the addresses that chunks hold (HDF5 values of varying length).
+
+    They count from the beginning of the member.
+    """
+    if not any(codec.name in OUTSIDE_VALUES for codec in encoding.codecs):
+        return encoding
+    return replace(encoding, codecs=tuple(_shift_codec(codec, offset) for codec in encoding.codecs))
+
+
+def _shift_codec(codec: Codec, offset: int) -> Codec:
+    if codec.name not in OUTSIDE_VALUES:
+        return codec
+    said: dict[str, Any] = dict(codec.configuration)
+    return Codec(codec.name, {**said, "base_address": int(said.get("base_address", 0)) + offset})

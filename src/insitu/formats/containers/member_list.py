@@ -1,0 +1,68 @@
+"""List the members of a zip or tar archive, with a cache of recent lists.
+
+The lists of the archives that were opened last are remembered while the archives do not change: to
+open a thousand members one by one reads one directory.
+"""
+
+from __future__ import annotations
+
+from insitu.errors import FormatError
+from insitu.formats.containers.archive_member import ArchiveMember, MemberSource
+from insitu.formats.containers.tar_members import is_header, tar_members
+from insitu.formats.containers.zip_members import zip_members
+from insitu.formats.parsing.read_cache import ReadCache
+from insitu.formats.parsing.scheduler import run
+from insitu.model import Source
+from insitu.sources.access_policy import has_access_policy
+from insitu.sources.protocol import ByteSource
+
+__all__ = ["is_tar", "is_zip", "list_members", "read_members"]
+
+MOST_ARCHIVES_REMEMBERED = 8
+"""Archives whose lists are remembered."""
+MOST_MEMBERS_REMEMBERED = 1 << 17
+"""Most members of an archive whose list is remembered."""
+_recent: dict[Source, list[ArchiveMember]] = {}
+
+
+def is_zip(window: ReadCache) -> bool:
+    """Return whether a file begins as a zip archive does."""
+    return window.head[:4] in (b"PK\3\4", b"PK\5\6")
+
+
+def is_tar(window: ReadCache) -> bool:
+    """Return whether a file begins with the header of a tar archive's member."""
+    return is_header(window.head[:512])
+
+
+def list_members(source: ByteSource) -> list[ArchiveMember]:
+    """Return the members of an archive, from the cache if it has not changed."""
+    if has_access_policy():
+        # The list may have been read for another client: check that this one can read the archive,
+        # too.
+        source.read(0, 1)
+    about = source.describe()
+    known = _recent.get(about)
+    if known is not None:
+        return known
+    window = ReadCache(source)
+    if not is_zip(window) and not is_tar(window):
+        raise FormatError(
+            "the file is not a zip or tar archive, so it has no members",
+            url=source.url,
+            offset=0,
+            structure="signature",
+        )
+    return read_members(window, "zip" if is_zip(window) else "tar")
+
+
+def read_members(window: ReadCache, kind: str) -> list[ArchiveMember]:
+    """Read the list of members of a zip or tar archive, and remember it."""
+    global _recent
+    found = zip_members(window) if kind == "zip" else run(tar_members(window.size, window.url), window)
+    about = window.source.describe()
+    whole = not isinstance(window.source, MemberSource)  # a member has no identity of its own
+    if whole and len(found) <= MOST_MEMBERS_REMEMBERED and (about.etag or about.modified):
+        others = [(key, value) for key, value in _recent.items() if key != about]
+        _recent = dict([*others[1 - MOST_ARCHIVES_REMEMBERED :], (about, found)])
+    return found

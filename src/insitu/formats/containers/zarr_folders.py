@@ -1,0 +1,109 @@
+"""Zarr stores in folders of an archive.
+
+A folder is a store if it holds Zarr metadata and no folder above it does. Its chunks are members,
+so they are ranges of the archive, and the list of members tells which exist.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from insitu.errors import FormatError, UnsupportedError
+from insitu.formats.containers.archive_member import ArchiveMember
+from insitu.formats.containers.zip_members import find_offsets
+from insitu.model import Columns, Encoding, SparseTable, scatter
+from insitu.sources.protocol import ByteSource
+
+if TYPE_CHECKING:
+    from insitu.zarr_metadata import ArrayMetadata
+
+__all__ = ["ZarrFolder", "find_store_roots"]
+
+MARKS = frozenset({"zarr.json", ".zgroup", ".zarray", ".zmetadata"})
+LARGEST_DOCUMENT = 1 << 28
+
+
+def find_store_roots(paths: Sequence[str]) -> list[str]:
+    """Return the folders that are stores; an empty path is the archive itself.
+
+    Examples
+    --------
+    >>> find_store_roots(["a.zarr/zarr.json", "a.zarr/t/zarr.json", "b.nc"])
+    ['a.zarr']
+    """
+    marked = {path.rpartition("/")[0] for path in paths if path.rpartition("/")[2] in MARKS}
+    return sorted(folder for folder in marked if not any(above in marked for above in _parent_folders(folder)))
+
+
+def _parent_folders(folder: str) -> list[str]:
+    parts = folder.split("/") if folder else []
+    return ["/".join(parts[:number]) for number in range(len(parts))]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ZarrFolder:
+    """A Zarr store in a folder of an archive, as `insitu.formats.zarr` scans it."""
+
+    source: ByteSource
+    """The archive."""
+    path: str
+    members: Mapping[str, ArchiveMember]
+    """By key in the store."""
+    storage_options: Mapping[str, Any] | None = None
+
+    @property
+    def url(self) -> str:
+        """The archive's, and the folder's path."""
+        return f"{self.source.url}::{self.path}" if self.path else self.source.url
+
+    def get(self, keys: Sequence[str]) -> list[bytes | None]:
+        """Documents by key; None for those that are not there."""
+        there = find_offsets([self.members[key] for key in keys if key in self.members], self.source)
+        for member in there:
+            self._check(member)
+            if member.length > LARGEST_DOCUMENT:
+                raise FormatError(
+                    f"a metadata document of {member.length} bytes is too large", url=self.url, structure=member.name
+                )
+        texts = iter(self.source.read_many([(member.offset, member.length) for member in there]))
+        return [next(texts) if key in self.members else None for key in keys]
+
+    def children(self, path: str) -> list[str]:
+        """The names right under a path."""
+        prefix = f"{path}/" if path else ""
+        inside = {name[len(prefix) :] for name in self.members if name.startswith(prefix)}
+        return sorted({name.partition("/")[0] for name in inside if "/" in name})
+
+    def table(self, path: str, array: ArrayMetadata) -> tuple[Columns | SparseTable, tuple[Encoding, ...]]:
+        """Where an array's objects lie, and the encoding of its chunks."""
+        prefix = f"{path}/" if path else ""
+        grid = tuple(axis.count for axis in array.objects)
+        cells: list[tuple[int, ...]] = []
+        chunks: list[ArchiveMember] = []
+        for key, member in self.members.items():
+            cell = array.keys.cell(key[len(prefix) :], len(grid)) if key.startswith(prefix) else None
+            if cell is not None and all(at < count for at, count in zip(cell, grid, strict=True)):
+                cells.append(tuple(cell))
+                chunks.append(member)
+        there = find_offsets(chunks, self.source)
+        for member in there:
+            self._check(member)
+        about = self.source.describe()
+        if not there:
+            return Columns.unwritten(grid), (array.encoding,)
+        spans = np.array([(member.offset, member.length) for member in there], np.int64)
+        if not grid:
+            return Columns.stored((), about, int(spans[0, 0]), int(spans[0, 1])), (array.encoding,)
+        return scatter(grid, (about,), np.array(cells, np.int64), spans[:, 0], spans[:, 1]), (array.encoding,)
+
+    def _check(self, member: ArchiveMember) -> None:
+        if member.problem:
+            raise UnsupportedError(
+                f"member {member.name!r} cannot be read by range: {member.problem}",
+                url=self.url,
+                hint="Make the archive without compression (zip -0), or unpack it",
+            )

@@ -1,0 +1,190 @@
+"""List the members of a zip archive, and find where their bytes begin.
+
+The central directory at the end lists them (APPNOTE 4.3.12). Their bytes begin behind a local
+header, whose length only the header itself tells. The headers of the members that are wanted are
+read in one batch.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from insitu.errors import FormatError
+from insitu.formats.containers.archive_member import ArchiveMember
+from insitu.formats.parsing.read_cache import ReadCache
+from insitu.sources.protocol import ByteSource, read_tail
+
+__all__ = ["ZipEntry", "find_offsets", "read_directory", "zip_members"]
+
+_END = struct.Struct("<4s4H2IH")
+_END64 = struct.Struct("<4sQ2H2I4Q")
+_LOCATOR = struct.Struct("<4sIQI")
+_ENTRY = struct.Struct("<4s6H3I5H2I")
+_LOCAL = 30
+TAIL = 1 << 16
+LARGEST = 1 << 28
+"""Bytes of a central directory."""
+
+
+class ZipEntry(NamedTuple):
+    """What the central directory says of a file."""
+
+    name: str
+    flags: int
+    method: int
+    """How it is compressed; 0: not at all."""
+    crc: int
+    packed: int
+    """Bytes in the archive."""
+    full: int
+    """Bytes unpacked."""
+    header: int
+    """Where its local header is."""
+
+
+def zip_members(window: ReadCache) -> list[ArchiveMember]:
+    """Return all members that are files, without the offsets of their bytes (see `find_offsets`)."""
+    return [_to_member(entry) for entry in read_directory(window.source, window.size, window.head)]
+
+
+def _to_member(entry: ZipEntry) -> ArchiveMember:
+    problem = "it is encrypted" if entry.flags & 1 else ""
+    if entry.method or entry.packed != entry.full:
+        problem = problem or "it is compressed"
+    return ArchiveMember(entry.name, -1, entry.packed, problem, entry.header)
+
+
+def read_directory(source: ByteSource, size: int, head: bytes = b"") -> list[ZipEntry]:
+    """Return the entries of all files in the central directory.
+
+    Parameters
+    ----------
+    source
+        The archive.
+    size
+        Its bytes.
+    head
+        The first of them, if known: a small archive is not read twice.
+    """
+    url, start = source.url, max(size - TAIL - _END.size, 0)
+    tail = head[start:] if size and len(head) == size else read_tail(source, size - start)
+    place = _find_end_record(tail)
+    if place < 0:
+        raise FormatError(
+            "the zip file has no central directory",
+            url=url,
+            offset=start,
+            structure="end of directory",
+            hint="It may be truncated: fetch it again",
+        )
+    _, _, _, _, count, length, offset, _ = _END.unpack_from(tail, place)
+    if count == 0xFFFF or 0xFFFFFFFF in (length, offset):
+        count, length, offset = _read_zip64_record(source, size, tail, place, start)
+    if length > LARGEST or offset + length > size:
+        raise FormatError(
+            f"a central directory of {length} bytes at {offset} does not fit in the file",
+            url=url,
+            offset=offset,
+            structure="directory",
+        )
+    data = tail[offset - start : offset - start + length] if offset >= start else source.read(offset, length)
+    return _parse_entries(data, count, url, offset)
+
+
+def find_offsets(members: Sequence[ArchiveMember], source: ByteSource) -> list[ArchiveMember]:
+    """Return the members with the offsets of their bytes."""
+    wanted = [member for member in members if member.offset < 0]
+    headers = iter(source.read_many([(member.header, _LOCAL) for member in wanted]))
+    size = source.size()
+    return [
+        member if member.offset >= 0 else _with_offset(member, next(headers), size, source.url) for member in members
+    ]
+
+
+def _with_offset(member: ArchiveMember, header: bytes, size: int, url: str) -> ArchiveMember:
+    if len(header) != _LOCAL or header[:4] != b"PK\3\4":
+        raise FormatError(
+            f"member {member.name!r} is not where the central directory says",
+            url=url,
+            offset=member.header,
+            structure="local file header",
+        )
+    begin = member.header + _LOCAL + sum(struct.unpack_from("<HH", header, 26))
+    problem = member.problem or ("the archive is truncated before its end" if begin + member.length > size else "")
+    return member._replace(offset=begin, problem=problem)
+
+
+def _find_end_record(tail: bytes) -> int:
+    """Return where the end record lies.
+
+    The last one whose comment fills the rest (a comment may hold anything); -1: nowhere.
+    """
+    last = place = tail.rfind(b"PK\5\6")
+    while place >= 0:
+        if place + _END.size <= len(tail):
+            (comment,) = struct.unpack_from("<H", tail, place + _END.size - 2)
+            if place + _END.size + comment == len(tail):
+                return place
+        place = tail.rfind(b"PK\5\6", 0, place)
+    return last if last >= 0 and last + _END.size <= len(tail) else -1
+
+
+def _read_zip64_record(source: ByteSource, size: int, tail: bytes, place: int, start: int) -> tuple[int, int, int]:
+    """Return count, length and offset of a directory that is too large for the old record.
+
+    Zip64 (4.3.14).
+    """
+    at = place - _LOCATOR.size
+    if at < 0 or tail[at : at + 4] != b"PK\6\7":
+        raise FormatError(
+            "the Zip64 locator is missing", url=source.url, offset=start + place, structure="Zip64 locator"
+        )
+    (_, _, where, _) = _LOCATOR.unpack_from(tail, at)
+    data = source.read(where, _END64.size) if where + _END64.size <= size else b""
+    if len(data) != _END64.size or data[:4] != b"PK\6\6":
+        raise FormatError(
+            "the Zip64 record is missing", url=source.url, offset=where, structure="Zip64 end of directory"
+        )
+    found = _END64.unpack(data)
+    return found[7], found[8], found[9]
+
+
+def _parse_entries(data: bytes, count: int, url: str, offset: int) -> list[ZipEntry]:
+    """Parse the central directory."""
+    found: list[ZipEntry] = []
+    at = 0
+    for _ in range(count):
+        if at + _ENTRY.size > len(data) or data[at : at + 4] != b"PK\1\2":
+            raise FormatError("the central directory is damaged", url=url, offset=offset + at, structure="directory")
+        _, _, _, flags, method, _, _, crc, packed, full, names, extras, comments, _, _, _, place = _ENTRY.unpack_from(
+            data, at
+        )
+        begin = at + _ENTRY.size
+        raw = data[begin : begin + names]
+        name = raw.decode("ascii") if raw.isascii() else raw.decode("utf-8" if flags & 0x800 else "cp437", "replace")
+        if extras:
+            full, packed, place = _apply_zip64_field(data[begin + names : begin + names + extras], full, packed, place)
+        at = begin + names + extras + comments
+        if not name.endswith("/"):
+            found.append(ZipEntry(name, flags, method, crc, packed, full, place))
+    return found
+
+
+def _apply_zip64_field(extra: bytes, full: int, packed: int, place: int) -> tuple[int, int, int]:
+    """Return sizes and offset with those of the Zip64 extra field (4.5.3).
+
+    Only numbers that are all ones in the entry, in this order.
+    """
+    at = 0
+    while at + 4 <= len(extra):
+        tag, length = struct.unpack_from("<HH", extra, at)
+        if tag == 1:
+            rest = extra[at + 4 : at + 4 + length]
+            numbers = list(struct.unpack(f"<{len(rest) // 8}Q", rest[: len(rest) // 8 * 8]))[::-1]
+            full = numbers.pop() if full == 0xFFFFFFFF and numbers else full
+            packed = numbers.pop() if packed == 0xFFFFFFFF and numbers else packed
+            place = numbers.pop() if place == 0xFFFFFFFF and numbers else place
+        at += 4 + length
+    return full, packed, place

@@ -1,0 +1,172 @@
+"""Chunks and filters of a DMR++ variable, as columns."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from insitu.errors import FormatError, UnsupportedError
+from insitu.formats.dmrpp.chunk_runs import ChunkRun
+from insitu.formats.dmrpp.text_values import local_name
+from insitu.model import Codec
+
+__all__ = ["ChunkList", "codecs_of", "grid_positions", "parse_chunks", "parse_single_chunk"]
+
+LINKED = ("LinkedBlockIndex", "LBIndex")
+LARGEST = 1 << 62
+ORDER = ("shuffle", "zlib", "fletcher32")
+"""Order of filters that old documents name in any order."""
+
+
+@dataclass(slots=True)
+class ChunkList:
+    """The chunks of one variable, as columns."""
+
+    attributes: dict[str, str]
+    """Attributes of the element: compressionType, fillValue, byteOrder."""
+    sizes: tuple[int, ...] | None = None
+    """Shape of a chunk; None: contiguous."""
+    offset: list[int] = field(default_factory=list)
+    length: list[int] = field(default_factory=list)
+    mask: list[int] = field(default_factory=list)
+    position: list[str] = field(default_factory=list)
+    href: list[str] = field(default_factory=list)
+    blocks: bool = False
+    """Whether the rows are consecutive pieces of the whole, not chunks."""
+    run: ChunkRun | None = None
+    """All chunks, if the list is uniform; then the columns are empty."""
+
+    @property
+    def count(self) -> int:
+        """Number of chunks."""
+        return len(self.offset) if self.run is None else len(self.run.offset)
+
+    def columns(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """Return offset, length and filter mask of each chunk."""
+        if self.run is not None:
+            return self.run.offset, self.run.length, np.zeros(self.count, np.int64)
+        offset, length, mask = (np.array(column, np.int64) for column in (self.offset, self.length, self.mask))
+        return offset, length, mask
+
+
+def parse_chunks(element: Any) -> ChunkList:
+    """Return the chunks that an element `chunks` lists."""
+    found = ChunkList(dict(element.attrib))
+    linked: list[str] = []
+    for child in element:
+        kind, said = local_name(child), child.attrib
+        if kind == "chunkDimensionSizes":
+            if found.sizes is None:  # only the first counts
+                found.sizes = tuple(int(size) for size in (child.text or "").split())
+        elif kind in ("chunk", "block") and "offset" in said:  # one without it holds the fill value
+            found.blocks |= kind == "block"
+            _add(found, said)
+            if found.attributes.get("LBChunk") == "true" or LINKED[1] in said:
+                linked.append(said.get(LINKED[0], said.get(LINKED[1], "")))
+    _check(found)
+    if any(linked):
+        _join_linked_blocks(found)
+    return found
+
+
+def parse_single_chunk(element: Any) -> ChunkList:
+    """Return the chunk of an element without a list: data in one piece."""
+    found = ChunkList({})
+    _add(found, element.attrib)
+    _check(found)
+    return found
+
+
+def _add(found: ChunkList, said: Any) -> None:
+    found.offset.append(int(said["offset"]))
+    found.length.append(int(said["nBytes"]))
+    found.mask.append(int(said.get("fm", 0)))
+    found.position.append(said.get("chunkPositionInArray", ""))
+    found.href.append(said.get("href", ""))
+
+
+def _check(found: ChunkList) -> None:
+    for column in (found.offset, found.length, found.mask):
+        if column and not 0 <= min(column) <= max(column) <= LARGEST:
+            raise ValueError(f"numbers from {min(column)} to {max(column)} are out of range")
+
+
+def _join_linked_blocks(found: ChunkList) -> None:
+    """Join blocks of one chunk into one row, if they are contiguous; a chunk is one range."""
+    rows: dict[str, list[int]] = {}
+    for row, position in enumerate(found.position):
+        first = rows.setdefault(position, [row])
+        if first[0] == row:
+            continue
+        where = first[0]
+        if found.offset[where] + found.length[where] != found.offset[row] or found.href[where] != found.href[row]:
+            found.attributes["scattered"] = position
+        found.length[where] += found.length[row]
+    kept = [first[0] for first in rows.values()]
+    for name in ("offset", "length", "mask", "position", "href"):
+        column = getattr(found, name)
+        setattr(found, name, [column[row] for row in kept])
+
+
+def grid_positions(chunks: ChunkList, ndim: int) -> npt.NDArray[np.int64]:
+    """Return the grid cell of each chunk; a document gives the position of its first element."""
+    assert chunks.sizes is not None
+    if chunks.run is not None:
+        if chunks.run.first.shape[1] != ndim:
+            raise FormatError(
+                f"the positions of chunks have {chunks.run.first.shape[1]} axes, the variable has {ndim}",
+                structure="chunkPositionInArray",
+            )
+        return _to_grid(chunks.run.first, chunks.sizes)
+    text = ",".join(chunks.position).replace("[", "").replace("]", "")
+    try:
+        # `[0,50]`, as documents have it, or `0 50`, as the schema does
+        numbers = re.split(r"[,\s]+", text) if re.search(r"\s", text) else text.split(",")
+        first = np.array(numbers, np.int64).reshape(len(chunks.position), ndim)
+    except (ValueError, OverflowError) as problem:
+        raise FormatError(
+            f"the position of a chunk is not valid: {problem}", structure="chunkPositionInArray"
+        ) from problem
+    return _to_grid(first, chunks.sizes)
+
+
+def _to_grid(first: npt.NDArray[np.int64], sizes: tuple[int, ...]) -> npt.NDArray[np.int64]:
+    index = first // np.array(sizes, np.int64)
+    if (index * np.array(sizes) != first).any() or (first < 0).any():
+        raise FormatError(
+            "the position of a chunk is not a multiple of the chunk shape", structure="chunkPositionInArray"
+        )
+    return index
+
+
+def codecs_of(chunks: ChunkList | None, dtype: np.dtype[Any], in_order: bool) -> tuple[Codec, ...]:
+    """The filters, in the order in which they were applied.
+
+    Parameters
+    ----------
+    chunks
+        What the document says of the chunks.
+    dtype
+        Of their elements.
+    in_order
+        Whether the document names filters in the order in which they were applied: those of old,
+        without a version, do not.
+    """
+    said = chunks.attributes if chunks is not None else {}
+    levels = iter(said.get("deflateLevel", said.get("deflate_level", "")).split())
+    found = []
+    for name in said.get("compressionType", "").split():
+        if name == "shuffle":
+            found.append(Codec("shuffle", {"elementsize": dtype.itemsize}))
+        elif name == "deflate":
+            level = next(levels, "")
+            found.append(Codec("zlib", {"level": int(level)} if level.isdecimal() else {}))
+        elif name == "fletcher32":
+            found.append(Codec("fletcher32"))
+        else:
+            raise UnsupportedError(f"filter {name!r} is not supported in DMR++", structure="compressionType")
+    return tuple(found if in_order else sorted(found, key=lambda codec: ORDER.index(codec.name)))

@@ -1,0 +1,1 @@
+"""Codecs of FITS: compressed tiles, cells of tables, heaps."""

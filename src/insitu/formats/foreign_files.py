@@ -1,0 +1,36 @@
+"""Name files of kinds that insitu does not read, by their first bytes, with advice for the user."""
+
+from __future__ import annotations
+
+__all__ = ["identify_foreign_file"]
+
+# First bytes of files that people mistake for arrays: the kind of file, and what to do about it.
+_KINDS: tuple[tuple[bytes, str, str], ...] = (
+    (b"BUFR", "BUFR", "BUFR holds observations as messages, not arrays"),
+    (b"\x1f\x8b", "a gzip archive", "Unpack it: byte ranges of a compressed file cannot be read"),
+    (b"BZh", "a bzip2 archive", "Unpack it: byte ranges of a compressed file cannot be read"),
+    (b"\xfd7zXZ", "an xz archive", "Unpack it: byte ranges of a compressed file cannot be read"),
+    (b"\x28\xb5\x2f\xfd", "a Zstandard archive", "Unpack it: byte ranges of a compressed file cannot be read"),
+    (b"PAR1", "Parquet", "Parquet holds tables, not arrays"),
+    (b"version https://git-lfs", "a Git LFS pointer", "Fetch the file itself with git lfs pull"),
+)
+_PAGES = (b"<!doctype", b"<html", b"<?xml", b"<error")
+
+
+def identify_foreign_file(head: bytes) -> tuple[str, str] | None:
+    """Return the kind of a file that insitu does not read, and what to do about it.
+
+    None if unknown.
+    """
+    for magic, kind, hint in _KINDS:
+        if head.startswith(magic):
+            return kind, hint
+    start = head[:512].lstrip(b"\xef\xbb\xbf \t\r\n").lower()
+    if start.startswith(_PAGES):
+        return (
+            "an HTML or XML page",
+            "The server sent a web page in place of the file. Check the URL in a browser: it may need a login",
+        )
+    if start[:1] in (b"{", b"["):
+        return "JSON", "If this is a kerchunk reference file, its name should end in .json"
+    return None

@@ -1,0 +1,164 @@
+"""Access to ecCodes: lock, import, and checks for grids that would crash or hang it."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager, nullcontext, suppress
+from functools import cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from insitu.codecs.libraries import find_function
+from insitu.errors import CodecError, UnknownCodecError
+from insitu.forking import fork_safe_rlock, import_before_fork
+
+__all__ = [
+    "MISSING",
+    "decode_values",
+    "eccodes",
+    "eccodes_lock",
+    "has_empty_rows",
+    "is_safe_grid",
+    "reason_not_to_compute",
+]
+
+MISSING = float(np.finfo(np.float32).max)
+"""The value that ecCodes puts where the bitmap has none; no packing yields it."""
+FARTHEST = 1080
+"""Most degrees of longitude: more than once around is unusual, but valid."""
+MOST_GAUSSIAN = 1 << 14
+"""Most latitudes between a pole and the equator: ecCodes finds them one by one."""
+_LOCK = fork_safe_rlock()
+
+
+@cache
+def eccodes() -> Any:
+    """Import and return the library.
+
+    Raises
+    ------
+    UnknownCodecError
+        If it is not installed.
+    """
+    # ecCodes' wheel shows its own PROJ to the whole process: pyproj, imported behind it, takes that
+    # one and crashes when the process ends.
+    with suppress(ImportError):
+        import_before_fork("pyproj")
+    try:
+        import eccodes as library
+    except (ImportError, RuntimeError, OSError) as problem:  # RuntimeError: the package is there, the C library is not
+        raise UnknownCodecError(
+            f"GRIB needs ecCodes, which cannot be imported ({problem})",
+            codec="grib",
+            hint='Install it: `pip install "insitu[grib]"`',
+        ) from problem
+    return library
+
+
+@cache
+def _make_lock() -> AbstractContextManager[Any]:
+    """Return the lock between threads.
+
+    A null context if the library was built for threads, as the one of PyPI is.
+    """
+    path = find_function("gribapi.bindings", "library_path")
+    return nullcontext() if "eccodeslib" in str(path) else _LOCK
+
+
+def eccodes_lock() -> AbstractContextManager[Any]:
+    """Return the lock to hold while ecCodes is used."""
+    return _make_lock()
+
+
+def reason_not_to_compute(library: Any, handle: Any) -> str:
+    """Return why ecCodes must not compute the points of a grid, empty if it may.
+
+    Some damaged grids crash or hang it.
+    """
+    kind = library.codes_get(handle, "gridType", str)
+    if "reduced" in kind:
+        if not library.codes_get(handle, "PLPresent", int) or not library.codes_get_size(handle, "pl"):
+            return "the grid is reduced, but says nothing of its rows"
+        rows = np.asarray(library.codes_get_array(handle, "pl"))
+        if (rows < 0).any() or (rows == 1).any() or rows.sum() < library.codes_get(handle, "numberOfPoints", int):
+            return "the rows of the grid do not make up its points"
+        ends = [library.codes_get(handle, f"longitudeOf{end}GridPointInDegrees", float) for end in ("First", "Last")]
+        if not all(abs(end) <= FARTHEST for end in ends):
+            return f"the grid goes from {ends[0]} to {ends[1]} degrees"
+    if kind.endswith("_gg") and not 0 < (number := library.codes_get(handle, "N", int)) <= MOST_GAUSSIAN:
+        return f"a Gaussian grid of number {number}"
+    return ""
+
+
+def has_empty_rows(library: Any, handle: Any) -> bool:
+    """Return whether a reduced grid has a row of one point or none.
+
+    ecCodes would crash on any of its keys.
+    """
+    if not library.codes_get(handle, "gridType", str).startswith("reduced"):
+        return False
+    if library.codes_get_size(handle, "pl") == 0:
+        return True
+    rows = np.asarray(library.codes_get_array(handle, "pl"))
+    return bool((rows == 1).any() or rows.max() <= 1)
+
+
+def is_safe_grid(library: Any, handle: Any) -> bool:
+    """Return whether ecCodes can compute the points of a grid in this process.
+
+    Inconsistent Gaussian grids crash it.
+    """
+    kind = library.codes_get(handle, "gridType", str)
+    reduced = "reduced" in kind
+    if not reduced and not kind.endswith("_gg"):
+        return True
+    try:
+        rows = library.codes_get(handle, "Nj", int)
+        first, last = (
+            library.codes_get(handle, f"latitudeOf{end}GridPointInDegrees", float) for end in ("First", "Last")
+        )
+        west, east = (
+            library.codes_get(handle, f"longitudeOf{end}GridPointInDegrees", float) for end in ("First", "Last")
+        )
+        whole = 0 < first < 90 and abs(first + last) < 1e-3 and west == 0 and 0 < east < 360
+        points = library.codes_get(handle, "numberOfPoints", int)
+        if kind.endswith("_gg"):
+            whole = whole and rows == 2 * library.codes_get(handle, "N", int)
+        if not reduced:
+            return bool(whole and rows * library.codes_get(handle, "Ni", int) == points)
+        row = np.asarray(library.codes_get_array(handle, "pl"))
+        return bool(whole and row.size == rows and (row > 1).all() and row.sum() == points)
+    except Exception:  # whatever the library raises: a key is missing
+        return False
+
+
+def decode_values(raw: bytes, key: str, count: int) -> NDArray[np.float64]:
+    """Return values that ecCodes decodes in this process.
+
+    Parameters
+    ----------
+    raw
+        A message of one field.
+    key
+        `values`, `latitudes` or `longitudes`; or what ecCodes calls the different ones of these.
+    count
+        How many there must be; of the different ones, at most.
+    """
+    library = eccodes()
+    with eccodes_lock():
+        handle = library.codes_new_from_message(raw)
+        try:
+            if key == "values":
+                library.codes_set(handle, "missingValue", MISSING)
+            elif why := reason_not_to_compute(library, handle):
+                raise CodecError(why)
+            found = int(library.codes_get_size(handle, key))
+            if found > count or (found < count and not key.startswith("distinct")):
+                raise CodecError(f"the message holds {found} values, not {count}")
+            values: NDArray[np.float64] = np.asarray(library.codes_get_double_array(handle, key))
+        finally:
+            library.codes_release(handle)
+    if key == "values":
+        values[values == MISSING] = np.nan
+    return values

@@ -1,0 +1,289 @@
+"""Describe GRIB fields.
+
+Keys by ecCodes, remembered for all headers that differ only in plain numbers.
+
+Names of parameters and levels come from the tables of ecCodes; to ask takes a millisecond. Most
+headers of a file differ only in plain numbers (date, step, member, level), which are read here. So
+ecCodes is asked once for all headers that are otherwise the same, in whatever file. Its answer is
+compared with the plain numbers until each of them, other than zero, has agreed for this layout of
+header. Headers where they differ are asked about every time.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from insitu.errors import FormatError, InsituError
+from insitu.formats.grib.codecs.eccodes_library import (
+    MISSING,
+    eccodes,
+    eccodes_lock,
+    has_empty_rows,
+    is_safe_grid,
+    reason_not_to_compute,
+)
+from insitu.formats.grib.codecs.subprocess_decoder import decode_in_subprocess
+from insitu.formats.grib.header_numbers import EPOCH, NO_NUMBERS, HeaderNumbers, split_header
+from insitu.formats.grib.sections import GribField
+from insitu.formats.grib.short_message import short_message
+from insitu.formats.grib.vocabulary import ABOUT_FILE, ABOUT_GRID, ABOUT_VARIABLE, HEADERS, NAMES, UNIT_SECONDS
+
+__all__ = ["UNDEFINED", "EccodesMessage", "FieldDescription", "describe", "geometry"]
+
+UNDEFINED = "undef"
+MANY_VALUES = {"pl"}
+"""Keys that may be arrays."""
+MEMORY = 1 << 16
+"""Headers that are remembered."""
+
+
+class FieldDescription(NamedTuple):
+    """What a field is: keys and numbers of its header."""
+
+    keys: dict[str, Any]
+    """By ecCodes, for all headers that are the same but for the plain numbers."""
+    time: Any
+    step: Any
+    number: Any
+    level: Any
+
+
+class _KnownHeader(NamedTuple):
+    """What ecCodes answered for a header."""
+
+    keys: dict[str, Any]
+    plain: bool
+    """Whether the plain numbers agreed."""
+
+
+_memory: dict[tuple[Any, ...], _KnownHeader] = {}
+_tried: set[tuple[Any, ...]] = set()
+"""Shapes of headers, each with the name of a plain number that agreed."""
+
+
+def describe(field: GribField) -> FieldDescription:
+    """Return what a field is."""
+    rest, plain, shape = split_header(field)
+    known = _memory.get(rest)
+    if (
+        known is not None
+        and known.plain
+        and _is_proven(plain.step, shape, "step")
+        and _is_proven(plain.number, shape, "number")
+    ):
+        return _combine(known.keys, plain)
+    exact = (field.edition, field.discipline, *field[5:])
+    if known is not None and not known.plain and exact in _memory:
+        return _combine(_memory[exact].keys, NO_NUMBERS)
+    keys = _ask_keys(field)
+    agree = all(have is None or have == keys[name] for name, have in zip(plain._fields, plain, strict=True))
+    if len(_memory) >= MEMORY:
+        _memory.clear()
+        _tried.clear()
+    if agree:
+        _tried.update((shape, name) for name, have in zip(plain._fields, plain, strict=True) if have)
+    if known is None or not agree:
+        _memory[rest] = _KnownHeader(keys, agree)
+    if not agree:
+        _memory[exact] = _KnownHeader(keys, False)
+    return _combine(keys if known is None or not agree else known.keys, plain if agree else NO_NUMBERS)
+
+
+def _is_proven(value: Any, shape: tuple[Any, ...], name: str) -> bool:
+    return not value or (shape, name) in _tried
+
+
+def _ask_keys(field: GribField) -> dict[str, Any]:
+    """Ask ecCodes for all keys.
+
+    What depends only on the centre, the grid or the parameter is asked once for each.
+    """
+    about, grid = field.identification, field.grid
+    centre = (2, about[5:9]) if field.edition == 2 else (1, about[4:5], about[25:26])
+    place = (field.edition, grid or about[6:7])
+    with EccodesMessage(field) as asked:
+        keys = {
+            **_remembered_keys(_centres, centre, ("edition", "centre", "centreDescription", "subCentre"), asked),
+            **_remembered_keys(
+                _grids, place, ("numberOfPoints", "gridType", "uvRelativeToGrid", "alternativeRowScanning"), asked
+            ),
+            **{name: asked.get_or_undefined(name) for name in ("paramId", "dataType", "typeOfLevel", "stepType")},
+            **{name: _COMPUTED[name](asked) if name in _COMPUTED else asked.get_or_undefined(name) for name in HEADERS},
+        }
+        named = (about[5:12] if field.edition == 2 else about[3:5] + about[25:26], keys["paramId"])
+        known = keys["paramId"] not in (0, UNDEFINED)
+        found = {
+            **_remembered_keys(_names if known else {}, named, NAMES, asked),
+            **_remembered_keys(_grid_names, (*place, keys["gridType"]), ABOUT_GRID.get(keys["gridType"], ()), asked),
+            **{name: asked.get_or_undefined(name) for name in ABOUT_VARIABLE},
+        }
+    keys["variable"] = {
+        f"GRIB_{name}": np.array(value) if isinstance(value, tuple) else value
+        for name, value in sorted(found.items())
+        if not (isinstance(value, str) and value == UNDEFINED)
+    }
+    keys["stepUnits"] = 1  # steps are in hours here
+    keys["parameter"] = ()
+    if not known:  # one name for all that the tables do not know: they must not be mixed
+        product = field.product[9:11] if field.edition == 2 else field.identification[3:5] + field.identification[8:9]
+        keys["parameter"] = (field.discipline, *product)
+    keys["geometry"] = geometry(field)
+    keys["about_file"] = tuple(keys[name] for name in ABOUT_FILE)
+    return keys
+
+
+_centres: dict[tuple[Any, ...], dict[str, Any]] = {}
+_grids: dict[tuple[Any, ...], dict[str, Any]] = {}
+_names: dict[tuple[Any, ...], dict[str, Any]] = {}
+_grid_names: dict[tuple[Any, ...], dict[str, Any]] = {}
+
+
+def _remembered_keys(
+    memory: dict[tuple[Any, ...], dict[str, Any]], key: tuple[Any, ...], names: tuple[str, ...], asked: EccodesMessage
+) -> dict[str, Any]:
+    found = memory.get(key)
+    if found is None:
+        found = {name: asked.get_or_undefined(name) for name in names}
+        if len(memory) >= MEMORY // 64:
+            memory.clear()
+        memory[key] = found
+    return found
+
+
+def geometry(field: GribField) -> bytes:
+    """Return the part of the headers that describes the grid, without the vertical coefficients of
+    GRIB 1.
+    """
+    grid = field.grid
+    if field.edition == 2:
+        return grid[5:]
+    if not grid:
+        return field.identification[6:7]
+    count, place = grid[3], grid[4] - 1
+    return grid[5:place] + grid[place + 4 * count :] if count and place >= 5 else grid[5:]
+
+
+def _combine(keys: dict[str, Any], plain: HeaderNumbers) -> FieldDescription:
+    time, step, number, level = plain
+    return FieldDescription(
+        keys,
+        keys["time"] if time is None else time,
+        keys["step"] if step is None else step,
+        keys["number"] if number is None else number,
+        keys["level"] if level is None else level,
+    )
+
+
+class EccodesMessage:
+    """A field that ecCodes has opened, to be used in a `with` block."""
+
+    def __init__(self, field: GribField) -> None:
+        self.field = field
+        self.library = eccodes()
+        self._guard = eccodes_lock()
+
+    def __enter__(self) -> EccodesMessage:
+        self._guard.__enter__()
+        try:
+            self._handle = self.library.codes_new_from_message(short_message(self.field))
+            self.library.codes_set(self._handle, "missingValue", MISSING)
+            if has_empty_rows(self.library, self._handle):
+                self.library.codes_release(self._handle)
+                raise ValueError("a row of its reduced grid has no points")
+        except Exception as problem:  # whatever the library raises: the message is not one that it knows
+            self._guard.__exit__(None, None, None)
+            raise FormatError(
+                f"ecCodes cannot read the message: {problem}",
+                offset=self.field.offset,
+                length=self.field.length,
+                structure="GRIB message",
+            ) from problem
+        return self
+
+    def __exit__(self, *problem: object) -> None:
+        self.library.codes_release(self._handle)
+        self._guard.__exit__(None, None, None)
+
+    def get(self, key: str, kind: type | None = None) -> Any:
+        """Return a key; of many values, as an array.
+
+        Raises
+        ------
+        FormatError
+            If ecCodes cannot compute it.
+        """
+        library, handle = self.library, self._handle
+        try:
+            if key in MANY_VALUES and library.codes_get_size(handle, key) > 1:
+                return library.codes_get_array(handle, key, kind)
+            return library.codes_get(handle, key, kind)
+        except Exception as problem:
+            raise FormatError(
+                f"ecCodes cannot compute the key {key}: {problem}", offset=self.field.offset, structure="GRIB message"
+            ) from problem
+
+    def array(self, key: str) -> np.ndarray[Any, Any]:
+        """Return coordinates as an array of doubles, computed in a subprocess if the grid may crash
+        ecCodes.
+        """
+        try:
+            if why := reason_not_to_compute(self.library, self._handle):
+                raise FormatError(why, offset=self.field.offset, structure="GRIB grid")
+            if not is_safe_grid(self.library, self._handle):
+                points = self.library.codes_get(self._handle, "numberOfPoints", int)
+                return decode_in_subprocess(short_message(self.field), key, points)
+            return np.asarray(self.library.codes_get_array(self._handle, key), np.float64)
+        except InsituError:
+            raise
+        except Exception as problem:
+            raise FormatError(
+                f"ecCodes cannot compute the key {key}: {problem}", offset=self.field.offset, structure="GRIB message"
+            ) from problem
+
+    def get_or_undefined(self, key: str) -> Any:
+        """Return a key, or "undef"."""
+        try:
+            value = self.get(key)
+        except InsituError:
+            return UNDEFINED
+        if value is None:
+            return UNDEFINED
+        return tuple(value.tolist()) if isinstance(value, np.ndarray) else value
+
+
+def _time(asked: EccodesMessage) -> Any:
+    try:
+        date, time = asked.get("dataDate"), asked.get("dataTime")
+        return int(
+            (
+                datetime.datetime(date // 10000, date // 100 % 100, date % 100, time // 100, time % 100) - EPOCH
+            ).total_seconds()
+        )
+    except (InsituError, ValueError, TypeError):
+        return UNDEFINED
+
+
+def _step(asked: EccodesMessage) -> Any:
+    # ecCodes first tries hours; where these do not do, it falls back to the unit of the header, and
+    # answers the second time.
+    for _ in range(2):
+        try:
+            unit = UNIT_SECONDS.get(asked.get("stepUnits", int))
+            return UNDEFINED if unit is None else asked.get("endStep", int) * unit / 3600.0
+        except (InsituError, TypeError):
+            continue
+    return UNDEFINED
+
+
+def _level(asked: EccodesMessage) -> Any:
+    try:
+        return asked.get("level", float)
+    except InsituError:
+        return UNDEFINED
+
+
+_COMPUTED: dict[str, Callable[[EccodesMessage], Any]] = {"time": _time, "step": _step, "level": _level}

@@ -1,0 +1,265 @@
+"""Scan a GRIB file by the index beside it (`.idx` of NCEP, `.index` of ECMWF), reading few
+messages.
+
+The lines of an index say which field lies where. What they do not say (centre, grid, how an
+ensemble is numbered) is the same in all messages of a kind, so one message of each kind is read.
+From its header and the words of a line the header of a field is composed, and described like any
+other. Also read are the messages of lines that are not understood or occur twice, of names that
+stand for several parameters, of unexplained lengths, and those in the first bytes of the file. If a
+line contradicts the header of its message, all headers are read. The other messages are checked
+when their values are read: another grid or parameter than expected is an error.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection
+
+from insitu.errors import NotFoundError
+from insitu.formats.grib.composed_header import INSTANT_OF, compose_headers
+from insitu.formats.grib.header_keys import UNDEFINED, FieldDescription, describe
+from insitu.formats.grib.index_file import IndexLine, data_file_names, is_grib_index, read_index
+from insitu.formats.grib.inventory import ParsedLine, parse_inventory_line
+from insitu.formats.grib.mars import field_kind, model_key, parameter_in_header, parse_mars_words
+from insitu.formats.grib.sampled_messages import SampledMessages
+from insitu.formats.grib.scan import BrokenMessages, FoundFields, build_tree
+from insitu.formats.grib.sections import GribField
+from insitu.formats.grib.variables import FieldTable, has_same_header
+from insitu.formats.parsing.read_cache import ReadCache
+from insitu.formats.parsing.sibling_files import SiblingFiles
+from insitu.formats.registry import Format
+from insitu.formats.unreadable import Problems
+from insitu.formats.variable_filter import select_variables, subtree
+from insitu.model import VirtualGroup
+
+__all__ = ["GRIB_INDEX", "scan_grib_index"]
+
+ROUNDS = 8
+"""Most rounds of reading messages of unexplained length."""
+Model = tuple[str, int]
+Guess = tuple[GribField, FieldDescription, bool]
+"""A header, its description, and whether its parameter is the only one that the line can mean."""
+
+
+def scan_grib_index(
+    window: ReadCache,
+    *,
+    group: str | None = None,
+    variables: Collection[str] | None = None,
+    errors: str = "raise",
+) -> VirtualGroup:
+    """Scan the GRIB file of an index.
+
+    Parameters
+    ----------
+    window
+        The index.
+    group, variables, errors
+        As for a GRIB file.
+    """
+    problems = Problems(errors)
+    names = data_file_names(window.url)
+    with SiblingFiles(window) as neighbours:
+        file = next((found for name in names if (found := neighbours.open_sibling(window, name)) is not None), None)
+        if file is None:
+            raise NotFoundError(
+                f"the GRIB file of the index is missing: {' or '.join(names) or 'the index has no name to derive it from'}",
+                url=window.url,
+            )
+        lines = read_index(window, file.size)
+        looks = SampledMessages(file, {line.offset: line.length for line in lines}, BrokenMessages(problems, file.url))
+        table = _table(lines, looks)
+        tree = build_tree(FoundFields(table, len(looks.lengths)), file.source.describe(), problems)
+    return select_variables(subtree(tree, group, url=window.url), variables, url=window.url)
+
+
+def _table(lines: list[IndexLine], looks: SampledMessages) -> FieldTable:
+    """Return all fields: those whose messages were read, and those that the lines describe."""
+    looks.read(line.offset for line in lines[:1])
+    if not looks.messages:
+        return _read_all_headers(looks)
+    first = next(iter(looks.messages.values())).fields[0]
+    centre = int.from_bytes(first.identification[5:7], "big") if first.edition == 2 else -1
+    said: dict[IndexLine, ParsedLine | None] = {}
+    models: dict[Model, IndexLine] = {}
+    for line in lines:
+        if line.words is not None and line.time is not None:
+            said[line] = found = parse_inventory_line(*line.words, centre)
+            if found is not None:
+                models.setdefault(found.model, line)
+        elif line.mars_words is not None and line.time is not None:
+            models.setdefault(model_key(dict(line.mars_words)), line)
+    texts = Counter((line.time, line.words or line.mars_words) for line in lines)
+    looks.read(
+        line.offset
+        for line in lines
+        if texts[line.time, line.words or line.mars_words] > 1
+        or (line.words is not None and said[line] is None)
+        or line.time is None
+    )
+    looks.read([*(line.offset for line in models.values()), *looks.in_first_bytes()])
+    headers = {model: _field(looks, line) for model, line in models.items()}
+    said |= _parse_words(lines, headers, looks)
+    guesses = _guess_headers(lines, said, headers, looks)
+    if guesses is None:
+        return _read_all_headers(looks)
+    return _merge_fields(lines, guesses, looks)
+
+
+def _parse_words(
+    lines: list[IndexLine], headers: dict[Model, GribField | None], looks: SampledMessages
+) -> dict[IndexLine, ParsedLine | None]:
+    """Parse the MARS words of lines; of each kind that they leave open, one message is read."""
+    found: dict[IndexLine, ParsedLine | None] = {}
+    examples: dict[tuple[str, ...], IndexLine] = {}
+    objects = [(line, dict(line.mars_words)) for line in lines if line.mars_words is not None and line.time is not None]
+    for line, words in objects:
+        model = headers[model_key(words)]
+        found[line] = parse_mars_words(words, model) if model is not None else None
+        if found[line] is None:
+            examples.setdefault(field_kind(words), line)
+    looks.read(line.offset for line in examples.values())
+    for line, words in objects:
+        model, example = headers[model_key(words)], examples.get(field_kind(words))
+        seen = _field(looks, example) if example is not None else None
+        if found[line] is None and model is not None and seen is not None:
+            meant = parameter_in_header(seen)
+            found[line] = parse_mars_words(words, model, meant) if meant is not None else None
+    return found
+
+
+def _guess_headers(
+    lines: list[IndexLine],
+    said: dict[IndexLine, ParsedLine | None],
+    headers: dict[Model, GribField | None],
+    looks: SampledMessages,
+) -> dict[IndexLine, Guess] | None:
+    """Return the header of each line, reading messages where needed.
+
+    None if a line contradicts its message.
+    """
+    guesses: dict[IndexLine, Guess] = {}
+    for _ in range(2):
+        _narrow_parameters(lines, said, looks)
+        unclear: dict[str, int] = {}
+        for line in lines:
+            words = said.get(line)
+            if words is None or line in guesses:
+                continue
+            guess = _guess_header(words, line, headers)
+            if guess is not None:
+                guesses[line] = guess
+            elif line.words is not None:
+                unclear.setdefault(line.words[0], line.offset)
+        if not unclear:
+            break
+        looks.read(unclear.values())
+    looks.read(line.offset for line in lines if line not in guesses)
+    return guesses if _is_consistent(guesses, looks) else None
+
+
+def _is_consistent(guesses: dict[IndexLine, Guess], looks: SampledMessages) -> bool:
+    """Return whether all lines whose message was read agree with its header."""
+    for line, (_, told, _) in guesses.items():
+        if line.offset in looks.messages:
+            real = looks.descriptions.get((line.offset, line.number))
+            if real is None or not has_same_header(real, told):
+                return False
+    return True
+
+
+def _narrow_parameters(
+    lines: list[IndexLine], said: dict[IndexLine, ParsedLine | None], looks: SampledMessages
+) -> None:
+    """Reduce names that stand for several parameters to the one that was found in a message."""
+    seen: dict[str, tuple[int, int, int]] = {}
+    for line in lines:
+        field = _field(looks, line)
+        if line.words is not None and field is not None and field.edition == 2:
+            seen[line.words[0]] = (field.discipline, field.product[9], field.product[10])
+    for line, words in said.items():
+        if words is not None and line.words is not None and seen.get(line.words[0]) in words.parameters:
+            said[line] = words._replace(parameters=(seen[line.words[0]],))
+
+
+def _guess_header(said: ParsedLine, line: IndexLine, headers: dict[Model, GribField | None]) -> Guess | None:
+    """Return the header of a line; None if several differing ones are possible."""
+    model = headers.get(said.model)
+    if model is None or line.time is None or model.edition != 2:
+        return None
+    template = int.from_bytes(model.product[7:9], "big")
+    if INSTANT_OF.get(template) is None or (said.member is not None and INSTANT_OF[template] != 1):
+        return None
+    if len(model.product) < 34 or len(model.identification) < 21:
+        return None
+    model = model._replace(offset=line.offset, length=line.length, number=line.number)
+    fields = list(compose_headers(said, line.time, model))
+    told = [describe(field) for field in fields]
+    if not all(has_same_header(told[0], other) for other in told[1:]):
+        return None
+    if line.mars_words is not None and told[0].keys["paramId"] in (0, UNDEFINED):
+        return None  # MARS has a name for everything
+    return fields[0], told[0], line.words is not None and len(said.parameters) == 1
+
+
+def _merge_fields(lines: list[IndexLine], guesses: dict[IndexLine, Guess], looks: SampledMessages) -> FieldTable:
+    """Return the table of all fields, from messages and lines."""
+    products = {line.offset: len(guess[0].product) for line, guess in guesses.items() if line.number == 0}
+    for _ in range(ROUNDS):
+        if not (odd := looks.unexplained(products)):
+            break
+        looks.read(odd)
+    several = len(looks.grids()) > 1
+    table = FieldTable([], [], {})
+    placed: list[Guess] = []
+    doubtful: list[int] = []
+    for line, guess in guesses.items():
+        if line.offset in looks.tried:
+            continue
+        if several:
+            other = looks.grid_of(line.offset, products.get(line.offset, 0))
+            if other is None:
+                doubtful.append(line.offset)
+                continue
+            field = guess[0]._replace(grid=other.grid)
+            guess = (field, describe(field), guess[2])
+        placed.append(guess)
+    looks.read(doubtful)
+    if not _is_consistent(guesses, looks):
+        return _read_all_headers(looks)
+    order = {offset: place for place, offset in enumerate(looks.lengths)}
+    found: list[tuple[GribField, FieldDescription, bool | None]] = [
+        (field, looks.descriptions[field.offset, field.number], None) for field in _sampled_fields(looks)
+    ]
+    found += placed
+    for field, told, precise in sorted(found, key=lambda one: (order[one[0].offset], one[0].number)):
+        if precise is not None:
+            table.unverified[len(table.fields)] = precise
+        table.fields.append(field)
+        table.descriptions.append(told)
+    return table
+
+
+def _read_all_headers(looks: SampledMessages) -> FieldTable:
+    """Return all fields, by reading all headers."""
+    looks.read(looks.lengths)
+    order = {offset: place for place, offset in enumerate(looks.lengths)}
+    fields = sorted(_sampled_fields(looks), key=lambda field: (order[field.offset], field.number))
+    return FieldTable(fields, [looks.descriptions[field.offset, field.number] for field in fields])
+
+
+def _sampled_fields(looks: SampledMessages) -> list[GribField]:
+    return [
+        field
+        for message in looks.messages.values()
+        for field in message.fields
+        if (field.offset, field.number) in looks.descriptions
+    ]
+
+
+def _field(looks: SampledMessages, line: IndexLine) -> GribField | None:
+    message = looks.messages.get(line.offset)
+    return message.fields[line.number] if message is not None and line.number < len(message.fields) else None
+
+
+GRIB_INDEX = Format(is_grib_index, scan_grib_index)

@@ -1,0 +1,73 @@
+"""Parser of global heap collections, which hold the variable-length values of an HDF5 file.
+
+Format specification 3.0, III.E: a header, then numbered objects, padded to eight bytes. Pure
+functions from bytes to objects, used when data is read and for attributes.
+"""
+
+from __future__ import annotations
+
+from insitu.errors import FormatError
+
+__all__ = ["COLLECTION_GUESS", "HEADER_SIZE", "collection_size", "parse_collection"]
+
+HEADER_SIZE = 16
+"""Bytes of a collection's header, and of an object's, whatever the width of lengths: both are
+padded to eight."""
+COLLECTION_GUESS = 4096
+"""Bytes of nearly every collection: the library's smallest, made larger only for a larger
+object."""
+
+
+def collection_size(header: bytes, length_size: int = 8) -> int:
+    """Return the length of a collection in bytes.
+
+    Parameters
+    ----------
+    header
+        Its first bytes, 16 at least.
+    length_size
+        Bytes of a length in this file.
+
+    Examples
+    --------
+    >>> collection_size(b"GCOL" + bytes([1, 0, 0, 0]) + (4096).to_bytes(8, "little"))
+    4096
+    """
+    if len(header) < HEADER_SIZE or header[:4] != b"GCOL" or header[4] != 1:
+        raise FormatError("these bytes are not a global heap collection", structure="global heap collection")
+    size = int.from_bytes(header[8 : 8 + length_size], "little")
+    if size < HEADER_SIZE:
+        raise FormatError(
+            f"the global heap collection has an impossible size of {size} bytes", structure="global heap collection"
+        )
+    return size
+
+
+def parse_collection(data: bytes, length_size: int = 8) -> dict[int, bytes]:
+    """Return the objects of a collection by number.
+
+    Parameters
+    ----------
+    data
+        The whole collection.
+    length_size
+        Bytes of a length in this file.
+    """
+    end = collection_size(data, length_size)
+    if len(data) < end:
+        raise FormatError("the global heap collection is cut off", structure="global heap collection")
+    objects: dict[int, bytes] = {}
+    at = HEADER_SIZE
+    while at + HEADER_SIZE <= end:
+        number = data[at] | data[at + 1] << 8
+        if number == 0:  # the free space, which is last
+            break
+        size = int.from_bytes(data[at + 8 : at + 8 + length_size], "little")
+        begin = at + HEADER_SIZE
+        if begin + size > end:
+            raise FormatError(
+                f"object {number} of the global heap collection is cut off", structure="global heap collection"
+            )
+        objects[number] = data[begin : begin + size]
+        at = begin + (size + 7) // 8 * 8
+    return objects

@@ -1,0 +1,251 @@
+"""netCDF-4 conventions: the dimensions of each variable.
+
+netCDF-4 stores dimensions as HDF5 dimension scales and a few hidden attributes. The steps here are
+those of the netCDF-C library when it opens a file, so that names, dimensions and lengths equal what
+netCDF4 and xarray show:
+
+1. Down the tree: every dimension scale makes a dimension of its group, named like the dataset.
+2. Up the tree, children first: a variable has the dimensions that its hidden `_Netcdf4Coordinates`
+   numbers, else the scales attached to its axes, else *phony* ones: any dimension of the group of
+   that length, or a new `phony_dim_N`.
+3. An unlimited dimension is as long as the longest variable along it. Shorter variables have fill
+   values behind their end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from insitu.formats.hdf5.conventions.netcdf_types import KnownTypes
+from insitu.formats.hdf5.datasets.objects import Dataset
+from insitu.formats.hdf5.structures.object_references import ReferenceValue
+
+__all__ = ["GroupNode", "NetcdfDimension", "NetcdfVariable", "assign_dimensions", "variable_name", "visible_attributes"]
+
+HIDDEN_ATTRIBUTES = frozenset(
+    {
+        "CLASS",
+        "DIMENSION_LIST",
+        "NAME",
+        "REFERENCE_LIST",
+        "_Format",
+        "_IsNetcdf4",
+        "_NCProperties",
+        "_Netcdf4Coordinates",
+        "_Netcdf4Dimid",
+        "_SuperblockVersion",
+        "_nc3_strict",
+    }
+)
+WITHOUT_VARIABLE = "This is a netCDF dimension but not a netCDF variable"
+NOT_COORDINATE = "_nc4_non_coord_"
+
+
+@dataclass(slots=True)
+class NetcdfDimension:
+    """A dimension of a group."""
+
+    name: str
+    number: int
+    """netCDF's dimension id, unique in the file."""
+    length: int
+    unlimited: bool
+    address: int | None = None
+    """Of its scale; None: phony."""
+
+
+@dataclass(slots=True)
+class NetcdfVariable:
+    """A dataset under a name."""
+
+    name: str
+    dataset: Dataset
+    is_known: bool = True
+    """Whether netCDF knows its type."""
+    scale: NetcdfDimension | None = None
+    """The dimension it is the scale of."""
+    dims: list[NetcdfDimension | None] = field(default_factory=list)
+
+    @property
+    def rank(self) -> int:
+        """Number of axes of the dataspace; axes of an array datatype do not count in netCDF."""
+        return len(self.dataset.space.shape)
+
+
+@dataclass(slots=True)
+class GroupNode:
+    """A group while its dimensions are sorted out."""
+
+    datasets: list[tuple[str, Dataset]]
+    children: list[GroupNode] = field(default_factory=list)
+    parent: GroupNode | None = None
+    dimensions: list[NetcdfDimension] = field(default_factory=list)
+    variables: list[NetcdfVariable] = field(default_factory=list)
+
+
+def visible_attributes(attributes: dict[str, Any], named: Callable[[int], str]) -> dict[str, Any]:
+    """Return attributes without those that netCDF-4 hides, with paths in place of references.
+
+    Parameters
+    ----------
+    attributes
+        As they are stored.
+    named
+        The path of the object at an address.
+    """
+    return {
+        name: value.to_attribute(named) if isinstance(value, ReferenceValue) else value
+        for name, value in attributes.items()
+        if name not in HIDDEN_ATTRIBUTES
+    }
+
+
+def variable_name(name: str) -> str:
+    """Return the netCDF name of a dataset.
+
+    A variable that shares its name with a dimension it does not belong to is stored under another
+    name.
+    """
+    return name.removeprefix(NOT_COORDINATE) or name
+
+
+def assign_dimensions(root: GroupNode) -> None:
+    """Find the variables and dimensions of all groups of a file."""
+    file = _DimensionTable()
+    _declare_dimensions(root, file)
+    _match_dimensions(root, file)
+    for node in _iterate_nodes(root):
+        for variable in node.variables:
+            for dimension, length in zip(variable.dims, variable.dataset.space.shape, strict=False):
+                if dimension is not None and dimension.unlimited:
+                    dimension.length = max(dimension.length, length)
+
+
+def _iterate_nodes(node: GroupNode) -> Iterator[GroupNode]:
+    todo = [node]
+    while todo:
+        here = todo.pop()
+        yield here
+        todo += here.children
+
+
+@dataclass(slots=True)
+class _DimensionTable:
+    next_number: int = 0
+    by_number: dict[int, NetcdfDimension] = field(default_factory=dict)
+
+    def add(self, node: GroupNode, name: str, length: int, unlimited: bool, number: int | None) -> NetcdfDimension:
+        if number is None:
+            number = self.next_number
+        self.next_number = max(self.next_number, number + 1)
+        # In netCDF a length of 0 *is* the mark of an unlimited dimension.
+        dimension = NetcdfDimension(name, number, length, unlimited or length == 0)
+        node.dimensions.append(dimension)
+        self.by_number[number] = dimension  # of several scales with one number, the last
+        return dimension
+
+
+def _is_scale(dataset: Dataset) -> bool:
+    name = dataset.attributes.get("CLASS")
+    return isinstance(name, str) and name == "DIMENSION_SCALE" and bool(dataset.space.shape)
+
+
+def _declare_dimensions(root: GroupNode, file: _DimensionTable) -> None:
+    """Step 1, in the order in which netCDF-C comes by: a group, then the groups in it."""
+    types = KnownTypes()
+    todo = [root]
+    while todo:
+        node = todo.pop()
+        for name, dataset in node.datasets:
+            dimension = None
+            if _is_scale(dataset):
+                space = dataset.space
+                number = _as_integer(dataset.attributes.get("_Netcdf4Dimid"))
+                dimension = file.add(node, name, space.shape[0], space.limits[0] is None, number)
+                dimension.address = dataset.address
+                title = dataset.attributes.get("NAME")
+                if isinstance(title, str) and title.startswith(WITHOUT_VARIABLE):
+                    continue
+            known = not dataset.space.null and types.accepts(dataset.datatype, dataset.committed)
+            node.variables.append(NetcdfVariable(variable_name(name), dataset, known, dimension))
+        todo += reversed(node.children)
+
+
+def _as_integer(value: Any) -> int | None:
+    if isinstance(value, (int, np.integer)) and 0 <= value < 1 << 31:
+        return int(value)
+    return None
+
+
+def _is_numeric(value: Any) -> bool:
+    """Whether an attribute is one finite number, or some."""
+    return isinstance(value, (np.ndarray, np.generic)) and value.dtype.kind in "iuf" and bool(np.isfinite(value).all())
+
+
+def _match_dimensions(root: GroupNode, file: _DimensionTable) -> None:
+    """Step 2: the groups in a group before itself."""
+    order: list[GroupNode] = []
+    todo = [root]
+    while todo:
+        node = todo.pop()
+        order.append(node)
+        todo += node.children
+    # `order` visits a group before its children, and its children last to first: reversed it is
+    # netCDF-C's order. Variables of types that netCDF has no name for are unseen by it, so they
+    # must not change the numbers: they come last.
+    for known in (True, False):
+        for node in reversed(order):
+            for variable in node.variables:
+                if variable.is_known is known:
+                    dims = _variable_dimensions(node, variable, file)
+                    variable.dims = [d if d is None else file.by_number.get(d.number, d) for d in dims]
+
+
+def _variable_dimensions(
+    node: GroupNode, variable: NetcdfVariable, file: _DimensionTable
+) -> list[NetcdfDimension | None]:
+    dataset, rank = variable.dataset, variable.rank
+    dims: list[NetcdfDimension | None] = [None] * rank
+    numbers = dataset.attributes.get("_Netcdf4Coordinates")
+    if numbers is not None and _is_numeric(numbers) and np.ndim(numbers) <= 1 and np.size(numbers) == rank:
+        dims = [file.by_number.get(int(number)) for number in np.atleast_1d(numbers)]
+    if variable.scale is not None and rank and (rank == 1 or dims[0] is None):
+        dims[0] = variable.scale
+    if dataset.scales and variable.scale is None:
+        for axis, addresses in enumerate(dataset.scales[:rank]):
+            if dims[axis] is None and addresses:
+                dims[axis] = _find_by_address(node, addresses)
+    if None in dims:
+        _add_phony(node, variable, dims, file)
+    return dims
+
+
+def _find_by_address(node: GroupNode, addresses: list[int]) -> NetcdfDimension | None:
+    """The dimension of an attached scale; of several, netCDF-C takes the last."""
+    here: GroupNode | None = node
+    while here is not None:
+        for dimension in here.dimensions:
+            if dimension.address == addresses[-1]:
+                return dimension
+        here = here.parent
+    return None
+
+
+def _add_phony(
+    node: GroupNode, variable: NetcdfVariable, dims: list[NetcdfDimension | None], file: _DimensionTable
+) -> None:
+    space = variable.dataset.space
+    for axis, (length, limit) in enumerate(zip(space.shape, space.limits, strict=True)):
+        if dims[axis] is not None:
+            continue
+        unlimited = limit is None
+        for dimension in node.dimensions:
+            if dimension.length == length and dimension.unlimited == unlimited and dimension not in dims[:axis]:
+                dims[axis] = dimension
+                break
+        else:
+            dims[axis] = file.add(node, f"phony_dim_{file.next_number}", length, unlimited, None)

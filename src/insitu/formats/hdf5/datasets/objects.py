@@ -1,0 +1,287 @@
+"""Reader of the objects of a file: groups, datasets and committed datatypes.
+
+One walk reads one object header, then in parallel the attributes of the object, its links or its
+chunk index. An object is read once, however many links lead to it, so a cycle of links is harmless.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from insitu.errors import InsituError, UnsupportedError
+from insitu.formats.hdf5.datasets.chunk_index import read_chunks
+from insitu.formats.hdf5.datasets.virtual_mapping import SourceMapping, parse_mappings
+from insitu.formats.hdf5.structures.attribute_values import NO_VALUE, heap_value
+from insitu.formats.hdf5.structures.attributes import HeapRecord, heap_records, read_attributes, read_heap_values
+from insitu.formats.hdf5.structures.chunk_rows import ChunkRows
+from insitu.formats.hdf5.structures.dataspace import Dataspace, parse_dataspace
+from insitu.formats.hdf5.structures.datatype import Datatype, parse_datatype
+from insitu.formats.hdf5.structures.external_files import ExternalSegment, read_external_segments
+from insitu.formats.hdf5.structures.file import FileContext
+from insitu.formats.hdf5.structures.fill_value import Fill, parse_fill, parse_old_fill, resolve_fill
+from insitu.formats.hdf5.structures.layout import (
+    ChunkedLayout,
+    CompactLayout,
+    ContiguousLayout,
+    Layout,
+    VirtualLayout,
+    parse_layout,
+)
+from insitu.formats.hdf5.structures.links import Link, read_links
+from insitu.formats.hdf5.structures.local_heap import read_symbol_table
+from insitu.formats.hdf5.structures.message_cache import parse_once
+from insitu.formats.hdf5.structures.messages import (
+    DATASPACE,
+    DATATYPE,
+    EXTERNAL_FILES,
+    FILL,
+    FILL_OLD,
+    FILTERS,
+    GROUP_INFO,
+    LAYOUT,
+    LINK,
+    LINK_INFO,
+    SYMBOL_TABLE,
+    Message,
+)
+from insitu.formats.hdf5.structures.nested_values import read_nested_value
+from insitu.formats.hdf5.structures.object_header import read_object_header
+from insitu.formats.hdf5.structures.object_references import SCALE_ATTRIBUTES, read_references
+from insitu.formats.hdf5.structures.pipeline import Filter, parse_filters
+from insitu.formats.hdf5.structures.shared_messages import resolve_shared
+from insitu.formats.hdf5.structures.type_description import needs_element_decoder
+from insitu.formats.parsing.scheduler import Parallel, Walk, to_format_error
+
+__all__ = ["Dataset", "Group", "ObjectTable", "read_chunk_index", "read_object"]
+
+SCALES = "DIMENSION_LIST"
+_MUTABLE = (list, np.ndarray)
+UNKNOWN_TYPE = Datatype("unread", 0, np.dtype("V"))
+
+
+@dataclass(slots=True)
+class Dataset:
+    """An array in the file."""
+
+    address: int
+    space: Dataspace
+    committed: bool
+    """Whether its type has a name in the file."""
+    datatype: Datatype = UNKNOWN_TYPE
+    layout: Layout = CompactLayout(b"")  # noqa: RUF009  # frozen
+    filters: tuple[Filter, ...] = ()
+    fill: Fill = Fill(None, "default")  # noqa: RUF009  # frozen
+    attributes: dict[str, Any] = field(default_factory=dict)
+    scales: list[list[int]] = field(default_factory=list)
+    """For each axis the addresses of the dimension scales attached to it; empty: none attached."""
+    problems: dict[str, str] = field(default_factory=dict)
+    """Attributes that could not be read."""
+    chunks: ChunkRows | None = None
+    """Set once the index was read."""
+    mappings: tuple[SourceMapping, ...] = ()
+    """Of a virtual dataset: what it is made of."""
+    segments: tuple[ExternalSegment, ...] = ()
+    """The parts of other files that the data lies in."""
+    problem: InsituError | None = None
+    """Why its data cannot be taken. Its extent is known even so: netCDF counts its dimensions."""
+
+
+@dataclass(slots=True)
+class Group:
+    """Names for objects."""
+
+    address: int
+    links: list[Link]
+    """In order of creation where that is kept, else by name."""
+    attributes: dict[str, Any] = field(default_factory=dict)
+    problems: dict[str, str] = field(default_factory=dict)
+
+
+_DESCRIPTION = frozenset({DATASPACE, DATATYPE, LAYOUT, FILL, FILL_OLD, FILTERS, EXTERNAL_FILES})
+
+ObjectTable = dict[int, "Group | Dataset | InsituError | None"]
+"""By address. None: an object that holds no data (a datatype). An error: what is wrong with it."""
+
+
+def read_object(
+    file: FileContext, address: int, objects: ObjectTable, indexed: bool, follow: Callable[[Group], list[int]]
+) -> Walk[None]:
+    """Read an object, and those that it links to, into `objects`.
+
+    Parameters
+    ----------
+    file, address
+        Where its header lies.
+    objects
+        What to add to; an address that is in it already is not read again.
+    indexed
+        Whether to read the chunk indexes of datasets.
+    follow
+        Which addresses to go on to from a group.
+    """
+    objects[address] = None
+    try:
+        messages = yield from read_object_header(file, address)
+        kinds = {message.kind for message in messages}
+        if LAYOUT in kinds:
+            objects[address] = yield from _read_dataset(file, address, messages, indexed)
+        elif kinds & {SYMBOL_TABLE, LINK_INFO, LINK, GROUP_INFO}:
+            group = yield from _read_group(file, address, messages)
+            objects[address] = group
+            new = [a for a in dict.fromkeys(follow(group)) if a not in objects]
+            for child in new:
+                objects[child] = None  # claimed: nobody else waits for it
+            yield Parallel([read_object(file, child, objects, indexed, follow) for child in new])
+        elif DATATYPE in kinds:
+            file.named_types[address] = next(m.body for m in messages if m.kind == DATATYPE)
+    except InsituError as problem:
+        objects[address] = to_format_error(problem, offset=address + file.base, structure="object header")
+
+
+def _read_group(file: FileContext, address: int, messages: list[Message]) -> Walk[Group]:
+    attributes, (links, tracked) = yield Parallel([_read_attribute_values(file, messages), _read_links(file, messages)])
+    named, _, problems = attributes
+    links.sort(key=lambda link: link.order if tracked else link.name.encode("utf-8", "surrogateescape"))
+    return Group(address, links, named, problems)
+
+
+def _read_links(file: FileContext, messages: list[Message]) -> Walk[tuple[list[Link], bool]]:
+    for message in messages:
+        if message.kind == SYMBOL_TABLE:
+            links = yield from read_symbol_table(file, message.body)
+            return links, False
+    return (yield from read_links(file, messages))
+
+
+def _read_dataset(file: FileContext, address: int, messages: list[Message], indexed: bool) -> Walk[Dataset]:
+    parts: dict[int, Message] = {}
+    committed = False
+    for message in messages:
+        if message.kind in _DESCRIPTION:
+            if message.shared:
+                committed |= message.kind == DATATYPE
+                message = yield from resolve_shared(file, message)
+            parts.setdefault(message.kind, message)
+    if DATASPACE not in parts or DATATYPE not in parts:
+        file.fail("has a layout, but no dataspace or datatype", address, "object header")
+    space = parse_once(parse_dataspace, parts[DATASPACE].body, file.length_size)
+    dataset = Dataset(address, space, committed)
+    problem, attributes = yield Parallel(
+        [_read_description(file, dataset, parts, indexed), _read_attribute_values(file, messages)], keep=True
+    )
+    if isinstance(attributes, InsituError):
+        problem = attributes
+    else:
+        dataset.attributes, dataset.scales, dataset.problems = attributes
+    dataset.problem = problem
+    return dataset
+
+
+def _read_description(file: FileContext, dataset: Dataset, parts: dict[int, Message], indexed: bool) -> Walk[None]:
+    """Complete a dataset from the messages of its header."""
+    dataset.datatype = parse_once(parse_datatype, parts[DATATYPE].body)
+    dataset.layout = parse_layout(parts[LAYOUT].body, file.offset_size, file.length_size)
+    if isinstance(dataset.layout, CompactLayout) and (
+        dataset.datatype.is_variable_length or dataset.datatype.has_nested_variable_length
+    ):
+        # References into heaps need the file, so they are read from the header instead of being
+        # stored inline.
+        place, inside = parts[LAYOUT].place, dataset.layout
+        if place < 0:
+            file.unsupported("variable-length values in a shared layout message are not supported")
+        dataset.layout = ContiguousLayout(place + inside.at if inside.data else None, len(inside.data))
+    if FILTERS in parts:
+        dataset.filters = parse_once(parse_filters, parts[FILTERS].body)
+    if FILL in parts:
+        dataset.fill = parse_once(parse_fill, parts[FILL].body)
+    elif FILL_OLD in parts:
+        dataset.fill = parse_once(parse_old_fill, parts[FILL_OLD].body)
+    if EXTERNAL_FILES in parts:
+        dataset.segments = yield from read_external_segments(file, parts[EXTERNAL_FILES].body)
+    if isinstance(dataset.layout, VirtualLayout):
+        dataset.mappings = yield from _read_mappings(file, dataset.layout)
+    value = dataset.fill.value
+    if value is not None and (
+        dataset.datatype.is_variable_length or dataset.datatype.has_nested_variable_length or dataset.datatype.shape
+    ):
+        dataset.fill = yield from resolve_fill(file, dataset.datatype, dataset.fill)
+    if indexed:
+        yield from read_chunk_index(file, dataset)
+
+
+def _read_mappings(file: FileContext, layout: VirtualLayout) -> Walk[tuple[SourceMapping, ...]]:
+    """What a virtual dataset is made of; one that was never given anything has no list."""
+    if layout.address == file.undefined:
+        return ()
+    (data,) = yield from read_heap_values(file, [HeapRecord(1, layout.address, layout.index)])
+    return parse_mappings(file, data, layout.address)
+
+
+def read_chunk_index(file: FileContext, dataset: Dataset) -> Walk[None]:
+    """Read the chunk index of a dataset, if it has one."""
+    if isinstance(dataset.layout, ChunkedLayout) and dataset.chunks is None:
+        dataset.chunks = yield from read_chunks(file, dataset.layout, dataset.space, len(dataset.filters))
+
+
+def _read_attribute_values(
+    file: FileContext, messages: list[Message]
+) -> Walk[tuple[dict[str, Any], list[list[int]], dict[str, str]]]:
+    """The values of an object's attributes, its dimension scales, and what could not be read."""
+    attributes = yield from read_attributes(file, messages)
+    values: dict[str, Any] = {}
+    problems: dict[str, str] = {}
+    scales: list[list[int]] = []
+    heaped: list[tuple[str, Datatype, list[HeapRecord]]] = []
+    for attribute in attributes:
+        value, datatype = attribute.value, attribute.datatype
+        if type(value) in _MUTABLE:
+            value = value.copy()  # the attribute itself is remembered, for other files
+        values[attribute.name] = value
+        if (
+            datatype is not None
+            and datatype.has_references
+            and attribute.name not in SCALE_ATTRIBUTES
+            and not attribute.space.null
+        ):
+            try:
+                values[attribute.name] = yield from read_references(file, attribute)
+            except UnsupportedError as problem:
+                del values[attribute.name]
+                problems[attribute.name] = problem.message
+        elif value is NO_VALUE:
+            if datatype is not None and needs_element_decoder(datatype):
+                values[attribute.name] = yield from read_nested_value(file, attribute)
+            elif datatype is not None and datatype.is_variable_length:
+                heaped.append((attribute.name, datatype, heap_records(file, attribute.data)))
+            else:
+                del values[attribute.name]
+                if attribute.name not in SCALE_ATTRIBUTES:
+                    problems[attribute.name] = attribute.problem or "references of this kind are not supported"
+    if heaped:
+        found = yield from read_heap_values(file, [record for _, _, records in heaped for record in records])
+        at = 0
+        for name, datatype, records in heaped:
+            heap = found[at : at + len(records)]
+            at += len(records)
+            values[name] = heap_value(datatype, heap)
+            if name == SCALES:
+                scales = [_reference_addresses(file, value, datatype) for value in heap]
+            if values[name] is NO_VALUE:
+                del values[name]
+                if name not in SCALE_ATTRIBUTES:
+                    problems[name] = "references of this kind are not supported"
+    return values, scales, problems
+
+
+def _reference_addresses(file: FileContext, value: bytes, datatype: Datatype) -> list[int]:
+    """Return the addresses in a sequence of object references.
+
+    References may be wider than the addresses of this file.
+    """
+    width = file.offset_size
+    step = datatype.base.size if datatype.base is not None and datatype.base.size else width
+    return [int.from_bytes(value[at : at + width], "little") for at in range(0, len(value) - width + 1, step)]

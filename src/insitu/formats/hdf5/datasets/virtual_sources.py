@@ -1,0 +1,218 @@
+"""Placement of source arrays in a virtual dataset.
+
+Each mapping places boxes of a source dataset. If both selections have the same shape, the boxes are
+slices of the source's virtual array; otherwise elements are paired run by run. Elements that no box
+covers have the fill value of the virtual dataset.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from insitu.errors import FormatError, UnsupportedError
+from insitu.formats.hdf5.structures.stored_selection import RUNS_LIMIT, AxisHyperslab, StoredSelection
+from insitu.model import Tile, VirtualArray
+
+__all__ = ["PlacedArray", "assemble", "place_mapping"]
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedArray:
+    """An array at a place."""
+
+    array: VirtualArray
+    origin: tuple[int, ...]
+
+    def box(self) -> npt.NDArray[np.int64]:
+        """Return its corners: (2, dimensions), without the axes that a datatype adds."""
+        near = np.array(self.origin, np.int64)
+        return np.stack([near, near + np.array(self.array.shape[: len(near)], np.int64)])
+
+
+def place_mapping(
+    here: StoredSelection, there: StoredSelection, source: VirtualArray, shape: tuple[int, ...], extra: int
+) -> Iterator[PlacedArray]:
+    """Return the placed arrays of one mapping.
+
+    Parameters
+    ----------
+    here, there
+        What is selected of the virtual dataset and of the source.
+    source
+        The source.
+    shape
+        Of the virtual dataset, without the axes that its datatype adds.
+    extra
+        The number of those, which both have.
+    """
+    if "none" in (here.kind, there.kind):
+        return
+    from_shape = source.shape[: source.ndim - extra]
+    here, there = here.on(shape), there.on(from_shape)
+    _check_selection(here, shape, "the virtual dataset")
+    _check_selection(there, from_shape, "its source")
+    if here.kind == there.kind == "lines":
+        to, of = [line.length for line in here.lines], [line.length for line in there.lines]
+        if 0 in to or 0 in of:
+            return
+        if [n for n in to if n > 1] == [n for n in of if n > 1]:
+            yield from _matching_pieces(here.lines, there.lines, source, extra)
+            return
+    yield from _pair_runs(here, there, source, len(shape), len(from_shape))
+
+
+def _check_selection(picked: StoredSelection, shape: tuple[int, ...], whose: str) -> None:
+    """Raise for a selection that reaches out of its dataspace."""
+    for axis, length in enumerate(shape):
+        if picked.kind == "lines":
+            if len(picked.lines) != len(shape):
+                raise FormatError(f"a selection has {len(picked.lines)} axes, but {whose} has {len(shape)}")
+            line = picked.lines[axis]
+            end = line.reach(line.length)
+        else:
+            if any(len(first) != len(shape) for first, _ in picked.boxes):
+                raise FormatError(f"a selection has another number of axes than {whose}")
+            end = max((behind[axis] for _, behind in picked.boxes), default=0)
+        if end > length:
+            raise FormatError(
+                f"a selection reaches up to {end}, but the axis of {whose} has {length} elements",
+                structure="virtual dataset",
+            )
+
+
+def _matching_pieces(
+    here: tuple[AxisHyperslab, ...], there: tuple[AxisHyperslab, ...], source: VirtualArray, extra: int
+) -> Iterator[PlacedArray]:
+    """Selections of one shape: each run of neighbours here is a slice there."""
+    runs: list[list[tuple[int, int, int]]] = []
+    for line in here:
+        at, found = 0, []
+        for start, length in line.runs():
+            found.append((start, at, length))
+            at += length
+        runs.append(found)
+    if int(np.prod([len(found) for found in runs], dtype=object)) > RUNS_LIMIT:
+        raise UnsupportedError(
+            f"a mapping of more than {RUNS_LIMIT} boxes is not supported", structure="virtual dataset"
+        )
+    long = [axis for axis, line in enumerate(there) if line.length > 1]
+    for combination in itertools.product(*runs):
+        parts = iter(
+            [run for run, line in zip(combination, here, strict=True) if line.length > 1]  # those along longer axes
+        )
+        key: list[slice | npt.NDArray[np.int64]] = []
+        for axis, line in enumerate(there):
+            _, first, length = next(parts) if axis in long else (0, 0, 1)
+            key.append(line.part(first, length))
+        shape = tuple(length for _, _, length in combination)
+        yield PlacedArray(
+            _reshape_unit_axes(source[tuple(key)], shape, extra), tuple(start for start, _, _ in combination)
+        )
+
+
+def _reshape_unit_axes(array: VirtualArray, shape: tuple[int, ...], extra: int) -> VirtualArray:
+    """The array with its axes of length 1 where they are wanted."""
+    own = array.shape[: array.ndim - extra]
+    if own == shape:
+        return array
+    for axis in reversed([axis for axis, length in enumerate(own) if length == 1]):
+        array = array.drop(axis)
+    for axis, length in enumerate(shape):
+        if length == 1:
+            array = array.expand_dims(axis, f"one_{axis}")
+    return array
+
+
+def _pair_runs(
+    here: StoredSelection, there: StoredSelection, source: VirtualArray, rank: int, from_rank: int
+) -> Iterator[PlacedArray]:
+    """Any two selections: the elements of both in order, cut where a run of either ends."""
+    to, to_lengths = here.rows(rank)
+    of, of_lengths = there.rows(from_rank)
+    to_ends, of_ends = np.cumsum(to_lengths), np.cumsum(of_lengths)
+    if not len(to_ends) or not len(of_ends) or to_ends[-1] != of_ends[-1]:
+        raise FormatError(
+            "the two selections of a mapping have different numbers of elements", structure="virtual dataset"
+        )
+    ends = np.union1d(to_ends, of_ends)
+    if len(ends) > RUNS_LIMIT:
+        raise UnsupportedError(
+            f"a mapping of {len(ends)} runs is not supported (at most {RUNS_LIMIT})", structure="virtual dataset"
+        )
+    begins = np.concatenate([[0], ends[:-1]])
+    to_run, of_run = np.searchsorted(to_ends, begins, "right"), np.searchsorted(of_ends, begins, "right")
+    for begin, end, i, j in zip(begins.tolist(), ends.tolist(), to_run.tolist(), of_run.tolist(), strict=True):
+        origin, corner = to[i].tolist(), of[j].tolist()
+        origin[-1] += begin - (to_ends[i] - to_lengths[i])
+        first = corner[-1] + begin - int(of_ends[j] - of_lengths[j])
+        array = source[(*corner[:-1], slice(first, first + end - begin))]
+        for axis in range(rank - 1):
+            array = array.expand_dims(axis, f"one_{axis}")
+        yield PlacedArray(array, tuple(int(n) for n in origin))
+
+
+def assemble(pieces: list[PlacedArray], rank: int) -> tuple[tuple[Tile, ...], npt.NDArray[np.int64]]:
+    """Return the tiles of placed arrays, and their origins.
+
+    Where arrays overlap, the later one counts.
+    """
+    pieces = _remove_covered(pieces)
+    tiles: list[Tile] = []
+    origins: list[npt.NDArray[np.int64]] = [np.zeros((0, rank), np.int64)]
+    for piece in pieces:
+        tiles += piece.array.tiles
+        corner = np.zeros(rank, np.int64)
+        corner[: len(piece.origin)] = piece.origin
+        origins.append(piece.array.origins + corner)
+    return tuple(tiles), np.concatenate(origins)
+
+
+def _remove_covered(pieces: list[PlacedArray]) -> list[PlacedArray]:
+    """Without what later pieces cover."""
+    if len(pieces) < 2:
+        return pieces
+    rank = len(pieces[0].origin)
+    boxes = np.stack([piece.box() for piece in pieces])
+    kept: list[PlacedArray] = []
+    for number, piece in enumerate(pieces):
+        near, far = boxes[number]
+        later = boxes[number + 1 :]
+        covering = later[((later[:, 0] < far) & (later[:, 1] > near)).all(axis=1)]
+        parts = [piece]
+        for box in covering:
+            parts = [rest for part in parts for rest in _subtract_box(part, box, rank)]
+            if len(parts) > RUNS_LIMIT:
+                raise UnsupportedError(
+                    "mappings that overlap in too many ways are not supported", structure="virtual dataset"
+                )
+        kept += parts
+    return kept
+
+
+def _subtract_box(piece: PlacedArray, box: npt.NDArray[np.int64], rank: int) -> list[PlacedArray]:
+    """What is left of a piece outside of a box: a slab on either side along each axis."""
+    near, far = piece.box()
+    low, high = np.maximum(near, box[0]), np.minimum(far, box[1])
+    if (low >= high).any():
+        return [piece]
+    rest: list[PlacedArray] = []
+    for axis in range(rank):
+        for begin, end in ((near[axis], low[axis]), (high[axis], far[axis])):
+            if begin < end:
+                rest.append(_slice_piece(piece, axis, int(begin), int(end)))
+        piece = _slice_piece(piece, axis, int(low[axis]), int(high[axis]))
+        near, far = piece.box()
+    return rest
+
+
+def _slice_piece(piece: PlacedArray, axis: int, begin: int, end: int) -> PlacedArray:
+    origin = piece.origin
+    if (begin, end) == (origin[axis], origin[axis] + piece.array.shape[axis]):
+        return piece
+    key = (slice(None),) * axis + (slice(begin - origin[axis], end - origin[axis]),)
+    return PlacedArray(piece.array[key], (*origin[:axis], begin, *origin[axis + 1 :]))

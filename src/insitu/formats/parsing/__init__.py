@@ -1,0 +1,3 @@
+"""Shared by the parsers of all formats: range scheduler, read cache, field access, sibling
+files.
+"""

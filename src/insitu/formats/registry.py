@@ -1,0 +1,123 @@
+"""Registry of file formats: name → module, imported when a file needs it.
+
+The formats of this package and those of other packages are registered alike: by a name and, as
+text, the place of a `Format`. Other packages declare theirs as entry points in the group
+`insitu.formats` (see `docs/own_format.md`). Importing `insitu` imports no format. A file imports
+only those formats whose signature its first bytes match.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection
+from functools import cache
+from importlib.metadata import EntryPoint, entry_points
+from typing import NamedTuple, Protocol
+
+from insitu.errors import UnsupportedError
+from insitu.forking import import_before_fork
+from insitu.formats.parsing.read_cache import ReadCache
+from insitu.model import VirtualGroup
+
+__all__ = ["FORMATS", "GROUP", "Format", "RegisteredFormat", "Scan", "installed_formats", "load_format"]
+
+GROUP = "insitu.formats"
+"""The group of entry points in which other packages declare their formats."""
+
+
+class Scan(Protocol):
+    """A function that finds the chunks of one file."""
+
+    def __call__(
+        self,
+        window: ReadCache,
+        *,
+        group: str | None = None,
+        variables: Collection[str] | None = None,
+        errors: str = "raise",
+    ) -> VirtualGroup:
+        """Scan the file behind a window."""
+
+
+class Format(NamedTuple):
+    """A file format: how to recognise a file, how to scan it."""
+
+    matches: Callable[[ReadCache], bool]
+    """Return whether a file is of this format, by its first bytes."""
+    scan: Scan
+    """Find the chunks."""
+
+
+class RegisteredFormat(NamedTuple):
+    """One row of the registry."""
+
+    entry_point: EntryPoint
+    """Where the `Format` is."""
+    signature: re.Pattern[bytes]
+    """Matches the first bytes of every file of the format, and perhaps of others: `Format.matches`
+    decides. Formats whose signature does not match are not imported.
+    """
+
+
+def _row(name: str, target: str, signature: bytes) -> tuple[str, RegisteredFormat]:
+    point = EntryPoint(name, f"insitu.formats.{target}", GROUP)
+    return name, RegisteredFormat(point, re.compile(signature, re.DOTALL))
+
+
+# In the order in which they are tried: archives before all formats that a member at their beginning
+# may look like. HDF5 is the last, because to look for its signature behind a user block may cost a
+# request.
+FORMATS: dict[str, RegisteredFormat] = dict(
+    (
+        _row("zip", "containers.scan:ZIP", rb"PK(?:\x03\x04|\x05\x06)"),
+        _row("tar", "containers.scan:TAR", rb".{148}[\x80\s+\-0-7]"),  # the checksum of the first header
+        _row("netcdf3", "netcdf3.scan:NETCDF3", rb"CDF[\x01\x02\x05]"),
+        _row("tiff", "tiff.scan:TIFF", rb"II[*+]\0|MM\0[*+]"),
+        _row("fits", "fits.scan:FITS", rb"SIMPLE  ="),
+        _row("hdf4", "hdf4.scan:HDF4", rb"\x0e\x03\x13\x01"),
+        _row("dmrpp", "dmrpp.scan:DMRPP", rb"[\xef\xbb\xbf \t\r\n]*<"),
+        _row("grib", "grib.scan:GRIB", rb"[\0-\x7e]{0,4092}?GRIB"),  # a bulletin's heading may precede the message
+        _row("grib_index", "grib.scan_index:GRIB_INDEX", rb"\s*[\d{]"),
+        _row("hdf5", "hdf5.format:HDF5", rb""),
+    )
+)
+
+
+@cache
+def _third_party_formats() -> dict[str, RegisteredFormat]:
+    anything = re.compile(b"")
+    return {point.name: RegisteredFormat(point, anything) for point in entry_points(group=GROUP)}
+
+
+def installed_formats() -> dict[str, RegisteredFormat]:
+    """Return all formats by name: those of this package, then those of other installed packages."""
+    return {**FORMATS, **{name: row for name, row in _third_party_formats().items() if name not in FORMATS}}
+
+
+def load_format(row: RegisteredFormat) -> Format:
+    """Import a format.
+
+    Raises
+    ------
+    UnsupportedError
+        If its package cannot be imported, or gives something that is not a `Format`.
+    """
+    point = row.entry_point
+    try:
+        import_before_fork(point.module)
+        found = point.load()
+    except Exception as problem:  # whatever a foreign package raises when it is imported
+        raise UnsupportedError(
+            f"the format {point.name!r} of {_package(point)} cannot be loaded: {problem!r}",
+            hint="Update or uninstall that package",
+        ) from problem
+    if not (callable(getattr(found, "matches", None)) and callable(getattr(found, "scan", None))):
+        raise UnsupportedError(
+            f"the format {point.name!r} of {_package(point)} is not an insitu.formats.Format but {found!r}",
+            hint="Update or uninstall that package",
+        )
+    return found  # type: ignore[no-any-return]
+
+
+def _package(point: EntryPoint) -> str:
+    return point.dist.name if point.dist is not None else point.value

@@ -1,0 +1,1 @@
+"""Codecs of TIFF: strips and tiles, colour spaces, old run lengths."""

@@ -1,0 +1,229 @@
+"""Metadata documents and chunk table of a Zarr store that is one zip file.
+
+The central directory lists every member, so the cells that exist are known. A member's bytes begin
+behind a local header, whose length only the header itself tells: those of the wanted members are
+read, many at a time, when cells are first asked for. Members that the archive compressed have one
+more codec at the end of their chain.
+"""
+
+from __future__ import annotations
+
+import struct
+import zipfile
+import zlib
+from bisect import bisect_left
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from insitu.errors import FormatError, InsituError, UnsupportedError
+from insitu.formats.containers.zip_members import ZipEntry, read_directory
+from insitu.formats.zarr.keyed import cell_numbers
+from insitu.model import UNWRITTEN, ChunkLocations, ChunkState, Codec, Encoding, Source
+from insitu.model.axis import Indices
+from insitu.model.chunks import get_chunk_state
+from insitu.model.derived import ExpandedTable, SelectedTable
+from insitu.sources import ByteSource, open_source
+from insitu.zarr_metadata import ArrayMetadata
+
+__all__ = ["ZipStore", "ZippedChunks"]
+
+_METHODS = {zipfile.ZIP_DEFLATED: Codec("deflate"), zipfile.ZIP_BZIP2: Codec("bz2"), 93: Codec("zstd")}
+_HEADER = 30  # APPNOTE 4.3.7: local file header without name and extra field
+_LARGEST_DOCUMENT = 1 << 28
+_DOCUMENTS = frozenset({"zarr.json", ".zarray", ".zattrs", ".zgroup", ".zmetadata"})
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ZipStore:
+    """A zip file with a store in it."""
+
+    source: Source
+    members: Mapping[str, ZipEntry] = field(repr=False)
+    """By name, in the order of names."""
+    storage_options: Mapping[str, Any] | None = field(default=None, repr=False)
+    names: list[str] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "names", list(self.members))
+
+    @classmethod
+    def open(cls, opened: ByteSource, storage_options: Mapping[str, Any] | None = None) -> ZipStore:
+        """Read the list of members."""
+        entries = {entry.name: entry for entry in read_directory(opened, opened.size())}
+        members = dict(sorted(_strip_root_folder(entries).items()))
+        return cls(opened.describe(), members, storage_options)
+
+    @property
+    def url(self) -> str:
+        """Of the zip file."""
+        return self.source.url
+
+    def get(self, keys: Sequence[str]) -> list[bytes | None]:
+        """Return documents by key; None for those that are missing."""
+        infos = [self.members[key] for key in keys if key in self.members]
+        with open_source(self.url, self.storage_options) as opened:
+            begins = _read_member_offsets(opened, [info.header for info in infos])
+            stored = opened.read_many([(at, info.packed) for at, info in zip(begins, infos, strict=True)])
+        texts = {info.name: self._document(info, data) for info, data in zip(infos, stored, strict=True)}
+        return [texts[self.members[key].name] if key in self.members else None for key in keys]
+
+    def _document(self, info: ZipEntry, data: bytes) -> bytes:
+        try:
+            if info.flags & 1 or info.method not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+                raise UnsupportedError("a metadata document in the zip file is neither stored nor deflated")
+            if info.full > _LARGEST_DOCUMENT:
+                raise FormatError(f"a metadata document of {info.full} bytes is too large")
+            if info.method == zipfile.ZIP_DEFLATED:
+                try:
+                    data = zlib.decompressobj(-zlib.MAX_WBITS).decompress(data, info.full + 1)
+                except zlib.error as problem:
+                    raise FormatError(f"the zip file is damaged: {problem}") from None
+            if len(data) != info.full or zlib.crc32(data) != info.crc:
+                raise FormatError("a metadata document in the zip file does not match its checksum")
+        except InsituError as problem:
+            raise problem.with_context(url=self.url, structure=info.name) from None
+        return data
+
+    def _below(self, path: str) -> tuple[str, list[str]]:
+        """Return a path with a slash at its end, and the members under it."""
+        if not path:
+            return "", self.names
+        begin = bisect_left(self.names, f"{path}/")
+        return f"{path}/", self.names[
+            begin : bisect_left(self.names, f"{path}0", begin)
+        ]  # a slash comes right before 0
+
+    def children(self, path: str) -> list[str]:
+        """Return the names right under a path."""
+        prefix, below = self._below(path)
+        inside = {name[len(prefix) :] for name in below}
+        return sorted({name.partition("/")[0] for name in inside if "/" in name})
+
+    def table(self, path: str, array: ArrayMetadata) -> tuple[ZippedChunks, tuple[Encoding, ...]]:
+        """Return the chunk table of an array, and the encodings of its chunks."""
+        prefix, below = self._below(path)
+        grid = tuple(axis.count for axis in array.objects)
+        names = [name for name in below if name.rpartition("/")[2] not in _DOCUMENTS]
+        cells = array.keys.cells([name[len(prefix) :] for name in names], len(grid))
+        if cells is None:  # something else lies there, too
+            known = [(name, array.keys.cell(name[len(prefix) :], len(grid))) for name in names]
+            names = [name for name, cell in known if cell is not None]
+            cells = np.array([cell for _, cell in known if cell is not None], np.int64).reshape(-1, len(grid))
+        inside = np.flatnonzero((cells < np.array(grid, np.int64)).all(axis=1))
+        wanted = np.ravel_multi_index(tuple(cells[inside].T), grid) if grid else np.zeros(len(inside), np.int64)
+        rows = []
+        for number, at in zip(wanted.tolist(), inside.tolist(), strict=True):
+            name = names[at]
+            info = self.members[name]
+            if info.flags & 1:
+                raise UnsupportedError(
+                    "encrypted members of a zip file are not supported", url=self.url, structure=name
+                )
+            rows.append((number, info.header, info.packed, info.method))
+        rows.sort()
+        columns = np.array(rows, np.int64).reshape(len(rows), 4)
+        methods = [zipfile.ZIP_STORED, *sorted(set(columns[:, 3].tolist()) - {zipfile.ZIP_STORED})]
+        for method in methods[1:]:
+            if method not in _METHODS:
+                raise UnsupportedError(
+                    f"members of a zip file compressed by method {method} are not supported",
+                    url=self.url,
+                    structure=path,
+                )
+        encodings = [array.encoding]
+        for method in methods[1:]:
+            chain = (*array.encoding.codecs, _METHODS[method])
+            encodings.append(Encoding(array.encoding.dtype, chain, array.encoding.order, array.encoding.fill))
+        encoding = np.searchsorted(np.array(methods), columns[:, 3])
+        table = ZippedChunks(
+            self.source, grid, columns[:, 0], columns[:, 1], columns[:, 2], encoding, self.storage_options
+        )
+        return table, tuple(encodings)
+
+
+def _strip_root_folder(members: dict[str, ZipEntry]) -> dict[str, ZipEntry]:
+    """Return the members relative to the store's root: people also zip the folder itself."""
+    tops = {name.partition("/")[0] for name in members}
+    if len(tops) == 1 and all("/" in name for name in members):
+        skip = len(tops.pop()) + 1
+        roots = {"zarr.json", ".zgroup", ".zarray", ".zmetadata"}
+        if any(name[skip:] in roots for name in members):
+            return {name[skip:]: info for name, info in members.items()}
+    return members
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ZippedChunks:
+    """The table of a grid whose chunks are members of a zip file."""
+
+    source: Source
+    shape: tuple[int, ...]
+    number: Indices
+    """Of each member's cell; ascending."""
+    header: Indices
+    """Where each member's local header begins."""
+    length: Indices
+    encoding: Indices
+    storage_options: Mapping[str, Any] | None = field(default=None, repr=False)
+    begin: Indices = field(init=False, repr=False)
+    """Where each member's bytes begin; -1: not looked up yet."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "begin", np.full(len(self.number), -1, np.int64))
+
+    @property
+    def sources(self) -> tuple[Source, ...]:
+        """The zip file."""
+        return (self.source,)
+
+    def locate(self, cells: Sequence[Indices]) -> ChunkLocations:
+        """Return where cells lie."""
+        wanted = cell_numbers(cells, self.shape)
+        zero = np.zeros(len(wanted), np.int64)
+        if not len(self.number):
+            return ChunkLocations(np.full(len(wanted), UNWRITTEN), zero, zero, zero, zero, zero, b"")
+        at = np.minimum(np.searchsorted(self.number, wanted), len(self.number) - 1)
+        found = self.number[at] == wanted
+        self._look_up(np.unique(at[found]))
+        offset, length, encoding = (
+            np.where(found, column[at], 0) for column in (self.begin, self.length, self.encoding)
+        )
+        return ChunkLocations(np.where(found, 0, UNWRITTEN), offset, length, zero, encoding, zero, b"")
+
+    def _look_up(self, rows: Indices) -> None:
+        """Read the local headers of members whose bytes have not been found yet."""
+        unknown = rows[self.begin[rows] < 0]
+        if not len(unknown):
+            return
+        with open_source(self.source.url, self.storage_options) as opened:
+            self.begin[unknown] = _read_member_offsets(opened, self.header[unknown].tolist())
+
+    def take(self, axis: int, cells: Indices | slice) -> SelectedTable:
+        """Return the table of these cells along one axis."""
+        return SelectedTable.of(self, axis, cells)
+
+    def with_new_axis(self) -> ExpandedTable:
+        """Return the table with one more axis, of one cell, at the end."""
+        return ExpandedTable(self)
+
+    def __getitem__(self, cell: int | tuple[int, ...]) -> ChunkState:
+        return get_chunk_state(self, cell)
+
+
+def _read_member_offsets(opened: ByteSource, places: Sequence[int]) -> list[int]:
+    """Return where the bytes of members begin, by their local headers."""
+    begins = []
+    for place, header in zip(places, opened.read_many([(place, _HEADER) for place in places]), strict=True):
+        if len(header) != _HEADER or header[:4] != b"PK\3\4":
+            raise FormatError(
+                "a member of the zip file is not where the central directory says",
+                url=opened.url,
+                offset=place,
+                structure="local file header",
+            )
+        name, extra = struct.unpack("<HH", header[26:30])
+        begins.append(place + _HEADER + name + extra)
+    return begins

@@ -1,0 +1,73 @@
+"""Padding, reindexing and masking of a `LazyArray`.
+
+An index of -1 is an element that no file covers, with a given fill value.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from insitu.lazy_array.array import LazyArray
+from insitu.lazy_array.steps import Where
+from insitu.model import ABSENT, Columns, VirtualArray
+
+__all__ = ["has_absent_elements", "is_same_fill", "take_with_fill"]
+
+
+def take_with_fill(array: LazyArray, indices: Sequence[npt.NDArray[Any] | None], fill: Any) -> LazyArray:
+    """Return these elements along each dimension (None: all), and `fill` where an index is -1."""
+    value = np.asarray(fill, array.dtype)[()] if array.dtype.kind != "O" else fill
+    plain = not array.steps and array.dtype.kind in "biufcmMSU"
+    if plain and (is_same_fill(_effective_fill_value(array.array), value) or not has_absent_elements(array.array)):
+        virtual = replace(array.array, fill_value=value)
+        for dimension, index in enumerate(indices):
+            if index is not None:
+                virtual = virtual.take(dimension, index)
+        return LazyArray(virtual, array.access)
+    # Absent elements are masked afterwards: any element can stand there first.
+    moved = array
+    keep = np.ones((), bool)
+    for dimension, index in enumerate(indices):
+        if index is None:
+            continue
+        along = (slice(None),) * dimension
+        if not moved.shape[dimension]:
+            raise IndexError(f"dimension {dimension} has length 0: no element can be taken from it")
+        moved = moved[(*along, np.maximum(index, 0))]
+        keep = keep & (index >= 0).reshape([-1 if d == dimension else 1 for d in range(array.ndim)])
+    return moved.then(Where(np.broadcast_to(keep, moved.shape), value, array.dtype))
+
+
+def _effective_fill_value(array: VirtualArray) -> Any:
+    if array.fill_value is None and array.dtype.kind in "mM":
+        return np.array("NaT", array.dtype)[()]
+    if array.fill_value is None and array.dtype.kind in "fc":
+        return array.absent_value()
+    return array.fill_value
+
+
+def is_same_fill(one: Any, other: Any) -> bool:
+    """Return whether two fill values are the same, NaN and NaT included."""
+    if one is None or other is None:
+        return one is other
+    if one != one or other != other:
+        return bool(one != one and other != other)
+    return bool(one == other)
+
+
+def has_absent_elements(array: VirtualArray) -> bool:
+    """Return whether some element of an array is covered by no file."""
+    if sum(math.prod(tile.shape) for tile in array.tiles) < array.size:
+        return True
+    for tile in array.tiles:
+        if not isinstance(tile.chunks, Columns):
+            return True  # not known without looking at every cell
+        if (tile.chunks.source == ABSENT).any():
+            return True
+    return False

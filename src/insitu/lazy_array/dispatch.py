@@ -1,0 +1,75 @@
+"""Dispatch of NumPy's functions and ufuncs on virtual arrays: registry and fallback.
+
+`numpy_functions`, `reductions` and `einsum` register what they implement with `implements`; the
+package imports them. An implementation that cannot do what a call asks for returns NotImplemented.
+Then, and for every function that is not registered, NumPy computes on the values: read if they are
+few, as a Dask array if they are many.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from insitu.lazy_array.deferred_values import DeferredValues
+from insitu.lazy_array.load import values_or_dask
+from insitu.lazy_array.steps import CombineWithNumber
+
+__all__ = ["call_function", "call_ufunc", "implements", "to_computable"]
+
+Function = Callable[..., Any]
+IMPLEMENTATIONS: dict[Any, Function] = {}
+"""NumPy's function or ufunc: what does its work on virtual arrays."""
+UFUNC_REDUCTIONS: dict[Any, Function] = {np.add: np.sum, np.multiply: np.prod, np.maximum: np.max, np.minimum: np.min}
+"""Which function does what `ufunc.reduce` does."""
+
+
+def implements(*functions: Function) -> Callable[[Function], Function]:
+    """Register the decorated function as the implementation of these functions of NumPy."""
+
+    def register(implementation: Function) -> Function:
+        IMPLEMENTATIONS.update(dict.fromkeys(functions, implementation))
+        return implementation
+
+    return register
+
+
+def call_function(func: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Call one of NumPy's functions."""
+    implementation = IMPLEMENTATIONS.get(func)
+    if implementation is not None:
+        result = implementation(*args, **kwargs)
+        if result is not NotImplemented:
+            return result
+    return func(*to_computable(args), **{name: to_computable(value) for name, value in kwargs.items()})
+
+
+def call_ufunc(ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Call a method of one of NumPy's element-wise functions."""
+    if method == "__call__" and not kwargs:
+        return call_function(ufunc, inputs, kwargs)
+    if method == "__call__" and set(kwargs) == {"out"} and len(inputs) == 2:
+        # In place: an encoder on its way to write. Kept as a step, so that writing streams; the
+        # caller assigns the result.
+        (array, number), (target,) = inputs, kwargs["out"]
+        if target is array and np.ndim(number) == 0 and array.dtype.kind in "fc":
+            return array.then(CombineWithNumber(ufunc, number))
+        if isinstance(target, DeferredValues):
+            kwargs = {}  # the caller assigns the result; values in memory are written to as asked for
+    if method == "reduce" and len(inputs) == 1:
+        function = UFUNC_REDUCTIONS.get(ufunc)
+        if function is not None and not set(kwargs) - {"axis", "dtype", "keepdims"}:
+            return call_function(function, inputs, {"axis": 0, **kwargs})
+    values = {name: to_computable(value) for name, value in kwargs.items()}
+    return getattr(ufunc, method)(*to_computable(inputs), **values)
+
+
+def to_computable(value: Any) -> Any:
+    """Return an argument with values (or Dask arrays) in place of the virtual arrays in it."""
+    if isinstance(value, DeferredValues):
+        return values_or_dask(value)
+    if isinstance(value, (list, tuple)):
+        return type(value)(to_computable(part) for part in value)
+    return value

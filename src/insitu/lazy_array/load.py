@@ -1,0 +1,144 @@
+"""Loading of `LazyArray` values: at once, or as a Dask array above `options.read_limit`."""
+
+from __future__ import annotations
+
+import hashlib
+import pickle
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from xarray.core import indexing
+
+from insitu.combining.member import in_memory
+from insitu.errors import InsituError, UnsupportedError
+from insitu.lazy_array.deferred_values import Access, DeferredValues
+from insitu.lazy_array.options import options
+from insitu.reading import read_arrays
+
+__all__ = ["TooLargeError", "fingerprint", "read_all", "to_dask", "values_or_dask", "write_values"]
+
+
+def read_all(arrays: Sequence[DeferredValues]) -> list[npt.NDArray[Any]]:
+    """Return the values of several arrays, in one batch of reads."""
+    groups: list[tuple[Access, list[int]]] = []
+    for number, array in enumerate(arrays):
+        how = array.access
+        for like, members in groups:
+            if how.cache is like.cache and how.storage_options == like.storage_options:
+                members.append(number)
+                break
+        else:
+            groups.append((how, [number]))
+    values: list[Any] = [None] * len(arrays)
+    for how, members in groups:
+        requests = [(arrays[number].array, ...) for number in members]
+        names = [arrays[number].access.name or "" for number in members]
+        steps = [arrays[number].origin or (arrays[number].array, ...) for number in members]
+        read = read_arrays(requests, names=names, storage_options=how.storage_options, cache=how.cache, steps=steps)
+        for number, found in zip(members, read, strict=True):
+            for step in arrays[number].steps:
+                found = step.apply(found)
+            values[number] = found
+    return values
+
+
+def values_or_dask(array: DeferredValues) -> Any:
+    """Return the values, or a Dask array where they exceed `read_limit`."""
+    limit = array.access.read_limit
+    if array.nbytes <= (options.read_limit if limit is None else limit):
+        return read_all([array])[0]
+    if find_spec("dask") is None:
+        if array.nbytes <= options.read_limit:
+            return read_all([array])[0]
+        raise TooLargeError(
+            f"this would read {array.nbytes / 2**30:.1f} GiB at once, more than insitu.options.read_limit",
+            hint="Select less, call load() to read it anyway, raise the limit, or install Dask (then it "
+            "becomes a Dask array)",
+        )
+    return to_dask(array)
+
+
+def write_values(array: DeferredValues, key: Any, value: Any) -> None:
+    """Write to an array: it reads its values, changes them, and carries them from then on.
+
+    Raises
+    ------
+    TooLargeError
+        If there are more values than may be read at once.
+    """
+    limit = options.read_limit if array.access.read_limit is None else array.access.read_limit
+    if array.nbytes > limit:
+        raise TooLargeError(
+            f"writing to this variable would read {array.nbytes / 2**30:.1f} GiB, more than insitu.options.read_limit",
+            hint="Select what you need first, use where(), or call load() to read it anyway",
+        )
+    values = np.array(read_all([array])[0])
+    if isinstance(key, indexing.ExplicitIndexer):
+        inside: Any = indexing
+        inside.set_with_indexer(inside.NumpyIndexingAdapter(values), key, value)
+    else:
+        values[key] = value
+    carried = in_memory(values)
+    if carried is None:
+        raise TypeError(f"values of {values.dtype} cannot be written to in place: load() the variable first")
+    array.replace_values(carried)
+
+
+class TooLargeError(InsituError, MemoryError):
+    """An operation would read more than the limit, and Dask is not installed to split it."""
+
+
+def to_dask(array: DeferredValues, chunks: Any = None, *, inline_array: bool = False) -> Any:
+    """Return the values as a Dask array whose chunks are the stored ones, or `chunks`."""
+    try:
+        dask_array: Any = import_module("dask.array")
+    except ModuleNotFoundError as problem:
+        raise UnsupportedError(
+            "chunks= needs Dask, which is not installed", hint="pip install 'insitu[dask]'"
+        ) from problem
+    aligned = array.aligned_chunks
+    if chunks == "auto" and array.dtype.hasobject:
+        chunks = None  # Dask does not guess the size of objects
+    if chunks is not None:
+        aligned = dask_array.core.normalize_chunks(
+            chunks, shape=array.shape, dtype=array.dtype, previous_chunks=array.chunks
+        )
+    name = f"insitu-{fingerprint(array)}"
+    meta = np.empty((0,) * array.ndim, array.dtype)
+    return dask_array.from_array(_BlockReader(array), chunks=aligned, name=name, meta=meta, inline_array=inline_array)
+
+
+@dataclass(frozen=True, slots=True)
+class _BlockReader:
+    """Source of a Dask array's blocks.
+
+    A selection gives values (Dask would pass a virtual array on unread).
+    """
+
+    array: DeferredValues
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.array.shape
+
+    @property
+    def ndim(self) -> int:
+        return self.array.ndim
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return self.array.dtype
+
+    def __getitem__(self, key: Any) -> npt.NDArray[Any]:
+        block = self.array[key]
+        return read_all([block])[0] if isinstance(block, DeferredValues) else block
+
+
+def fingerprint(array: DeferredValues) -> str:
+    """Return a hash of an array's chunks and steps: the same for equal arrays only."""
+    return hashlib.blake2b(pickle.dumps((array.array, array.steps)), digest_size=16).hexdigest()

@@ -1,0 +1,221 @@
+"""NumPy's reductions on virtual arrays, streamed here or run on a server next to the data.
+
+xarray asks for `nanmean`, `nanmax`, ... by name, and for sums and counts through small patterns:
+`sum(where(isnan(a), 0, a))` is a sum that skips missing values, `sum(~isnan(a))` a count. They are
+recognised here and in `reduction_patterns`; the values never exist as a whole. Every statistic is
+computed by `compute_statistics`, which also asks the server.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from insitu.errors import UnsupportedError
+from insitu.lazy_array.array import LazyArray
+from insitu.lazy_array.box_iteration import reduce_by_boxes
+from insitu.lazy_array.dispatch import implements
+from insitu.lazy_array.options import options
+from insitu.lazy_array.reduction_patterns import reduce_masked, reduce_null_test
+from insitu.lazy_array.steps import FillNull
+from insitu.reducing import METHODS as STREAMED
+from insitu.reducing import statistics
+from insitu.reducing.reductions import ReductionRules
+
+__all__ = ["can_stream", "compute_statistics", "report_not_on_server"]
+
+NUMPY_REDUCTIONS: dict[Callable[..., Any], tuple[str, bool]] = {
+    np.sum: ("sum", False),
+    np.nansum: ("sum", True),
+    np.mean: ("mean", False),
+    np.nanmean: ("mean", True),
+    np.min: ("min", False),
+    np.amin: ("min", False),
+    np.nanmin: ("min", True),
+    np.max: ("max", False),
+    np.amax: ("max", False),
+    np.nanmax: ("max", True),
+    np.std: ("std", False),
+    np.nanstd: ("std", True),
+    np.var: ("var", False),
+    np.nanvar: ("var", True),
+    np.prod: ("prod", False),
+    np.nanprod: ("prod", True),
+    np.median: ("median", False),
+    np.nanmedian: ("median", True),
+    np.quantile: ("quantile", False),
+    np.nanquantile: ("quantile", True),
+    np.any: ("any", False),
+    np.all: ("all", False),
+    np.argmin: ("argmin", False),
+    np.nanargmin: ("argmin", True),
+    np.argmax: ("argmax", False),
+    np.nanargmax: ("argmax", True),
+}
+"""NumPy's function: the method, and whether missing values are left out."""
+
+NEUTRAL_ELEMENTS = {"sum": 0, "prod": 1}
+NEEDS_ALL_VALUES = ("median", "quantile")
+"""Taken by blocks of the answer: every value that an answer depends on has to be there at once."""
+
+
+def can_stream(dtype: np.dtype[Any], method: str) -> bool:
+    """Return whether a statistic of values of this type is taken piece by piece."""
+    return dtype.kind in (
+        "biuf" if method in NEEDS_ALL_VALUES else STREAMED[method].kinds.replace("S", "").replace("U", "")
+    )
+
+
+def compute_statistics(
+    array: LazyArray,
+    methods: Sequence[str],
+    axes: Sequence[int] | None,
+    rules: ReductionRules,
+    *,
+    keepdims: bool = False,
+) -> dict[str, npt.NDArray[Any]]:
+    """Return several statistics of an array in one pass, computed here or on the server.
+
+    Parameters
+    ----------
+    array
+        What to reduce.
+    methods
+        Names for which `can_stream` is true; of an array with steps neither medians nor quantiles.
+    axes
+        Which to reduce; None: all.
+    rules
+        What counts.
+    keepdims
+        Whether reduced axes stay, with length 1.
+    """
+    if array.steps:
+        report_not_on_server(array, "reductions of masked, filled or converted values")
+        along = tuple(range(array.ndim)) if axes is None else tuple(axes)
+        found = reduce_by_boxes(array, methods, along, rules)
+        return found if keepdims else {name: values.squeeze(along) for name, values in found.items()}
+    active = array.access.active
+    return (statistics if active is None else active.statistics)(
+        array.array,
+        methods,
+        axes=axes,
+        skipna=rules.skipna,
+        ddof=rules.ddof,
+        min_count=rules.min_count,
+        q=rules.q,
+        edges=rules.edges,
+        keepdims=keepdims,
+        name=array.access.name,
+        storage_options=array.access.storage_options,
+    )
+
+
+def _reduce(func: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """Return the result of a reduction; NotImplemented if the call does not stream."""
+    if not args or not isinstance(args[0], LazyArray):
+        return NotImplemented
+    method, skipna = NUMPY_REDUCTIONS[func]
+    given = _named_arguments(method, args, kwargs)
+    if given is None:
+        return NotImplemented
+    array: LazyArray = args[0]
+    found = _stream_reduction(array, method, skipna, given)
+    if found is None and array.size:
+        report_not_on_server(
+            array, f"{method} of {'masked, filled or converted values' if array.steps else array.dtype}"
+        )
+    return NotImplemented if found is None else found
+
+
+for _function in NUMPY_REDUCTIONS:
+    implements(_function)(partial(_reduce, _function))
+
+
+def _accumulate(func: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """Return NotImplemented, after saying that servers do not accumulate.
+
+    NumPy then does it on the values.
+    """
+    if args and isinstance(args[0], LazyArray):
+        report_not_on_server(args[0], func.__name__)
+    return NotImplemented
+
+
+for _function in (np.cumsum, np.nancumsum, np.cumprod, np.nancumprod):
+    implements(_function)(partial(_accumulate, _function))
+
+
+def report_not_on_server(array: LazyArray, what: str) -> None:
+    """Warn that an operation does not run on the server, if one was given; raise if it is required."""
+    if array.access.active is not None:
+        problem = UnsupportedError(
+            f"servers do not compute {what}",
+            hint="load() first, or reduce before masking, filling or converting the values",
+        )
+        array.access.active.fall_back(problem, array.access.name, array.array)
+
+
+def _stream_reduction(array: LazyArray, method: str, skipna: bool, given: dict[str, Any]) -> Any:
+    """Return the statistic; None if it does not stream."""
+    if not array.size:
+        return None
+    axes = given["axis"]
+    every = tuple(range(array.ndim))
+    along = every if axes is None else tuple(int(axis) % array.ndim for axis in np.atleast_1d(axes))
+    axes = None if axes is None else along
+    keepdims = bool(given["keepdims"])
+    rules = ReductionRules(skipna, given["ddof"], None, given["q"])
+
+    def take(bare: LazyArray, name: str, how: ReductionRules) -> npt.NDArray[Any]:
+        return compute_statistics(bare, [name], along, how, keepdims=True)[name]
+
+    if method in NEUTRAL_ELEMENTS and array.steps == (FillNull(NEUTRAL_ELEMENTS[method], array.array.dtype),):
+        array, rules = LazyArray(array.array, array.access), replace(rules, skipna=True)
+    elif array.steps and given["dtype"] is None and array.array.dtype.kind in "fcmM":
+        pattern = reduce_null_test(array, method, along, take)
+        if pattern is None and array.access.active is not None:
+            pattern = reduce_masked(array, method, along, rules, skipna, take)
+        if pattern is not None:
+            return _scalar(pattern if keepdims else pattern.squeeze(along))
+    if not can_stream(array.dtype, method) or not _is_same_type(array.dtype, given["dtype"]):
+        return None
+    if array.steps and (method in NEEDS_ALL_VALUES or array.nbytes <= options.block_bytes):
+        return None  # small enough to be held: NumPy itself then does it
+    if method.startswith("arg") and (len(along) != 1 if axes is not None else array.ndim != 1) and array.steps:
+        return None
+    return _scalar(compute_statistics(array, [method], axes, rules, keepdims=keepdims)[method])
+
+
+def _scalar(found: Any) -> Any:
+    return found[()] if isinstance(found, np.ndarray) and found.ndim == 0 else found
+
+
+def _named_arguments(method: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any] | None:
+    """Return the arguments by name; None if some of them are not supported here."""
+    given: dict[str, Any] = {"axis": None, "dtype": None, "out": None, "keepdims": False, "ddof": 0, "q": None}
+    if method == "quantile":
+        order = ["q", "axis", "out"]
+    elif method in ("sum", "mean", "std", "var", "prod"):
+        order = ["axis", "dtype", "out"]
+    else:
+        order = ["axis", "out"]
+    if len(args) > 1 + len(order):
+        return None
+    kwargs = {name: value for name, value in kwargs.items() if value is not np._NoValue}
+    if kwargs.get("method") == "linear":  # of quantile, the default
+        del kwargs["method"]
+    if kwargs.get("overwrite_input") is False:
+        del kwargs["overwrite_input"]
+    given |= dict(zip(order, args[1:], strict=False)) | kwargs
+    known = {"axis", "dtype", "out", "keepdims", "ddof", "q"}
+    return None if set(given) - known or given["out"] is not None else given
+
+
+def _is_same_type(dtype: np.dtype[Any], asked: Any) -> bool:
+    """Return whether the requested type is the type of the result anyway."""
+    return asked is None or (np.dtype(asked) == dtype and dtype.kind == "f")

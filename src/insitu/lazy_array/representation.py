@@ -1,0 +1,161 @@
+"""Text and HTML representation of virtual arrays: shape, chunks, files, bytes.
+
+Showing an array is cheap: chunks are counted only where their table is in memory and not too long.
+A table that is paged in or computed is left alone.
+"""
+
+from __future__ import annotations
+
+import math
+from html import escape
+
+import numpy as np
+
+from insitu.lazy_array.deferred_values import DeferredValues
+from insitu.model import CellCounts, ChunkTable, Columns, SparseTable, count_cells
+from insitu.model.derived import ExpandedTable, JoinedTable, SelectedTable
+
+__all__ = ["format_bytes", "format_html", "format_line", "format_text"]
+
+MAX_COUNTED_CELLS = 2_000_000
+"""Chunks that are counted to be shown: more would take longer than one likes to wait for a look."""
+_MAX_LINES = 40
+"""Of the chunk picture, along each side."""
+
+
+def format_bytes(nbytes: int) -> str:
+    """Return a number of bytes as people write it."""
+    size = float(nbytes)
+    for unit in ("B", "kB", "MB", "GB", "TB"):
+        if size < 1000:
+            return f"{size:.0f} {unit}" if unit == "B" or size >= 100 else f"{size:.3g} {unit}"
+        size /= 1000
+    return f"{size:.3g} PB"
+
+
+def _chunk_text(array: DeferredValues) -> str:
+    sizes = [cut[0] if cut else 0 for cut in array.chunks]
+    return "×".join(map(str, sizes)) or "scalar"
+
+
+def _files_text(array: DeferredValues) -> str:
+    """Return the number of files as text, or of objects where each chunk is one."""
+    pools = {id(tile.chunks.sources): tile.chunks.sources for tile in array.array.tiles}.values()
+    if all(isinstance(pool, tuple) for pool in pools):
+        return _count_text(len({source for pool in pools for source in pool}), "file")
+    return _count_text(sum(len(pool) for pool in pools), "object")
+
+
+def _count_text(count: int, what: str) -> str:
+    return f"{count:,} {what}{'s' if count != 1 else ''}"
+
+
+def _count_chunks(array: DeferredValues) -> CellCounts | None:
+    """Return the number of chunks by state; None if counting would be slow, or would read."""
+    tables = [tile.chunks for tile in array.array.tiles]
+    if sum(math.prod(table.shape) for table in tables) > MAX_COUNTED_CELLS or not all(map(_is_in_memory, tables)):
+        return None
+    return count_cells(array.array)
+
+
+def _is_in_memory(table: ChunkTable) -> bool:
+    if isinstance(table, (SelectedTable, ExpandedTable)):
+        return _is_in_memory(table.table)
+    if isinstance(table, JoinedTable):
+        return all(map(_is_in_memory, table.tables))
+    return isinstance(table, (Columns, SparseTable))
+
+
+def format_line(array: DeferredValues, max_width: int = 80) -> str:
+    """Return the representation on one line, for the list of a dataset's variables."""
+    whole = f"virtual, chunks {_chunk_text(array)}, {_files_text(array)}"
+    if len(whole) <= max_width:
+        return whole
+    short = f"virtual {_chunk_text(array)}"
+    return short if len(short) <= max_width else "virtual"[:max_width]
+
+
+def format_text(array: DeferredValues) -> str:
+    """Return the text representation (`repr`)."""
+    counted = _count_chunks(array)
+    parts = [f"shape={array.shape}, dtype={array.dtype}", f"chunks={_chunk_text(array)}"]
+    if counted is None:
+        parts += [_files_text(array), f"{format_bytes(array.nbytes)} virtual"]
+    else:
+        parts += [
+            f"{_count_text(counted.stored + counted.inline, 'chunk')} in {_files_text(array)}",
+            f"{format_bytes(counted.nbytes)} stored, {format_bytes(array.nbytes)} virtual",
+        ]
+        if counted.unwritten:
+            parts.append(f"{counted.unwritten:,} never written")
+    if len(array.array.tiles) > 1:
+        parts.append(f"{len(array.array.tiles)} tiles")
+    if array.steps:
+        parts.append("then " + ", ".join(type(step).__name__ for step in array.steps))
+    return f"<virtual array: {'; '.join(parts)}>"
+
+
+def format_html(array: DeferredValues) -> str:
+    """Return the HTML representation: a table, and a picture of the chunks."""
+    counted = _count_chunks(array)
+    cells = sum(math.prod(tile.chunks.shape) for tile in array.array.tiles)
+    stored = (
+        ("not counted", f"in {_files_text(array)}")
+        if counted is None
+        else (format_bytes(counted.nbytes), f"in {_files_text(array)}")
+    )
+    written = (
+        f"{cells:,} at most"
+        if counted is None
+        else f"{counted.stored + counted.inline:,} written, {counted.unwritten:,} never written"
+    )
+    rows = [
+        ("Virtual", format_bytes(array.nbytes), "in memory, once it is read"),
+        ("Stored", *stored),
+        ("Shape", " × ".join(map(str, array.shape)) or "scalar", str(array.dtype)),
+        ("Chunks", _chunk_text(array), written),
+        ("Tiles", f"{len(array.array.tiles):,}", "grids of chunks of one shape"),
+    ]
+    body = "".join(
+        f"<tr><th style='text-align:left'>{escape(name)}</th><td>{escape(value)}</td>"
+        f"<td style='opacity:.65'>{escape(note)}</td></tr>"
+        for name, value, note in rows
+    )
+    return (
+        "<div style='display:flex;gap:1.5em;align-items:center'>"
+        f"<table><tbody>{body}</tbody></table>{_chunk_svg(array)}</div>"
+    )
+
+
+def _chunk_svg(array: DeferredValues) -> str:
+    """Return a picture of the chunks of the last two dimensions, as SVG."""
+    if array.ndim < 1 or 0 in array.shape:
+        return ""
+    cuts = [_drawn_borders(array, dimension) for dimension in range(max(array.ndim - 2, 0), array.ndim)]
+    lengths = array.shape[-2:] if array.ndim > 1 else (1, array.shape[0])
+    if array.ndim == 1:
+        cuts = [np.array([0, 1]), *cuts]
+    # The longer side is 120 pixels; a very long and thin one is still shown with some width.
+    scale = np.array(lengths, float) / max(lengths)
+    height, width = (np.maximum(scale, 0.15) * 120).tolist()
+    grid = [
+        f"<line x1='0' x2='{width:.0f}' y1='{y * height / lengths[0]:.1f}' y2='{y * height / lengths[0]:.1f}'/>"
+        for y in cuts[0].tolist()
+    ] + [
+        f"<line y1='0' y2='{height:.0f}' x1='{x * width / lengths[1]:.1f}' x2='{x * width / lengths[1]:.1f}'/>"
+        for x in cuts[1].tolist()
+    ]
+    return (
+        f"<svg width='{width + 2:.0f}' height='{height + 2:.0f}' viewBox='-1 -1 {width + 2:.0f} {height + 2:.0f}' "
+        "style='stroke:currentColor;stroke-width:.7' role='img' aria-label='chunk borders of the last two dimensions'>"
+        f"<rect x='0' y='0' width='{width:.0f}' height='{height:.0f}' fill='currentColor' fill-opacity='.08'/>"
+        f"{''.join(grid)}</svg>"
+    )
+
+
+def _drawn_borders(array: DeferredValues, dimension: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    """Return where to draw: the borders of the cells, thinned out where they are many."""
+    borders = np.concatenate([[0], np.cumsum(array.aligned_chunks[dimension])])
+    if len(borders) > _MAX_LINES:
+        borders = borders[np.linspace(0, len(borders) - 1, _MAX_LINES).astype(int)]
+    return borders.astype(np.int64)

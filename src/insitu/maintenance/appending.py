@@ -1,0 +1,320 @@
+"""Append files to a saved archive along a dimension; files that it holds already are skipped."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from insitu.combining.file_ranges import FileLayout, Span, select_range
+from insitu.combining.member import CombineError, Member, Variable
+from insitu.combining.recipe import Recipe
+from insitu.combining.saved import member_from_tree, tree_from_member
+from insitu.combining.scan_member import Job, make_loader
+from insitu.combining.stored_view import zarr_tree
+from insitu.errors import SelectionError, SourceError, StaleSourceError, UnsupportedError
+from insitu.maintenance.checking import open_saved_tree
+from insitu.maintenance.conflicts import ATTEMPTS, COMBINE_ANEW, lost_race, read_saved_member
+from insitu.model import VirtualArray, VirtualGroup
+from insitu.sources import open_source
+
+if TYPE_CHECKING:
+    from insitu.references import AppendReport
+
+__all__ = ["append_member", "append_tree", "empty_append_report", "known_files"]
+
+CF_ATTRIBUTES = ("scale_factor", "add_offset", "_FillValue", "missing_value", "_Unsigned", "units", "calendar")
+"""Attributes that say how stored values are meant. A decoded variable keeps only units of
+measurement.
+"""
+
+
+def append_member(
+    member: Member,
+    target: str,
+    dim: str,
+    *,
+    relative: bool = False,
+    whole_files: bool = False,
+    storage_options: Mapping[str, Any] | None = None,
+) -> AppendReport:
+    """Add what files hold to a saved archive, along a dimension.
+
+    The result is what combining all files anew gives. Files that the archive holds already,
+    unchanged, are skipped: a command that runs twice does nothing the second time.
+
+    Parameters
+    ----------
+    member
+        What the files hold.
+    target
+        The saved archive: an insitu store or an Icechunk repository.
+    dim
+        The dimension that grows.
+    relative
+        Whether URLs are written relative to the archive.
+    whole_files
+        Whether `member` has all variables of its files. If not, variables of the archive that do
+        not have the dimension stay as they are.
+    storage_options
+        See `insitu.scan`.
+
+    Raises
+    ------
+    StaleSourceError
+        If a file of the archive changed since it was saved.
+    CombineError
+        If the archive has labels of the dimension already, or if variables do not match.
+    SourceError
+        If another writer is faster and there are no labels to order the steps by. Nothing changes.
+    """
+    from insitu import references
+    from insitu.references import AppendReport
+
+    kind = references.detect_format(target)
+    if kind not in ("insitu", "icechunk"):
+        raise UnsupportedError(
+            "cannot append: only an insitu store or an Icechunk repository can grow",
+            url=target,
+            hint="Convert it first: insitu convert REFS TARGET.insitu",
+        )
+    if dim not in member.sizes:
+        names = ", ".join(map(str, member.sizes)) or "none"
+        raise CombineError(f"the files have no dimension {dim!r}", hint=f"Their dimensions are: {names}")
+    load = make_loader(storage_options)
+    if kind == "icechunk":
+        return _append_to_icechunk(member, target, dim, storage_options)
+    for _ in range(ATTEMPTS):
+        opened = references.open_for_update(target, storage_options=storage_options)
+        saved = read_saved_member(opened.tree, load, target)
+        recipe = opened.recipe(Recipe)
+        new, skipped = _split_known_steps(member, opened.tree, dim, target, recipe, load)
+        if new is None:
+            return AppendReport(target, dim, 0, (), skipped)
+        _check_compatible(saved, new, dim, target)
+        added = tuple(source for source in _used_urls(new) if source not in skipped)
+        constant = {} if whole_files else _unchanging_variables(saved, new, dim)
+        rest = saved.with_variables({name: each for name, each in saved.variables.items() if name not in constant})
+        try:
+            whole = recipe.join_in_order([rest, new], dim, load)
+            whole = whole.with_variables(
+                {**whole.variables, **constant}, whole.coords | (saved.coords & constant.keys())
+            )
+        except CombineError as problem:
+            message = f"the new files do not match those of {target}: {problem.message}"
+            raise CombineError(message, url=next(iter(added), None), hint=problem.hint or COMBINE_ANEW) from problem
+        tree = tree_from_member(whole, opened.tree.groups)
+        if opened.replace(tree, relative=relative):
+            return AppendReport(target, dim, new.sizes[dim], added, skipped)
+        if saved.index(dim) is None or new.index(dim) is None:
+            # Without labels the order of these steps and those of the other writer is unknown.
+            raise SourceError(
+                "another writer changed the archive at the same time; nothing was appended",
+                url=target,
+                hint="Try again",
+            )
+    raise lost_race(target)
+
+
+def append_tree(
+    tree: VirtualGroup,
+    target: str | os.PathLike[str],
+    dim: str,
+    *,
+    relative: bool = False,
+    storage_options: Mapping[str, Any] | None = None,
+) -> AppendReport:
+    """Append a tree of arrays to saved references along a dimension: see `append_member`."""
+    from insitu.references import detect_format
+
+    url, load = os.fspath(target), make_loader(storage_options)
+    if detect_format(url) == "icechunk":
+        return _append_arrays_to_icechunk(tree, url, dim, storage_options)
+    member = member_from_tree(tree, Job().how, load)
+    return append_member(member, url, dim, relative=relative, storage_options=storage_options)
+
+
+def known_files(
+    target: str, urls: Sequence[Any], dim: str, storage_options: Mapping[str, Any] | None = None
+) -> tuple[list[Any], list[str]]:
+    """Return the files that an archive does not hold yet, and those that it holds unchanged.
+
+    Files that it holds need not be scanned. An Icechunk repository does not record which files it
+    holds as a whole: all of them count as new, and are compared step by step when they are
+    appended.
+
+    Raises
+    ------
+    SelectionError
+        If the archive does not have the dimension.
+    StaleSourceError
+        If a file of the archive changed since it was saved.
+    """
+    from insitu import references
+
+    if references.detect_format(target) == "icechunk":
+        _check_dim(open_saved_tree(target, True, storage_options), dim, target)
+        return list(urls), []
+    opened = references.open_for_update(target, storage_options=storage_options)
+    tree = opened.tree
+    _check_dim(tree, dim, target)
+    named = {source.url for source in tree.sources}.intersection(map(str, urls))
+    # A store also lists files that were dropped, and one saved from a selection holds parts of
+    # files.
+    known = FileLayout.of(tree).sources if named and opened.recipe_document is not None else {}
+    new, there = [], []
+    for url in urls:
+        if str(url) not in known:
+            new.append(url)
+            continue
+        with open_source(url, storage_options) as source:
+            reason = known[str(url)].difference(source.describe())
+        if reason is not None:
+            raise StaleSourceError(
+                f"{target} holds an earlier version of this file: {reason}",
+                url=str(url),
+                hint=f"Bring the archive up to date first: insitu refresh {target}",
+            )
+        there.append(str(url))
+    return new, there
+
+
+def empty_append_report(target: str, dim: str, skipped: Sequence[str]) -> AppendReport:
+    """Return the report of an append that found nothing new."""
+    from insitu.references import AppendReport
+
+    return AppendReport(target, dim, 0, (), tuple(skipped))
+
+
+def _unchanging_variables(saved: Member, new: Member, dim: str) -> dict[str, Variable]:
+    """Return the variables, without index labels, that lack the dimension and that `new` does not
+    have.
+    """
+    return {
+        name: variable
+        for name, variable in saved.variables.items()
+        if dim not in variable.dims and name not in new.variables and variable.dims != (name,)
+    }
+
+
+def _split_known_steps(
+    member: Member, tree: VirtualGroup, dim: str, target: str, recipe: Recipe, load: Any
+) -> tuple[Member | None, tuple[str, ...]]:
+    """Return the part of a member that a tree does not hold (None: no such part), and the skipped
+    files.
+
+    Chunks are compared, not names: an archive may hold only the first half of a file.
+    """
+    from insitu.references.appending import find_held_steps
+
+    new = tree_from_member(member)
+    known = {name: array for name, array in tree.arrays.items() if dim in array.dims}
+    mine = {name: array for name, array in new.arrays.items() if dim in array.dims}
+    there, elsewhere = find_held_steps(known, mine, dim, member.sizes[dim], target)
+    if not there.any():
+        return member, ()
+    if (there & elsewhere).any():
+        raise CombineError(
+            f"step {int(np.argmax(there & elsewhere))} of {dim!r} comes from several files, "
+            f"and {target} holds only some of them",
+            hint=COMBINE_ANEW,
+        )
+    pieces = [select_range(member, dim, span) for span in _true_ranges(~there)]
+    rest = recipe.join_in_order(pieces, dim, load) if pieces else None
+    added = () if rest is None else _used_urls(rest)
+    return rest, tuple(url for url in _used_urls(member) if url not in added)
+
+
+def _check_compatible(saved: Member, new: Member, dim: str, target: str) -> None:
+    """Raise if labels repeat or break the order of the archive, or if stored values are packed
+    differently.
+    """
+    from insitu.references.appending import check_new_labels
+
+    old, fresh = saved.index(dim), new.index(dim)
+    if old is not None and fresh is not None and len(old) and len(fresh):
+        with suppress(TypeError):  # dates of different calendars do not compare: combining raises that
+            check_new_labels(
+                np.asarray(old), np.asarray(fresh), tree_from_member(new).arrays, dim, target, may_precede=True
+            )
+    for name, variable in new.variables.items():
+        there = saved.variables.get(name)
+        if there is None or dim not in variable.dims:
+            continue
+        for key in CF_ATTRIBUTES:
+            one, other = there.attributes.get(key), variable.attributes.get(key)
+            counts = key != "units" or " since " in f"{one} {other}"
+            if counts and repr(one) != repr(other):
+                raise CombineError(
+                    f"{key} of {name!r} is {one} in {target} and {other} in the new files: "
+                    "one variable of stored values has one",
+                    hint="Save the archive from decoded files, as insitu.open_dataset opens them",
+                )
+
+
+def _check_dim(tree: VirtualGroup, dim: str, target: str) -> None:
+    """Raise `SelectionError` if an archive has arrays but not this dimension."""
+    dims = {name: None for _, array in tree.all_arrays() for name in array.dims}
+    if dims and dim not in dims:
+        raise SelectionError(f"the archive has no dimension {dim!r}", url=target, hint=f"There are: {', '.join(dims)}")
+
+
+def _used_urls(member: Member) -> list[str]:
+    """Return the files that a member has chunks of. Its tables may list more: they share sources."""
+    return list(FileLayout.of(tree_from_member(member)).spans)
+
+
+def _true_ranges(chosen: npt.NDArray[np.bool_]) -> list[Span]:
+    """Return the ranges in which a mask is true.
+
+    Examples
+    --------
+    >>> _true_ranges(np.array([True, False, True, True]))
+    [(0, 1), (2, 4)]
+    """
+    edges = np.flatnonzero(np.diff(np.concatenate([[False], chosen, [False]]).astype("i1")))
+    return list(zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True))
+
+
+def _append_to_icechunk(
+    member: Member, target: str, dim: str, storage_options: Mapping[str, Any] | None
+) -> AppendReport:
+    """Append a member to an Icechunk repository.
+
+    A repository holds stored values, so times are encoded with the units of its arrays.
+    """
+    from insitu.references.icechunk import open_icechunk
+
+    load = make_loader(storage_options)
+    known = open_icechunk(target, storage_options=storage_options)
+    variables = {}
+    for name, variable in member.variables.items():
+        there = known.arrays.get(name)
+        counted = there is not None and "units" in there.attributes and variable.dtype.kind in "mMO"
+        if there is not None and counted and not isinstance(variable.data, VirtualArray):
+            times = {key: there.attributes[key] for key in ("units", "calendar") if key in there.attributes}
+            variable = replace(variable, encoding={**times, "dtype": there.dtype})
+        variables[name] = variable
+    tree = zarr_tree(tree_from_member(member.with_variables(variables)), load)
+    return _append_arrays_to_icechunk(tree, target, dim, storage_options)
+
+
+def _append_arrays_to_icechunk(
+    tree: VirtualGroup, target: str, dim: str, storage_options: Mapping[str, Any] | None
+) -> AppendReport:
+    from insitu.references.icechunk import append_icechunk
+    from insitu.references.list_objects import list_written_cells
+
+    load = make_loader(storage_options)
+    return append_icechunk(
+        list_written_cells(tree, storage_options),
+        target,
+        dim,
+        read=lambda array: load([array])[0],
+        storage_options=storage_options,
+    )

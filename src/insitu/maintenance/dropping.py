@@ -1,0 +1,89 @@
+"""Take files out of a saved archive, or replace them by others in one step."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from insitu.combining.file_ranges import FileLayout, ranges_without, select_range
+from insitu.combining.member import Member
+from insitu.combining.recipe import Recipe
+from insitu.combining.saved import tree_from_member
+from insitu.combining.scan_member import make_loader
+from insitu.errors import NotFoundError, UnsupportedError
+from insitu.maintenance.conflicts import ATTEMPTS, COMBINE_ANEW, check_disjoint, lost_race, read_saved_member
+
+__all__ = ["drop"]
+
+
+def drop(
+    target: str,
+    urls: Collection[str],
+    *,
+    replacement: Member | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+) -> tuple[str, ...]:
+    """Take files out of a saved archive, and put a replacement in their place, in one step.
+
+    Parameters
+    ----------
+    target
+        The saved archive.
+    urls
+        The files to take out: URLs or paths.
+    replacement
+        What other files hold, to be put there instead.
+    storage_options
+        See `insitu.scan`.
+
+    Returns
+    -------
+    tuple of str
+        The URLs of the files that were taken out.
+
+    Raises
+    ------
+    NotFoundError
+        If a file is not in the archive.
+    UnsupportedError
+        If the files are not joined along exactly one dimension: the rest would have no shape.
+    """
+    from insitu import references
+
+    load = make_loader(storage_options)
+    for _ in range(ATTEMPTS):
+        opened = references.open_for_update(target, storage_options=storage_options)
+        layout = FileLayout.of(opened.tree)
+        chosen = tuple(_find_source(layout.spans, url, target) for url in urls)
+        dim = layout.joined_dim()
+        if dim is None:
+            raise UnsupportedError(
+                "cannot take out a file: the files are not joined along exactly one dimension",
+                url=target,
+                hint=COMBINE_ANEW,
+            )
+        rest = ranges_without(layout, dim, chosen)
+        if not rest and replacement is None:
+            raise UnsupportedError(
+                "cannot take out all files of an archive", url=target, hint="Delete the archive itself"
+            )
+        saved = read_saved_member(opened.tree, load, target)
+        pieces = [(span[0], select_range(saved, dim, span)) for span in rest]
+        if replacement is not None:
+            pieces.append((min(layout.spans[url][dim][0] for url in chosen), replacement))
+            check_disjoint([piece for _, piece in pieces], dim)
+        in_order = [piece for _, piece in sorted(pieces, key=lambda item: item[0])]
+        whole = opened.recipe(Recipe).join_in_order(in_order, dim, load)
+        if opened.replace(tree_from_member(whole, opened.tree.groups)):
+            return chosen
+    raise lost_race(target)
+
+
+def _find_source(known: Collection[str], url: str, target: str) -> str:
+    """Return the source that a URL, path or relative path names."""
+    for name in (url, os.path.abspath(url)):
+        if name in known:
+            return name
+    example = f"Its first file is {next(iter(known))}" if known else "It has no files"
+    raise NotFoundError(f"the archive has no file {url}", url=target, hint=example)

@@ -1,0 +1,209 @@
+"""Refresh a saved archive: scan changed sources again and combine them with the unchanged ones."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from insitu.combining.file_ranges import FileLayout, ranges_without, select_range
+from insitu.combining.member import CombineError, Member
+from insitu.combining.recipe import Recipe
+from insitu.combining.saved import tree_from_member
+from insitu.combining.scan_member import Job, make_loader, scan_member, scan_tree
+from insitu.errors import SourceError, StaleSourceError, UnsupportedError, VariableError
+from insitu.maintenance.checking import Progress, open_saved_tree
+from insitu.maintenance.conflicts import COMBINE_ANEW, check_disjoint
+from insitu.maintenance.saving import nest_groups, save_tree
+from insitu.model import VirtualArray
+
+if TYPE_CHECKING:
+    from insitu.references import CheckReport
+
+__all__ = ["refresh"]
+
+
+def refresh(
+    references: str | os.PathLike[str],
+    *,
+    progress: Progress | None = None,
+    allow_local: bool = False,
+    storage_options: Mapping[str, Any] | None = None,
+) -> CheckReport:
+    """Scan changed sources again, combine them with the rest of the archive, and save it.
+
+    Everything that comes from a changed file is renewed: chunk locations, encodings, packings,
+    attributes, labels, its length. An insitu store records how its files were combined; references
+    of other tools keep the variables that they have.
+
+    Returns
+    -------
+    Report
+        The state before the refresh. Nothing is written if no source changed.
+
+    Raises
+    ------
+    StaleSourceError
+        If a source is gone, or if its new content does not match the rest of the archive.
+    """
+    from insitu import references as forms
+
+    url = os.fspath(references)
+    # Opened first: a store that another writer changes during the scan is not overwritten.
+    update = (
+        forms.open_for_update(url, storage_options=storage_options) if forms.detect_format(url) == "insitu" else None
+    )
+    tree = open_saved_tree(url, allow_local, storage_options) if update is None else update.tree
+    report = forms.check(tree, progress=progress, storage_options=storage_options)
+    suspects = [*report.stale, *_findings_without_identity(report)]
+    if not suspects:
+        return report
+    for finding in report.stale:
+        if finding.status != "changed":
+            raise StaleSourceError(
+                finding.reason, url=finding.source.url, hint=f"Bring it back, or take it out: insitu drop {url} FILE"
+            )
+    changed = {finding.source.url for finding in suspects}
+    known = update is not None and update.recipe_document is not None
+    recipe = update.recipe(Recipe) if update is not None else Recipe()
+    if recipe.unknown is not None:
+        raise StaleSourceError(
+            f"{url} cannot be rebuilt from its files: {recipe.unknown}", url=min(changed), hint=COMBINE_ANEW
+        )
+    job = Job(recipe.decoding_options(), storage_options=storage_options, allow_local=allow_local)
+    try:
+        fresh = {}
+        for path, member in scan_tree(url, job):
+            fresh[path] = _rescan_group(member, path, changed, recipe, job)
+            if not known and fresh[path] is not member:
+                fresh[path] = _keep_saved_variables(fresh[path], member, changed)
+        renewed = nest_groups({path: tree_from_member(member) for path, member in fresh.items()})
+        if update is None:
+            save_tree(renewed, url, format=forms.format_from_name(url), storage_options=storage_options)
+    except (CombineError, VariableError, UnsupportedError) as problem:
+        raise StaleSourceError(
+            f"the changed sources do not match the rest of the archive: {problem.message}",
+            url=next(iter(changed)) if len(changed) == 1 else url,
+            hint=COMBINE_ANEW,
+        ) from problem
+    if update is not None and not update.replace(renewed, relative=update.is_relative):
+        raise SourceError(
+            "another writer changed the store at the same time; nothing was refreshed", url=url, hint="Try again"
+        )
+    return report
+
+
+def _findings_without_identity(report: CheckReport) -> list[Any]:
+    """Return the findings about sources without size, ETag or time: kerchunk's formats record none."""
+    return [
+        finding
+        for finding in report.findings
+        if finding.status == "ok"
+        and not finding.source.optional
+        and finding.source.size is None
+        and finding.source.etag is None
+        and finding.source.modified is None
+    ]
+
+
+def _rescan_group(member: Member, path: str, changed: Collection[str], recipe: Recipe, job: Job) -> Member:
+    """Return one group with its changed files scanned again."""
+    load = make_loader(job.storage_options)
+    layout = FileLayout.of(tree_from_member(member))
+    mine = [url for url in layout.spans if url in changed]
+    if not mine:
+        return member
+    where = "/".join(part for part in ((recipe.group or "").strip("/"), path) if part) or None
+    job = replace(job, group=where, format=recipe.format, variables=recipe.variables if not path else None)
+    dim = layout.joined_dim()
+    if dim is None or recipe.files or isinstance(recipe.concat_dim, Mapping):
+        # The files are not simply joined one after another: scan and combine all of them again.
+        urls = list(recipe.files or layout.spans)
+        found = [scan_member(url, job) for url in urls]
+        if len(found) > 1:
+            whole = recipe.combine_found(found, [(number,) for number in range(len(found))], urls, load)
+        else:
+            whole = found[0]
+    else:
+        parts = [(layout.spans[url][dim][0], scan_member(url, job)) for url in mine]
+        kept = [(span[0], select_range(member, dim, span)) for span in ranges_without(layout, dim, mine)]
+        check_disjoint([part for _, part in [*parts, *kept]], dim)
+        parts += kept
+        whole = recipe.join_in_order([part for _, part in sorted(parts, key=lambda item: item[0])], dim, load)
+    return _with_computed_variables(whole, member, layout)
+
+
+def _keep_saved_variables(renewed: Member, before: Member, changed: Collection[str]) -> Member:
+    """Return the saved variables of a group after its files were scanned again.
+
+    References of other tools do not record how they were made: they may show the steps of a file in
+    another order, and then a plain scan cannot renew them.
+
+    Raises
+    ------
+    CombineError
+        If a variable is gone, has other dimensions, or shows its chunks in another order.
+    """
+    for name, variable in before.variables.items():
+        old, new = variable.data, renewed.variables[name].data if name in renewed.variables else None
+        if not isinstance(old, VirtualArray) or not any(source.url in changed for source in old.sources):
+            continue
+        if new is None or renewed.variables[name].dims != variable.dims:
+            raise CombineError(
+                f"the file no longer has a variable {name!r} with the dimensions {', '.join(variable.dims)}"
+            )
+        if isinstance(new, VirtualArray) and not _have_same_order(old, new):
+            raise CombineError(
+                f"the saved references show the chunks of {name!r} in another order than the file has them"
+            )
+    return renewed.with_variables({name: renewed.variables[name] for name in before.variables})
+
+
+def _have_same_order(old: VirtualArray, new: VirtualArray) -> bool:
+    """Return whether two arrays show chunks in the same order; in file order, if cut differently."""
+    one, other = _file_order(old), _file_order(new)
+    if one.shape == other.shape:
+        return np.array_equal(one, other)
+    return all(np.array_equal(order, np.arange(order.size)) for order in (one, other))
+
+
+def _file_order(array: VirtualArray) -> npt.NDArray[np.intp]:
+    """Return the rank of each stored chunk of an array by file and offset."""
+    places: list[tuple[str, int]] = []
+    for tile in array.tiles:
+        shape = tuple(tile.chunks.shape)
+        total = int(np.prod(shape, dtype=object))
+        rows = tile.chunks.locate(list(np.unravel_index(np.arange(total), shape)) if shape else [])
+        stored = np.asarray(rows.source) >= 0
+        urls = [tile.chunks.sources[number].url for number in np.asarray(rows.source)[stored].tolist()]
+        places += list(zip(urls, np.asarray(rows.offset)[stored].tolist(), strict=True))
+    return np.argsort(sorted(range(len(places)), key=places.__getitem__))
+
+
+def _with_computed_variables(whole: Member, before: Member, layout: FileLayout) -> Member:
+    """Return a renewed group with the variables that no file holds: they were computed before
+    saving.
+    """
+    lost = [name for name in before.variables if name not in whole.variables]
+    for name in lost:
+        data = before.variables[name].data
+        if isinstance(data, VirtualArray) and data.sources:
+            raise StaleSourceError(
+                f"the file no longer has the variable {name!r}", url=data.sources[0].url, hint=COMBINE_ANEW
+            )
+        sizes = before.variables[name].sizes
+        if any(whole.sizes.get(dim, length) != length for dim, length in sizes.items()):
+            raise StaleSourceError(
+                f"{name!r} was computed when the archive was saved, and no longer has the right shape",
+                url=next(iter(layout.spans)),
+                hint=COMBINE_ANEW,
+            )
+    kept = {name: before.variables[name] for name in lost}
+    coords = whole.coords | {name for name in lost if name in before.coords}
+    order = [*(name for name in before.variables if name in whole.variables), *whole.variables]
+    variables = {name: whole.variables[name] for name in dict.fromkeys(order)}
+    return whole.with_variables({**variables, **kept}, coords)

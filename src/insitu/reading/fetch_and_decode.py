@@ -1,0 +1,420 @@
+"""Batches of a read plan: fetches and decodes chunks on threads and hands them to a sink.
+
+The rows of a plan are cut into batches of neighbours. A batch is one task: the bytes of a source
+are fetched in as few requests as possible, and each chunk is decoded once. Tasks run on threads
+(the decoders release the GIL); a plan of one batch runs in the calling thread. The first error
+stops the rest. A `ChunkSink` decides what becomes of a chunk: reading copies it to an output,
+reducing reduces it.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, wait
+from time import perf_counter
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from insitu.cancellation import carry_deadline, check_deadline
+from insitu.codecs import Decoder, prepare
+from insitu.errors import InsituError, NotFoundError
+from insitu.model import ABSENT, INLINE, UNWRITTEN, Packing
+from insitu.reading.cache import ChunkCache
+from insitu.reading.distance import is_far, request_bytes
+from insitu.reading.fetch import fetch_rows
+from insitu.reading.plan import ReadPlan
+from insitu.reading.source_pool import SourcePool
+from insitu.reading.tally import ReadStatistics
+from insitu.reading.thread_pools import count_cores, get_worker_pool
+from insitu.reading.tile_plan import ChunkGroup, Position, TilePlan
+from insitu.sources import ByteSource
+from insitu.sources.coalesce import frugal_gap
+from insitu.sources.protocol import ReadsInto
+
+__all__ = ["ChunkSink", "PlanExecution", "run_executions"]
+
+BATCH_BYTES = 4 << 20
+"""Encoded bytes of a task: large enough that its overhead is small beside decoding, small enough to
+bound memory.
+"""
+MIN_BATCH_BYTES = 256 << 10
+"""Minimal bytes of a task: a smaller one is done before another thread has started."""
+BATCH_ROWS = 512
+REMOTE_REQUESTS = 64
+"""Maximal number of requests of a task for remote sources."""
+DIRECT_READ_BYTES = 64 << 10
+"""Uncompressed chunks from this size on are read straight into the output.
+
+Smaller ones are fetched with neighbours.
+"""
+ASSUMED_CHUNK_BYTES = 256 << 10
+"""Assumed size of an object of unknown size: a Zarr chunk."""
+
+
+class ChunkSink(Protocol):
+    """Protocol of receivers of chunks.
+
+    Methods are called from several threads, for different cells.
+    """
+
+    takes_many: bool
+    """Whether `many` may be called with chunks of which the same box is wanted."""
+
+    def many(
+        self, grid: int, alike: ChunkGroup, decoder: Decoder, data: Sequence[memoryview], source: ByteSource
+    ) -> None:
+        """Take the bytes of chunks of which the same box is wanted, each by one cell, and which
+        have no packing.
+        """
+
+    def read_into_place(
+        self, grid: int, alike: ChunkGroup, decoder: Decoder, offset: Sequence[int], source: ReadsInto
+    ) -> bool:
+        """Read uncompressed chunks from the source straight to their place.
+
+        Return False if they must be fetched first.
+        """
+
+    def fill(self, grid: int, position: Position, value: Any, packing: Packing | None) -> None:
+        """Take a cell without bytes: every element is `value` (a stored value, if a packing is
+        given).
+        """
+
+    def alone(
+        self,
+        grid: int,
+        position: Position,
+        decoder: Decoder,
+        data: memoryview,
+        source: ByteSource | None,
+        packing: Packing | None,
+    ) -> None:
+        """Take the bytes of a chunk that only one cell needs."""
+
+    def chunk(self, grid: int, position: Position, chunk: npt.NDArray[Any], packing: Packing | None) -> None:
+        """Take a decoded chunk that several cells need, with one axis for each axis of the tile."""
+
+
+class PlanExecution:
+    """One execution of a plan."""
+
+    def __init__(
+        self,
+        plan: ReadPlan,
+        grids: Sequence[TilePlan],
+        sink: ChunkSink,
+        opened: SourcePool,
+        name: str | None,
+        tally: ReadStatistics,
+        cache: ChunkCache | None = None,
+    ) -> None:
+        self.plan = plan
+        self.grids = grids
+        self.sink = sink
+        self.opened = opened
+        self.name = name
+        self.tally = tally
+        self.cache = cache if cache is not None else opened.cache
+        self.stopped = threading.Event()
+
+    def rest(self) -> None:
+        """Hand over the rows without bytes to fetch: Absent, Unwritten and Inline cells."""
+        for number, (grid, rows) in enumerate(zip(self.grids, self.plan.resting, strict=True)):
+            located = grid.locations
+            for row, position in zip(rows.tolist(), grid.positions(rows), strict=True):
+                check_deadline()
+                source = int(located.source[row])
+                encoding, packing = grid.encodings[int(located.encoding[row])], grid.packings[int(located.packing[row])]
+                if source == ABSENT:
+                    self.sink.fill(number, position, self.plan.array.absent_value(), None)
+                elif source == UNWRITTEN:
+                    self.sink.fill(number, position, encoding.fill_value(), packing)
+                elif source == INLINE:
+                    begin = int(located.offset[row])
+                    data = memoryview(located.inline)[begin : begin + int(located.length[row])]
+                    try:
+                        decoder = prepare(encoding, grid.chunk_shape(position), int(located.filter_mask[row]))
+                        self.sink.alone(number, position, decoder, data, None, packing)
+                    except InsituError as problem:
+                        touched = self.plan.tiles[number]
+                        cells = tuple(int(part.cell[i]) for part, i in zip(touched.parts, position, strict=True))
+                        raise problem.with_context(variable=self.name, chunk=cells) from problem.__cause__
+
+    def batch(self, begin: int, end: int) -> None:
+        """Fetch and decode some rows."""
+        pieces = [(begin, end)]
+        if len(self.plan.sources) > 1:
+            borders = (np.flatnonzero(np.diff(self.plan.source[begin:end])) + begin + 1).tolist()
+            pieces = list(zip([begin, *borders], [*borders, end], strict=True))
+        for first, last in pieces:
+            if self.stopped.is_set():
+                return
+            check_deadline()
+            about = self.plan.sources[self.plan.source[first]]
+            try:
+                with self.opened.acquire(about) as source:
+                    self._decode(first, last, source)
+            except NotFoundError as problem:
+                if not about.optional:
+                    raise problem.with_context(
+                        variable=self.name, url=about.url, **self._error_context(first)
+                    ) from problem.__cause__
+                self._fill_unwritten(first, last)
+            except InsituError as problem:
+                raise problem.with_context(
+                    variable=self.name, url=about.url, **self._error_context(first)
+                ) from problem.__cause__
+
+    def _decode(self, begin: int, end: int, source: ByteSource) -> None:
+        """Fetch and decode some rows of one source."""
+        plan = self.plan
+        offset, length = plan.offset[begin:end], plan.length[begin:end]
+        at = 0
+        try:
+            if self.cache is not None:
+                self._decode_cached(begin, end, source, self.cache)
+                return
+            if self._read_into_place(begin, end, source):
+                return
+            started = perf_counter()
+            data, requests, fetched = fetch_rows(source, offset, length)
+            fetch_seconds = perf_counter() - started
+            shared = _find_shared_rows(offset, length)
+            any_shared = any(shared)
+            decoded = 0
+            for number, here in _rows_by_tile(plan.tile[begin:end], len(self.grids)):
+                grid, rows = self.grids[number], plan.row[begin:end][here]
+                located, last, chunk = grid.locations, None, None
+                if self.sink.takes_many and not any_shared and grid.axes is not None:
+                    for alike in grid.group_similar_rows(rows):
+                        check_deadline()
+                        decoder = prepare(grid.encodings[alike.encoding], alike.shape, alike.mask)
+                        decoded += decoder.nbytes * len(alike.rows)
+                        at = int(here[alike.rows[0]])
+                        mine = [data[i] for i in here[alike.rows].tolist()]
+                        try:
+                            self.sink.many(number, alike, decoder, mine, source)
+                        except InsituError as problem:
+                            at = int(here[alike.rows[problem.place.pop("number", 0)]])
+                            raise
+                    continue
+                columns = zip(
+                    here.tolist(), grid.positions(rows), located.encoding[rows].tolist(), located.filter_mask[rows].tolist(),
+                    located.packing[rows].tolist(), strict=True,
+                )  # fmt: skip
+                for at, position, encoding, mask, packing in columns:
+                    if self.stopped.is_set():
+                        return
+                    check_deadline()
+                    decoder = prepare(grid.encodings[encoding], grid.chunk_shape(position), mask)
+                    if not shared[at]:
+                        decoded += decoder.nbytes
+                        self.sink.alone(number, position, decoder, data[at], source, grid.packings[packing])
+                        continue
+                    key = (offset[at], length[at], encoding, mask, decoder.stored)
+                    if key != last or chunk is None:
+                        chunk, last = decoder(data[at], None, source.read_many), key
+                        decoded += decoder.nbytes
+                    self.sink.chunk(number, position, grid.spread(position, chunk), grid.packings[packing])
+        except InsituError as problem:
+            raise problem.with_context(**self._error_context(begin + at)) from problem.__cause__
+        self.tally.add(requests, fetched, decoded, len(offset), fetch_seconds, perf_counter() - started - fetch_seconds)
+
+    def _decode_cached(self, begin: int, end: int, source: ByteSource, cache: ChunkCache) -> None:
+        """Do the same with a cache: only chunks that it does not have are fetched and decoded."""
+        plan, about = self.plan, source.describe()
+        jobs = []
+        for at in range(begin, end):
+            number, row = int(plan.tile[at]), plan.row[at : at + 1]
+            grid = self.grids[number]
+            encoding, mask = int(grid.locations.encoding[row][0]), int(grid.locations.filter_mask[row][0])
+            (position,) = grid.positions(row)
+            decoder = prepare(grid.encodings[encoding], grid.chunk_shape(position), mask)
+            key = (about, int(plan.offset[at]), int(plan.length[at]), grid.encodings[encoding], mask, decoder.stored)
+            jobs.append((number, position, decoder, key, grid.packings[int(grid.locations.packing[row][0])]))
+        missing = np.array([key not in cache for _, _, _, key, _ in jobs], bool)
+        started = perf_counter()
+        data: list[memoryview] = []
+        requests = fetched = decoded = 0
+        if missing.any():
+            data, requests, fetched = fetch_rows(
+                source, plan.offset[begin:end][missing], plan.length[begin:end][missing]
+            )
+        fetch_seconds = perf_counter() - started
+        here = dict(zip((np.flatnonzero(missing) + begin).tolist(), data, strict=True))
+        for at, (number, position, decoder, key, packing) in enumerate(jobs, begin):
+            if self.stopped.is_set():
+                return
+            check_deadline()
+            made = False
+
+            def make(decoder: Decoder = decoder, at: int = at) -> npt.NDArray[Any]:
+                nonlocal made
+                made = True
+                one = slice(at, at + 1)
+                # A chunk that was in the cache a moment ago may have been evicted since.
+                chunk = here[at] if at in here else fetch_rows(source, plan.offset[one], plan.length[one])[0][0]
+                return decoder(chunk, None, source.read_many)
+
+            try:
+                chunk = cache.get(key, make)
+            except InsituError as problem:
+                raise problem.with_context(**self._error_context(at)) from problem.__cause__
+            decoded += decoder.nbytes if made else 0
+            self.sink.chunk(number, position, self.grids[number].spread(position, chunk), packing)
+        self.tally.add(requests, fetched, decoded, end - begin, fetch_seconds, perf_counter() - started - fetch_seconds)
+
+    def _read_into_place(self, begin: int, end: int, source: ByteSource) -> bool:
+        """Read uncompressed chunks straight to their place.
+
+        Return False if that is impossible or not worthwhile.
+        """
+        plan = self.plan
+        length = plan.length[begin:end]
+        number = int(plan.tile[begin])
+        grid = self.grids[number]
+        if (
+            grid.axes is None
+            or not any(encoding.raw for encoding in grid.encodings)  # cheap checks first
+            or not self.sink.takes_many
+            or length.min() < DIRECT_READ_BYTES
+            or not isinstance(source, ReadsInto)
+        ):
+            return False
+        if (plan.tile[begin:end] != number).any():
+            return False
+        groups = list(grid.group_similar_rows(plan.row[begin:end]))
+        decoders = [prepare(grid.encodings[alike.encoding], alike.shape, alike.mask) for alike in groups]
+        if any(decoder.steps or decoder.back is not None or decoder.dtype.hasobject for decoder in decoders):
+            return False
+        if any((length[alike.rows] != decoder.nbytes).any() for alike, decoder in zip(groups, decoders, strict=True)):
+            return False  # the decoder raises the error
+        started = perf_counter()
+        for alike, decoder in zip(groups, decoders, strict=True):
+            if not self.sink.read_into_place(
+                number, alike, decoder, plan.offset[begin:end][alike.rows].tolist(), source
+            ):
+                return False
+        self.tally.add(end - begin, int(length.sum()), int(length.sum()), end - begin, perf_counter() - started, 0.0)
+        return True
+
+    def _fill_unwritten(self, begin: int, end: int) -> None:
+        """Fill the chunks of an optional object that does not exist: they are Unwritten."""
+        for at in range(begin, end):
+            check_deadline()
+            number, row = int(self.plan.tile[at]), self.plan.row[at]
+            grid = self.grids[number]
+            encoding, packing = int(grid.locations.encoding[row]), int(grid.locations.packing[row])
+            (position,) = grid.positions(np.array([row]))
+            self.sink.fill(number, position, grid.encodings[encoding].fill_value(), grid.packings[packing])
+
+    def _error_context(self, at: int) -> dict[str, Any]:
+        """Return the context of an error in a row: chunk, offset, length."""
+        plan = self.plan
+        touched, row = plan.tiles[plan.tile[at]], plan.row[at]
+        position = np.unravel_index(row, touched.grid) if touched.grid else ()
+        return {
+            "chunk": tuple(int(part.cell[i]) for part, i in zip(touched.parts, position, strict=True)),
+            "offset": int(plan.offset[at]),
+            "length": int(plan.length[at]) if plan.length[at] >= 0 else None,
+        }
+
+
+def run_executions(runs: Sequence[PlanExecution]) -> None:
+    """Run the batches of some plans concurrently.
+
+    The first error or interrupt cancels the rest and waits for running ones.
+    """
+    tasks = []
+    for run in runs:
+        run.rest()
+        tasks += [(run, begin, end) for begin, end in cut_batches(run.plan)]
+    if len(tasks) == 1:
+        run, begin, end = tasks[0]
+        run.batch(begin, end)
+        return
+    pending: list[Future[None]] = []
+    try:
+        pool = get_worker_pool(any(is_far(run.plan.sources) for run in runs))
+        pending = [pool.submit(carry_deadline(run.batch), begin, end) for run, begin, end in tasks]
+        for future in pending:
+            future.result()
+    except BaseException:
+        for run in runs:
+            run.stopped.set()
+        for future in pending:
+            future.cancel()
+        wait(pending)  # no task may write into an output after this function has returned
+        raise
+
+
+def cut_batches(plan: ReadPlan) -> Iterator[tuple[int, int]]:
+    """Yield ranges of rows, one for each task; rows that share a chunk stay together."""
+    count = len(plan.row)
+    if count <= 1:
+        yield from [(0, 1)] * count
+        return
+    size = np.where(plan.length < 0, ASSUMED_CHUNK_BYTES, plan.length)
+    if is_far(plan.sources):
+        yield from _cut_remote_batches(plan, size)
+        return
+    new = np.ones(count, bool)  # whether a row has other bytes than the row before
+    new[1:] = (np.diff(plan.source) != 0) | (np.diff(plan.offset) != 0) | (np.diff(plan.length) != 0)
+    total = np.cumsum(np.where(new, size, 0))
+    firsts = np.append(np.flatnonzero(new), count)
+    # A short read is divided among the threads, too.
+    enough = min(max(int(total[-1]) // (2 * count_cores()), MIN_BATCH_BYTES), BATCH_BYTES)
+    begin = 0
+    while begin < count:
+        end = int(np.searchsorted(total, total[begin] - size[begin] + enough, side="right"))
+        end = min(max(end, begin + 1), begin + BATCH_ROWS, count)
+        end = int(firsts[np.searchsorted(firsts, end)])  # not between two rows of one chunk
+        yield begin, end
+        begin = end
+
+
+def _cut_remote_batches(plan: ReadPlan, size: npt.NDArray[np.int64]) -> Iterator[tuple[int, int]]:
+    """Yield ranges of rows of remote objects, cut where another object begins or a task has enough
+    requests or bytes.
+
+    Tasks are smaller than for local files, so that many objects are requested at once, and chunks
+    are decoded while others are fetched.
+    """
+    gap = frugal_gap(size, request_bytes(plan.sources))
+    reach = plan.offset + size
+    other = np.diff(plan.source) != 0
+    request = np.cumsum(np.append(True, other | (plan.offset[1:] > reach[:-1] + gap)))
+    total = np.cumsum(size)
+    same = np.append(~other & (np.diff(plan.offset) == 0), False)  # rows of one chunk stay together
+    borders = np.append(np.flatnonzero(other) + 1, len(size))
+    begin = 0
+    for stop in borders.tolist():
+        while begin < stop:
+            enough = np.searchsorted(total, total[begin] - size[begin] + BATCH_BYTES, side="right")
+            many = np.searchsorted(request, request[begin] + REMOTE_REQUESTS)
+            end = min(max(int(min(enough, many)), begin + 1), stop)
+            while same[end - 1]:
+                end += 1
+            yield begin, end
+            begin = end
+
+
+def _rows_by_tile(tiles: npt.NDArray[np.int32], count: int) -> Iterator[tuple[int, npt.NDArray[np.int64]]]:
+    """Yield each tile of a batch with its rows."""
+    if count == 1:
+        yield 0, np.arange(len(tiles))
+        return
+    for number in np.unique(tiles).tolist():
+        yield number, np.flatnonzero(tiles == number)
+
+
+def _find_shared_rows(offset: npt.NDArray[np.int64], length: npt.NDArray[np.int64]) -> list[bool]:
+    """Return for each row whether a neighbour has the same bytes."""
+    if len(offset) == 1:
+        return [False]
+    same = np.zeros(len(offset) + 1, bool)
+    same[1:-1] = (np.diff(offset) == 0) & (np.diff(length) == 0)
+    return [bool(flag) for flag in same[1:] | same[:-1]]

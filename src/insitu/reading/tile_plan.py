@@ -1,0 +1,152 @@
+"""A tile's part of a read plan, in columns, and groups of rows that can be decoded together.
+
+A row of the plan is a combination of one row for each axis. Chunks are often many and small, so
+whatever is the same for many rows is computed at once: rows that want the same box of equal chunks
+form a group.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from insitu.model import ChunkLocations, Packing
+from insitu.reading.select_cells import AxisSelection, TileSelection, count_places
+
+__all__ = ["ChunkGroup", "Position", "TilePlan"]
+
+Position = tuple[int, ...]
+"""For each axis, the row of its columns that a row of the plan combines."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ChunkGroup:
+    """Rows that want the same box of chunks of one encoding, shape and filter mask."""
+
+    rows: npt.NDArray[np.int64]
+    """Positions of the group's rows in the rows that were given."""
+    encoding: int
+    mask: int
+    shape: tuple[int, ...]
+    """Shape of the chunks."""
+    start: tuple[int, ...]
+    """Corner of the box in each chunk."""
+    extent: tuple[int, ...]
+    """Shape of the box."""
+    at: list[tuple[int, ...]]
+    """Place in the output of each chunk's box."""
+
+
+class _AxisKinds:
+    """The rows of one axis by kind: equal chunk size, equal box."""
+
+    __slots__ = ("begin", "kind", "kinds")
+
+    def __init__(self, part: AxisSelection) -> None:
+        kinds: dict[tuple[int, int, int], int] = {}
+        self.begin = np.array([outside.start for outside in part.outside if isinstance(outside, slice)], np.int64)
+        self.kind = np.array(
+            [
+                kinds.setdefault((size, inside.start, count_places(outside)), len(kinds))
+                for size, inside, outside in zip(part.stored.tolist(), part.inside, part.outside, strict=True)
+                if isinstance(inside, slice)
+            ],
+            np.int64,
+        )
+        self.kinds = list(kinds)
+
+
+def _is_plain(part: AxisSelection) -> bool:
+    """Return whether an axis takes consecutive elements of every chunk, each once."""
+    return part.exists and all(
+        isinstance(inside, slice)
+        and isinstance(outside, slice)
+        and inside.step in (None, 1)
+        and inside.stop - inside.start == count_places(outside)
+        for inside, outside in zip(part.inside, part.outside, strict=True)
+    )
+
+
+class TilePlan:
+    """The part of a read plan that concerns one tile."""
+
+    __slots__ = (
+        "all_exist", "axes", "encodings", "exists", "inside", "locations", "outside", "packings", "plain", "shape", "sizes",
+        "whole",
+    )  # fmt: skip
+
+    def __init__(self, touched: TileSelection, located: ChunkLocations) -> None:
+        parts = touched.parts
+        self.locations = located
+        self.shape = touched.grid
+        self.encodings = touched.tile.encodings
+        self.outside = [part.outside for part in parts]
+        self.inside = [part.inside for part in parts]
+        self.sizes = [part.stored.tolist() for part in parts]
+        self.whole = [part.whole.tolist() for part in parts]
+        self.exists = [part.exists for part in parts]
+        self.all_exist = all(self.exists)
+        self.plain = not any(isinstance(picker, np.ndarray) for part in parts for picker in part.outside)
+        used = np.unique(located.packing).tolist()
+        rows = {row: touched.tile.packings[row] for row in used}
+        self.packings: dict[int, Packing | None] = {n: None if row.identity else row for n, row in rows.items()}
+        packed = any(packing is not None for packing in self.packings.values())
+        self.axes = (
+            [_AxisKinds(part) for part in parts] if parts and not packed and all(map(_is_plain, parts)) else None
+        )
+        """For `group_similar_rows`; None where rows cannot be grouped."""
+
+    def at(self, columns: Sequence[Sequence[Any]], position: Position) -> tuple[Any, ...]:
+        """Return one row of each axis' column."""
+        return tuple([column[i] for column, i in zip(columns, position, strict=True)])
+
+    def chunk_shape(self, position: Position) -> tuple[int, ...]:
+        """Return the shape that the bytes of a row decode to."""
+        sizes = self.at(self.sizes, position)
+        return sizes if self.all_exist else tuple(n for n, exists in zip(sizes, self.exists, strict=True) if exists)
+
+    def spread(self, position: Position, chunk: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """Return a decoded chunk with one axis for each axis of the tile: of length 1 where the
+        chunk has none.
+        """
+        if self.all_exist:
+            return chunk
+        sizes = self.at(self.sizes, position)
+        return chunk.reshape([n if exists else 1 for n, exists in zip(sizes, self.exists, strict=True)])
+
+    def positions(self, rows: npt.NDArray[np.int64]) -> list[Position]:
+        """Return the positions of rows: for each axis the row of its columns."""
+        if not self.shape:
+            return [()] * len(rows)
+        return list(zip(*(index.tolist() for index in np.unravel_index(rows, self.shape)), strict=True))
+
+    def group_similar_rows(self, rows: npt.NDArray[np.int64]) -> Iterator[ChunkGroup]:
+        """Yield groups of rows that take the same box of equal chunks."""
+        assert self.axes is not None
+        index = np.unravel_index(rows, self.shape)
+        group = np.zeros(len(rows), np.int64)
+        for axis, i in zip(self.axes, index, strict=True):
+            group = group * len(axis.kinds) + axis.kind[i]
+        for column in (self.locations.encoding, self.locations.filter_mask):
+            if column.strides != (0,):  # a column of one value says nothing
+                values, number = np.unique(column[rows], return_inverse=True)
+                group = group * len(values) + number.reshape(-1)
+        begins = [axis.begin[i] for axis, i in zip(self.axes, index, strict=True)]
+        for which in np.unique(group) if (group != group[0]).any() else group[:1]:
+            mine = np.flatnonzero(group == which)
+            first = int(mine[0])
+            kinds = [axis.kinds[axis.kind[i[first]]] for axis, i in zip(self.axes, index, strict=True)]
+            shape, start, extent = (tuple(values) for values in zip(*kinds, strict=True))
+            yield ChunkGroup(
+                rows=mine,
+                encoding=int(self.locations.encoding[rows[first]]),
+                mask=int(self.locations.filter_mask[rows[first]]),
+                shape=shape,
+                start=start,
+                extent=extent,
+                at=list(zip(*(begin[mine].tolist() for begin in begins), strict=True)),
+            )

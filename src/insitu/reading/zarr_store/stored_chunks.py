@@ -1,0 +1,140 @@
+"""Chunks of the Zarr view that are passed on as they are stored, where Zarr can describe the array.
+
+Bytes, and ranges of them, are read from the archive's files. Nothing is decoded.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from insitu.errors import NotFoundError, TruncatedError, UnsupportedError
+from insitu.model import INLINE, VirtualArray
+from insitu.reading.cache import ChunkCache
+from insitu.reading.source_pool import SourcePool
+from insitu.reading.zarr_store.byte_span import ALL_BYTES, ByteSpan
+from insitu.zarr_metadata import to_documents
+from insitu.zarr_metadata.to_zarr import CELLS_PER_BLOCK, ZarrArraySpec, to_zarr_spec
+
+__all__ = ["PORTABLE_CODECS", "StoredChunks", "find_stored_chunks"]
+
+_MAX_CELLS = 1 << 22
+"""Limit of the cells that are compared.
+
+Arrays with more are encoded again, which is always right.
+"""
+_MAX_RAW_BYTES = 64 << 20
+"""Maximal bytes of an uncompressed chunk.
+
+A larger one (a contiguous variable) is better read in pieces.
+"""
+PORTABLE_CODECS: Mapping[int, frozenset[str]] = {
+    2: frozenset({"zlib", "gzip", "blosc", "zstd", "lz4"}),
+    3: frozenset({"gzip", "zstd", "blosc", "crc32c"}),
+}
+"""Codecs that readers other than zarr-python support, by version of Zarr.
+
+GDAL 3.6 supports no filters.
+"""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class StoredChunks:
+    """An array whose stored chunks are passed on."""
+
+    array: ZarrArraySpec
+    documents: dict[str, Any]
+    """By name: `zarr.json`, or `.zarray` and `.zattrs`."""
+
+    @property
+    def grid(self) -> tuple[int, ...]:
+        """Chunks along each dimension."""
+        return self.array.grid
+
+    def chunk(
+        self, cell: tuple[int, ...], opened: SourcePool, span: ByteSpan = ALL_BYTES, cache: ChunkCache | None = None
+    ) -> bytes | None:
+        """Return the bytes of a chunk.
+
+        None if it was never written. Nothing is decoded, so `cache` is not used.
+        """
+        tile = self.array.tile
+        index = [np.zeros(1, np.int64)] * len(tile.axes)
+        for dimension, axis in enumerate(tile.dimensions):
+            index[axis] = np.array([cell[dimension]], np.int64)
+        row = tile.chunks.locate(index)
+        number, offset, length = int(row.source[0]), int(row.offset[0]), int(row.length[0])
+        if number == INLINE:
+            return span.of(row.inline[offset : offset + length])
+        if number < 0:
+            return None
+        about = tile.chunks.sources[number]
+        try:
+            with opened.acquire(about) as source:
+                if length < 0:
+                    length = source.size() - offset
+                start, many = span.within(length)
+                data = source.read(offset + start, many)
+        except NotFoundError:
+            if about.optional:
+                return None
+            raise
+        if len(data) != many:
+            raise TruncatedError(
+                f"the object is truncated: the chunk needs {many} bytes, {len(data)} were received",
+                url=about.url,
+                offset=offset + start,
+                length=many,
+                chunk=cell,
+            )
+        return data
+
+    def cells(self) -> Iterator[tuple[int, ...]]:
+        """Yield the chunks that were written."""
+        if not self.array.grid:
+            if (np.asarray(next(self.array.blocks())[1].source) >= 0).any() or self._has_inline():
+                yield ()
+            return
+        for begin, rows in self.array.blocks(CELLS_PER_BLOCK):
+            source = np.asarray(rows.source)
+            kept = np.flatnonzero((source >= 0) | (source == INLINE)) + begin
+            yield from zip(*(axis.tolist() for axis in np.unravel_index(kept, self.array.grid)), strict=True)
+
+    def _has_inline(self) -> bool:
+        return bool((np.asarray(next(self.array.blocks())[1].source) == INLINE).any())
+
+
+def find_stored_chunks(array: VirtualArray, zarr_format: int, *, portable: bool = False) -> StoredChunks | None:
+    """Return a view of an array with its stored chunks; None if Zarr cannot describe them.
+
+    Parameters
+    ----------
+    array
+        The array.
+    zarr_format
+        2 or 3.
+    portable
+        Whether to accept only codecs that readers other than zarr-python support.
+    """
+    if sum(int(np.prod(tile.chunks.shape, dtype=object)) for tile in array.tiles) > _MAX_CELLS:
+        return None
+    try:
+        known = to_zarr_spec(array)
+        for _ in known.blocks():
+            pass
+        documents = {"zarr.json": to_documents.array_v3(known)} if zarr_format == 3 else to_documents.array_v2(known)
+    except UnsupportedError:
+        return None
+    if known.encoding.dtype.hasobject and known.encoding.codecs[0].name not in ("vlen-utf8", "vlen-bytes"):
+        return None
+    if known.encoding.raw and math.prod(known.chunks) * known.encoding.dtype.itemsize > _MAX_RAW_BYTES:
+        return None
+    names = {codec.name.removeprefix("numcodecs.") for codec in known.encoding.codecs}
+    plain = known.encoding.dtype.kind in "iufb" and known.encoding.dtype.itemsize <= 8
+    if portable and (names - PORTABLE_CODECS[zarr_format] or not plain):
+        return None
+    return StoredChunks(known, documents)

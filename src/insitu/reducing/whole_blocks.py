@@ -1,0 +1,217 @@
+"""Statistics that need all values of an element at once: medians, quantiles, anything of text or
+objects.
+
+They are computed in blocks of the result. A block reads all values of its elements, at most
+`BLOCK_BYTES`. Its borders are those of chunks if possible, so that a chunk is read once. If chunks
+are so long along the kept axes that each would be read more than twice, a warning says how often.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from insitu.cancellation import check_deadline
+from insitu.errors import ModelError, UnsupportedError
+from insitu.model import Selection, VirtualArray
+from insitu.reading import ReadStatistics, SourcePool, execute, plan_read
+from insitu.reducing.reductions import METHODS, STREAMED, ReductionRules
+
+__all__ = ["block_shape", "longest_chunks", "read_selection", "reduce_by_blocks"]
+
+BLOCK_BYTES = 256 << 20
+"""Bytes of values that a block reads; sorting them takes about as much again."""
+
+Function = Callable[[npt.NDArray[Any]], npt.NDArray[Any]]
+Box = tuple[slice, ...]
+
+
+def reduce_by_blocks(
+    array: VirtualArray,
+    axes: tuple[int, ...],
+    method: str,
+    rules: ReductionRules,
+    opened: SourcePool,
+    *,
+    name: str | None = None,
+    tally: ReadStatistics | None = None,
+    block_bytes: int | None = None,
+) -> npt.NDArray[Any]:
+    """Reduce an array by blocks; reduced axes have length 1, several quantiles give a first axis.
+
+    Parameters
+    ----------
+    array
+        The array.
+    axes
+        Axes to reduce.
+    method
+        `median`, `quantile`, or any of `METHODS`.
+    rules
+        Options of the statistic.
+    opened
+        Open sources.
+    name
+        The variable, for messages.
+    tally
+        Counter of what was read.
+    block_bytes
+        Bytes of values that are held at a time; `BLOCK_BYTES` if not given.
+    """
+    function = _block_function(array, axes, method, rules)
+    lengths = [1 if axis in axes else length for axis, length in enumerate(array.shape)]
+    out: npt.NDArray[Any] | None = None
+    for box in _split_into_boxes(array, axes, method, BLOCK_BYTES if block_bytes is None else block_bytes):
+        check_deadline()
+        answer = function(read_selection(array, Selection.of(box, array.shape), opened, name, tally))
+        extra = answer.ndim - array.ndim  # the first axis of several quantiles
+        if out is None:
+            out = np.empty((*answer.shape[:extra], *lengths), answer.dtype)
+        where = tuple(slice(0, 1) if axis in axes else part for axis, part in enumerate(box))
+        out[(slice(None),) * extra + where] = answer
+    assert out is not None
+    return out
+
+
+def read_selection(
+    array: VirtualArray,
+    selection: Selection,
+    opened: SourcePool,
+    name: str | None = None,
+    tally: ReadStatistics | None = None,
+) -> npt.NDArray[Any]:
+    """Return the values of a selection."""
+    out = np.empty(selection.result_shape, array.dtype)
+    if out.size:
+        execute(plan_read(array, selection), out, opened, name, tally)
+    return out
+
+
+def _block_function(array: VirtualArray, axes: tuple[int, ...], method: str, rules: ReductionRules) -> Function:
+    skips = array.dtype.kind in "fcO" if rules.skipna is None else rules.skipna
+    if method == "quantile":
+        if rules.q is None:
+            raise ModelError("a quantile needs q", hint="Give q, a number from 0 to 1 or a list of them")
+        q = np.asarray(rules.q, np.float64)
+        quantile: Any = np.nanquantile if skips and array.dtype.kind in "fc" else np.quantile
+        return _without_warnings(lambda values: quantile(values, q, axis=axes, keepdims=True))
+    if method == "median" and array.dtype.kind in "biufc":
+        median: Any = np.nanmedian if skips else np.median
+        return _without_warnings(lambda values: median(values, axis=axes, keepdims=True))
+    if method == "median" or (method in METHODS and array.dtype.kind in "OSUVmM"):
+        return _xarray_function(array, axes, method, rules)
+    raise UnsupportedError(f"{method!r} is not a known reduction of {array.dtype} values", hint=f"Use one of {', '.join(sorted({*STREAMED, 'median', 'quantile'}))}")  # fmt: skip
+
+
+def _xarray_function(array: VirtualArray, axes: tuple[int, ...], method: str, rules: ReductionRules) -> Function:
+    """Return the statistic as xarray computes it: for text, objects and times."""
+    try:
+        import xarray
+    except ImportError as problem:
+        raise UnsupportedError(
+            f"{method} of {array.dtype} values needs the package xarray", hint="pip install xarray"
+        ) from problem
+    wanted: dict[str, Any] = {} if method in ("count", "any", "all") else {"skipna": rules.skipna}
+    if method in ("std", "var"):
+        wanted["ddof"] = rules.ddof
+    if method in ("sum", "prod"):
+        wanted["min_count"] = rules.min_count
+    kept = [axis for axis in range(array.ndim) if axis not in axes]
+
+    def function(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        lengths = [values.shape[axis] for axis in kept]
+        # The reduced axes as one axis, so that positions count the last one fastest.
+        flat = values.transpose(*kept, *axes).reshape(*lengths, math.prod(values.shape[axis] for axis in axes))
+        variable: Any = xarray.Variable([*(f"axis{axis}" for axis in kept), "flat"], flat)
+        try:
+            found = getattr(variable, method)("flat", **wanted)
+        except TypeError as problem:
+            raise UnsupportedError(f"cannot compute {method} of {values.dtype} values: {problem}") from problem
+        return np.expand_dims(np.asarray(found.values), tuple(sorted(axes)))
+
+    return function
+
+
+def _without_warnings(function: Function) -> Function:
+    """Return a function without NumPy's warnings about empty or all-NaN slices."""
+
+    def quiet(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        with warnings.catch_warnings(), np.errstate(invalid="ignore", divide="ignore"):
+            warnings.filterwarnings("ignore", "All-NaN slice encountered", RuntimeWarning)
+            warnings.filterwarnings("ignore", "Mean of empty slice", RuntimeWarning)
+            return np.asarray(function(values))
+
+    return quiet
+
+
+def _split_into_boxes(array: VirtualArray, axes: tuple[int, ...], method: str, most: int) -> Iterator[Box]:
+    """Split the array into boxes that are whole along the reduced axes."""
+    kept = [axis for axis in range(array.ndim) if axis not in axes]
+    column = math.prod(array.shape[axis] for axis in axes) * array.dtype.itemsize
+    if column > most and not kept:
+        raise UnsupportedError(
+            f"{method} along all axes needs {column / 2**20:,.0f} MiB of values at once",
+            hint="Reduce fewer axes, select less, use tdigest, or load the values and reduce them in memory",
+        )
+    sizes, passes = block_shape(
+        [array.shape[axis] for axis in kept], longest_chunks(array, kept), max(most // max(column, 1), 1)
+    )
+    if passes > 2:
+        warnings.warn(
+            f"{method} reads every chunk {passes} times, because chunks are long along the kept "
+            "dimensions. Load the data first, or rechunk it",
+            stacklevel=2,
+        )
+    steps = dict(zip(kept, sizes, strict=True))
+    counts = [-(-array.shape[axis] // steps[axis]) if axis in steps else 1 for axis in range(array.ndim)]
+    for cell in np.ndindex(*(max(count, 1) for count in counts)):
+        yield tuple(
+            slice(i * steps[axis], min((i + 1) * steps[axis], array.shape[axis])) if axis in steps else slice(0, array.shape[axis])
+            for axis, i in enumerate(cell)
+        )  # fmt: skip
+
+
+def longest_chunks(array: VirtualArray, kept: Sequence[int]) -> list[int]:
+    """Return the length of the longest chunk along each of some axes."""
+    cells = []
+    for axis in kept:
+        longest = 1
+        for tile in array.tiles:
+            cut = tile.axis_of(axis)
+            if cut.count:
+                longest = max(longest, int(cut.show(np.arange(cut.count)).extent.max()))
+        cells.append(longest)
+    return cells
+
+
+def block_shape(lengths: Sequence[int], cells: Sequence[int], allowed: int) -> tuple[list[int], int]:
+    """Return the lengths of a block of at most `allowed` elements, and how often each chunk is
+    read.
+
+    Parameters
+    ----------
+    lengths
+        Lengths of the kept axes.
+    cells
+        Lengths of chunks along them.
+    allowed
+        Largest number of elements of the result in a block.
+    """
+    sizes = [max(min(cell, length), 1) for cell, length in zip(cells, lengths, strict=True)]
+    passes = 1
+    for axis in range(len(sizes)):  # too much even for one chunk: cut it, slowest axis first
+        others = math.prod(sizes[:axis]) * math.prod(sizes[axis + 1 :])
+        if others * sizes[axis] > allowed:
+            whole = sizes[axis]
+            sizes[axis] = max(allowed // others, 1)
+            passes *= -(-whole // sizes[axis])
+    for axis in reversed(range(len(sizes))):  # room for more: as many chunks as fit, fastest axis first
+        if passes == 1 and sizes[axis]:
+            more = allowed // math.prod(sizes)
+            sizes[axis] = min(sizes[axis] * max(more, 1), max(lengths[axis], 1))
+    return sizes, passes

@@ -1,7 +1,0 @@
-"""KEEP everything the model can say, at any size: the insitu store (`x.insitu/`)."""
-
-from insitu.references.insitu_store.read import open_store
-from insitu.references.insitu_store.root import NAME, VERSION
-from insitu.references.insitu_store.write import StoreUpdate, restore_previous, write_store
-
-__all__ = ["NAME", "VERSION", "StoreUpdate", "open_store", "restore_previous", "write_store"]

@@ -1,0 +1,1 @@
+"""References in kerchunk's formats: JSON, Parquet, and one flat Parquet table."""

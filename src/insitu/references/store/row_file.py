@@ -1,0 +1,343 @@
+"""Parquet files of a store: read a group of rows at a time with checksums, and write.
+
+The root records the sizes of a file and its footer, so the footer is one request and a group of
+rows another. It also records checksums: every fetched piece is verified before it is used. Small
+files are fetched as a whole. The files are plain Parquet, which any tool can query.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from insitu.errors import FormatError, InsituError, NotFoundError, StaleSourceError, TruncatedError
+from insitu.forking import fork_safe_lock
+from insitu.sources import open_source
+
+__all__ = ["ROWS_PER_GROUP", "RowFile", "RowFileWriter", "describe_file"]
+
+ROWS_PER_GROUP = 1 << 16
+"""Rows of a group, which is loaded as a whole when one of them is needed."""
+SMALL_FILE = 1 << 18
+"""Most bytes of a file that is fetched as a whole."""
+INLINE_COLUMN = "inline"
+TAIL_BYTES = 1 << 16
+"""Bytes at the end of a file that the Parquet library reads first."""
+
+
+class _PartialFile(io.RawIOBase):
+    """A read-only file of which only one range of bytes was fetched."""
+
+    def __init__(self, size: int, begin: int, data: bytes) -> None:
+        self._size, self._begin, self._data = size, begin, data
+        self._at = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._at
+
+    def seek(self, offset: int, whence: int = 0) -> int:
+        self._at = offset + (0, self._at, self._size)[whence]
+        return self._at
+
+    def read(self, size: int = -1) -> bytes:
+        end = self._size if size < 0 else min(self._at + size, self._size)
+        begin = self._at - self._begin
+        if begin < 0 or end - self._begin > len(self._data):
+            raise OSError("read outside the fetched range")
+        self._at = end
+        return self._data[begin : end - self._begin]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RowFile:
+    """One file of rows."""
+
+    url: str
+    rows: int
+    nbytes: int
+    footer: int
+    """Bytes of the footer, including its length and the magic bytes behind it."""
+    checksum: str
+    """Of the footer."""
+    group_checksums: tuple[tuple[str, ...], ...]
+    """Of the sections of each group of rows: see `_group_sections`."""
+    storage_options: Mapping[str, Any] | None = field(default=None, repr=False)
+    known: dict[str, Any] = field(default_factory=dict, repr=False)
+    """The parsed footer, and the bytes of a small file, once they were read."""
+    lock: Any = field(default_factory=fork_safe_lock, repr=False)
+
+    def columns(self, group: int, names: Sequence[str]) -> dict[str, Any]:
+        """Return columns of one group of rows, as Arrow arrays."""
+        with self.lock:
+            if "meta" not in self.known:
+                self._open()
+            meta = self.known["meta"]
+        if not 0 <= group < meta.num_row_groups:
+            raise FormatError(
+                f"group {group} is needed, but the file has {meta.num_row_groups} groups of rows",
+                url=self.url,
+                structure="footer",
+            )
+        data: bytes | None = self.known.get("data")
+        begin = 0
+        if data is None:
+            begin, data = self._fetch_group(meta, group, names)
+        try:
+            file = pq.ParquetFile(
+                pa.PythonFile(_PartialFile(self.nbytes, begin, data), "r"),
+                metadata=meta,
+                page_checksum_verification=True,
+            )
+            table = file.read_row_group(group, columns=list(names), use_threads=False)
+            return {name: table.column(name).combine_chunks() for name in names}
+        except (pa.ArrowException, OSError, ValueError, KeyError) as problem:
+            raise FormatError(f"the rows cannot be read: {problem}", url=self.url, structure=f"group {group}") from None
+
+    def whole(self, names: Sequence[str]) -> dict[str, Any]:
+        """Return columns of all rows, as Arrow arrays."""
+        data = self._fetch(0, self.nbytes)
+        try:
+            self._verify_footer(data)
+            file = pq.ParquetFile(pa.BufferReader(data), page_checksum_verification=True)
+            self._verify_groups(self._check(file.metadata), data)
+            table = file.read(columns=list(names), use_threads=False).combine_chunks()
+            return {name: table.column(name).combine_chunks() for name in names}
+        except InsituError:
+            raise
+        except (pa.ArrowException, OSError, ValueError, KeyError) as problem:
+            raise FormatError(f"the rows cannot be read: {problem}", url=self.url, structure="rows") from None
+
+    def _open(self) -> None:
+        try:
+            if self.nbytes <= SMALL_FILE:
+                data = self._fetch(0, self.nbytes)
+                self._verify_footer(data)
+                self.known["meta"] = self._check(pq.read_metadata(pa.BufferReader(data)))
+                self._verify_groups(self.known["meta"], data)
+                self.known["data"] = data
+                return
+            length = min(max(self.footer, TAIL_BYTES), self.nbytes)
+            begin = self.nbytes - length
+            tail = self._fetch(begin, length)
+            self._verify_footer(tail)
+            self.known["meta"] = self._check(
+                pq.read_metadata(pa.PythonFile(_PartialFile(self.nbytes, begin, tail), "r"))
+            )
+        except InsituError:
+            raise
+        except (pa.ArrowException, OSError, ValueError) as problem:
+            raise FormatError(f"the footer cannot be read: {problem}", url=self.url, structure="footer") from None
+
+    def _check(self, meta: Any) -> Any:
+        """Raise `FormatError` if rows, group sizes or checksums do not match the root."""
+        if meta.num_rows != self.rows:
+            raise FormatError(
+                f"the file has {meta.num_rows} rows, but the root records {self.rows}", url=self.url, structure="footer"
+            )
+        sizes = [meta.row_group(group).num_rows for group in range(meta.num_row_groups)]
+        if any(size != ROWS_PER_GROUP for size in sizes[:-1]) or any(size > ROWS_PER_GROUP for size in sizes[-1:]):
+            raise FormatError(
+                f"the groups of rows do not have {ROWS_PER_GROUP} rows each", url=self.url, structure="footer"
+            )
+        if [len(sums) for sums in self.group_checksums] != [
+            len(_group_sections(meta, group)) for group in range(len(sizes))
+        ]:
+            raise FormatError(
+                "the root does not have a checksum for each group of rows", url=self.url, structure="footer"
+            )
+        return meta
+
+    def verify(self) -> None:
+        """Read the whole file, a group of rows at a time, and compare it with its checksums.
+
+        Raises
+        ------
+        FormatError
+            If it does not match its checksums.
+        """
+        with self.lock:
+            if "meta" not in self.known:
+                self._open()
+        if "data" not in self.known:
+            meta = self.known["meta"]
+            for group in range(meta.num_row_groups):
+                self._fetch_group(meta, group, None)
+
+    def _verify_footer(self, tail: bytes) -> None:
+        if digest(tail[len(tail) - self.footer :]) != self.checksum:
+            raise self._damaged("footer")
+
+    def _verify_groups(self, meta: Any, data: bytes) -> None:
+        """Compare all groups of rows of a file in memory with their checksums."""
+        for group, sums in enumerate(self.group_checksums):
+            for (begin, end, _), checksum in zip(_group_sections(meta, group), sums, strict=True):
+                if digest(data[begin:end]) != checksum:
+                    raise self._damaged(f"group {group}")
+
+    def _fetch_group(self, meta: Any, group: int, names: Sequence[str] | None) -> tuple[int, bytes]:
+        """Fetch and verify the sections of a group that hold some columns (None: all); return
+        offset and bytes.
+        """
+        wanted = [
+            (section, checksum)
+            for section, checksum in zip(_group_sections(meta, group), self.group_checksums[group], strict=True)
+            if names is None or not section[2].isdisjoint(names)
+        ]
+        first, last = wanted[0][0][0], wanted[-1][0][1]
+        data = self._fetch(first, last - first)
+        for (begin, end, _), checksum in wanted:
+            if digest(data[begin - first : end - first]) != checksum:
+                raise self._damaged(f"group {group}")
+        return first, data
+
+    def _damaged(self, structure: str) -> FormatError:
+        return FormatError(
+            "the file is damaged: it does not match the checksum in the root",
+            url=self.url,
+            structure=structure,
+            hint="Undo the last change (insitu rollback), or save the store again",
+        )
+
+    def _fetch(self, begin: int, length: int) -> bytes:
+        try:
+            with open_source(self.url, self.storage_options) as source:
+                data = source.read(begin, length)
+        except NotFoundError:
+            raise StaleSourceError(
+                "a file of the store is gone: the store was written anew, or not copied completely",
+                url=self.url,
+                structure="part",
+                hint="Open the store again",
+            ) from None
+        if len(data) != length:
+            raise TruncatedError(
+                "a file of the store is cut short: its copy is incomplete",
+                url=self.url,
+                offset=begin,
+                length=length,
+            )
+        return data
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        given = (self.url, self.rows, self.nbytes, self.footer, self.checksum, self.group_checksums)
+        return RowFile, (*given, self.storage_options)
+
+
+def digest(data: bytes) -> str:
+    """Return the checksum of some bytes: the first 16 hexadecimal digits of their SHA-256."""
+    return hashlib.sha256(data).hexdigest()[:16]
+
+
+def _group_sections(meta: Any, group: int) -> list[tuple[int, int, set[str]]]:
+    """Return the sections of a group of rows that are fetched and verified as a whole: begin, end,
+    columns.
+
+    The column of inline bytes, which may be large and is seldom needed, is a section of its own.
+    """
+    row_group = meta.row_group(group)
+    sections: list[tuple[int, int, set[str]]] = []
+    for at in range(row_group.num_columns):
+        column = row_group.column(at)
+        name = column.path_in_schema.partition(".")[0]
+        begin = column.data_page_offset
+        if column.has_dictionary_page and column.dictionary_page_offset is not None:
+            begin = min(begin, column.dictionary_page_offset)
+        end = begin + column.total_compressed_size
+        if not sections or name == INLINE_COLUMN:
+            sections.append((begin, end, {name}))
+        else:
+            first, last, names = sections[-1]
+            sections[-1] = (min(first, begin), max(last, end), names | {name})
+    return sections
+
+
+def describe_file(file: Any) -> dict[str, Any]:
+    """Return the root's entry about a file that was just written: sizes and checksums."""
+    file.flush()
+    size = file.tell()
+    with open(file.fileno(), "rb", closefd=False) as again:
+        again.seek(size - 8)
+        footer = int.from_bytes(again.read(4), "little") + 8
+        again.seek(size - footer)
+        checksum = digest(again.read(footer))
+        meta = pq.read_metadata(again)
+        sums = [
+            [digest(_read_section(again, section)) for section in sections] for sections in _iter_group_sections(meta)
+        ]
+    file.seek(size)
+    return {"bytes": size, "footer": footer, "checksum": checksum, "group_checksums": sums}
+
+
+def _iter_group_sections(meta: Any) -> Iterator[list[tuple[int, int, set[str]]]]:
+    return (_group_sections(meta, group) for group in range(meta.num_row_groups))
+
+
+def _read_section(file: Any, section: tuple[int, int, set[str]]) -> bytes:
+    file.seek(section[0])
+    data: bytes = file.read(section[1] - section[0])
+    return data
+
+
+class RowFileWriter:
+    """Writes one file of rows; blocks of any size come out as groups of `ROWS_PER_GROUP` rows.
+
+    Parameters
+    ----------
+    file
+        The file to write to.
+    schema
+        An Arrow schema.
+    delta
+        Columns whose values change little from row to row: written as differences.
+    """
+
+    def __init__(self, file: Any, schema: Any, delta: Sequence[str] = ()) -> None:
+        plain = [name for name in schema.names if name not in delta]
+        self._schema = schema
+        self._writer = pq.ParquetWriter(
+            file, schema, compression="zstd", use_dictionary=plain, write_statistics=list(delta) or False,
+            column_encoding=dict.fromkeys(delta, "DELTA_BINARY_PACKED"), data_page_size=1 << 20,
+            write_page_checksum=True,
+        )  # fmt: skip
+        self._waiting: list[Any] = []
+        self._rows = 0
+        self.rows = 0
+        """Rows added so far."""
+
+    def add(self, columns: Mapping[str, Any]) -> None:
+        """Add rows."""
+        batch = pa.RecordBatch.from_arrays([columns[name] for name in self._schema.names], schema=self._schema)
+        self.rows += batch.num_rows
+        while batch.num_rows:
+            take = min(batch.num_rows, ROWS_PER_GROUP - self._rows)
+            self._waiting.append(batch.slice(0, take))
+            self._rows += take
+            batch = batch.slice(take)
+            if self._rows == ROWS_PER_GROUP:
+                self._flush()
+
+    def _flush(self) -> None:
+        if self._waiting:
+            self._writer.write_table(pa.Table.from_batches(self._waiting, self._schema), row_group_size=ROWS_PER_GROUP)
+        self._waiting, self._rows = [], 0
+
+    def close(self) -> None:
+        """Write what is left, and the footer."""
+        self._flush()
+        self._writer.close()
+
+    def abandon(self) -> None:
+        """Release the file after an error; has no effect after `close`."""
+        self._writer.close()

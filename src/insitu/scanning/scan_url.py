@@ -1,0 +1,217 @@
+"""Scan a URL into a group of stored arrays: a file of any format, a Zarr store, or saved
+references.
+
+The only module that knows both how archives are scanned (`formats`, `references`) and how they are
+read (`reading`). CF decoding happens above, in `combining.scan_member`.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from os import PathLike
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from insitu.errors import SelectionError
+from insitu.formats import scan_format
+from insitu.formats.containers import open_location, parse_member_url
+from insitu.model import Selection, VirtualArray, VirtualGroup
+from insitu.reading import ChunkCache, ReadStatistics, read_array, read_points
+from insitu.sources import ByteSource, detach_secrets
+
+__all__ = ["Verify", "apply_verify", "can_be_collection", "is_saved_tree", "read_selection", "scan_stored"]
+
+Location = str | PathLike[str] | ByteSource | Mapping[str, Any]
+Errors = Literal["raise", "warn", "skip"]
+Verify = Literal["open", "read", "never"]
+
+
+def scan_stored(
+    url: Location,
+    *,
+    group: str | None = None,
+    variables: Collection[str] | None = None,
+    errors: Errors = "raise",
+    format: str | None = None,
+    verify: Verify = "read",
+    allow_local: bool = False,
+    storage_options: Mapping[str, Any] | None = None,
+) -> VirtualGroup:
+    """Scan an archive: find where every chunk lies and how it is encoded. Reads metadata only.
+
+    The arrays have stored values. Only those of an insitu store are decoded: see `is_saved_tree`.
+
+    Parameters
+    ----------
+    url
+        A path, a URL (`http://`, `https://`, `s3://`, `gs://`, `az://`), or an open source of
+        bytes: an archive file, a Zarr store (directory, prefix, zip), saved references, or a member
+        of a zip or tar archive (`runs.zip::2024/jan.nc`).
+    group
+        Scan this group only.
+    variables
+        Scan only these variables, and the dimension scales that they refer to.
+    errors
+        `"raise"`: a variable that cannot be read is an error. `"warn"`: it is left out with a
+        warning, and the reason is kept in `problems`.
+    format
+        The format of a file; if not given, its first bytes decide.
+    verify
+        When to check that sources did not change since they were scanned. `"read"`: when one is
+        opened for reading, which takes no additional request. `"open"`: also now, for every source
+        of saved references. `"never"`: not at all. A changed source raises `StaleSourceError`.
+    allow_local
+        Whether remote references may name local files.
+    storage_options
+        Credentials and endpoints: `anon`, `key`, `secret`, `token`, `endpoint_url`, `region`,
+        `headers`; or a mapping of URL prefix → such options.
+
+    Returns
+    -------
+    VirtualGroup
+        The tree of arrays, with attributes.
+    """
+    if errors not in ("raise", "warn", "skip"):
+        raise ValueError(f'errors must be "raise", "warn" or "skip", not {errors!r}')
+    if verify not in ("open", "read", "never"):
+        raise ValueError(f'verify must be "open", "read" or "never", not {verify!r}')
+    at_format = "keep" if errors == "skip" else errors
+    if isinstance(variables, str):
+        variables = [variables]
+    if isinstance(url, Mapping):
+        from insitu import references
+        from insitu.formats.variable_filter import select_variables, subtree
+
+        tree = references.tree_from_document(url, errors=at_format)
+        return select_variables(subtree(tree, group, url="references in memory"), variables, url="references in memory")
+    if isinstance(url, PathLike):
+        url = os.fspath(url)
+    if isinstance(url, str):
+        # A signed URL is a secret: the identity of the file must not contain it.
+        url, storage_options = detach_secrets(url, storage_options)
+        if format is None and can_be_collection(url):
+            found = _scan_collection(url, group, variables, at_format, verify, allow_local, storage_options)
+            if found is not None:
+                return found
+    with _open_bytes(url, storage_options) as source:
+        whole = scan_format(
+            source, group=group, variables=variables, errors=at_format, format=format, storage_options=storage_options
+        )
+        return apply_verify(whole, verify)
+
+
+def apply_verify(group: VirtualGroup, verify: Verify) -> VirtualGroup:
+    """Return the tree; with `verify="never"`, without the data that identifies its sources."""
+    if verify != "never":
+        return group
+    from insitu.references import without_identity
+
+    return without_identity(group)
+
+
+# Names of reference sets and Zarr stores, which are more than one file.
+_COLLECTION_SUFFIX = re.compile(r"(\.(json|parq|parquet|insitu|icechunk|zarr|zip)(\.(zst|gz))?|/)$", re.IGNORECASE)
+_COLLECTION_SCHEME = re.compile(r"(reference\+json|reference\+parquet|virtualizarr)://", re.IGNORECASE)
+
+
+def can_be_collection(url: str) -> bool:
+    """Return whether references or a Zarr store can lie at a URL: by its name, or a local
+    directory.
+    """
+    found = bool(_COLLECTION_SUFFIX.search(url.partition("?")[0]) or _COLLECTION_SCHEME.match(url)) or os.path.isdir(
+        url
+    )
+    return found and parse_member_url(url) is None
+
+
+def is_saved_tree(url: Any) -> bool:
+    """Return whether an insitu store lies at a URL: its arrays are decoded already."""
+    if not isinstance(url, (str, PathLike)) or not can_be_collection(os.fspath(url)):
+        return False
+    from insitu import references
+
+    return references.is_store(os.fspath(url))
+
+
+def _scan_collection(
+    url: str,
+    group: str | None,
+    variables: Collection[str] | None,
+    errors: str,
+    verify: Verify,
+    allow_local: bool,
+    storage_options: Mapping[str, Any] | None,
+) -> VirtualGroup | None:
+    """Return the tree of the references or the Zarr store at a URL; None if there is neither."""
+    from insitu import references  # not at the top: Arrow takes longer to import than a file to scan
+    from insitu.formats import zarr
+    from insitu.formats.variable_filter import select_variables, subtree
+
+    if references.can_be_references(url):
+        found = references.open_references(url, errors=errors, allow_local=allow_local, storage_options=storage_options)
+        if found is not None:
+            found = select_variables(subtree(found, group, url=url), variables, url=url)
+            if verify == "open":
+                references.check(found, storage_options=storage_options).raise_stale()
+            return apply_verify(found, verify)
+    if zarr.matches(url):
+        stored = zarr.open_zarr(url, group=group, variables=variables, errors=errors, storage_options=storage_options)
+        if stored is not None:
+            return stored
+    if url.endswith("/") and references.is_repository(url, storage_options):
+        found = references.open_references(
+            url, format="icechunk", errors=errors, allow_local=allow_local, storage_options=storage_options
+        )
+        return None if found is None else select_variables(subtree(found, group, url=url), variables, url=url)
+    return None
+
+
+@contextmanager
+def _open_bytes(url: Location, storage_options: Mapping[str, Any] | None) -> Iterator[ByteSource]:
+    """Open a source; one that the caller opened stays open."""
+    # Text first: checking a runtime protocol takes longer than opening a file.
+    if not isinstance(url, str) and isinstance(url, ByteSource):
+        yield url
+        return
+    with open_location(url, storage_options) as source:
+        yield source
+
+
+def read_selection(
+    array: VirtualArray,
+    selection: Any = ...,
+    *,
+    start: Sequence[int] | None = None,
+    count: Sequence[int] | None = None,
+    points: Sequence[Any] | None = None,
+    out: npt.NDArray[Any] | None = None,
+    name: str | None = None,
+    cache: ChunkCache | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+    tally: ReadStatistics | None = None,
+) -> npt.NDArray[Any]:
+    """Read a selection of an array, given in one of the ways of `insitu.read`."""
+    if start is not None or count is not None:
+        if selection is not Ellipsis:
+            raise SelectionError("give either a selection, or start and count")
+        selection = _box_selection(array, start, count)
+    if points is not None:
+        if selection is not Ellipsis or out is not None:
+            raise SelectionError("points cannot be combined with a selection, start, count or out")
+        return read_points(array, points, name=name, storage_options=storage_options, tally=tally)
+    return read_array(array, selection, out=out, name=name, storage_options=storage_options, tally=tally, cache=cache)
+
+
+def _box_selection(array: VirtualArray, start: Sequence[int] | None, count: Sequence[int] | None) -> Selection:
+    corner = [0] * array.ndim if start is None else [int(number) for number in np.atleast_1d(start)]
+    if len(corner) != array.ndim:
+        raise SelectionError(f"start {corner} must have {array.ndim} numbers, one for each dimension")
+    extent = (
+        [n - s for n, s in zip(array.shape, corner, strict=True)] if count is None else np.atleast_1d(count).tolist()
+    )
+    return Selection.box(corner, extent, array.shape)

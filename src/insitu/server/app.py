@@ -1,0 +1,172 @@
+"""The ASGI application: routes of all capabilities, with logging and counting of responses."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.routing import BaseRoute, Route
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from insitu.formats.grib.codecs.subprocess_decoder import allow_in_process
+from insitu.server.batch import batch_routes
+from insitu.server.credentials import TokenError, authenticate
+from insitu.server.error_responses import error_response, json_error_response
+from insitu.server.openapi import openapi_document
+from insitu.server.reductionist.routes import reductionist_routes
+from insitu.server.scan_route import scan_routes
+from insitu.server.settings import Settings
+from insitu.server.worker import Worker
+from insitu.server.zarr_view import zarr_routes
+from insitu.sources.access_policy import set_access_policy
+
+__all__ = ["ROUTE_FACTORIES", "create_app", "from_environment"]
+
+access_log = logging.getLogger("insitu.access")
+error_log = logging.getLogger("insitu.serve")
+
+ROUTE_FACTORIES: list[Callable[[Worker], Sequence[BaseRoute]]] = [
+    reductionist_routes,
+    batch_routes,
+    scan_routes,
+    zarr_routes,
+]
+"""Functions that make the routes of one capability each; append to add a capability."""
+
+
+def create_app(settings: Settings, worker: Worker | None = None) -> ASGIApp:
+    """Return the server as an ASGI application. Once started, this process reads from the roots
+    only.
+
+    Parameters
+    ----------
+    settings
+        Roots, tokens and limits.
+    worker
+        The state of the worker process; a new one if not given.
+    """
+    state = worker if worker is not None else Worker(settings)
+
+    @asynccontextmanager
+    async def lifespan(app: Starlette) -> AsyncIterator[None]:
+        set_access_policy(state.roots)
+        allow_in_process(False)
+        try:
+            yield
+        finally:
+            state.close()
+            set_access_policy(None)
+            allow_in_process(True)
+
+    routes = [*_status_routes(state), *(route for make in ROUTE_FACTORIES for route in make(state))]
+    app = Starlette(
+        routes=routes,
+        lifespan=lifespan,
+        exception_handlers={HTTPException: _http_error_response, Exception: _internal_error_response},
+    )
+    app.router.redirect_slashes = False
+    return RequestLogMiddleware(app, state)
+
+
+def from_environment() -> ASGIApp:
+    """Return the application of a worker process, with the settings in its environment."""
+    return create_app(Settings.from_environment())
+
+
+def _status_routes(worker: Worker) -> list[BaseRoute]:
+    async def health(request: Request) -> Response:
+        return JSONResponse({"status": "ok"})
+
+    async def ready(request: Request) -> Response:
+        full = worker.admission.waiting >= worker.limits.queue
+        status = {"ready": not (worker.closing or full), "waiting": worker.admission.waiting}
+        return JSONResponse(status, 200 if status["ready"] else 503)
+
+    async def metrics(request: Request) -> Response:
+        try:
+            authenticate(request.headers, worker.tokens.current())
+        except TokenError as error:
+            return error_response(error)
+        worker.update_gauges()
+        return PlainTextResponse(worker.metrics.text(), media_type="text/plain; version=0.0.4")
+
+    async def openapi(request: Request) -> Response:
+        return JSONResponse(openapi_document())
+
+    return [
+        Route("/health", health),
+        Route("/ready", ready),
+        Route("/metrics", metrics),
+        Route("/openapi.json", openapi),
+        Route("/.well-known/reductionist-schema", openapi),
+    ]
+
+
+async def _http_error_response(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    return json_error_response(error.status_code, str(error.detail), headers=dict(error.headers or {}))
+
+
+async def _internal_error_response(request: Request, error: Exception) -> Response:
+    return json_error_response(500, "internal server error: the log of the server says more")
+
+
+class RequestLogMiddleware:
+    """Middleware that times, counts and logs every request, without its headers and its query.
+
+    An unexpected exception is logged and becomes a plain 500.
+    """
+
+    def __init__(self, app: ASGIApp, worker: Worker) -> None:
+        self.app, self.worker = app, worker
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request."""
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        path = _normalise_path(scope["path"])
+        scope = {**scope, "path": path, "raw_path": path.encode("utf-8", "replace")}
+        began, status, sent = time.perf_counter(), 0, 0
+
+        async def watched(message: Message) -> None:
+            nonlocal status, sent
+            if message["type"] == "http.response.start":
+                status = message["status"]
+            elif message["type"] == "http.response.body":
+                sent += len(message.get("body", b""))
+            await send(message)
+
+        try:
+            await self.app(scope, receive, watched)
+        except Exception:
+            error_log.exception("unexpected exception in %s %s", scope["method"], path)
+            if status != 500:
+                raise  # the response has begun: end the connection, so that the client sees that it is incomplete
+        finally:
+            seconds = time.perf_counter() - began
+            self.worker.metrics.record_response(_route_label(path), status, seconds, sent)
+            self.worker.update_gauges()  # the request for /metrics may go to another worker
+            client = (scope.get("client") or ("-",))[0]
+            shown = "".join(letter if letter.isprintable() else "?" for letter in path[:200])
+            access_log.info("%s %s %s %d %d bytes %.4f s", client, scope["method"], shown, status, sent, seconds)
+
+
+def _normalise_path(path: str) -> str:
+    """Return a path with one leading slash and no trailing one: clients join URLs by hand."""
+    rest = path.lstrip("/")
+    return "/" + (rest if rest.startswith("zarr") else rest.rstrip("/"))
+
+
+def _route_label(path: str) -> str:
+    parts = path.strip("/").split("/")
+    if parts[0] == "keepdims":
+        parts = parts[1:]
+    name = "/".join(parts[:2]) if parts and parts[0] == "v2" else (parts[0] if parts else "")
+    return "openapi" if name == "openapi.json" else name

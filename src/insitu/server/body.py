@@ -1,0 +1,50 @@
+"""Read the body of a request, with limits on its size, its duration and the memory of all bodies."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from starlette.requests import ClientDisconnect, Request
+
+from insitu.server.error_responses import BusyError, RequestError, RequestTooLargeError, SlowError
+
+if TYPE_CHECKING:
+    from insitu.server.worker import Worker
+
+__all__ = ["read_body"]
+
+MAX_PAUSE_SECONDS = 20.0
+"""Longest pause within a body, in seconds."""
+
+
+async def read_body(request: Request, worker: Worker) -> bytes:
+    """Return the body of a request; an error if it is larger than the limit or arrives too slowly."""
+    limit = worker.limits.request
+    declared = request.headers.get("content-length", "")
+    if declared.isdecimal() and (len(declared) > 18 or int(declared) > limit):
+        raise RequestTooLargeError(f"the request is larger than the limit of {limit} bytes")
+    parts: list[bytes] = []
+    size = 0
+    stream = request.stream()
+    try:
+        async with asyncio.timeout(worker.limits.seconds):
+            while True:
+                part = await asyncio.wait_for(anext(stream, None), MAX_PAUSE_SECONDS)
+                if part is None:
+                    return b"".join(parts)
+                size += len(part)
+                worker.incoming += len(part)
+                if size > limit:
+                    raise RequestTooLargeError(f"the request is larger than the limit of {limit} bytes")
+                if worker.incoming > max(worker.limits.memory // 4, limit):
+                    raise BusyError(
+                        "the server is busy: too many large requests arrive at once", worker.admission.retry_after
+                    )
+                parts.append(part)
+    except ClientDisconnect:
+        raise RequestError("the request is incomplete: the client closed the connection") from None
+    except TimeoutError:
+        raise SlowError("the request arrived too slowly") from None
+    finally:
+        worker.incoming -= size

@@ -1,0 +1,106 @@
+"""Authentication: bearer tokens let a client in, Basic credentials are passed on to the storage.
+
+A client that sends Basic credentials to a server with tokens sends its token in `X-Insitu-Token`.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import hmac
+import logging
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from insitu.errors import InsituError
+
+__all__ = ["Credentials", "TokenError", "Tokens", "authenticate", "read_tokens"]
+
+error_log = logging.getLogger("insitu.serve")
+
+
+class TokenError(InsituError, PermissionError):
+    """The client sent no valid token, or a malformed Authorization header."""
+
+    kind = "token"
+
+
+@dataclass(frozen=True, slots=True)
+class Credentials:
+    """Name and secret for the storage."""
+
+    name: str | None = None
+    secret: str | None = field(default=None, repr=False)
+
+    @property
+    def digest(self) -> str:
+        """Key that separates the caches of different clients without naming them."""
+        if self.name is None:
+            return "anonymous"
+        # A name contains no colon, so no other pair gives this text.
+        return hashlib.sha256(f"{self.name}:{self.secret}".encode()).hexdigest()
+
+
+def read_tokens(path: str) -> tuple[str, ...]:
+    """Return the tokens in a file: one per line; lines that begin with # are comments."""
+    with open(path, encoding="utf-8") as file:
+        lines = [line.strip() for line in file]
+    return tuple(line for line in lines if line and not line.startswith("#"))
+
+
+class Tokens:
+    """The tokens that are accepted now.
+
+    Parameters
+    ----------
+    given
+        Tokens that are always accepted.
+    path
+        A file of further tokens, read again whenever it has changed. While it cannot be read, the
+        tokens that it held last stay valid. A file without tokens lets nobody in.
+    """
+
+    def __init__(self, given: Sequence[str], path: str | None) -> None:
+        self._given, self._path = tuple(given), path
+        self._seen: tuple[int, int, int] | None = None
+        self._read: tuple[str, ...] = ()
+
+    def current(self) -> tuple[str, ...] | None:
+        """Return the accepted tokens; None if clients need none."""
+        if self._path is None:
+            return self._given or None
+        try:
+            facts = os.stat(self._path)
+            seen = (facts.st_ino, facts.st_size, facts.st_mtime_ns)
+            if seen != self._seen:
+                self._read, self._seen = read_tokens(self._path), seen
+        except (OSError, UnicodeDecodeError):
+            error_log.warning("cannot read the token file; the tokens that it held last are still accepted")
+        return (*self._given, *self._read)
+
+
+def authenticate(headers: Mapping[str, str], tokens: Sequence[str] | None) -> Credentials:
+    """Check the token of a request and return its credentials for the storage.
+
+    Parameters
+    ----------
+    headers
+        Headers of the request.
+    tokens
+        The accepted tokens; None: no token is needed.
+    """
+    scheme, _, rest = headers.get("authorization", "").partition(" ")
+    bearer = rest.strip() if scheme.lower() == "bearer" else headers.get("x-insitu-token", "")
+    if tokens is not None and not any(hmac.compare_digest(bearer.encode(), token.encode()) for token in tokens):
+        raise TokenError("Access Denied: this server needs a token", hint="Send it as Authorization: Bearer TOKEN")
+    if scheme.lower() != "basic":
+        return Credentials()
+    try:
+        name, colon, secret = base64.b64decode(rest.strip(), validate=True).decode().partition(":")
+    except (binascii.Error, UnicodeDecodeError):
+        raise TokenError("Access Denied: the Authorization header is malformed") from None
+    if not colon or not name:
+        raise TokenError(f"Access Denied: the Authorization header has no {'name' if colon else 'secret'}")
+    return Credentials(name, secret)

@@ -1,0 +1,173 @@
+"""Estimates of the memory that a request needs, made before any of it is allocated."""
+
+from __future__ import annotations
+
+import math
+import os
+from dataclasses import dataclass
+
+from insitu.cancellation import check_deadline
+from insitu.model import Selection, VirtualArray
+from insitu.reading.memory_estimate import estimate_read_memory
+from insitu.reducing.reduce import normalise_axes
+from insitu.reducing.sketches import sketch_bytes
+from insitu.server.error_responses import RequestTooLargeError
+from insitu.server.jobs import BLOCKWISE_METHODS, BatchJob, BatchRequest, is_json
+from insitu.server.settings import Limits
+
+__all__ = [
+    "BLOCK_BYTES",
+    "PREPARATION_BYTES",
+    "SMALL_BODY_BYTES",
+    "block_bytes",
+    "body_cost",
+    "declared_cost",
+    "job_cost",
+]
+
+PREPARATION_BYTES = 1 << 20
+"""Bytes that are counted for the preparation of a request, in addition to its body."""
+BLOCK_BYTES = 8 << 20
+"""Bytes of values that `/read` holds at a time."""
+FOLD_BYTES = 20 << 20
+"""Bytes that a thread holds while it reduces: what it fetched, and the decoded values."""
+ITEM_BYTES = 72
+"""Bytes of the smallest decoded item of a body:
+an empty list, and the reference to it in another list.
+"""
+SMALL_BODY_BYTES = 1 << 20
+"""Items of bodies up to this size are not counted: their number is bounded by the size."""
+ELEMENT_BYTES = 32
+"""Bytes for a number of a column, with temporary copies."""
+MEDIAN_COPIES = 8
+"""How many copies of the values a median needs: as read, masked, sorted, and their order."""
+GROUP_BYTES = 256
+"""Bytes for the result of a group, in addition to its values."""
+
+
+def body_cost(body: bytes, content_type: str, limits: Limits) -> int:
+    """Return about how many bytes the body of a request takes once decoded; an error if that is too
+    much.
+
+    A byte of CBOR may be an empty list, which takes 64 bytes.
+    """
+    if len(body) <= SMALL_BODY_BYTES:
+        return PREPARATION_BYTES + ITEM_BYTES * len(body)
+    most = limits.memory // (2 * ITEM_BYTES)
+    items = (
+        sum(body.count(mark) for mark in (b",", b"[", b"{")) if is_json(content_type) else _count_cbor_items(body, most)
+    )
+    if items > most:
+        raise RequestTooLargeError(f"the request has more than {most} items, the limit of this server")
+    return PREPARATION_BYTES + len(body) + ITEM_BYTES * items
+
+
+def _count_cbor_items(body: bytes, most: int) -> int:
+    """Count the items of CBOR (RFC 8949, section 3) up to one more than `most`;
+    strings are skipped.
+    """
+    at = items = 0
+    end = len(body)
+    while at < end and items <= most:
+        if not items % 65536:
+            check_deadline()
+        first = body[at]
+        kind, short = first >> 5, first & 31
+        at += 1
+        items += 1
+        length = short
+        if 24 <= short <= 27:
+            size = 1 << (short - 24)
+            length = int.from_bytes(body[at : at + size], "big")
+            at += size
+        if kind in (2, 3) and short < 28:
+            at += length
+    return items
+
+
+def declared_cost(batch: BatchRequest, limits: Limits) -> int:
+    """Return about how many bytes the columns of a batch take once expanded;
+    an error if that is too much.
+    """
+    cost = ELEMENT_BYTES * batch.declared
+    if cost > limits.memory // 2:
+        raise RequestTooLargeError(
+            f"tables and selections of {batch.declared} numbers are larger than the memory of this server allows"
+        )
+    return cost
+
+
+def block_bytes(limits: Limits) -> int:
+    """Return the bytes of values that a median may hold at a time."""
+    return max(limits.memory // MEDIAN_COPIES, BLOCK_BYTES)
+
+
+@dataclass(frozen=True, slots=True)
+class _AnswerSize:
+    """Size of the result of a job."""
+
+    values: int
+    nbytes: int
+
+
+def job_cost(limits: Limits, job: BatchJob, array: VirtualArray, selection: Selection, part: Selection | None) -> int:
+    """Return about how many bytes a job holds at a time; an error if that is more than the limits
+    allow.
+
+    Parameters
+    ----------
+    limits
+        Limits of the worker.
+    job, array, selection
+        The job, its array, and what is selected of it.
+    part
+        What is read at a time; None for a reduction.
+    """
+    weight = estimate_read_memory(array, selection if part is None else part)
+    if weight.chunk > limits.chunk:
+        raise RequestTooLargeError(
+            f"a chunk of {weight.chunk} bytes is larger than the limit of this server, {limits.chunk} bytes"
+        )
+    if weight.plan > limits.memory // 2:
+        raise RequestTooLargeError(
+            "the selection touches more chunks than the memory of this server allows: select less"
+        )
+    held = weight.plan + ((os.cpu_count() or 1) + 1) * (FOLD_BYTES + weight.chunk)
+    if part is not None:
+        block = math.prod(part.result_shape) * max(array.dtype.itemsize, 1)
+        if 4 * block > limits.memory:
+            raise RequestTooLargeError(
+                f"elements of {array.dtype.itemsize} bytes are larger than the memory of this server allows"
+            )
+        return held + 4 * block + 6 * BLOCK_BYTES
+    answer = _answer_size(job, selection)
+    if answer.nbytes > limits.memory // 2:
+        raise RequestTooLargeError(
+            f"a result of {answer.values} values is larger than the memory of this server allows"
+        )
+    values = math.prod(selection.result_shape) * max(array.dtype.itemsize, 1)
+    if any(method in BLOCKWISE_METHODS for method in job.methods) or array.dtype.kind not in "biufc":
+        along = normalise_axes(job.axes, len(selection.result_shape))
+        column = math.prod(selection.result_shape[axis] for axis in along) * max(array.dtype.itemsize, 1)
+        if MEDIAN_COPIES * column > limits.memory:
+            raise RequestTooLargeError(
+                "the statistic needs more values at once than the memory of this server allows: reduce fewer axes"
+            )
+        return weight.plan + MEDIAN_COPIES * min(max(block_bytes(limits), column), values) + answer.nbytes + FOLD_BYTES
+    return min(held, weight.plan + 2 * values + FOLD_BYTES) + answer.nbytes
+
+
+def _answer_size(job: BatchJob, selection: Selection) -> _AnswerSize:
+    shape = selection.result_shape
+    along = normalise_axes(job.axes, len(shape))
+    if job.groups is not None:
+        along = tuple(axis for axis in along if axis != job.groups.axis)
+    kept = math.prod(length for axis, length in enumerate(shape) if axis not in along)
+    groups = 0
+    if job.groups is not None:
+        others = math.prod(n for axis, n in enumerate(shape) if axis not in along and axis != job.groups.axis)
+        kept = max(kept, others * job.groups.count)
+        groups = GROUP_BYTES * job.groups.count * len(job.methods)
+    if isinstance(job.rules.q, (list, tuple)) or getattr(job.rules.q, "size", 1) > 1:
+        kept *= max(getattr(job.rules.q, "size", 1), 1)
+    return _AnswerSize(kept, 3 * kept * (16 * len(job.methods) + sketch_bytes(job.methods, job.rules.edges)) + groups)

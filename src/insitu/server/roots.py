@@ -1,0 +1,231 @@
+"""The roots of a server: the folders and URL prefixes that it may read, and nothing else.
+
+Paths are compared after symbolic links are resolved, web addresses after dots and percent signs are
+decoded, and always by whole segments: the root `/data` does not include `/data-of-others`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote, unquote, urlsplit
+
+from insitu.errors import SourceError
+from insitu.sources.access_policy import RefusedError
+from insitu.sources.address import bucket_address, scheme_of
+from insitu.sources.redaction import redact_url
+
+__all__ = ["Roots", "local_path", "refers_outside_error"]
+
+DEFAULT_PORTS = {"http": 80, "https": 443}
+
+
+@dataclass(frozen=True, slots=True)
+class _WebPrefix:
+    """A prefix of http(s) URLs."""
+
+    scheme: str
+    host: str
+    port: int | None
+    segments: tuple[str, ...]
+
+    @classmethod
+    def of(cls, url: str) -> _WebPrefix | None:
+        """Return the prefix that a URL names;
+        None if it is no http(s) URL, or leads out of its folder.
+        """
+        try:
+            parts = urlsplit(url)
+            scheme, host = parts.scheme.lower(), (parts.hostname or "").lower().rstrip(".")
+            port = parts.port or DEFAULT_PORTS.get(scheme)
+        except ValueError:
+            return None
+        if scheme not in DEFAULT_PORTS or not host or parts.username is not None or parts.password is not None:
+            return None
+        path = unquote(parts.path)
+        segments = tuple(segment for segment in path.split("/") if segment)
+        if any(_is_traversal(segment) for segment in segments):
+            return None
+        if any(ord(letter) < 32 for letter in url) or "\\" in parts.netloc:
+            return None
+        return cls(scheme, host, port, segments)
+
+    def covers(self, other: _WebPrefix) -> bool:
+        """Return whether another URL lies under this prefix."""
+        same = (self.scheme, self.host, self.port) == (other.scheme, other.host, other.port)
+        return same and other.segments[: len(self.segments)] == self.segments
+
+
+@dataclass(frozen=True, slots=True)
+class _BucketPrefix:
+    """A prefix of keys of a bucket at its default endpoint."""
+
+    kind: str
+    bucket: str
+    segments: tuple[str, ...]
+
+
+class Roots:
+    """The roots of a server, as an access policy (see `insitu.sources.access_policy`).
+
+    Parameters
+    ----------
+    roots
+        Folders, files, and prefixes of `file://`, `http(s)://`, `s3://`, `gs://` and `az://` URLs.
+        An http(s) prefix may also be that of an S3 endpoint, with or without a bucket.
+        `URL=FOLDER`: objects under that URL are read from that folder of this machine.
+    """
+
+    def __init__(self, roots: Sequence[str]) -> None:
+        self.paths: list[str] = []
+        self.webs: list[_WebPrefix] = []
+        self.buckets: list[_BucketPrefix] = []
+        self.local_copies: list[tuple[_WebPrefix, str]] = []
+        for root in roots:
+            self._add(root)
+
+    def _add(self, root: str) -> None:
+        url, equals, folder = root.partition("=")
+        if equals and (known := _WebPrefix.of(url)) is not None:
+            if not os.path.isdir(folder):
+                raise SourceError("the folder of a root does not exist", url=folder, hint="Write URL=FOLDER")
+            self.webs.append(known)
+            self.paths.append(os.path.realpath(folder))
+            self.local_copies.append((known, os.path.realpath(folder)))
+            return
+        local = local_path(root)
+        if local is not None:
+            if not os.path.exists(local):
+                raise SourceError("the root does not exist", url=root, hint="Name an existing folder or file")
+            self.paths.append(os.path.realpath(local))
+            return
+        web = _WebPrefix.of(root)
+        if web is not None:
+            self.webs.append(web)
+            return
+        address = bucket_address(root)
+        if address is None:
+            raise SourceError(
+                "a root must be a folder, or a prefix of http://, https://, s3://, gs:// or az:// URLs", url=root
+            )
+        self.buckets.append(_BucketPrefix(address.kind, address.bucket, _segments(address.key)))
+
+    def path(self, path: str) -> bool:
+        """Return whether a file or folder, by its real path, lies under a root."""
+        return any(path == root or path.startswith(root.rstrip(os.sep) + os.sep) for root in self.paths)
+
+    def web(self, url: str) -> bool:
+        """Return whether an http(s) URL lies under a root."""
+        found = _WebPrefix.of(url)
+        return found is not None and any(root.covers(found) for root in self.webs)
+
+    def bucket(self, kind: str, endpoint: str | None, bucket: str, key: str) -> bool:
+        """Return whether an object lies under a root:
+        by its bucket URL at the default endpoint, or by its endpoint.
+        """
+        segments = _segments(key)
+        if any(_is_traversal(segment) for segment in segments):
+            return False
+        if endpoint is not None:
+            found = _WebPrefix.of(f"{endpoint.rstrip('/')}/{bucket}/")
+            if found is not None:
+                found = _WebPrefix(found.scheme, found.host, found.port, (*found.segments, *segments))
+                if any(root.covers(found) for root in self.webs):
+                    return True
+            if endpoint.rstrip("/") != (default_endpoint(kind) or "").rstrip("/"):
+                return False
+        return any(
+            (root.kind, root.bucket) == (kind, bucket) and segments[: len(root.segments)] == root.segments
+            for root in self.buckets
+        )
+
+    def local_copy(self, url: str) -> str:
+        """Return the local path of a URL under a root `URL=FOLDER`; any other URL as it is."""
+        if self.local_copies and (found := _WebPrefix.of(url)) is not None:
+            for root, folder in self.local_copies:
+                if root.covers(found):
+                    return os.path.join(folder, *found.segments[len(root.segments) :])
+        return url
+
+    def public_url(self, path: str) -> str:
+        """Return the URL of a local path under a root `URL=FOLDER`; any other path as it is."""
+        for root, folder in self.local_copies:
+            if path.startswith(folder + os.sep):
+                port = "" if root.port == DEFAULT_PORTS[root.scheme] else f":{root.port}"
+                host = f"[{root.host}]" if ":" in root.host else root.host
+                rest = path[len(folder) + 1 :].split(os.sep)
+                return f"{root.scheme}://{host}{port}/{'/'.join(quote(part) for part in (*root.segments, *rest))}"
+        return path
+
+    def check(self, url: str, options: dict[str, Any] | None = None) -> None:
+        """Raise an error if a URL lies outside the roots.
+
+        What it refers to is checked when it is opened.
+        """
+        local = local_path(url)
+        if local is not None:
+            good = "\0" not in local and self.path(os.path.realpath(local))
+        elif scheme_of(url) in DEFAULT_PORTS:
+            good = self.web(url)
+        else:
+            try:
+                address = bucket_address(url)
+            except SourceError:
+                address = None
+            endpoint = (options or {}).get("endpoint_url")
+            good = address is not None and self.bucket(address.kind, endpoint, address.bucket, address.key)
+        if not good:
+            # Show a local path only if it lies under a root as written: a link may lead out.
+            shown = (
+                redact_url(url) if local is None or ("\0" not in local and self.path(os.path.abspath(local))) else None
+            )
+            raise RefusedError(
+                "the server refuses this URL: it lies outside its roots",
+                url=shown,
+                hint="Ask the operator of the server to add it as a root",
+            )
+
+
+def refers_outside_error(archive: str) -> RefusedError:
+    """Return the error for an archive under the roots that refers to objects outside of them."""
+    return RefusedError(
+        "the archive lies under the roots of this server, but refers to objects that do not",
+        url=redact_url(archive),
+        hint="Ask the operator of the server to add the folder or URL prefix of these objects as a root",
+    )
+
+
+def default_endpoint(kind: str) -> str | None:
+    """Return the endpoint that the environment sets for buckets of a kind;
+    None: that of the provider.
+    """
+    if kind != "s3":
+        return None
+    names = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
+    return next((os.environ[name] for name in names if os.environ.get(name)), None)
+
+
+def local_path(url: str) -> str | None:
+    """Return the path of a file URL or a plain path; None for a remote URL."""
+    scheme = scheme_of(url)
+    if scheme is None:
+        return url
+    if scheme in ("file", "local"):
+        rest = url.partition("://")[2]
+        host, slash, path = rest.partition("/")
+        return unquote(slash + path) if host in ("", "localhost") else None
+    return None
+
+
+def _segments(key: str) -> tuple[str, ...]:
+    return tuple(segment for segment in key.split("/") if segment)
+
+
+def _is_traversal(segment: str) -> bool:
+    """Return whether a segment leads out of its folder,
+    also after a second percent-decoding by a server behind.
+    """
+    again = unquote(segment)
+    return again in (".", "..") or "\\" in again or "/" in again

@@ -1,0 +1,118 @@
+"""LRU cache of scanned archives: metadata is kept between requests while the archive is unchanged."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from insitu.archive import Archive
+from insitu.cancellation import check_deadline
+from insitu.model import VirtualArray
+from insitu.server.keyed_locks import KeyedLocks
+from insitu.server.metrics import Metrics
+from insitu.server.roots import local_path
+
+__all__ = ["ScanCache"]
+
+
+@dataclass(slots=True)
+class _CachedScan:
+    found: Any
+    version: Any
+    checked: float
+
+
+class ScanCache:
+    """LRU cache of the metadata of archives, per client.
+
+    Parameters
+    ----------
+    most
+        Number of entries.
+    fresh
+        Seconds after which the scan of a remote archive expires.
+    metrics
+        Counter of scans.
+    """
+
+    def __init__(self, most: int, fresh: float, metrics: Metrics) -> None:
+        self.most, self.fresh, self.metrics = most, fresh, metrics
+        self._lock = threading.Lock()
+        self._kept: OrderedDict[Hashable, _CachedScan] = OrderedDict()
+        self._making = KeyedLocks()
+
+    def array(self, url: str, variable: str, *, decoded: bool, options: Mapping[str, Any], who: str) -> VirtualArray:
+        """Return a variable of an archive.
+
+        Parameters
+        ----------
+        url, variable
+            The archive and the variable; groups before slashes.
+        decoded
+            Whether the CF conventions are applied: scale, offset, missing values, times.
+        options
+            Storage options.
+        who
+            Digest of the client: what one client may see another may not.
+        """
+
+        def make() -> VirtualArray:
+            return scan_array(url, variable, options, decode=decoded)
+
+        found: VirtualArray = self.get((who, url, variable, decoded), url, make)
+        return found
+
+    def get(self, key: Any, url: str, make: Callable[[], Any]) -> Any:
+        """Return the entry of a key, about the archive at a URL;
+        make it if there is none or the archive has changed.
+        """
+        key = repr(key)
+        version = _file_version(url)
+        with self._making.hold(key):  # if several requests need one archive, one of them scans it
+            with self._lock:
+                kept = self._kept.get(key)
+                if kept is not None and kept.version == version and self._is_fresh(kept, url):
+                    self._kept.move_to_end(key)
+                    return kept.found
+            self.metrics.add("insitu_scans_total", 1)
+            found = make()
+            check_deadline()  # a scan that was cancelled may be incomplete
+            with self._lock:
+                self._kept[key] = _CachedScan(found, version, time.monotonic())
+                while len(self._kept) > self.most:
+                    self._kept.popitem(last=False)
+            return found
+
+    def forget(self) -> None:
+        """Let all entries expire: an archive turned out to have changed."""
+        with self._lock:
+            for kept in self._kept.values():
+                kept.checked, kept.version = -self.fresh, object()
+
+    def _is_fresh(self, kept: _CachedScan, url: str) -> bool:
+        path = local_path(url)
+        return (path is not None and os.path.isfile(path)) or time.monotonic() - kept.checked < self.fresh
+
+
+def _file_version(url: str) -> Any:
+    """Return what identifies the present content of a local file; None for anything else."""
+    path = local_path(url)
+    if path is None:
+        return None
+    try:
+        facts = os.stat(path)
+    except OSError:
+        return None
+    return facts.st_ino, facts.st_size, facts.st_mtime_ns
+
+
+def scan_array(url: str, variable: str, options: Mapping[str, Any], *, decode: bool) -> VirtualArray:
+    """Return a variable as xarray would show it, or as it is stored."""
+    group, _, name = variable.strip("/").rpartition("/")
+    archive = Archive.open(url, many=False, group=group or None, variables=[name], storage_options=options)
+    return archive.array(name, decode=decode)

@@ -1,0 +1,80 @@
+"""Settings of a server: roots, tokens, limits.
+
+They reach the worker processes as JSON, by environment.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+__all__ = ["ENVIRONMENT_VARIABLE", "Limits", "Settings"]
+
+ENVIRONMENT_VARIABLE = "INSITU_SERVE"
+"""Name of the environment variable that holds the settings of a worker."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Limits of one worker."""
+
+    memory: int = 1 << 30
+    """Bytes of decoded data that running requests may hold together; further requests wait."""
+    queue: int = 1024
+    """Requests that may wait; further ones are refused (429)."""
+    wait: float = 60.0
+    """Seconds that a request may wait for its turn."""
+    seconds: float = 300.0
+    """Seconds that a request may run."""
+    request: int = 64 << 20
+    """Largest body of a request, in bytes."""
+    chunk: int = 512 << 20
+    """Largest decoded chunk, in bytes."""
+    cache: int = 128 << 20
+    """Size of the cache of decoded chunks, in bytes."""
+    fresh: float = 30.0
+    """Seconds after which cached chunks and scans of remote objects expire."""
+    scans: int = 64
+    """Number of archives whose metadata is cached."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Settings of a worker process."""
+
+    roots: tuple[str, ...] = ()
+    """What may be read: folders, files, prefixes of URLs. Nothing else is."""
+    tokens: tuple[str, ...] = field(default=(), repr=False)
+    """Accepted bearer tokens. Without tokens and `token_file`, every client is accepted."""
+    token_file: str | None = None
+    """A file of further tokens, one per line; read again when it changes."""
+    limits: Limits = field(default_factory=Limits)
+    keep_dims: bool = False
+    """Whether the Reductionist routes keep reduced dimensions and nest their counts."""
+    storage_options: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    """The server's own storage options by URL prefix. Without, it reads remote stores anonymously.
+    """
+    metrics: str | None = None
+    """Folder for the metrics of all workers."""
+    threads: int | None = None
+    """Requests that a worker runs at a time; None: a number per core."""
+
+    def to_json(self) -> str:
+        """Return the settings as JSON."""
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str) -> Settings:
+        """Return the settings that `to_json` wrote."""
+        data = json.loads(text)
+        data["limits"] = Limits(**data["limits"])
+        data["roots"], data["tokens"] = tuple(data["roots"]), tuple(data["tokens"])
+        return cls(**data)
+
+    @classmethod
+    def from_environment(cls) -> Settings:
+        """Return the settings that the parent process put into the environment."""
+        return cls.from_json(os.environ[ENVIRONMENT_VARIABLE])

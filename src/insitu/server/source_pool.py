@@ -1,0 +1,141 @@
+"""Pools of open sources, one for each client and its storage options.
+
+Remote objects stay open between requests. Files of this machine are opened for each request, so
+that a replaced file is noticed. The deadline of a request is checked here whenever it opens a
+source.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+from insitu.cancellation import Deadline
+from insitu.errors import StaleSourceError
+from insitu.model import Source
+from insitu.reading import SourcePool
+from insitu.server.client_cache import ExpiringSource, to_hashable
+from insitu.server.credentials import Credentials
+from insitu.sources import ByteSource, open_source
+from insitu.sources.address import is_remote
+
+__all__ = ["ClientSourcePools", "RequestSources"]
+
+Answer = TypeVar("Answer")
+MAX_CLIENTS = 64
+"""Number of clients whose sources stay open."""
+MAX_AGE_SECONDS = 1800.0
+"""Seconds after which the sources of a client are opened anew: signed URLs expire."""
+
+
+class RequestSources(SourcePool):
+    """Open sources of one request, with its deadline."""
+
+    def __init__(
+        self, options: Mapping[str, Any], deadline: Deadline, local_copy: Callable[[str], str], fresh: float = 0
+    ) -> None:
+        super().__init__(opener=lambda source: open_local_copy(source, options, local_copy))
+        self._deadline, self._local_copy, self._fresh = deadline, local_copy, fresh
+
+    @contextmanager
+    def acquire(self, source: Source) -> Iterator[ByteSource]:
+        """Lend an open source within a `with` block; an error if the deadline has passed."""
+        self._deadline.check()
+        with super().acquire(source) as found:
+            if self.cache is not None and source.etag is None and is_remote(self._local_copy(source.url)):
+                found = ExpiringSource(found, source, self._fresh)
+            yield found
+
+
+def open_local_copy(source: Source, options: Mapping[str, Any], local_copy: Callable[[str], str]) -> ByteSource:
+    """Open a source, from its local copy if there is one;
+    that has another ETag and time, but the same size.
+    """
+    url = local_copy(source.url)
+    expected = source if url == source.url else Source(url, source.size)
+    return open_source(url, options, expected=expected)
+
+
+class ClientSourcePools:
+    """Pools of open sources, one for each client and its storage options.
+
+    Parameters
+    ----------
+    local_copy
+        Returns the path or URL from which a URL is read.
+    """
+
+    def __init__(self, local_copy: Callable[[str], str]) -> None:
+        self._local_copy = local_copy
+        self._lock = threading.Lock()
+        self._pools: OrderedDict[Any, _ClientSources] = OrderedDict()
+
+    def for_client(self, who: Credentials, options: Mapping[str, Any]) -> SourcePool:
+        """Return the pool of a client, whose sources are opened with these options."""
+        key = (who.digest, to_hashable(options))
+        old: SourcePool | None = None
+        with self._lock:
+            found = self._pools.get(key)
+            if found is not None and time.monotonic() - found.since > MAX_AGE_SECONDS:
+                old = self._pools.pop(key)
+                found = None
+            if found is None:
+                given = dict(options)
+                found = self._pools[key] = _ClientSources(
+                    lambda source: open_local_copy(source, given, self._local_copy), self._local_copy
+                )
+            self._pools.move_to_end(key)
+            if len(self._pools) > MAX_CLIENTS:
+                old = self._pools.popitem(last=False)[1]
+        if old is not None:
+            old.close()
+        return found
+
+    def forget(self, who: Credentials, options: Mapping[str, Any]) -> None:
+        """Close the pool of a client: one of its sources has changed."""
+        with self._lock:
+            old = self._pools.pop((who.digest, to_hashable(options)), None)
+        if old is not None:
+            old.close()
+
+    def close(self) -> None:
+        """Close all pools."""
+        with self._lock:
+            pools, self._pools = list(self._pools.values()), OrderedDict()
+        for pool in pools:
+            pool.close()
+
+    def retry_if_stale(self, who: Credentials, options: Mapping[str, Any], act: Callable[[], Answer]) -> Answer:
+        """Call a function; if an object turns out to have changed,
+        close the client's pool and call it again.
+        """
+        try:
+            return act()
+        except StaleSourceError:
+            self.forget(who, options)
+            return act()
+
+
+class _ClientSources(SourcePool):
+    """Open sources of one client.
+
+    Local files do not stay open: another file may have the same name later.
+    """
+
+    def __init__(self, opener: Callable[[Source], ByteSource], local_copy: Callable[[str], str]) -> None:
+        super().__init__(opener=opener)
+        self.since = time.monotonic()
+        self._local_copy = local_copy
+
+    @contextmanager
+    def acquire(self, source: Source) -> Iterator[ByteSource]:
+        if is_remote(self._local_copy(source.url)):
+            with super().acquire(source) as found:
+                yield found
+            return
+        with self._open(source) as found:
+            yield found

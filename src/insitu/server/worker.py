@@ -1,0 +1,195 @@
+"""State of a worker process, and execution of requests on threads, with admission and deadline."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import threading
+import time
+import weakref
+from collections.abc import AsyncIterator, Callable, Generator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from typing import Any, TypeVar
+
+from insitu.cancellation import Deadline, LateError, deadline_scope
+from insitu.reading import ChunkCache, ReadStatistics
+from insitu.server.admission import Admission
+from insitu.server.credentials import Tokens
+from insitu.server.error_responses import RequestTooLargeError
+from insitu.server.metrics import Metrics
+from insitu.server.reductionist.load import ChunkLoader
+from insitu.server.roots import Roots
+from insitu.server.scan_cache import ScanCache
+from insitu.server.settings import Settings
+from insitu.server.source_pool import ClientSourcePools
+
+__all__ = ["Worker"]
+
+error_log = logging.getLogger("insitu.serve")
+Answer = TypeVar("Answer")
+THREADS_PER_CORE = 8
+"""More than one thread per core, because requests mostly wait for storage."""
+CANCEL_SECONDS = 10.0
+"""Seconds that cancelled requests get to end when the server stops."""
+MAX_WAITING_PIECES = 4
+"""Pieces of a streamed response that may wait to be sent."""
+
+
+class Worker:
+    """The state of a worker process."""
+
+    def __init__(self, settings: Settings) -> None:
+        limits = settings.limits
+        self.settings, self.limits = settings, limits
+        self.roots = Roots(settings.roots)
+        self.tokens = Tokens(settings.tokens, settings.token_file)
+        self.source_pools = ClientSourcePools(self.roots.local_copy)
+        self.cache = ChunkCache(limits.cache)
+        self.metrics = Metrics(settings.metrics)
+        self.loader = ChunkLoader(self.source_pools, self.cache, limits, self.roots.local_copy, self.metrics)
+        self.scans = ScanCache(limits.scans, limits.fresh, self.metrics)
+        threads = settings.threads or THREADS_PER_CORE * (os.cpu_count() or 1)
+        self.admission = Admission(limits.memory, limits.queue, limits.wait, threads)
+        self.pool = ThreadPoolExecutor(threads, thread_name_prefix="insitu-serve")
+        self._deadlines: weakref.WeakSet[Deadline] = weakref.WeakSet()
+        """Deadlines of the running requests."""
+        self.incoming = 0
+        """Bytes of bodies that are still being received."""
+        self.closing = False
+
+    def close(self) -> None:
+        """Cancel the running requests, then release all resources."""
+        self.closing = True
+        for deadline in list(self._deadlines):
+            deadline.cancelled = True
+        self.pool.shutdown(wait=False, cancel_futures=True)
+        until = time.monotonic() + CANCEL_SECONDS
+        for thread in list(self.pool._threads):
+            thread.join(max(until - time.monotonic(), 0.0))
+        if any(thread.is_alive() for thread in self.pool._threads):
+            error_log.error("some requests did not stop within %g s and are abandoned", CANCEL_SECONDS)
+        self.source_pools.close()
+        self.metrics.close()
+
+    def record_reads(self, tally: ReadStatistics) -> None:
+        """Add what was read to the counters."""
+        self.metrics.add("insitu_bytes_fetched_total", tally.bytes_fetched)
+        self.metrics.add("insitu_bytes_decoded_total", tally.bytes_decoded)
+        self.metrics.add("insitu_chunks_total", tally.chunks)
+
+    def update_gauges(self) -> None:
+        """Set the gauges of running requests and of the cache."""
+        self.metrics.set("insitu_memory_bytes", self.admission.used)
+        self.metrics.set("insitu_running", self.admission.running)
+        self.metrics.set("insitu_waiting", self.admission.waiting)
+        self.metrics.set("insitu_cache_bytes", self.cache.nbytes)
+        self.metrics.set("insitu_cache_hits_total", self.cache.hits)
+        self.metrics.set("insitu_cache_misses_total", self.cache.misses)
+
+    def _deadline(self) -> Deadline:
+        """Return the deadline of a request that begins now."""
+        deadline = Deadline.after(self.limits.seconds)
+        deadline.cancelled = self.closing
+        self._deadlines.add(deadline)
+        return deadline
+
+    async def run(self, cost: int, work: Callable[[Deadline], Answer]) -> Answer:
+        """Run a function on a thread, when there is memory for it, and return its result.
+
+        Parameters
+        ----------
+        cost
+            Bytes that it holds.
+        work
+            The function; it gets its deadline.
+        """
+        leave = await self.admission.enter(cost)
+        loop = asyncio.get_running_loop()
+        deadline = self._deadline()
+        future = loop.run_in_executor(self.pool, _run_with_deadline, deadline, lambda: work(deadline))
+        # Its memory counts until the thread is done, even if the client has gone.
+        future.add_done_callback(lambda done: (leave(), done.cancelled() or done.exception())[0])
+        try:
+            return await asyncio.wait_for(asyncio.shield(future), self.limits.seconds)
+        except TimeoutError:
+            if future.done():
+                return future.result()  # it has just ended, or the timeout is an error of its own
+            raise LateError(
+                f"the request took longer than the limit of {self.limits.seconds:g} s: select less, or split it"
+            ) from None
+        finally:
+            deadline.cancelled = True
+
+    async def stream(self, cost: int, work: Callable[[Deadline], Generator[bytes, None, None]]) -> AsyncIterator[bytes]:
+        """Run a generator on a thread and return its pieces as they are made.
+
+        The iterator is returned when the first piece is there, so that an early error is raised
+        here.
+        """
+        leave = await self.admission.enter(cost)
+        loop = asyncio.get_running_loop()
+        deadline = self._deadline()
+        room = threading.Semaphore(MAX_WAITING_PIECES)
+        pieces: asyncio.Queue[Any] = asyncio.Queue()
+
+        def produce() -> None:
+            making = work(deadline)
+            for piece in making:
+                try:
+                    while not room.acquire(timeout=0.5):
+                        deadline.check()
+                    deadline.check()
+                except LateError as late:
+                    with suppress(LateError):  # the generator has reported it already, with this piece
+                        piece = making.throw(late)
+                    loop.call_soon_threadsafe(pieces.put_nowait, piece)
+                    return
+                loop.call_soon_threadsafe(pieces.put_nowait, piece)
+
+        def ended(done: asyncio.Future[None]) -> None:
+            leave()
+            pieces.put_nowait(_EndOfStream(None if done.cancelled() else done.exception()))
+
+        loop.run_in_executor(self.pool, _run_with_deadline, deadline, produce).add_done_callback(ended)
+        try:
+            first = await pieces.get()
+        except BaseException:
+            deadline.cancelled = True
+            raise
+        if isinstance(first, _EndOfStream) and first.error is not None:
+            raise first.error
+
+        async def rest() -> AsyncIterator[bytes]:
+            piece = first
+            try:
+                while not isinstance(piece, _EndOfStream):
+                    room.release()
+                    yield piece
+                    piece = await pieces.get()
+                if piece.error is not None:
+                    raise piece.error
+            finally:
+                deadline.cancelled = True
+
+        return rest()
+
+
+def _run_with_deadline(deadline: Deadline, work: Callable[[], Answer]) -> Answer:
+    """Call a function with its deadline in force; turn a MemoryError into an error of this request."""
+    try:
+        with deadline_scope(deadline):
+            deadline.check()
+            return work()
+    except MemoryError:
+        raise RequestTooLargeError("the server has not enough memory for this request: select less") from None
+
+
+class _EndOfStream:
+    """Marks the end of a stream, perhaps with the error that ended it."""
+
+    __slots__ = ("error",)
+
+    def __init__(self, error: BaseException | None) -> None:
+        self.error = error

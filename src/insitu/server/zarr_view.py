@@ -1,0 +1,279 @@
+"""The routes `/zarr` and `/zarr2`: any archive under the roots as a read-only Zarr store over HTTP.
+
+`/zarr/<archive>!/<key>` returns a key of the archive as a V3 store, `/zarr2/<archive>!/<key>` as a
+V2 store, the only version that GDAL before 3.8 reads. The archive is a path or a URL:
+`/zarr/data/era5.insitu!/`, `/zarr/s3://bucket/x.nc!/`. Metadata is consolidated, so that no listing
+is needed. Chunks whose codecs every client knows are passed on as stored; all others are encoded
+anew. Range requests are supported.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Hashable, Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import count
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Route
+
+from insitu.archive import Archive
+from insitu.cancellation import check_deadline
+from insitu.combining.scan_member import make_loader
+from insitu.combining.stored_view import zarr_tree
+from insitu.errors import InsituError, NotFoundError
+from insitu.reading.zarr_store import ByteSpan, ZarrTree
+from insitu.reading.zarr_store.encoded_chunks import EncodedChunks
+from insitu.references.page_cache import PageCache
+from insitu.server.batch import add_login
+from insitu.server.client_cache import ClientCache
+from insitu.server.credentials import Credentials, authenticate
+from insitu.server.error_responses import RequestError, RequestTooLargeError, error_response
+from insitu.server.keyed_locks import KeyedLocks
+from insitu.server.roots import local_path, refers_outside_error
+from insitu.server.worker import Worker
+from insitu.sources.access_policy import RefusedError
+
+__all__ = ["zarr_routes"]
+
+SCAN_BYTES = 32 << 20
+"""Bytes that are counted for the scan of an archive."""
+ENCODED_CACHE_BYTES = 64 << 20
+"""Size of the cache of newly encoded chunks: clients such as GDAL request them in several ranges.
+"""
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/+")
+_RANGE = re.compile(r"bytes=([0-9]{0,18})-([0-9]{0,18})")
+_CORS_HEADERS = {
+    "Access-Control-Allow-Origin": "*",
+    "Access-Control-Expose-Headers": "Content-Range, Content-Length, ETag",
+}
+"""Any website may read what the server gives to everybody;
+tokens travel in headers that other sites do not know.
+"""
+
+
+def zarr_routes(worker: Worker) -> list[BaseRoute]:
+    """Return the routes `/zarr/…` and `/zarr2/…`."""
+    view = _ZarrTreeCache(worker)
+
+    def route(zarr_format: int) -> Any:
+        async def answer(request: Request) -> Response:
+            try:
+                who = authenticate(request.headers, worker.tokens.current())
+                url, key = archive_and_key(request.path_params["rest"])
+                wanted = _parse_range(request.headers.get("range"))
+                kept = await worker.run(SCAN_BYTES, lambda deadline: view.open(url, zarr_format, who))
+                cost = view.cost(kept.tree, key)
+                found = await worker.run(cost, lambda deadline: _get_object(view, kept, url, key, wanted))
+            except InsituError as error:
+                response = error_response(error)
+                response.headers.update(_CORS_HEADERS)
+                return response
+            return _object_response(found, wanted, key)
+
+        return answer
+
+    async def allowed(request: Request) -> Response:
+        """Answer the preflight request of a browser."""
+        headers = {
+            "Access-Control-Allow-Headers": "Range, Authorization, X-Insitu-Token",
+            "Access-Control-Max-Age": "600",
+        }
+        return Response(status_code=204, headers={**_CORS_HEADERS, **headers})
+
+    return [
+        made
+        for name, number in (("zarr", 3), ("zarr2", 2))
+        for made in (
+            Route(f"/{name}/{{rest:path}}", route(number), methods=["GET", "HEAD"]),
+            Route(f"/{name}/{{rest:path}}", allowed, methods=["OPTIONS"]),
+        )
+    ]
+
+
+def archive_and_key(path: str) -> tuple[str, str]:
+    """Return the URL of the archive and the key that a path names.
+
+    Examples
+    --------
+    >>> archive_and_key("data/era5.insitu!/t2m/c/0/0"), archive_and_key("s3:/bucket/x.nc!/")
+    (('/data/era5.insitu', 't2m/c/0/0'), ('s3://bucket/x.nc', ''))
+    >>> archive_and_key("data/wow!.nc!/zarr.json")
+    ('/data/wow!.nc', 'zarr.json')
+    """
+    # The separator is followed by a slash, or ends the path: a name may contain exclamation marks.
+    archive, mark, key = path.partition("!/" if "!/" in path else "!")
+    if mark == "!" and path.endswith("!"):
+        archive, key = path[:-1], ""
+    if not mark or not archive.strip("/"):
+        raise RequestError("the path names no archive", why="Write /zarr/PATH!/KEY, e.g. /zarr/data/era5.nc!/zarr.json")
+    scheme = _SCHEME.match(archive)
+    # Proxies merge two slashes into one.
+    url = f"{scheme[1]}://{archive[scheme.end() :]}" if scheme else f"/{archive.lstrip('/')}"
+    return url, key.lstrip("/")
+
+
+@dataclass(frozen=True, slots=True)
+class _RequestedRange:
+    """The byte range of a request."""
+
+    span: ByteSpan
+    given: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _ObjectBytes:
+    """Some bytes of an object, and the size of the whole object."""
+
+    data: bytes
+    size: int
+
+
+def _parse_range(header: str | None) -> _RequestedRange:
+    """Return the range in a header; the whole object if there are several ranges, as HTTP allows."""
+    found = _RANGE.fullmatch(header.strip()) if header is not None else None
+    if found is None or not (found[1] or found[2]):
+        return _RequestedRange(ByteSpan())
+    if not found[1]:
+        return _RequestedRange(ByteSpan(-int(found[2])) if int(found[2]) else ByteSpan(0, 0), True)
+    return _RequestedRange(ByteSpan(int(found[1]), int(found[2]) + 1 if found[2] else None), True)
+
+
+@dataclass(slots=True)
+class _CachedTree:
+    """An archive that was scanned, as a Zarr tree."""
+
+    tree: ZarrTree
+    version: Any
+    since: float
+    number: int
+    """Unique number, for keys of the cache of encoded chunks."""
+
+
+@dataclass(slots=True, eq=False)
+class _ZarrTreeCache:
+    """LRU cache of the archives that clients read as Zarr stores."""
+
+    worker: Worker
+    _trees: OrderedDict[Hashable, _CachedTree] = field(default_factory=OrderedDict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _making: KeyedLocks = field(default_factory=KeyedLocks)
+    _numbers: Iterator[int] = field(default_factory=count)
+    _encoded: PageCache[bytes] = field(default_factory=lambda: PageCache(len, ENCODED_CACHE_BYTES))
+
+    def open(self, url: str, zarr_format: int, who: Credentials) -> _CachedTree:
+        """Return an archive; scan it if it is not cached or has changed."""
+        options = self._options(who)
+        self.worker.roots.check(url, options)
+        add_login(options, url, who)
+        key = (who.digest, url, zarr_format)
+        version = _content_version(url)
+        with self._making.hold(key):  # if several requests need one archive, one of them scans it
+            with self._lock:
+                kept = self._trees.get(key)
+                fresh = kept is not None and time.monotonic() - kept.since < self.worker.limits.fresh
+                if kept is not None and kept.version == version and (version is not None or fresh):
+                    self._trees.move_to_end(key)
+                    return kept
+            self.worker.metrics.add("insitu_scans_total", 1)
+            compression = "gzip" if zarr_format == 3 else "zlib"
+            found = Archive.open(url, many=False, errors="warn", storage_options=options).tree
+            tree = ZarrTree(
+                zarr_tree(found, make_loader(options)),
+                zarr_format,
+                compression,
+                portable=True,
+                storage_options=options,
+                cache=ClientCache(self.worker.cache, who, {}),
+            )
+            tree.documents  # noqa: B018  built now, while only requests for this archive wait
+            check_deadline()  # a scan that was cancelled may be incomplete
+            with self._lock:
+                made = self._trees[key] = _CachedTree(tree, version, time.monotonic(), next(self._numbers))
+                while len(self._trees) > self.worker.limits.scans:
+                    self._trees.popitem(last=False)
+            return made
+
+    def _options(self, who: Credentials) -> dict[str, Any]:
+        options: dict[str, Any] = dict(self.worker.settings.storage_options)
+        return options | ({"anon": True} if who.name is None else {"key": who.name, "secret": who.secret})
+
+    def cost(self, tree: ZarrTree, key: str) -> int:
+        """Return about how many bytes the response to a request holds."""
+        place = tree.place(key) if key not in tree.documents else None
+        if place is None:
+            return 1 << 20
+        view = tree.views[place[0]]
+        if isinstance(view, EncodedChunks):
+            return 3 * math.prod(view.chunks) * max(view.encoding.dtype.itemsize, view.array.dtype.itemsize, 1)
+        size = math.prod(view.array.chunks) * max(view.array.encoding.dtype.itemsize, 1)
+        if size > self.worker.limits.chunk:
+            raise RequestTooLargeError(
+                f"a chunk of {place[0]} has {size:,} bytes, more than the limit of this server, {self.worker.limits.chunk:,} "
+                "bytes"
+            )
+        return size
+
+    def get(self, kept: _CachedTree, key: str, wanted: _RequestedRange) -> _ObjectBytes | None:
+        """Return the requested range of a key; None if there is no such key."""
+        tree = kept.tree
+        document = tree.documents.get(key)
+        if document is not None:
+            return _ObjectBytes(wanted.span.of(document), len(document))
+        place = tree.place(key)
+        if place is None:
+            return None
+        if isinstance(tree.views[place[0]], EncodedChunks):
+            whole = self._encoded.find((kept.number, key), lambda: tree.get(key) or b"")
+        else:
+            found = tree.get(key)
+            if found is None:
+                return None
+            whole = found
+        return _ObjectBytes(wanted.span.of(whole), len(whole))
+
+
+def _get_object(
+    view: _ZarrTreeCache, kept: _CachedTree, url: str, key: str, wanted: _RequestedRange
+) -> _ObjectBytes | None:
+    try:
+        return view.get(kept, key, wanted)
+    except RefusedError:
+        raise refers_outside_error(url) from None
+
+
+def _content_version(url: str) -> Any:
+    """Return what identifies the present content of a local archive; None for a remote one."""
+    path = local_path(url)
+    if path is None or not os.path.exists(path):
+        return None
+    if os.path.isdir(path):
+        # Of references and stores, the file that is replaced last identifies the state.
+        marks = (os.path.join(path, name) for name in ("root.json", "zarr.json", ".zmetadata", "repo"))
+        path = next((mark for mark in marks if os.path.isfile(mark)), path)
+    facts = os.stat(path)
+    return facts.st_ino, facts.st_size, facts.st_mtime_ns
+
+
+def _object_response(found: _ObjectBytes | None, wanted: _RequestedRange, key: str) -> Response:
+    headers: Mapping[str, str] = {**_CORS_HEADERS, "Accept-Ranges": "bytes", "Cache-Control": "no-cache"}
+    if found is None:
+        response = error_response(NotFoundError(f"the store has no key {key!r}"))
+        response.headers.update(_CORS_HEADERS)
+        return response
+    name = key.rpartition("/")[2]
+    kind = "application/json" if name.endswith(".json") or name.startswith(".z") else "application/octet-stream"
+    if not wanted.given:
+        return Response(found.data, 200, headers, kind)
+    start, length = wanted.span.within(found.size)
+    if not length:
+        return Response(b"", 416, {**headers, "Content-Range": f"bytes */{found.size}"}, kind)
+    place = f"bytes {start}-{start + length - 1}/{found.size}"
+    return Response(found.data, 206, {**headers, "Content-Range": place}, kind)

@@ -1,0 +1,158 @@
+"""Access policy of a process: which files, web addresses and buckets it may read.
+
+A server sets a policy once, and every access is checked against it: a file when it is opened (by
+its real path), a web address before each request (redirects included), a bucket, a folder that is
+listed. So references, external links and virtual datasets that point elsewhere meet the same check
+as the request itself. Without a policy everything is allowed.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Protocol
+
+from insitu.errors import AccessError
+from insitu.sources.redaction import redact_url
+
+__all__ = [
+    "AccessPolicy",
+    "RefusedError",
+    "access_policy_scope",
+    "can_use_environment",
+    "check_bucket",
+    "check_path",
+    "check_web_url",
+    "has_access_policy",
+    "refuse_third_party",
+    "set_access_policy",
+    "without_outside_paths",
+]
+
+
+class RefusedError(AccessError):
+    """The access policy does not allow this location."""
+
+    kind = "refused"
+
+
+class AccessPolicy(Protocol):
+    """Decides what may be read."""
+
+    def path(self, path: str) -> bool:
+        """Return whether a file or folder may be read, by its real path."""
+
+    def web(self, url: str) -> bool:
+        """Return whether a web address may be read."""
+
+    def bucket(self, kind: str, endpoint: str | None, bucket: str, key: str) -> bool:
+        """Return whether an object (or a prefix) of a bucket may be read."""
+
+
+_policy: AccessPolicy | None = None
+
+
+def set_access_policy(gate: AccessPolicy | None) -> None:
+    """Set the access policy of this whole process; None allows everything."""
+    global _policy
+    _policy = gate
+
+
+@contextmanager
+def access_policy_scope(gate: AccessPolicy) -> Iterator[None]:
+    """Set an access policy for as long as the block lasts."""
+    before = _policy
+    set_access_policy(gate)
+    try:
+        yield
+    finally:
+        set_access_policy(before)
+
+
+def check_path(path: str, descriptor: int | None = None) -> None:
+    """Raise `RefusedError` if a local path may not be read; with an open descriptor, also if it is
+    not the file at that path.
+    """
+    if _policy is None:
+        return
+    if "\0" in path:
+        raise _refusal(None)
+    shown = path if is_inside(path) else None
+    real = os.path.realpath(path)
+    if not _policy.path(real):
+        raise _refusal(shown)
+    if descriptor is not None:
+        # Between the check and the opening somebody may have put a link in the way.
+        try:
+            found, opened = os.stat(real), os.fstat(descriptor)
+        except OSError:
+            raise _refusal(shown) from None
+        if (found.st_dev, found.st_ino) != (opened.st_dev, opened.st_ino):
+            raise _refusal(shown)
+
+
+def check_web_url(url: str, asked: str | None = None) -> None:
+    """Raise `RefusedError` if a web address may not be read. For a redirect, `asked` is the address
+    of the request: the client need not learn the one that it leads to.
+    """
+    if _policy is not None and not _policy.web(url):
+        raise _refusal(asked or url)
+
+
+def check_bucket(kind: str, endpoint: str | None, bucket: str, key: str) -> None:
+    """Raise `RefusedError` if an object of a bucket, or a prefix, may not be read."""
+    if _policy is not None and not _policy.bucket(kind, endpoint, bucket, key):
+        raise _refusal(f"{kind}://{bucket}/{key}")
+
+
+def has_access_policy() -> bool:
+    """Return whether this process has an access policy."""
+    return _policy is not None
+
+
+def can_use_environment(options: Mapping[str, Any]) -> bool:
+    """Return whether a bucket may be read with credentials of the environment: variables, files,
+    the machine's identity.
+
+    Under an access policy they belong to the operator, not to the client. They are used only where
+    the operator's options say so: `"anon": false`, or a `profile`. Clients cannot set either.
+    """
+    return _policy is None or options.get("anon") is False or bool(options.get("profile"))
+
+
+def refuse_third_party(url: str) -> None:
+    """Raise `RefusedError` under any access policy: the URL is opened by a third-party library,
+    whose accesses cannot be checked.
+    """
+    if _policy is not None:
+        raise _refusal(url)
+
+
+def is_inside(path: str) -> bool:
+    """Return whether a path, as written, lies under a root; links are not followed."""
+    return _policy is None or ("\0" not in path and _policy.path(os.path.abspath(path)))
+
+
+_PATH = re.compile(r"""(?<![\w:/.~-])(?:(?<=['"`])/[^'"`]*|/[^\s'"`,;)\]]+)""")
+
+
+def without_outside_paths(text: str) -> str:
+    """Return a text without the paths that lie outside the roots, so that a client does not learn
+    the layout of the server's disk.
+
+    Without an access policy the text stays as it is.
+    """
+    if _policy is None:
+        return text
+    return _PATH.sub(lambda found: found[0] if is_inside(found[0].rstrip(".:")) else "…", text)
+
+
+def _refusal(url: str | None) -> RefusedError:
+    shown = None if url is None else redact_url(url)
+    return RefusedError(
+        "this server is not allowed to read from this location",
+        url=shown,
+        hint="It reads only from the roots that it was started with.",
+    )

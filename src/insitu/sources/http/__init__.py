@@ -1,0 +1,1 @@
+"""Source for web servers: ranges over HTTP and HTTPS."""

@@ -1,0 +1,135 @@
+"""Reading of HTTP response bodies, with checks of length, size limit and compression.
+
+Bytes are counted as they arrive: a body that ends early, has another length than announced, or
+outgrows the limit is an error and never a short read. A compressed body is decompressed under the
+same limit.
+"""
+
+from __future__ import annotations
+
+import zlib
+
+from insitu.errors import SourceError, TimedOutError
+from insitu.sources.http.deadline import RequestDeadline
+from insitu.sources.http.session import Response
+from insitu.sources.retry_policy import TransientError
+
+__all__ = ["content_encoding", "read_body"]
+
+_PIECE = 1 << 20
+
+
+def content_encoding(response: Response, url: str) -> str | None:
+    """Return how a response is compressed: None, `gzip` or `deflate`; raise an error for other
+    encodings.
+    """
+    said = response.headers.get("Content-Encoding", "").lower().strip()
+    for transfer in response.headers.get("Transfer-Encoding", "").lower().split(","):
+        if transfer.strip() not in ("", "chunked", "identity"):
+            raise SourceError(
+                f"the server uses the transfer encoding {transfer.strip()}, which is not supported", url=url
+            )
+    if said in ("", "identity"):
+        return None
+    if said in ("gzip", "x-gzip", "deflate"):
+        return said.removeprefix("x-")
+    raise SourceError(f"the server sends the object only with {said} encoding, which is not supported", url=url)
+
+
+def read_body(
+    response: Response,
+    expected: int | None,
+    url: str,
+    deadline: RequestDeadline,
+    *,
+    most: int | None = None,
+    encoding: str | None = None,
+) -> bytes:
+    """Return the body of a response.
+
+    Parameters
+    ----------
+    response
+        The response, with its body still to be read.
+    expected
+        Bytes of the body; None if the headers do not say.
+    url
+        For error messages.
+    deadline
+        When to give up.
+    most
+        The most bytes to accept, decompressed.
+    encoding
+        How the body is compressed.
+    """
+    if most is not None and expected is not None and expected > most:
+        raise _too_large(url, expected, most)
+    unpack = None if encoding is None else _Decompressor(encoding, most, url)
+    parts: list[bytes] = []
+    came = made = 0
+    while came != expected:
+        # As the bytes arrive, not as many as would fit: else a slow server holds us past the
+        # deadline.
+        part = response.read1(_PIECE if expected is None else min(_PIECE, expected - came))
+        if not part:
+            break
+        came += len(part)
+        if unpack is not None:
+            part = unpack(part)
+        parts.append(part)
+        made += len(part)
+        if most is not None and made > most:
+            raise _too_large(url, made, most)
+        if deadline.is_over:
+            raise TimedOutError(f"only {came} bytes arrived before the deadline", url=url)
+    if expected is not None and response.chunked and response.read1(1):
+        # (Reading on to the end mark of a chunked body also frees its connection.)
+        raise SourceError(f"the server sent more than the {expected} bytes that it announced", url=url)
+    if came != expected and deadline.is_over:
+        raise TimedOutError(f"only {came} bytes arrived before the deadline", url=url)
+    if (expected is not None and came != expected) or (unpack is not None and not unpack.complete):
+        raise TransientError(SourceError(f"the response ended after {came} of {_size_text(expected)} bytes", url=url))
+    return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+def _size_text(expected: int | None) -> str:
+    return "unknown" if expected is None else str(expected)
+
+
+class _Decompressor:
+    """Decompresses a response, piece by piece."""
+
+    def __init__(self, encoding: str, most: int | None, url: str) -> None:
+        self._bits = 16 + zlib.MAX_WBITS if encoding == "gzip" else zlib.MAX_WBITS
+        self._left, self._url = most, url
+        self._stream = zlib.decompressobj(self._bits)
+
+    @property
+    def complete(self) -> bool:
+        """Whether the end of the compressed data has come."""
+        return self._stream.eof
+
+    def __call__(self, data: bytes) -> bytes:
+        made: list[bytes] = []
+        try:
+            while data:
+                if self._stream.eof:  # gzip data may be several files in a row
+                    self._stream = zlib.decompressobj(self._bits)
+                # One byte more than allowed is enough to know: a small answer may hold terabytes of
+                # zeros.
+                made.append(self._stream.decompress(data, 0 if self._left is None else self._left + 1))
+                if self._left is not None:
+                    self._left = max(self._left - len(made[-1]), 0)
+                data = self._stream.unused_data
+        except zlib.error as error:
+            raise TransientError(SourceError(f"the response cannot be decompressed: {error}", url=self._url)) from None
+        return b"".join(made)
+
+
+def _too_large(url: str, size: int, most: int) -> SourceError:
+    return SourceError(
+        f"the server does not support ranges, and the object ({size} bytes or more) is too large "
+        f"to take whole (limit {most})",
+        url=url,
+        hint="Copy it to a server that supports range requests, or to a local disk.",
+    )

@@ -1,0 +1,1 @@
+"""Source for objects in S3, Google Cloud Storage and Azure."""

@@ -1,0 +1,364 @@
+"""Source for objects in S3, Google Cloud Storage and Azure, through obstore.
+
+obstore signs requests and keeps connections; retries and the throttle are ours. Each range is a
+`get` of its own on the shared threads rather than part of obstore's `get_ranges`: that one runs at
+most ten requests at once and says nothing of the object, while a `get` tells size and ETag along
+with the bytes, so that the first read needs no `head` before it and an object replaced between two
+reads is noticed. The store is also told which version is wanted, and refuses any other.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self, TypeVar
+
+import obstore
+from obstore.exceptions import BaseError, PreconditionError
+
+from insitu.errors import SourceError
+from insitu.model import Source
+from insitu.sources import tracing
+from insitu.sources.identity import ObjectIdentity
+from insitu.sources.object_store.bucket import LAST_ATTEMPT_START, Bucket
+from insitu.sources.object_store.store_errors import (
+    as_source_error,
+    is_throttled,
+    is_transient,
+    sends_whole_objects,
+)
+from insitu.sources.protocol import Range
+from insitu.sources.range_batch import LONGEST_REQUEST, fetch_many
+from insitu.sources.ranges import clip
+from insitu.sources.redaction import redact_url
+from insitu.sources.retry_policy import RetryPolicy, TransientError, retry
+from insitu.sources.threads import renew_after_fork
+from insitu.sources.throttle import throttle_for
+
+if TYPE_CHECKING:
+    from obstore import GetOptions, GetResult
+    from obstore.store import ObjectStore
+
+__all__ = ["ObjectSource"]
+
+Result = TypeVar("Result")
+
+
+_WHOLE_ANSWERS = 3
+"""Answers with the whole object after which a store is believed to know no ranges: one may be a
+proxy's error page.
+"""
+
+
+class _WholeObjectError(Exception):
+    """The store answered a range with the whole object."""
+
+    def __init__(self, error: SourceError) -> None:
+        super().__init__(error)
+        self.error = error
+
+
+class ObjectSource:
+    """An object in an object store.
+
+    Parameters
+    ----------
+    store
+        An obstore store (`S3Store`, `GCSStore`, `AzureStore`, `MemoryStore`, `LocalStore`), or a
+        bucket that has one.
+    path
+        The object's key in it.
+    url
+        Name for messages; shown without credentials.
+    gap, limit, width
+        For batches: bytes read along to save a request, longest merged request, requests under way
+        at once; by default learned from the responses.
+    whole
+        The largest object, in bytes, that is read whole (and kept) from a store without ranges.
+    expected
+        What was recorded of the object: another version raises `StaleSourceError`.
+    again
+        Makes it anew in another process, where the bucket is not open.
+    policy
+        Timeouts and retries; the bucket's if not given.
+
+    Examples
+    --------
+    >>> from obstore.store import MemoryStore
+    >>> store = MemoryStore()
+    >>> _ = store.put("a/b", b"abcdef")
+    >>> source = ObjectSource(store, "a/b")
+    >>> source.read_many([(4, 10), (0, 2)]), source.describe().size
+    ([b'ef', b'ab'], 6)
+    """
+
+    def __init__(
+        self,
+        store: ObjectStore | Bucket,
+        path: str,
+        url: str | None = None,
+        *,
+        gap: int | None = None,
+        limit: int = LONGEST_REQUEST,
+        width: int | None = None,
+        whole: int = 64 << 20,
+        expected: Source | None = None,
+        again: Callable[[Source | None], ObjectSource] | None = None,
+        policy: RetryPolicy | None = None,
+    ) -> None:
+        name = redact_url(url or f"{type(store).__name__}://{path}")
+        self._bucket = store if isinstance(store, Bucket) else Bucket(store, type(store).__name__)
+        self._path, self._policy = path, policy or self._bucket.policy
+        self._gap, self._limit, self._width = gap, limit, width
+        self._identity = ObjectIdentity(name, expected)
+        self._throttle = throttle_for(self._bucket.place)
+        self._suffixes = True
+        self._again = again
+        self._whole = whole
+        self._body: bytes | None = None
+        self.renew()
+        renew_after_fork(self)
+
+    def renew(self) -> None:
+        """Make a new lock in a forked child."""
+        self._lock = threading.Lock()
+
+    @property
+    def _store(self) -> ObjectStore:
+        """The store that retries by itself: what is written goes there."""
+        return self._bucket.retrying_store
+
+    @property
+    def request_bytes(self) -> int:
+        """Bytes that could be read in the time that one more request costs."""
+        return self._throttle.request_bytes
+
+    @property
+    def url(self) -> str:
+        """The address, without credentials."""
+        return self._identity.url
+
+    def size(self) -> int:
+        """Return the bytes in the object; costs a request if nothing was read yet."""
+        if self._identity.size is None:
+            self._head()
+        size = self._identity.size
+        assert size is not None
+        return size
+
+    def describe(self) -> Source:
+        """Return what the store says of the object; costs a request if nothing was read yet."""
+        if not self._identity.is_known:
+            self._head()
+        return self._identity.source()
+
+    def read(self, offset: int, length: int) -> bytes:
+        """Return one range."""
+        if length > self._limit:
+            return self.read_many([(offset, length)])[0]
+        start, there = clip(self.url, offset, length, self._identity.size)
+        return self._range(start, there)
+
+    def read_many(self, ranges: Sequence[Range]) -> list[bytes]:
+        """Return many ranges: close ones are merged, all are requested at once."""
+        return fetch_many(
+            self._range, self.url, ranges, self._throttle,
+            size=self._identity.size, gap=self._gap, limit=self._limit, width=self._width,
+        )  # fmt: skip
+
+    def tail(self, length: int) -> bytes:
+        """Return the last bytes, in one request where the store can (Azure cannot)."""
+        clip(self.url, 0, length)
+        size = self._identity.size
+        if size is None and self._suffixes and length:
+            try:
+                return self._get({"range": {"suffix": length}}, None, length)
+            except SourceError as error:
+                if type(error) is not SourceError:
+                    raise
+                # Refused: an empty object has no last bytes, and some stores know no such ranges.
+                self._suffixes = False
+        size = self.size()
+        return self.read(max(size - length, 0), length)
+
+    def close(self) -> None:
+        """Drop the cached body; connections belong to the store, which others share."""
+        self._body = None
+
+    def _range(self, offset: int, length: int, stop: threading.Event | None = None) -> bytes:
+        if length == 0:
+            return b""
+        if self._body is not None:
+            return self._body[offset : offset + length]
+        known = self._identity.size is not None
+        try:
+            return self._get({"range": (offset, offset + length)}, offset, length, stop)
+        except SourceError as error:
+            if known or type(error) is not SourceError or "attempts" in error.place:
+                raise
+            # A store refuses a range that starts past the end, and an empty object has no other:
+            # ask for its size.
+            self._head()
+            start, there = clip(self.url, offset, length, self._identity.size)
+            if there == length:
+                raise
+            return self._range(start, there)
+
+    def _take_whole(self) -> bytes:
+        """Return the whole object, from a store that knows no ranges (rclone's is one); fetched
+        once and kept.
+        """
+        with self._lock:
+            if self._body is None:
+                size = self.size()
+                if size > self._whole:
+                    raise SourceError(
+                        f"the store does not support ranges, and the object ({size} bytes) is too large to take whole "
+                        f"(limit {self._whole})",
+                        url=self.url,
+                    )
+                self._body = self._get({}, 0, size)
+            return self._body
+
+    def _get(self, wanted: GetOptions, offset: int | None, length: int, stop: threading.Event | None = None) -> bytes:
+        """Return one range (the last bytes, where `offset` is None), under the retry policy."""
+        _refuse_fork(self.url)
+        whole = 0
+
+        def attempt(until: float) -> bytes:
+            nonlocal whole
+            self._throttle.enter(until)
+            try:
+                return self._get_once(wanted, offset, length)
+            except _WholeObjectError as answer:
+                whole += 1
+                if whole < min(_WHOLE_ANSWERS, self._policy.attempts):
+                    raise TransientError(answer.error) from None
+            finally:
+                self._throttle.leave()
+            body = self._take_whole()
+            return body[-length:] if offset is None else body[offset : offset + length]
+
+        # Some stores do not know ranges from the end: there the fallback is quicker than many
+        # attempts.
+        attempts = self._policy.attempts if offset is not None else min(self._policy.attempts, 2)
+        return self._retry(attempt, replace(self._policy, attempts=attempts), offset, length, stop)
+
+    def _get_once(self, wanted: GetOptions, offset: int | None, length: int) -> bytes:
+        if self._identity.etag is not None:
+            wanted["if_match"] = self._identity.etag
+
+        def question(store: ObjectStore) -> tuple[GetResult, bytes]:
+            answer = obstore.get(store, self._path, options=wanted)
+            self._throttle.record_latency(time.perf_counter() - start)
+            return answer, answer.bytes().to_bytes()
+
+        try:
+            with tracing.Request(self._bucket.place) as request:
+                start = time.perf_counter()
+                answer, data = self._bucket.ask(question)
+                request.bytes = len(data)
+        except (BaseError, OSError, ValueError) as error:
+            raise self._failure(error, offset, length) from None
+        meta = answer.meta
+        self._identity.observe(meta["size"], meta["e_tag"], meta["last_modified"].timestamp())
+        first, last = answer.range
+        size = meta["size"]
+        begin = max(size - length, 0) if offset is None else offset
+        if first != begin or len(data) != last - first or len(data) != min(length, size - begin):
+            raise TransientError(
+                SourceError(
+                    f"the store sent bytes {first}-{first + len(data)} instead of the range requested",
+                    url=self.url, offset=begin, length=length,
+                )
+            )  # fmt: skip
+        return data
+
+    def _head(self) -> None:
+        _refuse_fork(self.url)
+
+        def attempt(until: float) -> None:
+            self._throttle.enter(until)
+            try:
+                with tracing.Request(self._bucket.place):
+                    meta = self._bucket.ask(lambda store: obstore.head(store, self._path))
+            except (BaseError, OSError, ValueError) as error:
+                raise self._failure(error) from None
+            finally:
+                self._throttle.leave()
+            self._identity.observe(meta["size"], meta["e_tag"], meta["last_modified"].timestamp())
+
+        self._retry(attempt, self._policy)
+
+    def _retry(
+        self,
+        attempt: Callable[[float], Result],
+        policy: RetryPolicy,
+        offset: int | None = None,
+        length: int | None = None,
+        stop: threading.Event | None = None,
+    ) -> Result:
+        return retry(
+            attempt, policy, url=self.url, host=self._bucket.place,
+            offset=offset, length=length, stop=stop, last_start=LAST_ATTEMPT_START,
+        )  # fmt: skip
+
+    def _failure(self, error: Exception, offset: int | None = None, length: int | None = None) -> Exception:
+        """Return what to raise for an error of obstore: final, or worth another attempt."""
+        if isinstance(error, SourceError):
+            return error
+        ours = self._to_source_error(error, offset, length)
+        if is_throttled(error) or "error sending request" in str(error):
+            self._throttle.back_off()  # a store that refuses or drops connections may have too many
+        if sends_whole_objects(error):
+            return _WholeObjectError(ours)
+        return TransientError(ours) if is_transient(error) else ours
+
+    def _to_source_error(self, error: Exception, offset: int | None = None, length: int | None = None) -> SourceError:
+        """Return an error of obstore as one of ours."""
+        if isinstance(error, PreconditionError):
+            return self._identity.stale_error("the store has another version")
+        return as_source_error(error, self.url, offset, length, anonymous=self._bucket.anonymous)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __reduce__(self) -> tuple[Callable[..., ObjectSource], tuple[Any, ...]]:
+        facts = self._identity.source() if self._identity.is_known or self._identity.size is not None else None
+        if self._again is not None:
+            return self._again, (facts,)
+        make = partial(ObjectSource, gap=self._gap, limit=self._limit, width=self._width, expected=facts)
+        return make, (self._bucket.retrying_store, self._path, self.url)
+
+    def __repr__(self) -> str:
+        return f"ObjectSource({self.url!r})"
+
+
+def _refuse_fork(url: str) -> None:
+    """Raise an error instead of a hang: obstore's threads do not survive a fork, and a read would
+    wait for them for ever.
+    """
+    global _obstore_process
+    here = os.getpid()
+    if _obstore_process is None:
+        _obstore_process = here
+    elif _obstore_process != here:
+        raise SourceError(
+            "object stores cannot be read in a forked process once its parent has read from one",
+            url=url,
+            hint="Start workers with the 'spawn' or 'forkserver' method of multiprocessing.",
+        )
+
+
+_obstore_process: int | None = None
+"""The process in which obstore's own threads were started."""

@@ -1,0 +1,154 @@
+"""Grouped reductions in one pass: `ds.insitu.groupby`, `groupby_bins` and `resample`.
+
+xarray reduces group after group, so a chunk that several groups share is decoded for each of them,
+and a server is asked for each. Here xarray only decides which elements make which group and what
+the result looks like, and every array is read once.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Hashable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import xarray
+
+from insitu.active.grouped import Groups
+from insitu.active.weighted import group_array
+from insitu.lazy_array.array import LazyArray
+from insitu.lazy_array.options import options
+from insitu.reducing.reductions import ReductionRules
+from insitu.xarray_bridge.template_dataset import fill_template, make_template, unmodified_lazy_array
+
+__all__ = ["Grouped"]
+
+METHODS = ("sum", "mean", "min", "max", "std", "var", "count", "any", "all", "prod")
+Grouping = Callable[[xarray.Dataset], Any]
+
+
+class Grouped:
+    """Reductions of groups: those of xarray's groupby, with its arguments and its results.
+
+    Parameters
+    ----------
+    dataset
+        What is grouped.
+    grouping
+        Groups a dataset as xarray does.
+    """
+
+    def __init__(self, dataset: xarray.Dataset, grouping: Grouping) -> None:
+        self._dataset = dataset
+        self._grouping = grouping
+        self._whole = grouping(dataset)
+
+    def __repr__(self) -> str:
+        return f"<insitu: {self._whole!r}>"
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        if name not in METHODS:  # medians, quantiles, map: xarray's own
+            return getattr(self._whole, name)
+
+        def reduced(dim: Any = None, **how: Any) -> xarray.Dataset:
+            return self._reduce(name, dim, how)
+
+        reduced.__doc__ = f"The {name} of each group; see `xarray.Dataset.groupby`."
+        return reduced
+
+    def __dir__(self) -> list[str]:
+        return [*METHODS, *(name for name in dir(self._whole) if not name.startswith("_"))]
+
+    def _reduce(self, method: str, dim: Any, how: dict[str, Any]) -> xarray.Dataset:
+        along = self._along()
+        known = {"skipna", "ddof", "min_count", "keep_attrs"}
+        names = [
+            name
+            for name, variable in self._dataset.data_vars.items()
+            if along in variable.dims and unmodified_lazy_array(variable.variable) is not None
+        ]
+        dims = [along] if dim is None else list(self._dataset.dims) if dim is ... else [dim] if isinstance(dim, str) else list(dim)  # fmt: skip
+        if along is None or not names or along not in dims or set(how) - known or self._crosses(along):
+            found: xarray.Dataset = getattr(self._whole, method)(dim, **how)
+            return found
+        shell = make_template(self._dataset, names, [along])
+        groups = self._grouping(shell)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", RuntimeWarning)  # NumPy's, of the shell's zeros
+            result = getattr(groups, method)(dim, **how)
+        first = self._first(shell, along)
+        values = {}
+        for name in names:
+            variable = self._dataset.variables[name]
+            lazy = unmodified_lazy_array(variable)
+            assert lazy is not None
+            values[name] = self._values(lazy, variable, result[name].variable, method, dims, first, along, how)
+        made = fill_template(result, self._dataset, values)
+        rest = self._dataset.drop_vars(names)
+        if rest.data_vars:
+            # xarray goes through these for every group, so what is not grouped at all is read once.
+            rest = rest.assign({n: v.load() for n, v in rest.data_vars.items() if v.nbytes <= options.block_bytes})
+            others = getattr(self._grouping(rest), method)(dim, **how)
+            made = made.assign({name: others[name] for name in rest.data_vars})
+            made = made[[name for name in self._dataset.data_vars if name in made]]
+            made.attrs = dict(result.attrs)
+        return made
+
+    def _along(self) -> Hashable | None:
+        """Return the one dimension that is grouped; None if there is not one."""
+        groups = self._whole.groups
+        dims = {dim for grouper in self._whole.groupers for dim in grouper.group.dims}
+        return next(iter(dims)) if len(dims) == 1 and groups and next(iter(dims)) in self._dataset.dims else None
+
+    def _crosses(self, along: Hashable) -> bool:
+        """Return whether a coordinate lies along the grouped dimension and another."""
+        return any(along in coord.dims and coord.ndim > 1 for coord in self._dataset.coords.values())
+
+    def _first(self, shell: xarray.Dataset, along: Hashable) -> xarray.DataArray:
+        """Return for each element of the result the first element of its group.
+
+        NaN where the group is empty.
+        """
+        numbers = xarray.Dataset({"_": (along, np.arange(shell.sizes[along], dtype=np.float64))}, shell.coords)
+        found: xarray.DataArray = self._grouping(numbers).min()["_"]
+        return found
+
+    def _values(
+        self,
+        lazy: LazyArray,
+        variable: xarray.Variable,
+        shown: xarray.Variable,
+        method: str,
+        dims: list[Any],
+        first: xarray.DataArray,
+        along: Hashable,
+        how: dict[str, Any],
+    ) -> npt.NDArray[Any]:
+        places = {int(number): place for place, number in enumerate(first.values.reshape(-1)) if number == number}
+        codes = np.full(variable.sizes[along], -1, np.int64)
+        for members in self._whole.groups.values():
+            at = np.arange(len(codes))[members]
+            if len(at):
+                codes[at] = places[int(at.min())]
+        axes = [variable.dims.index(name) for name in dims if name in variable.dims]
+        axis = variable.dims.index(along)
+        rules = ReductionRules(how.get("skipna"), how.get("ddof", 0), how.get("min_count"))
+        found = group_array(
+            lazy.array, [method], Groups(axis, codes, first.size), axes=axes, rules=rules, active=lazy.access.active,
+            name=lazy.access.name, storage_options=lazy.access.storage_options,
+        )[method]  # fmt: skip
+        kept = [name for name in variable.dims if name == along or name not in dims]
+        found = np.moveaxis(found, kept.index(along), 0).reshape(*first.shape, *found.shape[: kept.index(along)], *found.shape[kept.index(along) + 1 :])  # fmt: skip
+        order = [*first.dims, *(name for name in kept if name != along)]
+        turned = found.transpose([order.index(name) for name in shown.dims])
+        empty = np.isnan(first.values)
+        if not empty.any():
+            return turned
+        # A place without any element has what xarray puts there, as it put it into the shell.
+        lengths = dict(zip(order, found.shape, strict=True))
+        told = np.broadcast_to(shown.values, [lengths[name] for name in shown.dims])
+        hole = np.broadcast_to(empty.reshape(*empty.shape, *[1] * (len(order) - empty.ndim)), found.shape)
+        return np.where(hole.transpose([order.index(name) for name in shown.dims]), told, turned)

@@ -1,0 +1,172 @@
+"""Combination of files whose `preprocess` computed values: as Dask arrays, by xarray itself.
+
+Computed values no longer lie in a file, so they cannot be part of a virtual array; holding them for
+every file would need too much memory. They are Dask arrays then, and xarray combines the files by
+the same rules.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas
+import xarray
+
+from insitu.cf.casting import cast_values, to_date_objects
+from insitu.combining.files import drop_failures
+from insitu.combining.member import CombineError, ConcatDim, GridPosition, Member
+from insitu.combining.rules import CombineRules
+from insitu.combining.scan_member import Failure
+from insitu.errors import InsituError
+from insitu.lazy_array.deferred_values import Access
+from insitu.xarray_bridge.dataset import is_dask, to_dataset
+from insitu.xarray_bridge.opening import to_dask_dataset
+
+__all__ = ["COMPUTED_LIMIT", "combine_with_xarray", "has_computed_variable"]
+
+COMPUTED_LIMIT = 256 << 20
+"""Bytes of a variable, in all files together, up to which what a preprocess computes is held in
+memory.
+"""
+
+DATES_LIMIT = 1 << 20
+"""Elements of a variable of dates up to which it is held in memory, if it meets dates of another
+calendar.
+"""
+
+NamedDims = Sequence[tuple[str, Any, list[int]]]
+"""For each new dimension its name, its labels, and which of them each file has."""
+
+
+def has_computed_variable(item: Member | Failure) -> bool:
+    """Return whether some variable of a file was computed, and waits for Dask."""
+    return isinstance(item, Member) and any(is_dask(variable.data) for variable in item.variables.values())
+
+
+def combine_with_xarray(
+    found: Sequence[Member | Failure],
+    places: Sequence[GridPosition] | None,
+    dims: Sequence[ConcatDim],
+    named: NamedDims | None,
+    rules: CombineRules,
+    errors: str,
+    access: Access,
+) -> xarray.Dataset:
+    """Return all files as one dataset of Dask arrays.
+
+    Parameters
+    ----------
+    found
+        What came of each file.
+    places
+        The position of each in a grid of files; None: find it by the labels.
+    dims
+        With positions: along what each level of nesting is combined.
+    named
+        What the files' names say, instead of both.
+    rules
+        How.
+    errors
+        What happens to a file that could not be opened.
+    access
+        How what is still virtual is read.
+    """
+    drop_failures(found, errors)
+    made = {
+        n: to_dask_dataset(to_dataset(item, access), {}) for n, item in enumerate(found) if isinstance(item, Member)
+    }
+    made = dict(zip(made, _with_dates_as_objects(list(made.values())), strict=True))
+    datasets = [made.get(number) for number in range(len(found))]
+    how: dict[str, Any] = {
+        name: getattr(rules, name) for name in ("data_vars", "coords", "compat", "join", "combine_attrs")
+    }
+    if named is not None:
+        grid: dict[GridPosition, Any] = {}
+        groups: dict[GridPosition, list[xarray.Dataset]] = {}
+        for number, dataset in enumerate(datasets):
+            if dataset is not None:
+                groups.setdefault(tuple(numbers[number] for _, _, numbers in named[::-1]), []).append(dataset)
+        for place, members in groups.items():
+            grid[place] = members[0] if len(members) == 1 else _ask_xarray(xarray.combine_by_coords, members, **how)
+        return _combine_nested(grid, [(name, labels) for name, labels, _ in named[::-1]], how)
+    if places is None:
+        good: Any = [dataset for dataset in datasets if dataset is not None]
+        return _ask_xarray(xarray.combine_by_coords, good, **how)
+    kept = {place: dataset for place, dataset in zip(places, datasets, strict=True) if dataset is not None}
+    return _combine_nested(kept, dims, how)
+
+
+def _with_dates_as_objects(datasets: Sequence[xarray.Dataset]) -> list[xarray.Dataset]:
+    """Return the datasets with objects in place of dates that will meet dates of another calendar.
+
+    xarray makes integers of such dates, outside of indexes.
+    """
+    kinds: dict[Hashable, set[str]] = {}
+    for dataset in datasets:
+        for name, variable in dataset.variables.items():
+            kinds.setdefault(name, set()).add(variable.dtype.kind)
+    mixed = {name for name, found in kinds.items() if "O" in found and found & {"m", "M"}}
+    return [_dates_as_objects(dataset, mixed) for dataset in datasets]
+
+
+def _dates_as_objects(dataset: xarray.Dataset, names: set[Hashable]) -> xarray.Dataset:
+    new = {}
+    for name in names & dataset.variables.keys() - dataset.xindexes.keys():
+        variable = dataset.variables[name]
+        if variable.size <= DATES_LIMIT:  # Dask cannot always join objects of its own with ones in memory
+            values = cast_values(variable.values, np.dtype(object))
+            new[name] = xarray.Variable(variable.dims, values, variable.attrs, variable.encoding, fastpath=True)
+        elif variable.dtype.kind in "mM":
+            array: Any = variable.chunk().data
+            new[name] = variable.copy(deep=False, data=array.map_blocks(to_date_objects, dtype=object))
+    coords = {name: variable for name, variable in new.items() if name in dataset.coords}
+    return dataset.assign({name: v for name, v in new.items() if name not in coords}).assign_coords(coords)
+
+
+def _combine_nested(
+    grid: Mapping[GridPosition, Any], dims: Sequence[ConcatDim], how: Mapping[str, Any]
+) -> xarray.Dataset:
+    """Return a grid of datasets combined; some may be missing where there is one dimension only."""
+    depth = len(next(iter(grid)))
+    along: list[Any] = []
+    for level, dim in enumerate(dims):
+        there = sorted({place[level] for place in grid})
+        if isinstance(dim, tuple):
+            labels = dim[1][there] if len(dim[1]) > len(there) else dim[1]
+            along.append(pandas.Index(labels, name=dim[0]))
+        else:
+            along.append(dim)
+    lists = _nested_lists(grid, depth, ())
+    return _ask_xarray(xarray.combine_nested, lists, concat_dim=along, **how)
+
+
+def _ask_xarray(combine: Callable[..., Any], datasets: Any, **how: Any) -> xarray.Dataset:
+    """Return what a function of xarray combines; its errors become a `CombineError`."""
+    try:
+        combined = combine(datasets, **how)
+    except InsituError:
+        raise
+    except (TypeError, ValueError, NotImplementedError) as refused:
+        raise CombineError(
+            f"xarray cannot combine the results of preprocess: {refused}",
+            hint="Compute after opening, not in preprocess",
+        ) from refused
+    assert isinstance(combined, xarray.Dataset)
+    return combined
+
+
+def _nested_lists(grid: Mapping[GridPosition, Any], depth: int, at: GridPosition) -> Any:
+    """Return a grid as nested lists, without empty rows."""
+    if len(at) == depth:
+        return grid[at]
+    numbers = sorted({place[len(at)] for place in grid})
+    row = [n for n in numbers if any(place[: len(at) + 1] == (*at, n) for place in grid)]
+    if row != numbers:
+        raise CombineError(
+            f"there is no file at position {(*at, next(n for n in numbers if n not in row))} of the "
+            "grid, and computed values cannot be absent",
+            hint="Compute after opening, not in preprocess, or leave the row out",
+        )
+    return [_nested_lists(grid, depth, (*at, n)) for n in row]

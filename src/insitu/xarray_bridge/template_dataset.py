@@ -1,0 +1,67 @@
+"""Template datasets: what a result of xarray looks like, found with a tiny copy of the dataset.
+
+xarray's own code runs on a dataset with a length of 1 along most dimensions. Names, dimensions and
+their order, coordinates, attributes and types of the result are then xarray's by construction. The
+values are computed elsewhere and filled in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Hashable, Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import xarray
+
+from insitu.lazy_array.array import LazyArray
+from insitu.xarray_bridge.backend_array import duck_array
+
+__all__ = ["fill_template", "make_template", "unmodified_lazy_array"]
+
+
+def unmodified_lazy_array(variable: xarray.Variable, kinds: str = "biuf") -> LazyArray | None:
+    """Return the virtual array behind a variable, if nothing is done to its values after reading."""
+    array = duck_array(variable)
+    fits = array is not None and not array.steps and array.size and array.dtype.kind in kinds
+    return array if fits else None
+
+
+def make_template(
+    dataset: xarray.Dataset, names: Collection[Hashable], full: Collection[Hashable] = ()
+) -> xarray.Dataset:
+    """Return a template of a dataset: some variables as zeros, and the coordinates.
+
+    They have length 1 along all dimensions but those in `full`.
+    """
+    short = dataset[list(names)].isel({dim: slice(0, 1) for dim in dataset.dims if dim not in full})
+    for name in names:
+        variable = short.variables[name]
+        variable.data = np.zeros(variable.shape, variable.dtype)
+    return short
+
+
+def fill_template(
+    shell: xarray.Dataset, dataset: xarray.Dataset, values: Mapping[Hashable, npt.NDArray[Any]]
+) -> xarray.Dataset:
+    """Return the result of a template with real values, and coordinates of full length.
+
+    Parameters
+    ----------
+    shell
+        What xarray made.
+    dataset
+        What the shell was made from.
+    values
+        For each data variable, in the order of the result's dimensions.
+    """
+    data = {}
+    for name, variable in shell.data_vars.items():
+        found = values[name].astype(variable.dtype, copy=False)
+        data[name] = (variable.dims, found, variable.attrs)
+    lengths = {dim: length for dims, found, _ in data.values() for dim, length in zip(dims, found.shape, strict=True)}
+    coords: dict[Hashable, Any] = {}
+    for name, coord in shell.coords.items():
+        whole = all(shell.sizes[dim] == lengths.get(dim, shell.sizes[dim]) for dim in coord.dims)
+        coords[name] = coord.variable if whole else dataset.coords[name].variable
+    return xarray.Dataset(data, coords, shell.attrs)

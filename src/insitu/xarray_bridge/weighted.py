@@ -1,0 +1,95 @@
+"""Weighted statistics in one pass, here or next to the data: `ds.insitu.weighted`.
+
+Plain xarray's `weighted(...)` asks for products instead: `lazy_array.einsum` recognises them.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import xarray
+
+from insitu.active.grouped import Weights
+from insitu.active.weighted import weigh_array
+from insitu.xarray_bridge.template_dataset import fill_template, make_template, unmodified_lazy_array
+
+__all__ = ["Weighted"]
+
+METHODS = ("sum", "mean", "std", "var", "sum_of_weights")
+
+
+class Weighted:
+    """Weighted reductions: those of xarray's `weighted`, with its arguments and its results."""
+
+    def __init__(self, dataset: xarray.Dataset, weights: xarray.DataArray) -> None:
+        self._dataset = dataset
+        self._whole = dataset.weighted(weights)  # which checks them
+        self._weights = weights
+
+    def __repr__(self) -> str:
+        return f"<insitu: {self._whole!r}>"
+
+    def sum(self, dim: Any = None, **how: Any) -> xarray.Dataset:
+        """Return the weighted sum."""
+        return self._reduce("sum", dim, how)
+
+    def mean(self, dim: Any = None, **how: Any) -> xarray.Dataset:
+        """Return the weighted mean."""
+        return self._reduce("mean", dim, how)
+
+    def std(self, dim: Any = None, **how: Any) -> xarray.Dataset:
+        """Return the weighted standard deviation."""
+        return self._reduce("std", dim, how)
+
+    def var(self, dim: Any = None, **how: Any) -> xarray.Dataset:
+        """Return the weighted variance."""
+        return self._reduce("var", dim, how)
+
+    def sum_of_weights(self, dim: Any = None, **how: Any) -> xarray.Dataset:
+        """Return the sum of the weights of what is there."""
+        return self._reduce("sum_of_weights", dim, how)
+
+    def _reduce(self, method: str, dim: Any, how: dict[str, Any]) -> xarray.Dataset:
+        dataset, weights = self._dataset, self._weights
+        dims = list(dataset.dims) if dim is None or dim is ... else [dim] if isinstance(dim, str) else list(dim)
+        same = all(d in dataset.dims and d in dims and _is_aligned(dataset, weights, d) for d in weights.dims)
+        names = [
+            name
+            for name, variable in dataset.data_vars.items()
+            if unmodified_lazy_array(variable.variable) is not None and set(weights.dims) <= set(variable.dims)
+        ]
+        if not same or not names or not weights.dims or set(how) - {"skipna", "keep_attrs"}:
+            found: xarray.Dataset = getattr(self._whole, method)(dim, **how)
+            return found
+        shell = make_template(dataset, names)
+        short = weights.isel({d: slice(0, 1) for d in weights.dims}).copy()
+        short.data = np.ones(short.shape, weights.dtype)
+        result = getattr(shell.weighted(short), method)(dim, **how)
+        values = {}
+        for name in names:
+            variable = dataset.variables[name]
+            lazy = unmodified_lazy_array(variable)
+            assert lazy is not None
+            axes = [variable.dims.index(d) for d in dims if d in variable.dims]
+            factor: Weights = {tuple(variable.dims.index(d) for d in weights.dims): weights.values}
+            taken = weigh_array(
+                lazy.array, [method], factor, axes=axes, skipna=how.get("skipna"), active=lazy.access.active, name=lazy.access.name,
+                storage_options=lazy.access.storage_options,
+            )[method]  # fmt: skip
+            kept = [d for d in variable.dims if d not in dims]
+            values[name] = taken.transpose([kept.index(d) for d in result[name].dims])
+        made = fill_template(result, dataset, values)
+        rest = dataset.drop_vars(names)
+        if rest.data_vars:
+            others = getattr(rest.weighted(weights), method)(dim, **how)
+            made = made.assign({name: others[name] for name in rest.data_vars})
+            made = made[list(dataset.data_vars)]
+            made.attrs = dict(result.attrs)
+        return made
+
+
+def _is_aligned(dataset: xarray.Dataset, weights: xarray.DataArray, dim: Any) -> bool:
+    if dim in weights.indexes and dim in dataset.indexes:
+        return bool(weights.indexes[dim].equals(dataset.indexes[dim]))
+    return bool(weights.sizes[dim] == dataset.sizes[dim])

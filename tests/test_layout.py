@@ -1,0 +1,110 @@
+"""The layout of the package: the drawing in CONTRIBUTING is the contract, no package has a cycle,
+`import insitu` stays small.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+SOURCE = ROOT / "src"
+
+
+def _module(path: Path) -> str:
+    return ".".join(path.relative_to(SOURCE).with_suffix("").parts).removesuffix(".__init__")
+
+
+MODULES = {_module(path): path for path in sorted((SOURCE / "insitu").rglob("*.py"))}
+
+
+def _imports(path: Path) -> set[str]:
+    """The modules of insitu that a module imports, also inside of functions, but not for types
+    only.
+    """
+    found: set[str] = set()
+
+    def visit(node: ast.AST) -> None:
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
+            return
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("insitu"):
+            for alias in node.names:
+                inner = f"{node.module}.{alias.name}"
+                found.add(inner if inner in MODULES else node.module)
+        elif isinstance(node, ast.Import):
+            found.update(alias.name for alias in node.names if alias.name in MODULES)
+        for child in ast.iter_child_nodes(node):
+            visit(child)
+
+    visit(ast.parse(path.read_text(encoding="utf-8")))
+    return found
+
+
+def _cycles(graph: dict[str, set[str]]) -> list[list[str]]:
+    """Strongly connected components of more than one module (Tarjan)."""
+    order: dict[str, int] = {}
+    low: dict[str, int] = {}
+    stack: list[str] = []
+    found: list[list[str]] = []
+
+    def connect(module: str) -> None:
+        order[module] = low[module] = len(order)
+        stack.append(module)
+        for other in sorted(graph[module]):
+            if other not in order:
+                connect(other)
+                low[module] = min(low[module], low[other])
+            elif other in stack:
+                low[module] = min(low[module], order[other])
+        if low[module] == order[module]:
+            component = []
+            while component[-1:] != [module]:
+                component.append(stack.pop())
+            if len(component) > 1:
+                found.append(sorted(component))
+
+    for module in graph:
+        if module not in order:
+            connect(module)
+    return found
+
+
+def test_no_package_has_a_cycle() -> None:
+    """A package's own `__init__` may import its modules, and is not an import of theirs."""
+    packages = {module for module, path in MODULES.items() if path.name == "__init__.py"}
+    graph = {
+        module: {other for other in _imports(path) if other in MODULES and other not in packages and other != module}
+        for module, path in MODULES.items()
+        if module not in packages
+    }
+    assert _cycles(graph) == []
+
+
+def test_the_drawing_is_the_contract() -> None:
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    drawing = text.split("```")[1].strip().splitlines()
+    drawn = [re.split(r"  +", line)[0] for line in drawing]
+    contract = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"]["contracts"]
+    layers = [layer.strip("()") for layer in contract[0]["layers"]]
+    assert drawn == layers
+    assert {name for layer in layers for name in layer.split(" | ")} == {
+        module.split(".")[1] for module in MODULES if "." in module
+    }
+
+
+def test_the_glossary_is_short() -> None:
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    rows = [line for line in text.split("## Glossary")[1].split("## ")[0].splitlines() if line.startswith("| ")]
+    assert 20 < len(rows) - 1 <= 40
+
+
+def test_importing_insitu_imports_no_format() -> None:
+    code = "import insitu, sys; print([m for m in sys.modules if m.startswith('insitu.formats.') and m.count('.') > 1])"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    names = {name.split(".")[2] for name in ast.literal_eval(found)}
+    formats = {path.name for path in (SOURCE / "insitu" / "formats").iterdir() if (path / "scan.py").exists()}
+    assert names & formats == set()
