@@ -118,6 +118,8 @@ def einsum(subscripts: Any, *operands: Any, out: Any = None, optimize: Any = Fal
 
     NotImplemented if that cannot be done in pieces.
     """
+    if isinstance(subscripts, LazyArray):
+        report_not_on_server(subscripts, "einsum")
     if out is not None or kwargs or not isinstance(subscripts, str):
         return NotImplemented
     lazy = [number for number, operand in enumerate(operands) if isinstance(operand, LazyArray)]
@@ -131,8 +133,6 @@ def einsum(subscripts: Any, *operands: Any, out: Any = None, optimize: Any = Fal
         found = einsum_on_server(array, mine, np.asarray(operands[other]), labels[other], kept)
         if found is not None:
             return found
-    if array.size:
-        report_not_on_server(array, "this product")
     if len(set(mine)) < len(mine) or array.nbytes <= options.block_bytes:
         return NotImplemented
     lengths: dict[str, int] = {}
