@@ -12,22 +12,21 @@ import os
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
-import numpy as np
 import numpy.typing as npt
 
 from insitu.active.client import Active
 from insitu.combining.conventions import Decoding
-from insitu.combining.file_names import expand_paths, without_secrets
+from insitu.combining.file_names import expand_paths, is_many, iter_positions, open_objects, resolve_references
 from insitu.combining.member import Member, Variable
 from insitu.combining.recipe import Recipe
 from insitu.combining.saved import array_from_variable, tree_from_member
 from insitu.combining.scan_many import scan_many
 from insitu.combining.scan_member import Failure, Job, make_loader, scan_member, scan_tree
-from insitu.combining.stored_view import stored_view
+from insitu.combining.stored_view import stored_view, zarr_tree
 from insitu.combining.survey import Survey
-from insitu.errors import SelectionError, UnsupportedError, VariableError
+from insitu.errors import UnsupportedError, VariableError
 from insitu.maintenance import (
     append_member,
     check,
@@ -40,16 +39,16 @@ from insitu.maintenance import (
     save_tree,
     saved_recipe,
 )
-from insitu.model import Selection, VirtualArray, VirtualGroup
-from insitu.reading import ChunkCache, ReadStatistics
-from insitu.reducing.reduce import statistics
+from insitu.model import VirtualArray, VirtualGroup
+from insitu.reading import ChunkCache, ReadStatistics, cache_from_option
+from insitu.reducing.reduce import axes_of_dims, statistics
 from insitu.scanning.scan_url import Verify, can_be_collection, is_saved_tree, read_selection, scan_stored
-from insitu.sources import open_source
 from insitu.sources.address import is_remote
 
 if TYPE_CHECKING:
     import xarray
 
+    from insitu.reading.zarr_store.store import InsituStore
     from insitu.references import AppendReport, CheckReport
 
 __all__ = ["Archive"]
@@ -58,6 +57,12 @@ ScannedFiles = Sequence[Member | Failure]
 CombineFound = Callable[[ScannedFiles, Sequence[tuple[int, ...]], Sequence[Any]], Member]
 """Combines the scanned files into one member, given their positions in nested lists and their
 names.
+"""
+
+
+VIEW_CACHE_BYTES = 128 << 20
+"""Bytes of decoded chunks that a Zarr view caches: neighbouring chunks of a mosaic need the same
+ones.
 """
 
 
@@ -161,7 +166,7 @@ class Archive:
         )
         many = is_many(urls) if many is None else many
         nested = expand_paths(urls, storage_options) if many else [urls]
-        pairs = list(_iter_positions(nested))
+        pairs = list(iter_positions(nested))
         if not pairs:
             raise OSError("there are no files to open: the list is empty")
         found, options, kept = open_objects([url for _, url in pairs], storage_options)
@@ -178,7 +183,13 @@ class Archive:
         )
         server = Active(active, active_required) if isinstance(active, str) else active
         archive = cls(
-            job, recipe, None if many else found[0], tuple(found), active=server, cache=cache_from(cache), kept=kept
+            job,
+            recipe,
+            None if many else found[0],
+            tuple(found),
+            active=server,
+            cache=cache_from_option(cache),
+            kept=kept,
         )
         if many:
             found_members = scan_many(found, job, parallel=parallel, progress=progress)
@@ -333,7 +344,7 @@ class Archive:
         array = self.array(path, decode=decode)
         names = [methods] if isinstance(methods, str) else list(methods)
         reducer = statistics if self.active is None else self.active.statistics
-        chosen = axes_of(array, selection, dim, axes)
+        chosen = axes_of_dims(array, selection, dim, axes)
         options = self.job.storage_options
         found = reducer(array, names, axes=chosen, selection=selection, name=path, storage_options=options, **how)
         return found[methods] if isinstance(methods, str) else found
@@ -442,6 +453,10 @@ class Archive:
         self._members.clear()
         self._tree = None
 
+    def zarr_store(self, **how: Any) -> InsituStore:
+        """Return the archive as a read-only Zarr store: see `insitu.zarr_store`."""
+        return zarr_store_of(self.tree, storage_options=self.job.storage_options, **how)
+
     def dataset(self, **how: Any) -> xarray.Dataset:
         """Return the archive as a lazy dataset; keywords as for `insitu.open_dataset` (`chunks`)."""
         bridge: Any = import_module("insitu.xarray_bridge.opening")  # a layer above: it registers what xarray needs
@@ -449,85 +464,21 @@ class Archive:
         return found
 
 
-def _iter_positions(nested: Any, at: tuple[int, ...] = ()) -> Iterator[tuple[tuple[int, ...], Any]]:
-    """Yield each item of nested lists, with its position."""
-    if isinstance(nested, (list, tuple)):
-        for number, part in enumerate(nested):
-            yield from _iter_positions(part, (*at, number))
-    else:
-        yield at, nested
+def zarr_store_of(
+    tree: VirtualGroup,
+    *,
+    zarr_format: Literal[2, 3] = 3,
+    compression: str | None = None,
+    portable: bool = False,
+    storage_options: Mapping[str, Any] | None = None,
+) -> InsituStore:
+    """Return a tree of decoded arrays as a read-only Zarr store: see `insitu.zarr_store`."""
+    from insitu.reading.zarr_store import ZarrTree
 
-
-def is_many(urls: Any) -> bool:
-    """Return whether a location means files to combine: a list, a pattern, or `@` and a file of
-    names.
-    """
-    if isinstance(urls, (list, tuple)):
-        return True
-    if isinstance(urls, os.PathLike):
-        urls = os.fspath(urls)
-    if not isinstance(urls, str) or os.path.exists(urls):
-        return False
-    return urls.startswith("@") or any(mark in urls.partition("?")[0] for mark in "*[")
-
-
-def resolve_references(urls: Any, storage_options: Mapping[str, Any] | None) -> tuple[Any, Mapping[str, Any] | None]:
-    """Return the location behind fsspec's `reference://`, and the options for its files."""
-    if not isinstance(urls, str) or not urls.startswith("reference://"):
-        return urls, storage_options
-    given = dict(storage_options or {})
-    found = given.pop("fo", None) or urls.removeprefix("reference://")
-    if not found:
-        raise SelectionError("reference:// needs references", hint='Give storage_options={"fo": path or dictionary}')
-    options = {**(given.get("target_options") or {}), **(given.get("remote_options") or {})}
-    return found, options or None
-
-
-def open_objects(
-    urls: Sequence[Any], storage_options: Mapping[str, Any] | None
-) -> tuple[list[Any], Mapping[str, Any] | None, tuple[Any, ...]]:
-    """Return what to scan, the options to open it with, and the sources to keep alive.
-
-    Secrets in URLs are moved to the options. Bytes and open files become sources, which are found
-    by name only while something refers to them.
-    """
-    urls, options = without_secrets(urls, storage_options)
-    found, kept = [], []
-    for url in urls:
-        if isinstance(url, os.PathLike):
-            url = os.fspath(url)
-        elif not isinstance(url, (str, Mapping)):
-            source = open_source(url, options)
-            if source.url.startswith(("memory:", "file-object:")):
-                kept.append(source)  # it holds the bytes, or the open file
-            url = source
-        found.append(url)
-    return found, options, tuple(kept)
-
-
-def cache_from(cache: ChunkCache | int | bool | None) -> ChunkCache | None:
-    """Return the chunk cache of an option: a cache, a size in bytes, or None."""
-    if isinstance(cache, ChunkCache):
-        return cache
-    return None if cache is None or isinstance(cache, bool) else ChunkCache(int(cache))
-
-
-def axes_of(
-    array: VirtualArray, selection: Any, dim: str | Sequence[str] | None, axes: int | Sequence[int] | None
-) -> int | Sequence[int] | None:
-    """Return the axes of a selection's shape for dimensions by name."""
-    if dim is None:
-        return axes
-    if axes is not None:
-        raise SelectionError("give either dim or axes, not both")
-    chosen = Selection.of(selection, array.shape) if not isinstance(selection, Selection) else selection
-    left = [
-        name for name, one in zip(array.dims, chosen.selectors, strict=True) if not isinstance(one, (int, np.integer))
-    ]
-    names = [dim] if isinstance(dim, str) else list(dim)
-    unknown = [name for name in names if name not in left]
-    if unknown:
-        raise SelectionError(
-            f"no dimension {', '.join(map(repr, unknown))}", hint=f"There are: {', '.join(left) or 'none'}"
-        )
-    return [left.index(name) for name in names]
+    try:
+        from insitu.reading.zarr_store.store import InsituStore  # not at the top: zarr-python takes long to import
+    except ModuleNotFoundError as problem:
+        raise UnsupportedError("a Zarr store needs zarr-python", hint="pip install 'insitu[zarr]'") from problem
+    ready = zarr_tree(tree, make_loader(storage_options))
+    cache = ChunkCache(VIEW_CACHE_BYTES)
+    return InsituStore(ZarrTree(ready, zarr_format, compression, portable, storage_options, cache))

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy.typing as npt
 
 from insitu.active.client import Active
-from insitu.archive import Archive, axes_of
+from insitu.archive import Archive, zarr_store_of
 from insitu.combining.scan_member import make_loader
-from insitu.combining.stored_view import stored_view, zarr_tree
-from insitu.errors import UnsupportedError, VariableError
+from insitu.combining.stored_view import stored_view
+from insitu.errors import VariableError
 from insitu.model import VirtualArray, VirtualGroup
-from insitu.reading import ChunkCache, ReadStatistics, format_summary
-from insitu.reducing.reduce import reduce_array
+from insitu.reading import ChunkCache, ReadStatistics, cache_from_option, format_summary
+from insitu.reducing.reduce import axes_of_dims, reduce_array
 from insitu.scanning.scan_url import Verify, read_selection, scan_stored
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ def read(
     points: Sequence[Any] | None = None,
     out: npt.NDArray[Any] | None = None,
     decode: bool = True,
-    cache: ChunkCache | None = None,
+    cache: ChunkCache | int | bool | None = None,
     verbose: bool = False,
     storage_options: Mapping[str, Any] | None = None,
     tally: ReadStatistics | None = None,
@@ -123,7 +123,7 @@ def read(
         False: return the stored values, as h5py does, without scale, offset, missing values and
         times. An error if the files of the variable are packed differently.
     cache
-        A cache of decoded chunks, for later reads.
+        Keeps decoded chunks for later reads: see `insitu.open_dataset`.
     verbose
         Print to standard error what the read did: type, shape, chunks, codecs, requests, bytes,
         seconds. The logger `insitu.read` logs the same at level DEBUG.
@@ -139,7 +139,7 @@ def read(
     array = _array(url, path, decode, storage_options)
     tally = tally if tally is not None else ReadStatistics()
     values = read_selection(
-        array, selection, start=start, count=count, points=points, out=out, name=path, cache=cache,
+        array, selection, start=start, count=count, points=points, out=out, name=path, cache=cache_from_option(cache),
         storage_options=storage_options, tally=tally,
     )  # fmt: skip
     if verbose:
@@ -205,7 +205,7 @@ def reduce(
     return (reduce_array if active is None else Active(active, active_required).reduce_array)(
         array,
         method,
-        axes=axes_of(array, selection, dim, axes),
+        axes=axes_of_dims(array, selection, dim, axes),
         selection=selection,
         skipna=skipna,
         q=q,
@@ -229,12 +229,6 @@ def _array(url: Any, path: str | None, decode: bool, storage_options: Mapping[st
     # Scan only this variable: the file may hold others that cannot be read.
     archive = Archive.open(url, group=group or None, variables=[name], storage_options=storage_options)
     return archive.array(name, decode=decode)
-
-
-VIEW_CACHE_BYTES = 128 << 20
-"""Bytes of decoded chunks that a Zarr view caches: neighbouring chunks of a mosaic need the same
-ones.
-"""
 
 
 def zarr_store(
@@ -278,18 +272,8 @@ def zarr_store(
     >>> zarr.open_group(insitu.zarr_store("era5.nc"), mode="r")["t2m"][0, :10]  # doctest: +SKIP
     """
     from insitu.formats.variable_filter import subtree
-    from insitu.reading.zarr_store import ZarrTree
 
-    try:
-        from insitu.reading.zarr_store.store import InsituStore  # not at the top: zarr-python takes long to import
-    except ModuleNotFoundError as problem:
-        raise UnsupportedError("a Zarr store needs zarr-python", hint="pip install 'insitu[zarr]'") from problem
-
+    how: dict[str, Any] = {"zarr_format": zarr_format, "compression": compression, "portable": portable}
     if isinstance(url, VirtualGroup):
-        tree = subtree(url, group, url="this archive")
-    else:
-        tree = Archive.open(url, group=group, errors="warn", storage_options=storage_options).tree
-    tree = zarr_tree(tree, make_loader(storage_options))
-    return InsituStore(
-        ZarrTree(tree, zarr_format, compression, portable, storage_options, ChunkCache(VIEW_CACHE_BYTES))
-    )
+        return zarr_store_of(subtree(url, group, url="this archive"), storage_options=storage_options, **how)
+    return Archive.open(url, group=group, errors="warn", storage_options=storage_options).zarr_store(**how)

@@ -15,7 +15,7 @@ import pytest
 
 import insitu
 from insitu.errors import CodecError
-from insitu.reading import ChunkCache, ReadStatistics
+from insitu.reading import ChunkCache, ReadStatistics, cache_from_option
 
 
 @pytest.fixture
@@ -106,3 +106,36 @@ def test_a_cache_travels_empty() -> None:
     cache.get("a", lambda: np.zeros(3))
     again = pickle.loads(pickle.dumps(cache))
     assert (again.max_bytes, again.nbytes) == (100, 0)
+
+
+def test_what_the_option_means() -> None:
+    mine = ChunkCache(10)
+    assert cache_from_option(mine) is mine
+    assert cache_from_option(None) is cache_from_option(False) is None
+    assert cache_from_option(1000).max_bytes == 1000  # type: ignore[union-attr]
+    assert cache_from_option(True) is cache_from_option(True) is not None
+
+
+def test_a_cache_of_the_process_is_shared_by_reads(tmp_path: Path) -> None:
+    path = tmp_path / "x.h5"
+    with h5py.File(path, "w") as file:
+        file.create_dataset("x", data=np.arange(100.0), chunks=(10,), compression="gzip")
+    shared = cache_from_option(True)
+    assert shared is not None
+    insitu.read(path, "x", cache=True)
+    hits = shared.hits
+    ds = insitu.open_dataset(path, cache=True)
+    np.testing.assert_array_equal(ds.x.values, np.arange(100.0))
+    assert shared.hits >= hits + 10
+    without = shared.hits, shared.misses
+    insitu.open_dataset(path, cache=False).x.values  # noqa: B018
+    assert (shared.hits, shared.misses) == without
+
+
+def test_an_archive_is_a_zarr_store(tmp_path: Path) -> None:
+    zarr = pytest.importorskip("zarr")
+    path = tmp_path / "x.h5"
+    with h5py.File(path, "w") as file:
+        file.create_dataset("x", data=np.arange(6.0), chunks=(2,))
+    group = zarr.open_group(insitu.Archive.open(path).zarr_store(zarr_format=2), mode="r")
+    np.testing.assert_array_equal(group["x"][:], np.arange(6.0))

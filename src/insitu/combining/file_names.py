@@ -1,4 +1,4 @@
-r"""Expansion of paths, and labels of new dimensions from file names.
+r"""What a caller gives as files: expansion of paths, open objects, and labels of new dimensions from names.
 
 Paths are local and remote globs, prefixes, files that list names, and nested lists of all of these.
 A new dimension comes from the names themselves: `{"member": r"_(r\d+)i1p1"}`.
@@ -8,17 +8,28 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from insitu.combining.member import CombineError
+from insitu.errors import SelectionError
 from insitu.formats.containers import expand_members, parse_member_url
-from insitu.sources import detach_secrets
+from insitu.sources import detach_secrets, open_source
 
-__all__ = ["LabelsFromNames", "absolute_path", "expand_paths", "labels_from_names", "without_secrets"]
+__all__ = [
+    "LabelsFromNames",
+    "absolute_path",
+    "expand_paths",
+    "is_many",
+    "iter_positions",
+    "labels_from_names",
+    "open_objects",
+    "resolve_references",
+    "without_secrets",
+]
 
 LabelsFromNames = Mapping[str, str | Callable[[str], Any] | Sequence[Any]]
 """New dimension: how a file's name gives its label (a pattern whose first group it is, looked for
@@ -101,3 +112,59 @@ def _labels_of_dim(paths: Sequence[Any], dim: str, rule: Any) -> list[Any]:
     if len(labels) != len(paths):
         raise CombineError(f"{len(labels)} labels given for {len(paths)} files along dimension {dim!r}")
     return labels
+
+
+def iter_positions(nested: Any, at: tuple[int, ...] = ()) -> Iterator[tuple[tuple[int, ...], Any]]:
+    """Yield each item of nested lists, with its position."""
+    if isinstance(nested, (list, tuple)):
+        for number, part in enumerate(nested):
+            yield from iter_positions(part, (*at, number))
+    else:
+        yield at, nested
+
+
+def is_many(urls: Any) -> bool:
+    """Return whether a location means files to combine: a list, a pattern, or `@` and a file of
+    names.
+    """
+    if isinstance(urls, (list, tuple)):
+        return True
+    if isinstance(urls, os.PathLike):
+        urls = os.fspath(urls)
+    if not isinstance(urls, str) or os.path.exists(urls):
+        return False
+    return urls.startswith("@") or any(mark in urls.partition("?")[0] for mark in "*[")
+
+
+def resolve_references(urls: Any, storage_options: Mapping[str, Any] | None) -> tuple[Any, Mapping[str, Any] | None]:
+    """Return the location behind fsspec's `reference://`, and the options for its files."""
+    if not isinstance(urls, str) or not urls.startswith("reference://"):
+        return urls, storage_options
+    given = dict(storage_options or {})
+    found = given.pop("fo", None) or urls.removeprefix("reference://")
+    if not found:
+        raise SelectionError("reference:// needs references", hint='Give storage_options={"fo": path or dictionary}')
+    options = {**(given.get("target_options") or {}), **(given.get("remote_options") or {})}
+    return found, options or None
+
+
+def open_objects(
+    urls: Sequence[Any], storage_options: Mapping[str, Any] | None
+) -> tuple[list[Any], Mapping[str, Any] | None, tuple[Any, ...]]:
+    """Return what to scan, the options to open it with, and the sources to keep alive.
+
+    Secrets in URLs are moved to the options. Bytes and open files become sources, which are found
+    by name only while something refers to them.
+    """
+    urls, options = without_secrets(urls, storage_options)
+    found, kept = [], []
+    for url in urls:
+        if isinstance(url, os.PathLike):
+            url = os.fspath(url)
+        elif not isinstance(url, (str, Mapping)):
+            source = open_source(url, options)
+            if source.url.startswith(("memory:", "file-object:")):
+                kept.append(source)  # it holds the bytes, or the open file
+            url = source
+        found.append(url)
+    return found, options, tuple(kept)

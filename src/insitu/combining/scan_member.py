@@ -18,11 +18,11 @@ from insitu.combining.saved import member_from_tree
 from insitu.combining.vendor_conventions.apply import Rescan, apply_vendor_conventions
 from insitu.combining.vendor_conventions.matlab import is_matlab
 from insitu.errors import CodecError, FormatError, UnsupportedError, VariableError
-from insitu.formats import InsituWarning, scan_format
+from insitu.formats import InsituWarning
 from insitu.formats.containers import open_location
 from insitu.model import VirtualArray, VirtualGroup
 from insitu.reading import read_arrays
-from insitu.scanning.scan_url import Verify, apply_verify, can_be_collection, is_saved_tree, scan_stored
+from insitu.scanning.scan_url import Verify, apply_verify, can_be_collection, is_saved_tree, scan_source, scan_stored
 from insitu.sources import ByteSource, redact_url
 
 __all__ = ["Failure", "Job", "make_loader", "scan_member", "scan_tree"]
@@ -62,6 +62,10 @@ class Job:
     def skips_failures(self) -> bool:
         """Whether bad files and variables are left out."""
         return self.errors != "raise"
+
+    def file_options(self) -> dict[str, Any]:
+        """Return the keywords of `scan_source` that hold for every group of a file."""
+        return {"format": self.format, "verify": self.verify, "storage_options": self.storage_options}
 
     def warn(self, text: str) -> None:
         """Warn about what is left out, with errors="warn"."""
@@ -119,7 +123,7 @@ def scan_member(url: Any, job: Job, memory: DecodingMemory | None = None, told: 
     with open_location(url, job.storage_options) as source:
         rescan = _make_rescan(source, job)
         try:
-            group = apply_verify(_scan_wanted(source, job), job.verify)
+            group = _scan_wanted(source, job)
         except VariableError:
             # A cell of MATLAB's is a group that the file does not have; nothing else is looked for
             # in this way.
@@ -145,8 +149,7 @@ def scan_tree(url: Any, job: Job) -> Iterator[tuple[str, Member]]:
         return
     with open_location(url, job.storage_options) as source:
         errors = "keep" if job.errors == "skip" else job.errors
-        how: dict[str, Any] = {"format": job.format, "errors": errors, "storage_options": job.storage_options}
-        scanned = apply_verify(scan_format(source, group=job.group, **how), job.verify)
+        scanned = scan_source(source, group=job.group, errors=errors, **job.file_options())
         tree = apply_vendor_conventions(scanned, job.group, load, _make_rescan(source, job), url=source.url)
         _report_problems(tree, scanned, job, source.url, deep=True)
         for path, node in tree.walk():
@@ -198,12 +201,8 @@ def _make_rescan(place: Any, job: Job) -> Rescan:
     def rescan(group: str | None) -> VirtualGroup:
         if isinstance(place, (str, PathLike, Mapping)):
             how: dict[str, Any] = {"verify": job.verify, "allow_local": job.allow_local}
-            found = scan_stored(place, group=group, errors="warn", storage_options=job.storage_options, **how)
-        else:
-            found = scan_format(
-                place, group=group, errors="warn", format=job.format, storage_options=job.storage_options
-            )
-        return apply_verify(found, job.verify)
+            return scan_stored(place, group=group, errors="warn", storage_options=job.storage_options, **how)
+        return scan_source(place, group=group, errors="warn", **job.file_options())
 
     return rescan
 
@@ -305,18 +304,13 @@ def scan_one_group(source: ByteSource, job: Job, variables: Sequence[str] | None
     variables
         Which of the group; all if not given.
     """
-    told: dict[str, Any] = {
-        "group": job.group,
-        "variables": variables,
-        "format": job.format,
-        "storage_options": job.storage_options,
-    }
+    wanted: dict[str, Any] = {"group": job.group, "variables": variables, **job.file_options()}
     try:
-        return scan_format(source, **told)
+        return scan_source(source, **wanted)
     except (UnsupportedError, FormatError, CodecError) as problem:
         if not job.skips_failures and not isinstance(problem, UnsupportedError):
             raise
-        found = scan_format(source, errors="keep", **told)
+        found = scan_source(source, errors="keep", **wanted)
         own = {path: why for path, why in found.problems.items() if "/" not in path.strip("/")}
         if own and not job.skips_failures:
             raise UnsupportedError(next(iter(own.values())), url=source.url) from problem

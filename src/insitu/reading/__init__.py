@@ -3,7 +3,7 @@
 Also here: the cache of decoded chunks, the pool of open sources, prefetching, and the Zarr view.
 """
 
-from insitu.reading.cache import ChunkCache
+from insitu.reading.cache import ChunkCache, cache_from_option
 from insitu.reading.execute import execute, execute_all, stream
 from insitu.reading.plan import ReadPlan, plan_read
 from insitu.reading.points import read_points
@@ -16,6 +16,7 @@ __all__ = [
     "ReadPlan",
     "ReadStatistics",
     "SourcePool",
+    "cache_from_option",
     "execute",
     "execute_all",
     "format_summary",

@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from insitu.forking import renew_after_fork
+from insitu.forking import fork_safe_lock, renew_after_fork
 from insitu.lru import LruCache
 
-__all__ = ["ChunkCache"]
+__all__ = ["ChunkCache", "cache_from_option"]
 
 Chunk = npt.NDArray[Any]
 
@@ -140,3 +140,31 @@ def _own_read_only(chunk: Chunk) -> Chunk:
     chunk = chunk.copy() if chunk.base is not None else chunk
     chunk.flags.writeable = False
     return np.asarray(chunk)
+
+
+DEFAULT_BYTES = 256 << 20
+"""Bytes of the cache that `cache=True` means."""
+_default: ChunkCache | None = None
+_default_lock = fork_safe_lock()
+
+
+def cache_from_option(cache: ChunkCache | int | bool | None) -> ChunkCache | None:
+    """Return the chunk cache that an option `cache=` means.
+
+    Parameters
+    ----------
+    cache
+        A cache; its size in bytes, for one of its own; True: the one that the process shares; False or
+        None: none.
+    """
+    global _default
+    if cache is None or cache is False:
+        return None
+    if isinstance(cache, ChunkCache):
+        return cache
+    if cache is not True:
+        return ChunkCache(int(cache))
+    with _default_lock:
+        if _default is None:
+            _default = ChunkCache(DEFAULT_BYTES)
+        return _default

@@ -17,7 +17,7 @@ from insitu.reducing.sketches import check_edges
 from insitu.reducing.stream import fold_chunks
 from insitu.reducing.whole_blocks import read_selection, reduce_by_blocks
 
-__all__ = ["reduce_array", "statistics"]
+__all__ = ["axes_of_dims", "reduce_array", "statistics"]
 
 UNCHANGED_WITHOUT_AXES = ("sum", "mean", "min", "max", "prod", "median")
 """Statistics that leave values and their type unchanged if no axis is reduced, as in xarray."""
@@ -189,3 +189,24 @@ def squeeze_axes(values: npt.NDArray[Any], axes: tuple[int, ...], ndim: int) -> 
     there may be other axes in front.
     """
     return values.squeeze(tuple(values.ndim - ndim + axis for axis in axes)) if axes else values
+
+
+def axes_of_dims(
+    array: VirtualArray, selection: Any, dim: str | Sequence[str] | None, axes: int | Sequence[int] | None
+) -> int | Sequence[int] | None:
+    """Return the axes of a selection's shape for dimensions by name."""
+    if dim is None:
+        return axes
+    if axes is not None:
+        raise SelectionError("give either dim or axes, not both")
+    chosen = Selection.of(selection, array.shape) if not isinstance(selection, Selection) else selection
+    left = [
+        name for name, one in zip(array.dims, chosen.selectors, strict=True) if not isinstance(one, (int, np.integer))
+    ]
+    names = [dim] if isinstance(dim, str) else list(dim)
+    unknown = [name for name in names if name not in left]
+    if unknown:
+        raise SelectionError(
+            f"no dimension {', '.join(map(repr, unknown))}", hint=f"There are: {', '.join(left) or 'none'}"
+        )
+    return [left.index(name) for name in names]

@@ -24,7 +24,15 @@ from insitu.model import Selection, VirtualArray, VirtualGroup
 from insitu.reading import ChunkCache, ReadStatistics, read_array, read_points
 from insitu.sources import ByteSource, detach_secrets
 
-__all__ = ["Verify", "apply_verify", "can_be_collection", "is_saved_tree", "read_selection", "scan_stored"]
+__all__ = [
+    "Verify",
+    "apply_verify",
+    "can_be_collection",
+    "is_saved_tree",
+    "read_selection",
+    "scan_source",
+    "scan_stored",
+]
 
 Location = str | PathLike[str] | ByteSource | Mapping[str, Any]
 Errors = Literal["raise", "warn", "skip"]
@@ -99,10 +107,35 @@ def scan_stored(
             if found is not None:
                 return found
     with _open_bytes(url, storage_options) as source:
-        whole = scan_format(
-            source, group=group, variables=variables, errors=at_format, format=format, storage_options=storage_options
-        )
-        return apply_verify(whole, verify)
+        how: dict[str, Any] = {"format": format, "verify": verify, "storage_options": storage_options}
+        return scan_source(source, group=group, variables=variables, errors=at_format, **how)
+
+
+def scan_source(
+    source: ByteSource,
+    *,
+    group: str | None = None,
+    variables: Collection[str] | None = None,
+    errors: str = "raise",
+    format: str | None = None,
+    verify: Verify = "read",
+    storage_options: Mapping[str, Any] | None = None,
+) -> VirtualGroup:
+    """Return the stored arrays of an open file.
+
+    Parameters
+    ----------
+    source
+        The file.
+    group, variables, format, verify, storage_options
+        See `insitu.scan`.
+    errors
+        `"raise"`, `"warn"` or `"keep"`: see `insitu.formats.scan_format`.
+    """
+    found = scan_format(
+        source, group=group, variables=variables, errors=errors, format=format, storage_options=storage_options
+    )
+    return apply_verify(found, verify)
 
 
 def apply_verify(group: VirtualGroup, verify: Verify) -> VirtualGroup:

@@ -24,14 +24,13 @@ from starlette.routing import BaseRoute, Route
 
 from insitu.active.grouped import grouped_statistics, weighted_statistics
 from insitu.active.wire import dtype_to_wire, values_to_wire
-from insitu.archive import axes_of
 from insitu.cancellation import Deadline, check_deadline
 from insitu.errors import InsituError, StaleSourceError
 from insitu.model import Selection, VirtualArray
 from insitu.model.selection import Stride
 from insitu.reading import ChunkCache, ReadStatistics, execute, plan_read
 from insitu.reducing import Reduction
-from insitu.reducing.reduce import compute_statistics, normalise_axes
+from insitu.reducing.reduce import axes_of_dims, compute_statistics, normalise_axes
 from insitu.reducing.stream import fold_chunks
 from insitu.server.body import read_body
 from insitu.server.client_cache import ClientCache, fits_in_cache
@@ -194,7 +193,7 @@ def _prepare_batch(worker: Worker, batch: BatchRequest, who: Credentials, reduci
                 worker.roots.check(url, options)
         selection = job.resolve_selection(array)
         if job.dim is not None:
-            axes = axes_of(array, selection, job.dim, None)
+            axes = axes_of_dims(array, selection, job.dim, None)
             assert not isinstance(axes, int)
             job = replace(job, axes=None if axes is None else tuple(axes))
         part = None if reducing else next(_split_selection(array, selection), selection)
