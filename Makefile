@@ -63,7 +63,7 @@ servers: setup
 	$(BIN)/python scripts/servers.py install
 
 test-remote: setup servers clients
-	$(PYTEST) tests/remote tests/service
+	$(PYTEST) tests/remote tests/server
 
 # Clients that others wrote (zarrita.js into .clients, Debian's GDAL, PyActiveStorage into .servers); what cannot be had is named, its tests are skipped.
 clients: setup

@@ -36,7 +36,7 @@ HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parent / "scripts"), str(HERE.parent / "tests")]
 
 active_storage = import_module("active_storage")
-serving = import_module("service.serving").serving
+serving = import_module("server.serving").serving
 
 RATE, DELAY = 100e6, 0.02
 

@@ -22,7 +22,7 @@ import numpy as np
 import psutil
 
 sys.path[:0] = [str(Path(__file__).resolve().parents[1] / "tests")]
-serving = import_module("service.serving").serving
+serving = import_module("server.serving").serving
 crowd = import_module("service.test_crowd")
 
 

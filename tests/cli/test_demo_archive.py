@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import insitu
-from insitu.cli.demo.archive import make_archive
+from insitu.cli.demo.sample_archive import make_archive
 
 xr = pytest.importorskip("xarray")
 pytest.importorskip("netCDF4")

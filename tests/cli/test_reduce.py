@@ -12,7 +12,7 @@ import pytest
 import xarray as xr
 
 import insitu.cli
-from service.serving import Server, serving
+from server.serving import Server, serving
 
 Run = Callable[..., tuple[str, str]]
 

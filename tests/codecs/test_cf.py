@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 import insitu
 from insitu.cf import decode
-from insitu.cf.packing import unpack
+from insitu.cf.unpack import unpack
 from insitu.errors import CodecError, FormatError, InsituError, ModelError, UnsupportedError
 from insitu.model import IDENTITY, Axis, Codec, Columns, Encoding, Tile, VirtualArray, concatenate
 from insitu.reading import read_array

@@ -8,7 +8,7 @@ import pytest
 
 from insitu.codecs import decode, prepare
 from insitu.errors import CodecError
-from insitu.formats.hdf5.codecs.variable_length import Records
+from insitu.formats.hdf5.codecs.heap_values import Records
 from insitu.model import Codec, Encoding
 
 TEXTS = ["", "a", "häßlich", "日本語", "x" * 100]

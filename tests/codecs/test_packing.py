@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from insitu.cf.packing import get_unpacker, unpack, unpacked_dtype
+from insitu.cf.unpack import get_unpacker, unpack, unpacked_dtype
 from insitu.errors import CodecError, ModelError
 from insitu.model import Packing, PackingKind, Packings
 

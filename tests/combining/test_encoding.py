@@ -9,7 +9,7 @@ import pytest
 import xarray as xr
 
 import insitu
-from insitu.combining.attributes import common_items
+from insitu.combining.merge_attributes import common_items
 
 
 def test_a_packing_is_kept_whole_or_not_at_all() -> None:

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from insitu.lazy_array.array import LazyArray
+from insitu.lazy_array.duck_array import LazyArray
 from insitu.xarray_bridge import open_mfdataset
 
 

@@ -242,7 +242,7 @@ def test_zarr_forms_refuse_what_they_cannot_say(archives: Any, tmp_path: Path) -
 @pytest.fixture(scope="module")
 def server(archives: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """A server next to all of the archives."""
-    from service.serving import serving
+    from server.serving import serving
 
     url, _ = archives("plain", "store_of_many")
     with serving([Path(url).parents[1]], tmp_path_factory.mktemp("server") / "log") as started:

@@ -290,8 +290,8 @@ def test_no_lock_is_made_without_a_thought_of_fork() -> None:
     root = Path(insitu.__file__).parent
     known = {
         "forking.py": "makes them",
-        "references/check.py": "lives as long as one call",
-        "xarray_bridge/weighted.py": "lives as long as one reduction",
+        "references/check_sources.py": "lives as long as one call",
+        "xarray_bridge/weighted_accessor.py": "lives as long as one reduction",
     }
     strange = []
     for path in sorted(root.rglob("*.py")):

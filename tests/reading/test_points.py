@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from insitu.errors import SelectionError
 from insitu.model import Selection
 from insitu.reading import ReadStatistics, plan_read
-from insitu.reading import points as module
-from insitu.reading.points import read_points
+from insitu.reading import pointwise as module
+from insitu.reading.pointwise import read_points
 from insitu.sources import MemorySource
 from mosaics import Case, chunked, mosaics
 

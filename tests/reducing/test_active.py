@@ -26,7 +26,7 @@ from insitu.active.client import Active, ActiveWarning
 from insitu.active.transport import ServerClient, ServerError, client_for
 from insitu.errors import InsituError, SelectionError
 from insitu.reducing import statistics
-from service.serving import Server, free_port, serving
+from server.serving import Server, free_port, serving
 
 
 class _Ranged(http.server.SimpleHTTPRequestHandler):

@@ -23,7 +23,7 @@ from insitu.active.client import Active
 from insitu.errors import CodecError, InsituError, ModelError, NotFoundError, SelectionError, TruncatedError
 from insitu.model import Axis, Codec, Columns, Encoding, Packing, PackingKind, Packings, Source, Tile, VirtualArray
 from insitu.reducing import measuring, statistics
-from service.serving import Server, serving
+from server.serving import Server, serving
 
 CHAINS: dict[str, list[dict[str, Any]]] = {
     "none": [],

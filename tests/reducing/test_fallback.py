@@ -27,10 +27,10 @@ from insitu.lazy_array.deferred_values import Access
 from insitu.model import Codec, Encoding
 from insitu.reducing.chunk_storage import chunk_array
 from insitu.server import Settings
-from insitu.server.credentials import Credentials
+from insitu.server.authentication import Credentials
 from insitu.sources.object_store.credentials import CredentialProcess, FoundCredentials
 from insitu.sources.redaction import redact_text, redact_url
-from service.serving import free_port
+from server.serving import free_port
 
 VALUES = np.random.default_rng(0).normal(size=(40, 50, 60))
 

@@ -28,11 +28,11 @@ from insitu.errors import (
 from insitu.maintenance import append_tree as append
 from insitu.model import Axis, Inline, Stored, Unwritten
 from insitu.references import open_references, save
-from insitu.references.icechunk import append_icechunk, write
+from insitu.references.icechunk import append_icechunk, repository_writer
 from insitu.references.icechunk.manifest import decode_manifest
-from insitu.references.icechunk.read import to_insitu_error
 from insitu.references.icechunk.repository import RepositoryVersion, container_prefix
-from insitu.references.icechunk.write import can_write_rectilinear, split_sizes
+from insitu.references.icechunk.repository_reader import to_insitu_error
+from insitu.references.icechunk.repository_writer import can_write_rectilinear, split_sizes
 
 icechunk = pytest.importorskip("icechunk")
 zarr = pytest.importorskip("zarr")
@@ -215,8 +215,8 @@ def test_sparse_and_large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
         data = file.create_dataset("v", (400, 300), "i2", chunks=(10, 10), fillvalue=-3)
         data[35:141, 100:260] = np.arange(106 * 160).reshape(106, 160)
         expected = data[:]
-    monkeypatch.setattr(write, "REFERENCES_PER_MANIFEST", 100)
-    monkeypatch.setattr(write, "_REFERENCES_PER_CALL", 64)
+    monkeypatch.setattr(repository_writer, "REFERENCES_PER_MANIFEST", 100)
+    monkeypatch.setattr(repository_writer, "_REFERENCES_PER_CALL", 64)
     target = tmp_path / "x.icechunk"
     save(insitu.scan(path, decode=False), target)
     np.testing.assert_array_equal(theirs(target)["v"][:], expected)

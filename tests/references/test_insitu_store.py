@@ -38,7 +38,7 @@ from insitu.model import (
     scatter,
 )
 from insitu.references import open_references, save, with_renamed_sources
-from insitu.references.store import NAME, open_store, pools, write
+from insitu.references.store import NAME, open_store, pools, store_writer
 from insitu.references.store.root import PREVIOUS
 from mosaics import Case, evaluate, mosaics
 
@@ -156,7 +156,7 @@ def test_a_sparse_grid_stays_sparse(tmp_path: Path) -> None:
 def named_files(target: Path) -> set[str]:
     """The files that the root and the one before it name."""
     roots = [target / name for name in (NAME, PREVIOUS) if (target / name).exists()]
-    return set().union(*(write._file_names(json.loads(path.read_text())) for path in roots))
+    return set().union(*(store_writer._file_names(json.loads(path.read_text())) for path in roots))
 
 
 def test_append_adds_parts_and_reads_nothing_old(tmp_path: Path) -> None:
@@ -199,15 +199,15 @@ def test_append_refuses_what_does_not_fit(tmp_path: Path) -> None:
 def test_two_writers_one_wins_the_other_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     target = tmp_path / "x.insitu"
     save(VirtualGroup({"tas": make_month(0)}), target)
-    original = write._StoreWriter._document
+    original = store_writer._StoreWriter._document
 
     def slow(self: Any, group: VirtualGroup) -> dict[str, Any]:
         document = original(self, group)
-        monkeypatch.setattr(write._StoreWriter, "_document", original)
+        monkeypatch.setattr(store_writer._StoreWriter, "_document", original)
         append(VirtualGroup({"tas": make_month(1)}), target, "time")  # the other writer is faster
         return document
 
-    monkeypatch.setattr(write._StoreWriter, "_document", slow)
+    monkeypatch.setattr(store_writer._StoreWriter, "_document", slow)
     with pytest.raises(SourceError, match="another writer"):
         append(VirtualGroup({"tas": make_month(2)}), target, "time")
     assert_same_chunks(opened(target).arrays["tas"], concatenate([make_month(0), make_month(1)], "time"))

@@ -22,7 +22,7 @@ from insitu.maintenance import append_tree as append
 from insitu.maintenance import check, convert, refresh
 from insitu.model import VirtualGroup, concatenate
 from insitu.references import open_references, save, with_renamed_sources
-from insitu.references.store import write
+from insitu.references.store import store_writer
 from insitu.sources import trace
 
 pytestmark = [pytest.mark.xdist_group("remote"), pytest.mark.filterwarnings("ignore:.*zarr.*", "ignore:Consolidated")]
@@ -127,15 +127,15 @@ def test_append_and_two_writers(options: dict[str, Any], monkeypatch: pytest.Mon
     target = "s3://private/grown.insitu"
     save(part(options, 0), target, storage_options=options)
     append(part(options, 1), target, "time", storage_options=options)
-    original = write._StoreWriter._document
+    original = store_writer._StoreWriter._document
 
     def slow(self: Any, group: VirtualGroup) -> dict[str, Any]:
         document = original(self, group)
-        monkeypatch.setattr(write._StoreWriter, "_document", original)
+        monkeypatch.setattr(store_writer._StoreWriter, "_document", original)
         append(part(options, 2), target, "time", storage_options=options)  # the other writer is faster
         return document
 
-    monkeypatch.setattr(write._StoreWriter, "_document", slow)
+    monkeypatch.setattr(store_writer._StoreWriter, "_document", slow)
     with pytest.raises(SourceError, match="another writer"):
         append(part(options, 3), target, "time", storage_options=options)
     saved = insitu.scan(target, storage_options=options, decode=False).array("t")
@@ -149,15 +149,15 @@ def test_append_and_two_writers(options: dict[str, Any], monkeypatch: pytest.Mon
 
 def test_two_writers_of_a_new_store(options: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     target = "s3://private/new.insitu"
-    original = write._StoreWriter._document
+    original = store_writer._StoreWriter._document
 
     def slow(self: Any, group: VirtualGroup) -> dict[str, Any]:
         document = original(self, group)
-        monkeypatch.setattr(write._StoreWriter, "_document", original)
+        monkeypatch.setattr(store_writer._StoreWriter, "_document", original)
         save(part(options, 1), target, storage_options=options)
         return document
 
-    monkeypatch.setattr(write._StoreWriter, "_document", slow)
+    monkeypatch.setattr(store_writer._StoreWriter, "_document", slow)
     with pytest.raises(SourceError, match="another writer"):
         save(part(options, 0), target, storage_options=options)
     assert insitu.scan(target, storage_options=options, decode=False).array("t").shape == (10, 40, 40)

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from service.serving import Server, serving
+from server.serving import Server, serving
 
 
 @pytest.fixture(scope="session")

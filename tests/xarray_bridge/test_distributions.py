@@ -16,7 +16,7 @@ from insitu.active import client as active_module
 from insitu.active.transport import client_for
 from insitu.errors import InsituError, UnsupportedError
 from insitu.reducing.sketches import CENTROIDS, RANK_ERROR_BOUND
-from service.serving import Server
+from server.serving import Server
 
 EDGES = np.linspace(250, 310, 25)
 

@@ -19,8 +19,8 @@ import xarray as xr
 
 import insitu
 from fixtures.make_archive import Part, write_all
-from insitu.combining import scan_member
 from insitu.errors import InsituError
+from insitu.scanning import scan_url
 from insitu.xarray_bridge import open_dataset, open_datatree, open_mfdataset
 from insitu.xarray_bridge.engine import InsituBackendEntrypoint
 
@@ -177,14 +177,14 @@ class TestFewVariables:
     def test_only_they_are_scanned(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         paths = write_all(tmp_path, [Part(first=2 * i, level=1.0) for i in range(2)])
         asked = []
-        original = scan_member.scan_format
+        original = scan_url.scan_format
 
         def watched(source: Any, **how: Any) -> Any:
             found = original(source, **how)
             asked.append(set(found.arrays))
             return found
 
-        monkeypatch.setattr(scan_member, "scan_format", watched)
+        monkeypatch.setattr(scan_url, "scan_format", watched)
         ds = open_mfdataset(paths, variables="wind")
         assert set(ds.variables) == {"wind", "time", "time_bnds", "lon"}
         assert asked

@@ -16,7 +16,7 @@ import xarray as xr
 import insitu
 from insitu.active.client import ActiveWarning
 from insitu.active.transport import client_for
-from service.serving import Server, free_port
+from server.serving import Server, free_port
 
 
 @pytest.fixture(scope="module")

@@ -19,7 +19,7 @@ from insitu.active import client as active_module
 from insitu.active.client import ActiveWarning
 from insitu.active.transport import client_for
 from insitu.errors import UnsupportedError
-from service.serving import Server
+from server.serving import Server
 
 
 @pytest.fixture(scope="module")

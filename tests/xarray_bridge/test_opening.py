@@ -12,7 +12,7 @@ import xarray as xr
 from xarray.backends import plugins
 
 from insitu.errors import UnsupportedError
-from insitu.lazy_array.load import TooLargeError
+from insitu.lazy_array.load_values import TooLargeError
 from insitu.sources import trace
 from insitu.xarray_bridge import LazyArray, open_dataset, open_datatree, options
 from insitu.xarray_bridge.engine import InsituBackendEntrypoint
@@ -157,7 +157,7 @@ class TestWriting:
         xr.testing.assert_equal(copy, ds.load())
 
     def test_memory_is_bounded(self, varied: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        import insitu.lazy_array.load as values
+        import insitu.lazy_array.load_values as values
 
         largest = []
         original = values.read_arrays
@@ -188,7 +188,7 @@ class TestReadLimit:
         assert isinstance(tas.mean("time").data, np.ndarray)
 
     def test_without_dask_an_error_says_what_to_do(self, varied: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        import insitu.lazy_array.load as values
+        import insitu.lazy_array.load_values as values
 
         monkeypatch.setattr(options, "read_limit", 100)
         monkeypatch.setattr(values, "find_spec", lambda name: None)

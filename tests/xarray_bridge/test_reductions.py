@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 import xarray as xr
 
-import insitu.lazy_array.load as values
+import insitu.lazy_array.load_values as values
 from insitu.reducing import stream
 from insitu.sources import trace
 from insitu.xarray_bridge import LazyArray, open_dataset, open_mfdataset, options

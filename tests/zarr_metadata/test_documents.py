@@ -14,7 +14,7 @@ from hypothesis.extra import numpy as arrays
 from insitu.errors import FormatError, UnsupportedError
 from insitu.model import Axis, Codec, Columns, Encoding, Source, Tile, VirtualArray
 from insitu.zarr_metadata import ChunkKeys, dtypes, fill, to_documents
-from insitu.zarr_metadata import array as documents
+from insitu.zarr_metadata import array_document as documents
 from insitu.zarr_metadata.to_zarr import to_zarr_spec
 
 DTYPES = [

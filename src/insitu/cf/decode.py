@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from insitu.cf import numbers, times
 from insitu.cf.characters import stack_characters
-from insitu.cf.packing import decode_text, unpack
+from insitu.cf.unpack import decode_text, unpack
 from insitu.errors import FormatError, InsituError, ModelError
 from insitu.model import Packing, PackingKind, Packings, Tile, VirtualArray
 

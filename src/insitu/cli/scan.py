@@ -170,7 +170,7 @@ def _save_many(
     how: dict[str, Any],
 ) -> int:
     """Combine many files and save them as one dataset."""
-    from insitu.references.saving import is_occupied
+    from insitu.references.open_and_save import is_occupied
 
     if how["mode"] == "x" and is_occupied(target, opening["storage_options"]):
         # Checked before a long scan, not after it.

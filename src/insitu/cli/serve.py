@@ -114,7 +114,7 @@ def _absolute_root(root: str) -> str:
 
 
 def _has_tokens(path: Path) -> bool:
-    from insitu.server.credentials import read_tokens
+    from insitu.server.authentication import read_tokens
 
     try:
         return bool(read_tokens(str(path)))

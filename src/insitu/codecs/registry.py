@@ -54,7 +54,7 @@ CODECS: dict[str, str] = {
     "hdf5_filter_32022": "codecs.filters.arithmetic:bitround",
     "hdf5_filter_32023": "codecs.filters.arithmetic:bitround",
     "hdf5_lz4": "codecs.compressors.lz:hdf5_lz4",
-    "hdf5_number": "formats.hdf5.codecs.numbers:hdf5_number",
+    "hdf5_number": "formats.hdf5.codecs.odd_numbers:hdf5_number",
     "hdf5_record": "formats.hdf5.codecs.records:hdf5_record",
     "hdf5_text": "formats.hdf5.codecs.fixed_text:hdf5_text",
     "imagecodecs_bitorder": "formats.tiff.codecs.strips:bitorder",
@@ -95,9 +95,9 @@ CODECS: dict[str, str] = {
     "tiff_cmyk": "formats.tiff.codecs.colours:tiff_cmyk",
     "tiff_ycbcr": "formats.tiff.codecs.colours:tiff_ycbcr",
     "transpose": "codecs.filters.array_layout:transpose",
-    "vlen-array": "codecs.filters.variable_length:vlen_array",
-    "vlen-bytes": "codecs.filters.variable_length:vlen_bytes",
-    "vlen-utf8": "codecs.filters.variable_length:vlen_utf8",
+    "vlen-array": "codecs.filters.vlen_values:vlen_array",
+    "vlen-bytes": "codecs.filters.vlen_values:vlen_bytes",
+    "vlen-utf8": "codecs.filters.vlen_values:vlen_utf8",
     "zfp": "codecs.compressors.floating_point:zfp",
     "zfpy": "codecs.compressors.floating_point:zfpy",
     "zlib": "codecs.compressors.deflate:zlib",
@@ -107,7 +107,7 @@ CODECS: dict[str, str] = {
 OUTSIDE_VALUES: dict[str, str] = {
     # codecs whose chunks hold references to their values
     "fits_heap": "formats.fits.codecs.table_heap:Descriptors",
-    "hdf5_vlen": "formats.hdf5.codecs.variable_length:Records",
+    "hdf5_vlen": "formats.hdf5.codecs.heap_values:Records",
 }
 
 ALIASES = {

@@ -19,7 +19,7 @@ import xarray
 
 from insitu.cf.decode import MISSING_VALUE_ATTRIBUTES, decode_variable
 from insitu.cf.numbers import fill_values
-from insitu.cf.packing import unpack
+from insitu.cf.unpack import unpack
 from insitu.codecs import prepare
 from insitu.combining.band_packing import decode_by_bands, has_band_packing
 from insitu.combining.conventions import (

@@ -16,8 +16,8 @@ import pandas
 import xarray
 
 from insitu.cf.casting import cast_values
-from insitu.combining.attributes import is_equivalent
 from insitu.combining.member import CombineError, Load, Variable
+from insitu.combining.merge_attributes import is_equivalent
 from insitu.combining.promotion import shared_type
 from insitu.model import VirtualArray
 

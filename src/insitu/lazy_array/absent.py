@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from insitu.lazy_array.array import LazyArray
+from insitu.lazy_array.duck_array import LazyArray
 from insitu.lazy_array.steps import Where
 from insitu.model import ABSENT, Columns, VirtualArray
 

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from insitu.lazy_array.array import LazyArray
+from insitu.lazy_array.duck_array import LazyArray
 from insitu.lazy_array.options import options
 from insitu.reducing import Reduction
 from insitu.reducing.reductions import ReductionRules

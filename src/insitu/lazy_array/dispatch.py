@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from insitu.lazy_array.deferred_values import DeferredValues
-from insitu.lazy_array.load import values_or_dask
+from insitu.lazy_array.load_values import values_or_dask
 from insitu.lazy_array.steps import CombineWithNumber
 
 __all__ = ["call_function", "call_ufunc", "implements", "to_computable"]

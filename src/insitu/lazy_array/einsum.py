@@ -20,11 +20,11 @@ import numpy.typing as npt
 from insitu.active.grouped import Weights
 from insitu.active.weighted import weigh_array
 from insitu.forking import fork_safe_lock
-from insitu.lazy_array.array import LazyArray
 from insitu.lazy_array.box_iteration import iterate_boxes
 from insitu.lazy_array.dispatch import implements
+from insitu.lazy_array.duck_array import LazyArray
+from insitu.lazy_array.numpy_reductions import report_not_on_server
 from insitu.lazy_array.options import options
-from insitu.lazy_array.reductions import report_not_on_server
 from insitu.lazy_array.steps import FillNull, IsNull, Not
 from insitu.model import VirtualArray
 

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from insitu.active.grouped import Weights
 from insitu.active.weighted import weigh_array
-from insitu.lazy_array.array import LazyArray
+from insitu.lazy_array.duck_array import LazyArray
 from insitu.lazy_array.steps import FillNull, IsNull, Not, Where
 from insitu.reducing.reductions import ReductionRules
 

@@ -5,12 +5,12 @@ combines files. So the result is what combining all files anew would give, but o
 scanned and only new rows are written.
 """
 
-from insitu.maintenance.appending import append_member, append_tree, empty_append_report, known_files
+from insitu.maintenance.append_files import append_member, append_tree, empty_append_report, known_files
 from insitu.maintenance.checking import check
 from insitu.maintenance.converting import convert, rename_sources, rollback
 from insitu.maintenance.dropping import drop
 from insitu.maintenance.refreshing import refresh
-from insitu.maintenance.saving import nest_groups, save_tree, saved_recipe
+from insitu.maintenance.save_with_recipe import nest_groups, save_tree, saved_recipe
 
 __all__ = [
     "append_member",

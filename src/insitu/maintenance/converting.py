@@ -10,7 +10,7 @@ from insitu.combining.recipe import Recipe
 from insitu.combining.saved import tree_from_member
 from insitu.combining.scan_member import Job, scan_tree
 from insitu.maintenance.conflicts import ATTEMPTS, lost_race
-from insitu.maintenance.saving import nest_groups, save_tree
+from insitu.maintenance.save_with_recipe import nest_groups, save_tree
 from insitu.model import VirtualGroup
 
 __all__ = ["convert", "rename_sources", "rollback"]

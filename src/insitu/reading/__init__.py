@@ -6,7 +6,7 @@ Also here: the cache of decoded chunks, the pool of open sources, prefetching, a
 from insitu.reading.cache import ChunkCache, cache_from_option
 from insitu.reading.execute import execute, execute_all, stream
 from insitu.reading.plan import ReadPlan, plan_read
-from insitu.reading.points import read_points
+from insitu.reading.pointwise import read_points
 from insitu.reading.read import read_array, read_arrays
 from insitu.reading.source_pool import SourcePool
 from insitu.reading.tally import ReadStatistics, format_summary

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from insitu.cf.packing import unpack
+from insitu.cf.unpack import unpack
 from insitu.model import ABSENT, UNWRITTEN, ChunkLocations, VirtualArray
 from insitu.reading.scatter import put
 from insitu.reading.select_cells import Picker

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from insitu.cf.packing import get_unpacker
+from insitu.cf.unpack import get_unpacker
 from insitu.codecs import Decoder
 from insitu.codecs.buffer_spec import Data
 from insitu.codecs.libraries import find_function

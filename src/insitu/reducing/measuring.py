@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from insitu.cf.packing import unpack
+from insitu.cf.unpack import unpack
 from insitu.codecs import Decoder
 from insitu.codecs.thread_buffers import get_buffer
 from insitu.errors import CodecError

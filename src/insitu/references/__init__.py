@@ -1,10 +1,8 @@
 """Saved references: read, write and check kerchunk JSON and Parquet, Icechunk and the insitu store."""
 
-from insitu.references.appending import AppendReport
-from insitu.references.check import CheckReport, check
+from insitu.references.check_sources import CheckReport, check
 from insitu.references.icechunk import repository_exists as is_repository
-from insitu.references.rename import Renaming, with_renamed_sources, without_identity
-from insitu.references.saving import (
+from insitu.references.open_and_save import (
     FORMATS,
     can_be_references,
     detect_format,
@@ -14,6 +12,8 @@ from insitu.references.saving import (
     save,
     tree_from_document,
 )
+from insitu.references.plan_append import AppendReport
+from insitu.references.rename import Renaming, with_renamed_sources, without_identity
 from insitu.references.updating import find_damage, open_for_update, recipe_of, rollback_store
 
 __all__ = [

@@ -9,7 +9,7 @@ from typing import Any
 from insitu.errors import InsituError, UnsupportedError
 from insitu.model import VirtualGroup
 from insitu.references.list_objects import list_written_cells
-from insitu.references.saving import detect_format
+from insitu.references.open_and_save import detect_format
 from insitu.references.store import StoreUpdate, open_store, restore_previous
 from insitu.references.urls import absolute_url, relative_to
 

@@ -15,8 +15,8 @@ from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from insitu.formats.grib.codecs.subprocess_decoder import allow_in_process
+from insitu.server.authentication import TokenError, authenticate
 from insitu.server.batch import batch_routes
-from insitu.server.credentials import TokenError, authenticate
 from insitu.server.error_responses import error_response, json_error_response
 from insitu.server.openapi import openapi_document
 from insitu.server.reductionist.routes import reductionist_routes

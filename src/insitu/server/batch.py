@@ -32,9 +32,9 @@ from insitu.reading import ChunkCache, ReadStatistics, execute, plan_read
 from insitu.reducing import Reduction
 from insitu.reducing.reduce import axes_of_dims, compute_statistics, normalise_axes
 from insitu.reducing.stream import fold_chunks
-from insitu.server.body import read_body
+from insitu.server.authentication import Credentials, authenticate
 from insitu.server.client_cache import ClientCache, fits_in_cache
-from insitu.server.credentials import Credentials, authenticate
+from insitu.server.client_source_pools import RequestSources
 from insitu.server.declared_cost import (
     BLOCK_BYTES,
     PREPARATION_BYTES,
@@ -46,8 +46,8 @@ from insitu.server.declared_cost import (
 )
 from insitu.server.error_responses import error_response, public_message
 from insitu.server.jobs import BatchJob, BatchRequest, parse_batch
+from insitu.server.request_body import read_body
 from insitu.server.roots import refers_outside_error
-from insitu.server.source_pool import RequestSources
 from insitu.server.worker import Worker
 from insitu.sources.access_policy import RefusedError
 from insitu.sources.address import scheme_of

@@ -21,7 +21,7 @@ import numpy.typing as npt
 from insitu.model import Selection, Source, VirtualArray
 from insitu.model.selection import Stride
 from insitu.reading import ChunkCache
-from insitu.server.credentials import Credentials
+from insitu.server.authentication import Credentials
 from insitu.sources import ByteSource
 from insitu.sources.protocol import WrappedSource
 

@@ -2,7 +2,7 @@
 
 Written by hand, because the requests are parsed by hand: there are no model classes to generate it
 from. Names of methods, types and operations are taken from the code; the tests send requests that a
-generator derives from this document (tests/service/test_openapi.py).
+generator derives from this document (tests/server/test_openapi.py).
 """
 
 from __future__ import annotations

@@ -10,11 +10,11 @@ from starlette.routing import BaseRoute, Route
 from insitu.active.wire_group import group_to_wire
 from insitu.archive import Archive
 from insitu.errors import InsituError
+from insitu.server.authentication import Credentials, authenticate
 from insitu.server.batch import add_login, storage_options
-from insitu.server.body import read_body
-from insitu.server.credentials import Credentials, authenticate
 from insitu.server.error_responses import RequestError, RequestTooLargeError, error_response
 from insitu.server.jobs import BatchRequest, parse_scan_request
+from insitu.server.request_body import read_body
 from insitu.server.worker import Worker
 
 __all__ = ["scan_routes"]

@@ -16,14 +16,14 @@ from typing import Any, TypeVar
 from insitu.cancellation import Deadline, LateError, deadline_scope
 from insitu.reading import ChunkCache, ReadStatistics
 from insitu.server.admission import Admission
-from insitu.server.credentials import Tokens
+from insitu.server.authentication import Tokens
+from insitu.server.client_source_pools import ClientSourcePools
 from insitu.server.error_responses import RequestTooLargeError
 from insitu.server.metrics import Metrics
-from insitu.server.reductionist.load import ChunkLoader
+from insitu.server.reductionist.load_chunk import ChunkLoader
 from insitu.server.roots import Roots
 from insitu.server.scan_cache import ScanCache
 from insitu.server.settings import Settings
-from insitu.server.source_pool import ClientSourcePools
 
 __all__ = ["Worker"]
 

@@ -32,9 +32,9 @@ from insitu.errors import InsituError, NotFoundError
 from insitu.reading.zarr_store import ByteSpan, ZarrTree
 from insitu.reading.zarr_store.encoded_chunks import EncodedChunks
 from insitu.references.page_cache import PageCache
+from insitu.server.authentication import Credentials, authenticate
 from insitu.server.batch import add_login
 from insitu.server.client_cache import ClientCache
-from insitu.server.credentials import Credentials, authenticate
 from insitu.server.error_responses import RequestError, RequestTooLargeError, error_response
 from insitu.server.keyed_locks import KeyedLocks
 from insitu.server.roots import local_path, refers_outside_error

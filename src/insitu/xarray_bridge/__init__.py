@@ -11,7 +11,7 @@ a dataset that holds both Dask arrays and virtual ones cannot be loaded (call `d
 are Dask arrays).
 """
 
-from insitu.lazy_array.array import LazyArray
+from insitu.lazy_array.duck_array import LazyArray
 from insitu.lazy_array.options import Options, options
 from insitu.xarray_bridge.accessor import InsituAccessor
 from insitu.xarray_bridge.open_many import open_mfdataset

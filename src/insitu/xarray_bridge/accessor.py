@@ -12,8 +12,8 @@ import xarray
 
 from insitu.combining.saved import tree_from_member
 from insitu.combining.survey import Report, Survey
-from insitu.lazy_array.array import LazyArray
-from insitu.lazy_array.reductions import can_stream, compute_statistics
+from insitu.lazy_array.duck_array import LazyArray
+from insitu.lazy_array.numpy_reductions import can_stream, compute_statistics
 from insitu.lazy_array.representation import format_bytes
 from insitu.maintenance import append_member, save_tree
 from insitu.model import VirtualArray, VirtualGroup, byte_ranges, count_cells
@@ -22,9 +22,9 @@ from insitu.reducing.reductions import ReductionRules
 from insitu.xarray_bridge.backend_array import dataset_name, duck_array, find_lazy_array, stored_name
 from insitu.xarray_bridge.dataset import to_member
 from insitu.xarray_bridge.distributions import histogram, quantile
-from insitu.xarray_bridge.grouped import Grouped
+from insitu.xarray_bridge.grouped_accessor import Grouped
 from insitu.xarray_bridge.origin import Origin, recipe_of
-from insitu.xarray_bridge.weighted import Weighted
+from insitu.xarray_bridge.weighted_accessor import Weighted
 
 if TYPE_CHECKING:
     from insitu.references import AppendReport

@@ -15,7 +15,7 @@ import xarray
 from xarray.backends import BackendArray
 from xarray.core import indexing
 
-from insitu.lazy_array.array import LazyArray
+from insitu.lazy_array.duck_array import LazyArray
 
 __all__ = [
     "InsituArray",

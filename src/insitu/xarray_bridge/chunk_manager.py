@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 from xarray.namedarray.parallelcompat import ChunkManagerEntrypoint, list_chunkmanagers
 
-from insitu.lazy_array.array import LazyArray
 from insitu.lazy_array.box_iteration import iterate_boxes
-from insitu.lazy_array.load import read_all, to_dask, values_or_dask
+from insitu.lazy_array.duck_array import LazyArray
+from insitu.lazy_array.load_values import read_all, to_dask, values_or_dask
 from insitu.lazy_array.options import options
 
 __all__ = ["InsituChunkManager", "register_chunk_manager"]

@@ -13,9 +13,9 @@ import xarray
 from insitu.combining.member import Member, Variable
 from insitu.errors import FormatError
 from insitu.formats import InsituWarning
-from insitu.lazy_array.array import LazyArray
 from insitu.lazy_array.deferred_values import Access
-from insitu.lazy_array.load import to_dask
+from insitu.lazy_array.duck_array import LazyArray
+from insitu.lazy_array.load_values import to_dask
 from insitu.model import VirtualArray
 from insitu.sources import redact_url
 from insitu.xarray_bridge.backend_array import dataset_name, find_lazy_array, stored_name, to_cached_array

@@ -11,7 +11,7 @@ import numpy.typing as npt
 import xarray
 
 from insitu.errors import UnsupportedError
-from insitu.lazy_array.reductions import compute_statistics
+from insitu.lazy_array.numpy_reductions import compute_statistics
 from insitu.reducing import Reduction
 from insitu.reducing.reduce import squeeze_axes
 from insitu.reducing.reductions import ReductionRules

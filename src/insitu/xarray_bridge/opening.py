@@ -12,9 +12,9 @@ from insitu.archive import Archive
 from insitu.combining.member import Member
 from insitu.errors import UnsupportedError
 from insitu.formats import InsituWarning
-from insitu.lazy_array.array import LazyArray
 from insitu.lazy_array.deferred_values import Access
-from insitu.lazy_array.load import to_dask
+from insitu.lazy_array.duck_array import LazyArray
+from insitu.lazy_array.load_values import to_dask
 from insitu.reading import ChunkCache
 from insitu.scanning.scan_url import Verify
 from insitu.sources import redact_url

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import xarray
 
-from insitu.lazy_array.array import LazyArray
+from insitu.lazy_array.duck_array import LazyArray
 from insitu.xarray_bridge.backend_array import duck_array
 
 __all__ = ["fill_template", "make_template", "unmodified_lazy_array"]

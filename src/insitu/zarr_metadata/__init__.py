@@ -4,7 +4,7 @@ Used for Zarr stores (`formats/zarr`), for kerchunk and Icechunk references (`re
 the view of any archive as a Zarr store (`reading/zarr_store`).
 """
 
-from insitu.zarr_metadata.array import ArrayMetadata
+from insitu.zarr_metadata.array_document import ArrayMetadata
 from insitu.zarr_metadata.keys import ChunkKeys
 
 __all__ = ["ArrayMetadata", "ChunkKeys"]

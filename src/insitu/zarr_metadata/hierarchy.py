@@ -18,8 +18,8 @@ import numpy as np
 
 from insitu.errors import FormatError, InsituError
 from insitu.model import ArrayDetails, GroupDetails, Tile, VirtualArray, VirtualGroup
-from insitu.zarr_metadata import array as arrays
-from insitu.zarr_metadata.array import ArrayMetadata
+from insitu.zarr_metadata import array_document as arrays
+from insitu.zarr_metadata.array_document import ArrayMetadata
 from insitu.zarr_metadata.json_fields import object_field, parse_object
 from insitu.zarr_metadata.json_fields import required_field as needed
 

@@ -20,8 +20,8 @@ import typer
 from rich.rule import Rule
 from rich.table import Table
 
-from insitu.cli.demo.archive import YEAR, land, make_archive
 from insitu.cli.demo.pictures import draw_map, draw_mosaic
+from insitu.cli.demo.sample_archive import YEAR, land, make_archive
 from insitu.cli.demo.server import run_server
 from insitu.cli.screen import format_bytes, format_chunk_shape, format_codecs, plural, stdout
 from insitu.errors import InsituError, UnsupportedError

@@ -27,7 +27,7 @@ from insitu.model.derived import ExpandedTable, SelectedTable
 from insitu.sources import ByteSource, open_source, read_tail
 from insitu.sources.listing import local_path
 from insitu.sources.threads import gather
-from insitu.zarr_metadata.chain import ShardLevel
+from insitu.zarr_metadata.codec_documents import ShardLevel
 
 __all__ = ["ShardedChunks"]
 

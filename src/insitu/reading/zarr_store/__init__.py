@@ -9,6 +9,6 @@
 | `store` | the store class of zarr-python |
 """
 
-from insitu.reading.zarr_store.tree import ByteSpan, ZarrTree
+from insitu.reading.zarr_store.zarr_tree import ByteSpan, ZarrTree
 
 __all__ = ["ByteSpan", "ZarrTree"]

@@ -16,7 +16,7 @@ from zarr.abc.store import (
 from zarr.core.buffer import Buffer, BufferPrototype, default_buffer_prototype
 
 from insitu.reading.zarr_store.byte_span import ALL_BYTES, ByteSpan
-from insitu.reading.zarr_store.tree import ZarrTree
+from insitu.reading.zarr_store.zarr_tree import ZarrTree
 
 __all__ = ["InsituStore"]
 

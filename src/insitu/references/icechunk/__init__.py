@@ -1,8 +1,8 @@
 """Read, write and append references in Icechunk repositories."""
 
-from insitu.references.icechunk.append import append_icechunk
-from insitu.references.icechunk.read import open_icechunk
 from insitu.references.icechunk.repository import is_repository, repository_exists
-from insitu.references.icechunk.write import write_icechunk
+from insitu.references.icechunk.repository_appender import append_icechunk
+from insitu.references.icechunk.repository_reader import open_icechunk
+from insitu.references.icechunk.repository_writer import write_icechunk
 
 __all__ = ["append_icechunk", "is_repository", "open_icechunk", "repository_exists", "write_icechunk"]

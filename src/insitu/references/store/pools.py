@@ -15,7 +15,7 @@ import pyarrow as pa
 from insitu.model import Axis, Encoding, Packing, Packings, Source
 from insitu.references import arrow
 from insitu.references.store.json_values import pack
-from insitu.references.store.read import OpenStore
+from insitu.references.store.store_reader import OpenStore
 
 __all__ = ["AXES", "SOURCES", "Pools"]
 

@@ -10,8 +10,7 @@ from starlette.routing import BaseRoute, Route
 
 from insitu.cancellation import Deadline, LateError
 from insitu.errors import AccessError, CodecError, InsituError, NotFoundError, SourceError
-from insitu.server.body import read_body
-from insitu.server.credentials import Credentials, TokenError, authenticate
+from insitu.server.authentication import Credentials, TokenError, authenticate
 from insitu.server.error_responses import (
     BusyError,
     RequestError,
@@ -23,6 +22,7 @@ from insitu.server.error_responses import (
 )
 from insitu.server.reductionist.operations import OPERATIONS, encode_result, operate
 from insitu.server.reductionist.request import ChunkRequest, parse_chunk_request
+from insitu.server.request_body import read_body
 from insitu.server.worker import Worker
 from insitu.sources.access_policy import RefusedError
 

@@ -14,9 +14,9 @@ from xml.etree import ElementTree
 
 from insitu.errors import AccessError, NotFoundError, SourceError
 from insitu.sources.address import Address
-from insitu.sources.http.body import read_body
 from insitu.sources.http.certificates import trust_for
 from insitu.sources.http.deadline import RequestDeadline
+from insitu.sources.http.response_body import read_body
 from insitu.sources.http.session import HttpSession, Response, to_source_error
 from insitu.sources.object_store.signed_requests import bucket_web_url, is_anonymous, sign_listing
 from insitu.sources.object_store.xml_check import declares_doctype

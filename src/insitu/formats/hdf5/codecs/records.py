@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from insitu.codecs.buffer_spec import BufferSpec, Configuration, Data, DecodeStep, Octets, as_octets
 from insitu.errors import CodecError
 from insitu.formats.hdf5.codecs.fixed_text import end_texts
-from insitu.formats.hdf5.codecs.numbers import convert_numbers
+from insitu.formats.hdf5.codecs.odd_numbers import convert_numbers
 
 __all__ = ["ElementType", "HeapLookup", "decode_elements", "decode_records", "hdf5_record", "parse_element_type"]
 

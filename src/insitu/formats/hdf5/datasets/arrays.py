@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from insitu.errors import FormatError, UnsupportedError
-from insitu.formats.hdf5.codecs.numbers import convert_numbers
+from insitu.formats.hdf5.codecs.odd_numbers import convert_numbers
 from insitu.formats.hdf5.codecs.records import decode_records
 from insitu.formats.hdf5.datasets.objects import Dataset
 from insitu.formats.hdf5.structures.attribute_values import end_record_texts

@@ -15,8 +15,13 @@ import numpy as np
 from insitu.errors import InsituError, UnsupportedError
 from insitu.formats.hdf5.datasets.chunk_index import read_chunks
 from insitu.formats.hdf5.datasets.virtual_mapping import SourceMapping, parse_mappings
+from insitu.formats.hdf5.structures.attribute_messages import (
+    HeapRecord,
+    heap_records,
+    read_attributes,
+    read_heap_values,
+)
 from insitu.formats.hdf5.structures.attribute_values import NO_VALUE, heap_value
-from insitu.formats.hdf5.structures.attributes import HeapRecord, heap_records, read_attributes, read_heap_values
 from insitu.formats.hdf5.structures.chunk_rows import ChunkRows
 from insitu.formats.hdf5.structures.dataspace import Dataspace, parse_dataspace
 from insitu.formats.hdf5.structures.datatype import Datatype, parse_datatype

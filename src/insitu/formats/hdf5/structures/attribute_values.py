@@ -13,7 +13,7 @@ import numpy as np
 
 from insitu.errors import FormatError
 from insitu.formats.hdf5.codecs.fixed_text import end_texts
-from insitu.formats.hdf5.codecs.numbers import convert_numbers
+from insitu.formats.hdf5.codecs.odd_numbers import convert_numbers
 from insitu.formats.hdf5.codecs.records import decode_records
 from insitu.formats.hdf5.structures.dataspace import Dataspace
 from insitu.formats.hdf5.structures.datatype import Datatype

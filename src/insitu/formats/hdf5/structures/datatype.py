@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from insitu.errors import FormatError, UnsupportedError
-from insitu.formats.hdf5.codecs.numbers import convert_numbers
+from insitu.formats.hdf5.codecs.odd_numbers import convert_numbers
 from insitu.formats.hdf5.structures.number_types import NumberLayout, fixed_point, floating_point
 from insitu.formats.parsing.fields import check_length, take_uint
 

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from insitu.errors import FormatError
-from insitu.formats.hdf5.structures.attributes import Attribute, heap_records, read_heap_values
+from insitu.formats.hdf5.structures.attribute_messages import Attribute, heap_records, read_heap_values
 from insitu.formats.hdf5.structures.dataspace import Dataspace
 from insitu.formats.hdf5.structures.datatype import Datatype
 from insitu.formats.hdf5.structures.file import FileContext

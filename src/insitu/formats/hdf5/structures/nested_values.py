@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from insitu.formats.hdf5.codecs.records import DEPTH_LIMIT, decode_elements, parse_element_type
-from insitu.formats.hdf5.structures.attributes import Attribute, heap_collection
+from insitu.formats.hdf5.structures.attribute_messages import Attribute, heap_collection
 from insitu.formats.hdf5.structures.file import FileContext
 from insitu.formats.hdf5.structures.type_description import describe_type
 from insitu.formats.parsing.scheduler import Parallel, Walk

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from insitu.errors import FormatError, UnsupportedError
-from insitu.formats.hdf5.structures.attributes import Attribute, HeapRecord, read_heap_values
+from insitu.formats.hdf5.structures.attribute_messages import Attribute, HeapRecord, read_heap_values
 from insitu.formats.hdf5.structures.dataspace import RANK_LIMIT
 from insitu.formats.hdf5.structures.datatype import Datatype
 from insitu.formats.hdf5.structures.file import FileContext

@@ -18,7 +18,7 @@ import numpy as np
 import psutil
 import pytest
 
-from service.serving import Answer, Server, serving
+from server.serving import Answer, Server, serving
 
 VALUES = np.arange(10_000, dtype="f4").reshape(100, 100)
 FLAT = np.arange(64, dtype="<i4")

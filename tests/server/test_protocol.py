@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from service.places import VALUES, Place
+from server.places import VALUES, Place
 
 DTYPES = ["int32", "int64", "uint32", "uint64", "float32", "float64"]
 MORE = ["int8", "int16", "uint8", "uint16", "float16", "complex64", "complex128", "bool"]

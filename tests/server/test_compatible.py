@@ -17,7 +17,7 @@ import cbor2
 import numpy as np
 import pytest
 
-from service.serving import Answer, Server
+from server.serving import Answer, Server
 
 KEYS = ["bytes", "dtype", "shape", "shape_as_bytes", "count", "count_as_bytes", "byte_order"]
 WIRE = ["int32", "int64", "uint32", "uint64", "float32", "float64"]

@@ -19,7 +19,7 @@ import pytest
 from insitu.active.wire_array import array_to_wire
 from insitu.model import Codec, Encoding
 from insitu.reducing.chunk_storage import chunk_array
-from service.serving import Answer, Server, serving
+from server.serving import Answer, Server, serving
 
 VALUES = np.arange(600, dtype="<i4")
 ROUTES = ("/reduce", "/read")

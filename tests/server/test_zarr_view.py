@@ -17,7 +17,7 @@ import xarray as xr
 import insitu
 from insitu.errors import InsituError
 from insitu.server.zarr_view import archive_and_key
-from service.serving import Server, serving
+from server.serving import Server, serving
 
 zarr = pytest.importorskip("zarr")
 from obstore.store import HTTPStore  # noqa: E402

@@ -210,7 +210,7 @@ def _split_known_steps(
 
     Chunks are compared, not names: an archive may hold only the first half of a file.
     """
-    from insitu.references.appending import find_held_steps
+    from insitu.references.plan_append import find_held_steps
 
     new = tree_from_member(member)
     known = {name: array for name, array in tree.arrays.items() if dim in array.dims}
@@ -234,7 +234,7 @@ def _check_compatible(saved: Member, new: Member, dim: str, target: str) -> None
     """Raise if labels repeat or break the order of the archive, or if stored values are packed
     differently.
     """
-    from insitu.references.appending import check_new_labels
+    from insitu.references.plan_append import check_new_labels
 
     old, fresh = saved.index(dim), new.index(dim)
     if old is not None and fresh is not None and len(old) and len(fresh):

@@ -17,9 +17,9 @@ import numpy as np
 import numpy.typing as npt
 
 from insitu.errors import UnsupportedError
-from insitu.lazy_array.array import LazyArray
 from insitu.lazy_array.box_iteration import reduce_by_boxes
 from insitu.lazy_array.dispatch import implements
+from insitu.lazy_array.duck_array import LazyArray
 from insitu.lazy_array.options import options
 from insitu.lazy_array.reduction_patterns import reduce_masked, reduce_null_test
 from insitu.lazy_array.steps import FillNull

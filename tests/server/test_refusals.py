@@ -22,7 +22,7 @@ from insitu.model import Encoding
 from insitu.reducing.chunk_storage import chunk_array
 from insitu.server.error_responses import public_message
 from insitu.sources.access_policy import access_policy_scope, without_outside_paths
-from service.serving import Answer, Server, serving
+from server.serving import Answer, Server, serving
 
 SECRET = "keep-this-name-to-yourself"
 

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from insitu.errors import FormatError, UnsupportedError
 from insitu.model import Axis, Codec, Encoding
-from insitu.zarr_metadata import chain, dtypes, fill
+from insitu.zarr_metadata import codec_documents, dtypes, fill
 from insitu.zarr_metadata.json_fields import (
     integer_field,
     integers_field,
@@ -42,7 +42,7 @@ class ArrayMetadata:
     encoding: Encoding
     keys: ChunkKeys
     zarr_format: int
-    levels: tuple[chain.ShardLevel, ...] = ()
+    levels: tuple[codec_documents.ShardLevel, ...] = ()
     dims: tuple[str | None, ...] | None = None
     attributes: Mapping[str, Any] = field(default_factory=dict)
     fill: Any = None
@@ -64,7 +64,7 @@ def from_v2(document: Mapping[str, Any], attributes: Mapping[str, Any] | None = 
     shape = integers_field(needed(document, "shape"), "shape")
     chunks = integers_field(needed(document, "chunks"), "chunks", count=len(shape))
     dtype = dtypes.from_v2(needed(document, "dtype"))
-    codecs = chain.from_v2(
+    codecs = codec_documents.from_v2(
         dtype, len(shape), document.get("filters"), document.get("compressor"), document.get("order", "C")
     )
     axes = tuple(Axis.regular(length, max(size, 1)) for length, size in zip(shape, chunks, strict=True))
@@ -135,7 +135,7 @@ def from_v3(document: Mapping[str, Any], *, open_shards: bool = True) -> ArrayMe
     objects = _grid_axes(needed(document, "chunk_grid"), shape)
     dtype = dtypes.from_v3(needed(document, "data_type"))
     sizes = [_common_chunk_length(axis) for axis in objects]
-    codecs = chain.from_v3(dtype, sizes, needed(document, "codecs"), open_shards=open_shards)
+    codecs = codec_documents.from_v3(dtype, sizes, needed(document, "codecs"), open_shards=open_shards)
     axes = _innermost_axes(objects, codecs.levels)
     value = document.get("fill_value")
     attributes = object_field(document.get("attributes") or {}, "attributes")
@@ -154,14 +154,16 @@ def from_v3(document: Mapping[str, Any], *, open_shards: bool = True) -> ArrayMe
     )
 
 
-def _build_encoding(codecs: chain.CodecChain, value: Any) -> Encoding:
+def _build_encoding(codecs: codec_documents.CodecChain, value: Any) -> Encoding:
     if codecs.dtype.hasobject and codecs.text_values:
         raw = fill.from_text(value)
     else:
         raw = fill.from_json(value, codecs.dtype)
         if raw is None and codecs.dtype.kind in "mM":
             raw = fill.from_json("NaT", codecs.dtype)  # zarr-python's default for times
-    steps = tuple(_with_fill(codec, raw) if codec.name == chain.SHARDING else codec for codec in codecs.codecs)
+    steps = tuple(
+        _with_fill(codec, raw) if codec.name == codec_documents.SHARDING else codec for codec in codecs.codecs
+    )
     return Encoding(codecs.dtype, steps, codecs.order, raw)
 
 
@@ -231,7 +233,7 @@ def _common_chunk_length(axis: Axis) -> int:
     return int(np.gcd.reduce(axis.show(np.arange(axis.count)).stored))
 
 
-def _innermost_axes(objects: tuple[Axis, ...], levels: tuple[chain.ShardLevel, ...]) -> tuple[Axis, ...]:
+def _innermost_axes(objects: tuple[Axis, ...], levels: tuple[codec_documents.ShardLevel, ...]) -> tuple[Axis, ...]:
     """Return the axes of the innermost chunks."""
     if not levels:
         return objects

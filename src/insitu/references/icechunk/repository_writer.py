@@ -23,7 +23,6 @@ import numpy as np
 from insitu.errors import InsituError, SourceError, UnsupportedError
 from insitu.model import VirtualGroup
 from insitu.references.atomic_write import lock_directory
-from insitu.references.icechunk.read import run_async, to_insitu_error
 from insitu.references.icechunk.repository import (
     RepositoryVersion,
     container_prefix,
@@ -36,6 +35,7 @@ from insitu.references.icechunk.repository import (
     virtual_container,
     virtual_location,
 )
+from insitu.references.icechunk.repository_reader import run_async, to_insitu_error
 from insitu.references.zarr_blocks import ReferenceBlock, ZarrExport
 from insitu.sources import open_source
 from insitu.sources.listing import local_path

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from insitu.server.openapi import openapi_document
-from service.serving import Server
+from server.serving import Server
 
 schemathesis = pytest.importorskip("schemathesis")
 

@@ -23,16 +23,16 @@ from insitu.active.wire_array import array_to_wire
 from insitu.model import Encoding, Source
 from insitu.reading import ChunkCache
 from insitu.reducing.chunk_storage import chunk_array
+from insitu.server.authentication import Credentials, TokenError, authenticate
 from insitu.server.client_cache import ClientCache
-from insitu.server.credentials import Credentials, TokenError, authenticate
+from insitu.server.client_source_pools import ClientSourcePools
 from insitu.server.metrics import Metrics
 from insitu.server.scan_cache import ScanCache
-from insitu.server.source_pool import ClientSourcePools
 from insitu.sources import open_source
 from insitu.sources.access_policy import access_policy_scope, can_use_environment
 from insitu.sources.http.login import cookies_for
 from insitu.sources.object_store.bucket import open_bucket
-from service.serving import Answer, Server, serving
+from server.serving import Answer, Server, serving
 
 VALUES = np.arange(600, dtype=">i4")
 

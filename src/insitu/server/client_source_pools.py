@@ -18,8 +18,8 @@ from insitu.cancellation import Deadline
 from insitu.errors import StaleSourceError
 from insitu.model import Source
 from insitu.reading import SourcePool
+from insitu.server.authentication import Credentials
 from insitu.server.client_cache import ExpiringSource, to_hashable
-from insitu.server.credentials import Credentials
 from insitu.sources import ByteSource, open_source
 from insitu.sources.address import is_remote
 

@@ -17,8 +17,8 @@ import cbor2
 import numpy as np
 import pytest
 
-from insitu.server import body, header_limits
-from service.serving import Server, serving
+from insitu.server import header_limits, request_body
+from server.serving import Server, serving
 
 VALUES = np.arange(64, dtype="<i4")
 
@@ -92,10 +92,12 @@ def test_clients_that_never_finish(folder: Path, tmp_path: Path) -> None:
     """Heads and bodies that trickle: the connection is closed, with a 408 where a request was
     begun.
     """
-    change = f"import insitu.server.header_limits as d, insitu.server.body as b; d.HEAD_SECONDS = b.PAUSE = 0.5\n"  # noqa: F541
+    change = (
+        f"import insitu.server.header_limits as d, insitu.server.request_body as b; d.HEAD_SECONDS = b.PAUSE = 0.5\n"  # noqa: F541
+    )
     (tmp_path / "sitecustomize.py").write_text(change)
     assert header_limits.HEAD_SECONDS <= 60
-    assert body.MAX_PAUSE_SECONDS <= 60
+    assert request_body.MAX_PAUSE_SECONDS <= 60
     import os
 
     path = f"{tmp_path}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"

@@ -18,7 +18,7 @@ from insitu.active.wire import values_from_wire
 from insitu.active.wire_array import array_to_wire
 from insitu.model import Encoding
 from insitu.reducing.chunk_storage import chunk_array
-from service.serving import Answer, Server
+from server.serving import Answer, Server
 
 
 @pytest.fixture(scope="module")

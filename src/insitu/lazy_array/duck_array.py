@@ -19,10 +19,10 @@ from xarray.core.indexing import ExplicitIndexer, ExplicitlyIndexed
 
 from insitu.lazy_array.deferred_values import DeferredValues
 from insitu.lazy_array.dispatch import call_function, call_ufunc
-from insitu.lazy_array.load import fingerprint, read_all, values_or_dask, write_values
+from insitu.lazy_array.load_values import fingerprint, read_all, values_or_dask, write_values
 from insitu.lazy_array.methods import Methods
-from insitu.lazy_array.points import select_points
 from insitu.lazy_array.representation import format_html, format_line, format_text
+from insitu.lazy_array.select_points import select_points
 from insitu.lazy_array.steps import Cast, Step
 from insitu.model import VirtualArray
 from insitu.reading import read_points

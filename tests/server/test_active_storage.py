@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from service.serving import serving
+from server.serving import serving
 
 SCRIPTS = Path(__file__).resolve().parents[2] / "scripts"
 SELECTION = [[0, 20, 1], [2, 11, 1], [0, 18, 2]]
@@ -177,7 +177,7 @@ def test_what_storage_refuses(places: dict[str, dict[str, Any]]) -> None:
     """The statuses of the protocol, with the words that clients look for."""
     from base64 import b64encode
 
-    from service.serving import Server
+    from server.serving import Server
 
     server = Server(places["keys"]["server"], None, Path())  # type: ignore[arg-type]
     endpoint = places["keys"]["storage_options"]["client_kwargs"]["endpoint_url"]

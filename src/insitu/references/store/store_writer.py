@@ -40,9 +40,9 @@ from insitu.references.sparse_table import ListedCells
 from insitu.references.store import root
 from insitu.references.store.json_values import dtype_to_json, pack
 from insitu.references.store.pools import AXES, SOURCES, Pools
-from insitu.references.store.read import OpenStore
 from insitu.references.store.row_file import ROWS_PER_GROUP, RowFileWriter, describe_file
 from insitu.references.store.row_tables import GridRows, SparseRows, StackedTables
+from insitu.references.store.store_reader import OpenStore
 
 __all__ = ["StoreConflictError", "StoreUpdate", "restore_previous", "write_store"]
 

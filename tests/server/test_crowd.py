@@ -20,7 +20,7 @@ import urllib3
 import insitu
 from insitu.active.client import Active
 from insitu.active.transport import ServerClient
-from service.serving import Server, serving
+from server.serving import Server, serving
 
 
 def workers_of(server: Server) -> list[int]:

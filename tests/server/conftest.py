@@ -14,8 +14,8 @@ from urllib.parse import quote
 
 import pytest
 
-from service.places import Place, Website, basic, bucket_of, servers
-from service.serving import Server, serving
+from server.places import Place, Website, basic, bucket_of, servers
+from server.serving import Server, serving
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -15,7 +15,7 @@ import cbor2
 import numpy as np
 import pytest
 
-from service.places import KEYS, VALUES, Place, basic, servers
+from server.places import KEYS, VALUES, Place, basic, servers
 
 SHUFFLE = {"id": "shuffle", "element_size": 4}
 

@@ -27,8 +27,8 @@ from insitu.reducing.chunk_storage import chunk_array
 from insitu.server.error_responses import RequestError
 from insitu.server.reductionist.object_url import locate_object
 from insitu.server.reductionist.request import parse_chunk_request
-from service.places import basic, servers
-from service.serving import Server, serving
+from server.places import basic, servers
+from server.serving import Server, serving
 
 NAMES = [
     "shape-[5, 5, 4]", "a b", "100%", "50%41", "a%20b", "a+b", "ü-é-日本", "who?", "no#1", "a?b#c", "#", "?", "a&b=c", "{x,y}",

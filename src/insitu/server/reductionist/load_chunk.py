@@ -15,12 +15,12 @@ from insitu.errors import TruncatedError
 from insitu.model import Encoding, Source
 from insitu.reading import ChunkCache
 from insitu.reducing.chunk_storage import decode_unknown_size
-from insitu.server.credentials import Credentials
+from insitu.server.authentication import Credentials
+from insitu.server.client_source_pools import ClientSourcePools
 from insitu.server.error_responses import RequestError
 from insitu.server.metrics import Metrics
 from insitu.server.reductionist.request import ChunkRequest, invalid_request
 from insitu.server.settings import Limits
-from insitu.server.source_pool import ClientSourcePools
 from insitu.sources import ByteSource
 from insitu.sources.address import is_remote
 

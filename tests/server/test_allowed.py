@@ -19,7 +19,7 @@ from insitu.errors import AccessError
 from insitu.server.roots import Roots
 from insitu.sources import LocalSource, open_source
 from insitu.sources.access_policy import access_policy_scope
-from service.serving import Answer, Server, serving
+from server.serving import Answer, Server, serving
 
 SECRET = np.full(8, 77, "<i4")
 

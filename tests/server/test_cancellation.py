@@ -23,7 +23,7 @@ from insitu.model import Columns, Encoding, Selection, Tile, VirtualArray
 from insitu.model.axis import Axis
 from insitu.reading import SourcePool, execute, plan_read
 from insitu.references import save
-from insitu.server.credentials import Credentials
+from insitu.server.authentication import Credentials
 from insitu.server.keyed_locks import KeyedLocks
 from insitu.server.metrics import FOLDER_PREFIX, Metrics
 from insitu.server.scan_cache import ScanCache
@@ -31,7 +31,7 @@ from insitu.server.settings import Limits, Settings
 from insitu.server.worker import Worker
 from insitu.server.zarr_view import _ZarrTreeCache
 from insitu.sources.threads import gather
-from service.serving import serving
+from server.serving import serving
 
 
 def worker(seconds: float) -> Worker:

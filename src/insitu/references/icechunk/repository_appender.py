@@ -20,10 +20,9 @@ import numpy.typing as npt
 from insitu.codecs import decode
 from insitu.errors import FormatError, InsituError, ModelError, NotFoundError, StaleSourceError, UnsupportedError
 from insitu.model import ABSENT, INLINE, UNWRITTEN, Axis, Columns, Encoding, Source, Tile, VirtualGroup
-from insitu.references.appending import CF_ATTRIBUTES, AppendReport, Reader, plan_append
-from insitu.references.icechunk.read import open_icechunk, run_async
 from insitu.references.icechunk.repository import RepositoryVersion, parse_version, repository_exists
-from insitu.references.icechunk.write import (
+from insitu.references.icechunk.repository_reader import open_icechunk, run_async
+from insitu.references.icechunk.repository_writer import (
     IcechunkConflictError,
     commit,
     icechunk_export,
@@ -32,6 +31,7 @@ from insitu.references.icechunk.write import (
     put_objects,
     write_references,
 )
+from insitu.references.plan_append import CF_ATTRIBUTES, AppendReport, Reader, plan_append
 from insitu.references.urls import absolute_url
 from insitu.references.zarr_blocks import ZarrExport
 from insitu.sources import open_source

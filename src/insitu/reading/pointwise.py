@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from insitu.cf.packing import unpack
+from insitu.cf.unpack import unpack
 from insitu.codecs import Decoder
 from insitu.errors import SelectionError
 from insitu.model import Packing, Selection, Stride, Tile, VirtualArray

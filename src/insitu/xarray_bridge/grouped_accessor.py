@@ -17,7 +17,7 @@ import xarray
 
 from insitu.active.grouped import Groups
 from insitu.active.weighted import group_array
-from insitu.lazy_array.array import LazyArray
+from insitu.lazy_array.duck_array import LazyArray
 from insitu.lazy_array.options import options
 from insitu.reducing.reductions import ReductionRules
 from insitu.xarray_bridge.template_dataset import fill_template, make_template, unmodified_lazy_array

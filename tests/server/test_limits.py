@@ -27,7 +27,7 @@ import pytest
 from insitu.server.admission import Admission
 from insitu.server.error_responses import BusyError
 from insitu.server.settings import Limits, Settings
-from service.serving import CODE, Answer, Server, free_port, serving
+from server.serving import CODE, Answer, Server, free_port, serving
 
 
 def test_who_has_room_goes_first_come_first_served() -> None:
