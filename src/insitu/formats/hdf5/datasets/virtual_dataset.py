@@ -18,10 +18,8 @@ from insitu.formats.hdf5.datasets.arrays import array_details, dataset_encoding,
 from insitu.formats.hdf5.datasets.external_data import external_array
 from insitu.formats.hdf5.datasets.object_at_path import ParsedFile, open_object
 from insitu.formats.hdf5.datasets.objects import Dataset
-from insitu.formats.hdf5.datasets.set_members import member_array
 from insitu.formats.hdf5.datasets.virtual_mapping import SourceMapping
 from insitu.formats.hdf5.datasets.virtual_sources import PlacedArray, assemble, place_mapping
-from insitu.formats.hdf5.linked.joined_file import as_joined_file
 from insitu.formats.hdf5.structures.file import FileContext
 from insitu.formats.hdf5.structures.layout import VirtualLayout
 from insitu.formats.hdf5.structures.stored_selection import AxisHyperslab, StoredSelection
@@ -155,9 +153,6 @@ def dataset_array(
     if dataset.segments and not dataset.space.null:
         return external_array(neighbours, window, file, dataset, shape, dims, attributes)
     if not isinstance(dataset.layout, VirtualLayout) or dataset.space.null:
-        joined = as_joined_file(window.source)
-        if joined is not None:
-            return member_array(joined, file, dataset, shape, dims, attributes)
         return virtual_array(file, window.source.describe(), dataset, shape, dims, attributes)
     encoding = dataset_encoding(file, dataset)
     if dataset.fill.state == "per element":

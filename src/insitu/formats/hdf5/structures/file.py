@@ -42,8 +42,6 @@ class FileContext:
     """The address of the shared message table (III.G), if there is one."""
     shared_indexes: int = 0
     """How many indexes that table has."""
-    joined: bool = False
-    """Whether it is a set of files, seen as one."""
     has_heaps_in_cache_image: bool = False
     """Whether global heaps lie in a cache image: values in them cannot be found by those who read
     data."""
