@@ -19,12 +19,13 @@ from insitu.references import open_references, save
 pytestmark = pytest.mark.filterwarnings("ignore:.*")
 
 CHAINS = [
-    ("lzw", None), ("lzw", True), ("zlib", True), ("zstd", None), ("packbits", None), ("png", None), ("jpegxl", None), ("lerc", None),
+    ("lzw", None), ("lzw", True), ("zlib", True), ("zstd", None), ("packbits", None),
+    ("png", None), ("jpegxl", None), ("lerc", None),
 ]  # fmt: skip
 
 
 @pytest.fixture(scope="module", autouse=True)
-def registered() -> None:
+def register_codecs() -> None:
     """What a reader of such references has to do once."""
     from imagecodecs.numcodecs import register_codecs
 

@@ -32,7 +32,8 @@ MODEST = settings(max_examples=40, deadline=None, suppress_health_check=[HealthC
 ODD = st.one_of(
     st.none(), st.booleans(), st.integers(-5, 5), st.sampled_from([2**31, 2**63, 2**64, -(2**63), 10**30, 1e308, 0.5]),
     st.text(max_size=5), st.sampled_from(["base64:", "{{a}}", "../x", "c", "<i2", "|O", "int8", "NaN", "0xff", "\x00"]),
-    st.lists(st.integers(-2, 3), max_size=3), st.dictionaries(st.sampled_from(["name", "id", "a"]), st.integers(0, 1), max_size=2),
+    st.lists(st.integers(-2, 3), max_size=3),
+    st.dictionaries(st.sampled_from(["name", "id", "a"]), st.integers(0, 1), max_size=2),
 )  # fmt: skip
 
 
@@ -44,7 +45,7 @@ def places(node: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
         yield from places(value, (*path, key))
 
 
-def changed(draw: Any, document: Any) -> Any:
+def change_document(draw: Any, document: Any) -> Any:
     """The document with something else somewhere, or with something missing."""
     document = copy.deepcopy(document)
     for _ in range(draw(st.integers(1, 2))):
@@ -99,7 +100,8 @@ V2 = {
     ".zattrs": {"title": "x"},
     "a/.zarray": {
         "zarr_format": 2, "shape": [5, 3], "chunks": [2, 3], "dtype": "<i2", "fill_value": -1, "order": "C",
-        "filters": [{"id": "shuffle", "elementsize": 2}], "compressor": {"id": "zlib", "level": 1}, "dimension_separator": ".",
+        "filters": [{"id": "shuffle", "elementsize": 2}], "compressor": {"id": "zlib", "level": 1},
+        "dimension_separator": ".",
     },
     "a/.zattrs": {"_ARRAY_DIMENSIONS": ["y", "x"]},
     "a/0.0": ["data.bin", 2, 4],
@@ -112,7 +114,10 @@ V3 = {
         "zarr_format": 3, "node_type": "array", "shape": [5, 3], "data_type": "int16", "fill_value": -1,
         "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [2, 3]}},
         "chunk_key_encoding": {"name": "default", "configuration": {"separator": "/"}},
-        "codecs": [{"name": "bytes", "configuration": {"endian": "little"}}, {"name": "zstd", "configuration": {"level": 1, "checksum": False}}],
+        "codecs": [
+            {"name": "bytes", "configuration": {"endian": "little"}},
+            {"name": "zstd", "configuration": {"level": 1, "checksum": False}},
+        ],
         "dimension_names": ["y", "x"], "attributes": {},
     },
     "a/c/0/0": ["data.bin", 2, 4],
@@ -121,7 +126,10 @@ V1 = {
     "version": 1,
     "templates": {"u": "data.bin", "f": "{{c}}.bin"},
     "gen": [
-        {"key": "a/{{i}}.0", "url": "{{f(c='data')}}", "offset": "{{i * 4}}", "length": "4", "dimensions": {"i": {"stop": 3}}}
+        {
+            "key": "a/{{i}}.0", "url": "{{f(c='data')}}", "offset": "{{i * 4}}", "length": "4",
+            "dimensions": {"i": {"stop": 3}},
+        }
     ],
     "refs": V2,
 }  # fmt: skip
@@ -132,7 +140,7 @@ V1 = {
 def test_json(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject, which: str) -> None:
     folder = tmp_path_factory.mktemp("s")
     (folder / "data.bin").write_bytes(bytes(40))
-    (folder / "x.json").write_text(json.dumps(changed(data.draw, {"v0": V2, "v1": V1, "v3": V3}[which])))
+    (folder / "x.json").write_text(json.dumps(change_document(data.draw, {"v0": V2, "v1": V1, "v3": V3}[which])))
     assert_readable_or_located_error(lambda: read_everything(open_references(str(folder / "x.json"))), str(folder))
 
 
@@ -161,12 +169,12 @@ def test_zarr_documents(tmp_path_factory: pytest.TempPathFactory, data: st.DataO
             zarr.consolidate_metadata(folder)
     documents = [path for path in folder.rglob("*") if path.name in ("zarr.json", ".zarray", ".zgroup", ".zattrs")]
     path = data.draw(st.sampled_from(sorted(documents)))
-    path.write_text(json.dumps(changed(data.draw, json.loads(path.read_text()))))
+    path.write_text(json.dumps(change_document(data.draw, json.loads(path.read_text()))))
     assert_readable_or_located_error(lambda: read_everything(open_zarr(str(folder))), str(folder))
 
 
 @pytest.fixture(scope="module")
-def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def saved_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """One tree in the forms that are folders or tables."""
     folder = tmp_path_factory.mktemp("saved")
     (folder / "data.bin").write_bytes(np.arange(30, dtype="<i2").tobytes())
@@ -186,19 +194,21 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @MODEST
 @given(data=st.data())
-def test_roots_of_stores(saved: Path, tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
+def test_roots_of_stores(saved_folder: Path, tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
     folder = tmp_path_factory.mktemp("s") / "x.insitu"
-    shutil.copytree(saved / "x.insitu", folder)
+    shutil.copytree(saved_folder / "x.insitu", folder)
     root = folder / "root.json"
-    root.write_text(json.dumps(changed(data.draw, json.loads(root.read_text()))))
+    root.write_text(json.dumps(change_document(data.draw, json.loads(root.read_text()))))
     assert_readable_or_located_error(lambda: read_everything(open_references(str(folder))), str(folder.parent))
 
 
 @MODEST
 @given(data=st.data(), form=st.sampled_from(["x.insitu", "x.parq", "x.parquet"]))
-def test_damaged_files(saved: Path, tmp_path_factory: pytest.TempPathFactory, data: st.DataObject, form: str) -> None:
+def test_damaged_files(
+    saved_folder: Path, tmp_path_factory: pytest.TempPathFactory, data: st.DataObject, form: str
+) -> None:
     target = tmp_path_factory.mktemp("s") / form
-    (shutil.copytree if (saved / form).is_dir() else shutil.copy)(saved / form, target)
+    (shutil.copytree if (saved_folder / form).is_dir() else shutil.copy)(saved_folder / form, target)
     files = sorted(path for path in [target, *target.rglob("*")] if path.is_file())
     path = data.draw(st.sampled_from(files))
     content = bytearray(path.read_bytes())
@@ -219,15 +229,16 @@ def test_damaged_files(saved: Path, tmp_path_factory: pytest.TempPathFactory, da
 @MODEST
 @given(data=st.data())
 def test_rows_of_parquet_directories(
-    saved: Path, tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+    saved_folder: Path, tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
 ) -> None:
     target = tmp_path_factory.mktemp("s") / "x.parq"
-    shutil.copytree(saved / "x.parq", target)
+    shutil.copytree(saved_folder / "x.parq", target)
     path = target / "b" / "refs.0.parq"
     table = pq.read_table(path).to_pydict()
     name = data.draw(st.sampled_from(sorted(table)))
     kinds = [
-        st.lists(st.integers(-(2**63), 2**63 - 1), min_size=4, max_size=4), st.lists(st.floats(), min_size=4, max_size=4),
+        st.lists(st.integers(-(2**63), 2**63 - 1), min_size=4, max_size=4),
+        st.lists(st.floats(), min_size=4, max_size=4),
         st.lists(st.text(max_size=3), min_size=4, max_size=4), st.lists(st.booleans(), min_size=4, max_size=4),
         st.lists(st.binary(max_size=3), min_size=4, max_size=4), st.just([None] * 4),
     ]  # fmt: skip
@@ -238,12 +249,12 @@ def test_rows_of_parquet_directories(
     assert_readable_or_located_error(lambda: read_everything(open_references(str(target))), "")
 
 
-def test_a_missing_file_of_rows_is_named(saved: Path, tmp_path: Path) -> None:
-    shutil.copytree(saved / "x.parq", tmp_path / "x.parq")
+def test_a_missing_file_of_rows_is_named(saved_folder: Path, tmp_path: Path) -> None:
+    shutil.copytree(saved_folder / "x.parq", tmp_path / "x.parq")
     (tmp_path / "x.parq" / "b" / "refs.1.parq").unlink()
     with pytest.raises(InsituError, match=r"b/refs\.1\.parq"):
         read_everything(open_references(str(tmp_path / "x.parq")))
-    shutil.copytree(saved / "x.insitu", tmp_path / "x.insitu")
+    shutil.copytree(saved_folder / "x.insitu", tmp_path / "x.insitu")
     part = next((tmp_path / "x.insitu").glob("chunks-*"))
     part.unlink()
     with pytest.raises(InsituError, match=part.name):

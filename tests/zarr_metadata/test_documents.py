@@ -18,8 +18,8 @@ from insitu.zarr_metadata import array_document as documents
 from insitu.zarr_metadata.to_zarr import to_zarr_spec
 
 DTYPES = [
-    "?", "i1", "<i2", ">i4", "<u8", "<f2", ">f4", "<f8", "<c8", ">c16", "S5", "<U3", ">U3", "V6", "<M8[ns]", ">m8[10us]",
-    [("a", "<i4"), ("b", "S3"), ("c", "<f8")],
+    "?", "i1", "<i2", ">i4", "<u8", "<f2", ">f4", "<f8", "<c8", ">c16", "S5", "<U3", ">U3", "V6",
+    "<M8[ns]", ">m8[10us]", [("a", "<i4"), ("b", "S3"), ("c", "<f8")],
 ]  # fmt: skip
 
 
@@ -61,11 +61,29 @@ def test_fill_values(data: st.DataObject, zarr_format: int) -> None:
         (2, "?"),
         ({}, "<f4"),
         ("0xzz", "<f4"),
+        ("0x1ffffffff", "<f4"),
+        (10**400, "<f4"),
+        (10**30, "<M8[s]"),
+        ([300], "S3"),
+        ({}, "O"),
+        ([1, 2, 3], "<c8"),
     ],
 )
 def test_values_that_are_none(value: Any, dtype: str) -> None:
     with pytest.raises(FormatError, match="fill_value"):
         fill.from_json(value, np.dtype(dtype))
+
+
+@pytest.mark.parametrize("text", [",", "01", "4)", "é", "\ud800", [["a", ","]], [["a", "<f4", 3]]])
+def test_types_that_are_none(text: Any) -> None:
+    with pytest.raises(FormatError):
+        dtypes.from_v2(text)
+
+
+@pytest.mark.parametrize("unit", ["x", "s],<f4", "\ud800", ""])
+def test_units_that_are_none(unit: str) -> None:
+    with pytest.raises(FormatError, match="unit of time"):
+        dtypes.from_v3({"name": "numpy.datetime64", "configuration": {"unit": unit}})
 
 
 @given(
@@ -90,8 +108,10 @@ def test_keys_that_are_none(key: str) -> None:
 
 CHAINS = [
     (), (Codec("zlib", {"level": 4}),), (Codec("shuffle", {"elementsize": 4}), Codec("zlib", {"level": 1})),
-    (Codec("blosc", {"cname": "zstd", "clevel": 3, "shuffle": 2, "blocksize": 0}),), (Codec("zstd", {"level": 3}), Codec("fletcher32", {})),
-    (Codec("delta", {"dtype": "<i4"}), Codec("gzip", {"level": 1})), (Codec("bz2", {"level": 1}),), (Codec("lzma", {}),), (Codec("crc32c", {}),),
+    (Codec("blosc", {"cname": "zstd", "clevel": 3, "shuffle": 2, "blocksize": 0}),),
+    (Codec("zstd", {"level": 3}), Codec("fletcher32", {})),
+    (Codec("delta", {"dtype": "<i4"}), Codec("gzip", {"level": 1})),
+    (Codec("bz2", {"level": 1}),), (Codec("lzma", {}),), (Codec("crc32c", {}),),
 ]  # fmt: skip
 
 

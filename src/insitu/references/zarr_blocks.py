@@ -21,6 +21,7 @@ from insitu.model import INLINE, UNWRITTEN, ChunkLocations, VirtualGroup
 from insitu.model.axis import Indices
 from insitu.references.to_standard_codecs import to_standard_codecs
 from insitu.sources import open_source
+from insitu.sources.address import scheme_of
 from insitu.zarr_metadata import naming, to_documents
 from insitu.zarr_metadata.to_zarr import ZarrArraySpec, to_zarr_spec
 
@@ -165,7 +166,7 @@ class ZarrExport:
             known = np.array([names[number] for number in used.tolist()] or [0], np.int64)
             url[stored] = known[at.reshape(-1)]
             offset, length = np.array(rows.offset, np.int64), np.array(rows.length, np.int64)
-            self._measured(array, source, offset, length)
+            self._fill_in_lengths(array, source, offset, length)
             data = self._read_inline(array, rows, source, offset, length)
             if fill is not None:
                 data |= dict.fromkeys(np.flatnonzero(source == UNWRITTEN).tolist(), fill)
@@ -173,7 +174,7 @@ class ZarrExport:
             inline[list(data)] = True
             yield ReferenceBlock(begin, urls, url, offset, length, stored & ~inline, inline, data)
 
-    def _measured(
+    def _fill_in_lengths(
         self, array: ZarrArraySpec, source: Indices, offset: npt.NDArray[np.int64], length: npt.NDArray[np.int64]
     ) -> None:
         """Fill in the lengths of chunks that reach to the end of their file: references need a
@@ -245,11 +246,11 @@ def fill_chunk(array: ZarrArraySpec) -> bytes | None:
     data: Any = np.full(array.chunks, encoding.fill_value(), encoding.dtype)
     if data.nbytes > _LARGEST_FILL_CHUNK:
         return None
-    try:
-        for row in (*(filters or ()), *([compressor] if compressor else [])):
+    for row in (*(filters or ()), *([compressor] if compressor else [])):
+        try:
             data = get_codec(dict(row)).encode(data)
-    except (ValueError, TypeError, ImportError, NotImplementedError):
-        return None
+        except Exception:  # codecs of plugins raise anything; without a chunk, documents say what is missing
+            return None
     data = data.tobytes() if isinstance(data, np.ndarray) else bytes(data)
     return data if len(data) <= _LARGEST_FILL and _is_fill_chunk(data, array) else None
 
@@ -268,7 +269,7 @@ def _is_fill_chunk(data: bytes, array: ZarrArraySpec) -> bool:
 
 def _with_forward_slashes(url: str) -> str:
     # fsspec takes a path with or without scheme; a Windows path only without.
-    return url.replace(os.sep, "/") if "://" not in url and os.sep != "/" else url
+    return url.replace(os.sep, "/") if scheme_of(url) is None and os.sep != "/" else url
 
 
 def _unsupported_error(reasons: Mapping[str, str], what: str) -> InsituError:

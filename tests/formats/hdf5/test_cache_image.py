@@ -10,10 +10,10 @@ import pytest
 import insitu
 from insitu.errors import FormatError, UnsupportedError
 from insitu.formats.hdf5.datasets.arrays import _heap_codec
-from insitu.formats.hdf5.structures.cache_image import read_cache_image
 from insitu.formats.hdf5.structures.checksum import lookup3
 from insitu.formats.hdf5.structures.datatype import Datatype
 from insitu.formats.hdf5.structures.file import FileContext
+from insitu.formats.hdf5.structures.superblock_extension import read_cache_image
 from insitu.formats.parsing.read_cache import ReadCache
 from insitu.formats.parsing.scheduler import ExactRanges, run
 from insitu.sources import MemorySource

@@ -18,10 +18,7 @@ from insitu.formats.hdf5.datasets.object_tree import Branch, ObjectPaths, build_
 from insitu.formats.hdf5.datasets.objects import Dataset, Group, ObjectTable, read_chunk_index, read_object
 from insitu.formats.hdf5.datasets.virtual_dataset import resolve_extent
 from insitu.formats.hdf5.groups import GroupBuilder, ScanTarget, is_at_or_below
-from insitu.formats.hdf5.linked.file_sets import join_set
-from insitu.formats.hdf5.linked.joined_file import as_joined_file
 from insitu.formats.hdf5.structures.file import FileContext
-from insitu.formats.hdf5.structures.superblock import SetMemberError, TruncatedFileError
 from insitu.formats.parsing.read_cache import ReadCache
 from insitu.formats.parsing.scheduler import Parallel, Walk, run
 from insitu.formats.parsing.sibling_files import SiblingFiles
@@ -67,12 +64,9 @@ def _scan(
     `above` holds the groups of other files that link to it, so that cycles of links end.
     """
     window = place.window
-    file = FileContext(window.url, window.size, peek=window.peek, joined=as_joined_file(window.source) is not None)
+    file = FileContext(window.url, window.size, peek=window.peek)
     walk = _read_objects(file, place.group, place.names, lambda objects: _resolve_extents(neighbours, window, objects))
-    try:
-        picked = run(walk, window, damage=())
-    except (SetMemberError, TruncatedFileError) as problem:
-        return _scan(neighbours, place._replace(window=join_set(neighbours, window, problem)), problems, above)
+    picked = run(walk, window, damage=())
     if isinstance(picked, ExternalTarget):
         there = neighbours.open_sibling(window, picked.file)
         if there is None or len(above) > LINKS_LIMIT:

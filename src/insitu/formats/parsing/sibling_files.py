@@ -84,10 +84,6 @@ class SiblingFiles:
         if len(wanted) > 1:
             gather(lambda url, _: self._open(window, url), wanted)
 
-    def replace(self, window: ReadCache) -> None:
-        """Use another view of a file: the set that it is a part of."""
-        self._opened[window.url] = window
-
     def _open(self, window: ReadCache, url: str) -> ReadCache | AccessError | None:
         if len(self._opened) >= FILES_LIMIT:
             raise FormatError(

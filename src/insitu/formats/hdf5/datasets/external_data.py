@@ -24,10 +24,10 @@ from insitu.formats.parsing.sibling_files import SiblingFiles
 from insitu.model import ArrayDetails, Axis, Columns, Encoding, Source, Tile, VirtualArray
 from insitu.sources.protocol import ByteSource
 
-__all__ = ["SourceSegment", "StoredRun", "align_to_elements", "array_of_runs", "external_array"]
+__all__ = ["external_array"]
 
 
-class SourceSegment(NamedTuple):
+class _SourceSegment(NamedTuple):
     """Some bytes of the dataset, as they are cut: where they lie, or nowhere (zeros)."""
 
     source: ByteSource | None
@@ -35,7 +35,7 @@ class SourceSegment(NamedTuple):
     length: int
 
 
-class StoredRun(NamedTuple):
+class _StoredRun(NamedTuple):
     """Some bytes of the dataset: where they lie, or nowhere (zeros), or what they are."""
 
     source: Source | None
@@ -69,12 +69,12 @@ def external_array(
     )
     total = math.prod(shape) * dataset.datatype.size
     size = dataset.datatype.size // math.prod(dataset.datatype.shape)
-    runs = align_to_elements(_source_segments(neighbours, window, dataset, total), size) or [StoredRun(None, 0, 0)]
-    return array_of_runs(runs, encoding, (*shape, *dataset.datatype.shape), dims, attributes, details, size)
+    runs = _align_to_elements(_source_segments(neighbours, window, dataset, total), size) or [_StoredRun(None, 0, 0)]
+    return _array_of_runs(runs, encoding, (*shape, *dataset.datatype.shape), dims, attributes, details, size)
 
 
-def array_of_runs(
-    runs: list[StoredRun],
+def _array_of_runs(
+    runs: list[_StoredRun],
     encoding: Encoding,
     whole: tuple[int, ...],
     dims: tuple[str, ...],
@@ -106,7 +106,7 @@ def array_of_runs(
     return VirtualArray(whole, encoding.dtype, dims, tiles, origins, attributes, fill, details)
 
 
-def _pieces_of_runs(runs: list[StoredRun], whole: tuple[int, ...], encoding: Encoding, size: int) -> list[PlacedArray]:
+def _pieces_of_runs(runs: list[_StoredRun], whole: tuple[int, ...], encoding: Encoding, size: int) -> list[PlacedArray]:
     """Several runs: of whole rows each where they are such, else of elements."""
     row = math.prod(whole[1:]) * size
     rows = all(run.length % row == 0 for run in runs)
@@ -124,12 +124,12 @@ def _pieces_of_runs(runs: list[StoredRun], whole: tuple[int, ...], encoding: Enc
     return list(place_mapping(StoredSelection("all"), StoredSelection("all"), flat, whole, 0))
 
 
-def align_to_elements(parts: list[SourceSegment], size: int) -> list[StoredRun]:
+def _align_to_elements(parts: list[_SourceSegment], size: int) -> list[_StoredRun]:
     """Return parts as runs of whole elements.
 
     An element that lies in several files is read now, and becomes a run of its own.
     """
-    runs: list[StoredRun] = []
+    runs: list[_StoredRun] = []
     owed = b""
     for source, begin, length in parts:
         offset, end = begin, begin + length
@@ -138,11 +138,11 @@ def align_to_elements(parts: list[SourceSegment], size: int) -> list[StoredRun]:
             owed += _read_padded(source, begin, offset - begin)
             if len(owed) < size:
                 continue
-            runs.append(StoredRun(None, 0, size, owed))
+            runs.append(_StoredRun(None, 0, size, owed))
             owed = b""
         rest = (end - offset) % size
         if end - rest > offset:
-            runs.append(StoredRun(None if source is None else source.describe(), offset, end - rest - offset))
+            runs.append(_StoredRun(None if source is None else source.describe(), offset, end - rest - offset))
         owed = _read_padded(source, end - rest, rest)
     return runs
 
@@ -152,9 +152,9 @@ def _read_padded(source: ByteSource | None, offset: int, length: int) -> bytes:
     return data.ljust(length, b"\0")
 
 
-def _source_segments(neighbours: SiblingFiles, window: ReadCache, dataset: Dataset, total: int) -> list[SourceSegment]:
+def _source_segments(neighbours: SiblingFiles, window: ReadCache, dataset: Dataset, total: int) -> list[_SourceSegment]:
     """Where the bytes of a dataset are."""
-    parts: list[SourceSegment] = []
+    parts: list[_SourceSegment] = []
     left = total
     for segment in dataset.segments:
         if not left:
@@ -165,9 +165,9 @@ def _source_segments(neighbours: SiblingFiles, window: ReadCache, dataset: Datas
             raise NotFoundError(f"the external file {segment.name!r}, which holds the data, is missing", url=window.url)
         known = max(0, min(length, there.size - segment.offset))
         if known:
-            parts.append(SourceSegment(there.source, segment.offset, known))
+            parts.append(_SourceSegment(there.source, segment.offset, known))
         if length > known:
-            parts.append(SourceSegment(None, 0, length - known))
+            parts.append(_SourceSegment(None, 0, length - known))
         left -= length
     if left:
         raise FormatError(
@@ -176,7 +176,7 @@ def _source_segments(neighbours: SiblingFiles, window: ReadCache, dataset: Datas
     return parts
 
 
-def _run_array(run: StoredRun, shape: tuple[int, ...], encoding: Encoding) -> VirtualArray:
+def _run_array(run: _StoredRun, shape: tuple[int, ...], encoding: Encoding) -> VirtualArray:
     axes = tuple(Axis.regular(length, max(length, 1)) for length in shape)
     grid = tuple(axis.count for axis in axes)
     if run.data is not None:

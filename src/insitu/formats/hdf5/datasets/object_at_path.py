@@ -8,18 +8,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from insitu.errors import InsituError
+from insitu.errors import FormatError, InsituError
 from insitu.formats.hdf5.datasets.objects import Dataset, Group, ObjectTable, read_object
-from insitu.formats.hdf5.linked.file_sets import join_set
-from insitu.formats.hdf5.linked.joined_file import as_joined_file
 from insitu.formats.hdf5.structures.file import FileContext
-from insitu.formats.hdf5.structures.superblock import (
-    SetMemberError,
-    Superblock,
-    TruncatedFileError,
-    find_signature,
-    read_superblock,
-)
+from insitu.formats.hdf5.structures.superblock import Superblock, check_whole_file, find_signature, read_superblock
 from insitu.formats.hdf5.structures.superblock_extension import read_extension
 from insitu.formats.parsing.read_cache import ReadCache
 from insitu.formats.parsing.scheduler import Walk, run
@@ -57,11 +49,18 @@ class ParsedFile:
 
 
 def read_file_header(file: FileContext) -> Walk[Superblock]:
-    """Read the superblock and its extension."""
+    """Read the superblock and its extension; raise if a part of the file lies elsewhere."""
     file.base = yield from find_signature(file.size)
     superblock: Superblock = yield from read_superblock(file)
+    driver = superblock.driver
     if superblock.extension is not None:
-        yield from read_extension(file, superblock.extension)
+        try:
+            driver = yield from read_extension(file, superblock.extension)
+        except FormatError:
+            # Of a truncated file, or of a member of a set, that is what must be reported.
+            check_whole_file(file, superblock.end, driver)
+            raise
+    check_whole_file(file, superblock.end, driver)
     return superblock
 
 
@@ -97,17 +96,10 @@ def _open_file(neighbours: SiblingFiles, window: ReadCache) -> ParsedFile:
     key = ("opened", window.url)
     opened: ParsedFile | None = neighbours.memory.get(key)
     if opened is None:
-        try:
-            opened = _parse_file_header(window)
-        except (SetMemberError, TruncatedFileError) as problem:
-            opened = _parse_file_header(join_set(neighbours, window, problem))
+        file = FileContext(window.url, window.size, peek=window.peek)
+        opened = ParsedFile(window, file, run(read_file_header(file), window, damage=()))
         neighbours.memory[key] = opened
     return opened
-
-
-def _parse_file_header(window: ReadCache) -> ParsedFile:
-    file = FileContext(window.url, window.size, peek=window.peek, joined=as_joined_file(window.source) is not None)
-    return ParsedFile(window, file, run(read_file_header(file), window, damage=()))
 
 
 def external_target(link: tuple[str, str], rest: list[str]) -> ExternalTarget:

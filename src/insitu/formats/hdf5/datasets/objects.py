@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -25,7 +25,6 @@ from insitu.formats.hdf5.structures.attribute_values import NO_VALUE, heap_value
 from insitu.formats.hdf5.structures.chunk_rows import ChunkRows
 from insitu.formats.hdf5.structures.dataspace import Dataspace, parse_dataspace
 from insitu.formats.hdf5.structures.datatype import Datatype, parse_datatype
-from insitu.formats.hdf5.structures.external_files import ExternalSegment, read_external_segments
 from insitu.formats.hdf5.structures.file import FileContext
 from insitu.formats.hdf5.structures.fill_value import Fill, parse_fill, parse_old_fill, resolve_fill
 from insitu.formats.hdf5.structures.layout import (
@@ -37,7 +36,7 @@ from insitu.formats.hdf5.structures.layout import (
     parse_layout,
 )
 from insitu.formats.hdf5.structures.links import Link, read_links
-from insitu.formats.hdf5.structures.local_heap import read_symbol_table
+from insitu.formats.hdf5.structures.local_heap import read_local_heap, read_symbol_table
 from insitu.formats.hdf5.structures.message_cache import parse_once
 from insitu.formats.hdf5.structures.messages import (
     DATASPACE,
@@ -66,6 +65,15 @@ __all__ = ["Dataset", "Group", "ObjectTable", "read_chunk_index", "read_object"]
 SCALES = "DIMENSION_LIST"
 _MUTABLE = (list, np.ndarray)
 UNKNOWN_TYPE = Datatype("unread", 0, np.dtype("V"))
+
+
+class ExternalSegment(NamedTuple):
+    """A part of another file."""
+
+    name: str
+    offset: int
+    size: int | None
+    """None: up to the end of the data."""
 
 
 @dataclass(slots=True)
@@ -197,7 +205,7 @@ def _read_description(file: FileContext, dataset: Dataset, parts: dict[int, Mess
         # stored inline.
         place, inside = parts[LAYOUT].place, dataset.layout
         if place < 0:
-            file.unsupported("variable-length values in a shared layout message are not supported")
+            file.refuse("variable-length values in a shared layout message are not supported")
         dataset.layout = ContiguousLayout(place + inside.at if inside.data else None, len(inside.data))
     if FILTERS in parts:
         dataset.filters = parse_once(parse_filters, parts[FILTERS].body)
@@ -206,7 +214,7 @@ def _read_description(file: FileContext, dataset: Dataset, parts: dict[int, Mess
     elif FILL_OLD in parts:
         dataset.fill = parse_once(parse_old_fill, parts[FILL_OLD].body)
     if EXTERNAL_FILES in parts:
-        dataset.segments = yield from read_external_segments(file, parts[EXTERNAL_FILES].body)
+        dataset.segments = yield from _read_external_segments(file, parts[EXTERNAL_FILES].body)
     if isinstance(dataset.layout, VirtualLayout):
         dataset.mappings = yield from _read_mappings(file, dataset.layout)
     value = dataset.fill.value
@@ -216,6 +224,28 @@ def _read_description(file: FileContext, dataset: Dataset, parts: dict[int, Mess
         dataset.fill = yield from resolve_fill(file, dataset.datatype, dataset.fill)
     if indexed:
         yield from read_chunk_index(file, dataset)
+
+
+def _read_external_segments(file: FileContext, body: bytes) -> Walk[tuple[ExternalSegment, ...]]:
+    """The segments of an external data files message (IV.A.2.h); the names lie in a local heap."""
+    width, length = file.offset_size, file.length_size
+    count = int.from_bytes(body[6:8], "little")
+    at = 8 + width
+    if len(body) < at + 3 * length * count or body[0] != 1:
+        file.fail("message is cut off, or of an unknown version", 0, "external data files")
+    names = yield from read_local_heap(file, int.from_bytes(body[8:at], "little"))
+    segments = []
+    for slot in range(count):
+        place, offset, size = (
+            int.from_bytes(body[at + (3 * slot + i) * length : at + (3 * slot + i + 1) * length], "little")
+            for i in range(3)
+        )
+        end = names.find(b"\0", place)
+        if end < 0 or place >= len(names):
+            file.fail("has a name outside its heap", 0, "external data files")
+        name = names[place:end].decode("utf-8", "surrogateescape")
+        segments.append(ExternalSegment(name, offset, None if size == (1 << 8 * length) - 1 else size))
+    return tuple(segments)
 
 
 def _read_mappings(file: FileContext, layout: VirtualLayout) -> Walk[tuple[SourceMapping, ...]]:

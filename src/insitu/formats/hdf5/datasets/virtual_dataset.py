@@ -18,10 +18,8 @@ from insitu.formats.hdf5.datasets.arrays import array_details, dataset_encoding,
 from insitu.formats.hdf5.datasets.external_data import external_array
 from insitu.formats.hdf5.datasets.object_at_path import ParsedFile, open_object
 from insitu.formats.hdf5.datasets.objects import Dataset
-from insitu.formats.hdf5.datasets.set_members import member_array
 from insitu.formats.hdf5.datasets.virtual_mapping import SourceMapping
 from insitu.formats.hdf5.datasets.virtual_sources import PlacedArray, assemble, place_mapping
-from insitu.formats.hdf5.linked.joined_file import as_joined_file
 from insitu.formats.hdf5.structures.file import FileContext
 from insitu.formats.hdf5.structures.layout import VirtualLayout
 from insitu.formats.hdf5.structures.stored_selection import AxisHyperslab, StoredSelection
@@ -46,7 +44,7 @@ def resolve_extent(neighbours: SiblingFiles, window: ReadCache, dataset: Dataset
         axis = mapping.target_selection.endless_axis
         for number, line in enumerate(mapping.target_selection.lines[: len(shape)]):
             if not line.is_endless:
-                least[number] = max(least[number], line.reach(line.length))
+                least[number] = max(least[number], line.required_extent(line.length))
         for _, behind in mapping.target_selection.boxes:
             least = [max(a, b) for a, b in zip(least, behind, strict=True)]
         if axis is None:
@@ -56,7 +54,7 @@ def resolve_extent(neighbours: SiblingFiles, window: ReadCache, dataset: Dataset
         end = 0
         for here, _, _ in _iterate_sources(neighbours, window, mapping):
             line = here.lines[axis]
-            end = max(end, line.reach(line.length))
+            end = max(end, line.required_extent(line.length))
         found[axis] = max(found.get(axis, 0), end)
     for axis, end in found.items():
         shape[axis] = max(end, least[axis])
@@ -96,7 +94,7 @@ def _iterate_sources(
         return
     if of >= source.ndim:
         raise FormatError("a selection has more axes than its source", structure="virtual dataset")
-    count = there.lines[of].within(source.shape[of])
+    count = there.lines[of].count_before(source.shape[of])
     yield _replace_line(here, axis, line.clip(count)), _replace_line(there, of, there.lines[of].clip(count)), source
 
 
@@ -155,9 +153,6 @@ def dataset_array(
     if dataset.segments and not dataset.space.null:
         return external_array(neighbours, window, file, dataset, shape, dims, attributes)
     if not isinstance(dataset.layout, VirtualLayout) or dataset.space.null:
-        joined = as_joined_file(window.source)
-        if joined is not None:
-            return member_array(joined, file, dataset, shape, dims, attributes)
         return virtual_array(file, window.source.describe(), dataset, shape, dims, attributes)
     encoding = dataset_encoding(file, dataset)
     if dataset.fill.state == "per element":

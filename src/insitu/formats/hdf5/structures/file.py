@@ -42,8 +42,6 @@ class FileContext:
     """The address of the shared message table (III.G), if there is one."""
     shared_indexes: int = 0
     """How many indexes that table has."""
-    joined: bool = False
-    """Whether it is a set of files, seen as one."""
     has_heaps_in_cache_image: bool = False
     """Whether global heaps lie in a cache image: values in them cannot be found by those who read
     data."""
@@ -81,6 +79,6 @@ class FileContext:
         """Raise `FormatError` for a damaged structure."""
         raise FormatError(f"the {structure} {what}", url=self.url, offset=address + self.base, structure=structure)
 
-    def unsupported(self, what: str, hint: str | None = None) -> NoReturn:
+    def refuse(self, what: str, hint: str | None = None) -> NoReturn:
         """Raise `UnsupportedError`."""
         raise UnsupportedError(what, url=self.url, hint=hint)

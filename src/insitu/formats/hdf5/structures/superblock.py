@@ -8,54 +8,23 @@ from __future__ import annotations
 import posixpath
 import re
 from dataclasses import dataclass
-from typing import NamedTuple, NoReturn
 
 from insitu.errors import FormatError, UnsupportedError
 from insitu.formats.hdf5.structures.checksum import verify_checksum
 from insitu.formats.hdf5.structures.file import FileContext
 from insitu.formats.parsing.scheduler import Walk
 
-__all__ = [
-    "FAMILY",
-    "MULTI",
-    "SIGNATURE",
-    "SetDescription",
-    "SetMemberError",
-    "Superblock",
-    "TruncatedFileError",
-    "check_not_set_member",
-    "find_signature",
-    "read_superblock",
-]
+__all__ = ["SIGNATURE", "Superblock", "check_whole_file", "find_signature", "read_superblock"]
 
 SIGNATURE = b"\x89HDF\r\n\x1a\n"
 _WIDTHS = (2, 4, 8)
-JOIN_FAMILY = "Join its members into one file, in their order (`cat x_*.h5 > x.h5`, or h5repart)"
-REPACK_SET = "Repack the set into one file with h5repack"
 FAMILY, MULTI = b"NCSAfami", b"NCSAmult"
-
-
-class SetDescription(NamedTuple):
-    """What a file says of the set that it is in."""
-
-    driver: bytes
-    """The name of the driver that wrote it; nothing: an old family, perhaps."""
-    information: bytes | int
-    """What the driver wrote, or where in the file its block is."""
-    end: int
-    """How long the superblock says that the whole is."""
-
-
-class SetMemberError(UnsupportedError):
-    """The file says that it is one of several."""
-
-    of: SetDescription
-
-
-class TruncatedFileError(FormatError):
-    """The file is shorter than it says: truncated, or the first of an old family."""
-
-    of: SetDescription
+"""Names of the drivers of HDF5 that write one file as several (II.B)."""
+JOIN_FAMILY = "Make one file of all members: `h5repart -family_to_single x_%05d.h5 x.h5`"
+REPACK_SET = (
+    "Make one file of the set (x-m.h5 and x-r.h5): `h5repack --src-vfd-name split x x.h5`, "
+    'or copy it with h5py.File("x", driver="split"); for a multi set: `--src-vfd-name multi`'
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +37,10 @@ class Superblock:
     """The address of the root group's object header."""
     extension: int | None
     """The address of the superblock extension, an object header."""
+    end: int
+    """The length of the file, as the superblock announces it."""
+    driver: bytes
+    """The name of the driver that wrote the file; nothing: an ordinary one."""
 
 
 def find_signature(size: int) -> Walk[int]:
@@ -107,12 +80,13 @@ def read_superblock(file: FileContext) -> Walk[Superblock]:
         file.fail(f"has addresses of {widths[0]} and lengths of {widths[1]} bytes", 0, "superblock")
     file.offset_size, file.length_size = widths
     file.undefined = (1 << (8 * widths[0])) - 1
-    at = file.base
-    return _parse_old(file, data, version, at) if version < 2 else _parse_new(file, data, version, at)
+    if version >= 2:
+        return _parse_new(file, data, version)
+    return (yield from _read_old(file, data, version))
 
 
-def _parse_old(file: FileContext, data: bytes, version: int, at: int) -> Superblock:
-    """Versions 0 and 1."""
+def _read_old(file: FileContext, data: bytes, version: int) -> Walk[Superblock]:
+    """Versions 0 and 1, with the driver information block (II.B)."""
     width = file.offset_size
     file.group_leaf_k = int.from_bytes(data[16:18], "little")
     file.group_node_k = int.from_bytes(data[18:20], "little")
@@ -125,39 +99,16 @@ def _parse_old(file: FileContext, data: bytes, version: int, at: int) -> Superbl
     base, _, end, driver = (_uint(data, place + i * width, width) for i in range(4))
     # Root group symbol table entry: name offset, then the object header's address (III.C).
     root = _uint(data, place + 4 * width + file.length_size, width)
-    if driver != file.undefined:  # before the length is judged: of a set of files, one is always too short
-        begin = driver + 8  # II.B, "Driver Information Block": version, reserved, size, then the name of the driver
-        check_not_set_member(file, SetDescription(data[begin : begin + 8], driver + at, end))
-    _check_end(file, base, end, at)
-    return Superblock(version, root, None)
+    name = b""
+    if driver != file.undefined:
+        (block,) = yield [file.range(driver, 16, "driver information block")]
+        if block[0] != 0:
+            file.fail(f"has an unknown version ({block[0]})", driver, "driver information block")
+        name = block[8:16]
+    return Superblock(version, root, None, _absolute_end(file, base, end), name)
 
 
-def check_not_set_member(file: FileContext, of: SetDescription) -> None:
-    """Raise if the file is one of a set, by the driver that wrote it.
-
-    A family that was joined is a file like any other.
-
-    Parameters
-    ----------
-    file
-        The file.
-    of
-        What it says of the set.
-    """
-    if of.driver == FAMILY:
-        if of.end > file.size:
-            _raise_set_member(file, of, "the file is a member of a family of files", JOIN_FAMILY)
-    elif not file.joined:
-        _raise_set_member(file, of, "the file is a member of a set of files (multi or split driver)", REPACK_SET)
-
-
-def _raise_set_member(file: FileContext, of: SetDescription, what: str, hint: str) -> NoReturn:
-    problem = SetMemberError(what, url=file.url, hint=hint)
-    problem.of = of
-    raise problem
-
-
-def _parse_new(file: FileContext, data: bytes, version: int, at: int) -> Superblock:
+def _parse_new(file: FileContext, data: bytes, version: int) -> Superblock:
     """Versions 2 and 3."""
     width = file.offset_size
     length = 12 + 4 * width + 4
@@ -165,29 +116,52 @@ def _parse_new(file: FileContext, data: bytes, version: int, at: int) -> Superbl
         file.fail("is cut off", 0, "superblock")
     verify_checksum(file, data[:length], 0, "superblock")
     base, extension, end, root = (_uint(data, 12 + i * width, width) for i in range(4))
-    _check_end(file, base, end, at)
-    return Superblock(version, root, None if extension == file.undefined else extension)
+    end = _absolute_end(file, base, end)
+    return Superblock(version, root, None if extension == file.undefined else extension, end, b"")
 
 
-def _check_end(file: FileContext, base: int, end: int, at: int) -> None:
+def _absolute_end(file: FileContext, base: int, end: int) -> int:
     # A user block that was put in front afterwards moves the signature but not the stored base
     # address: the library then counts from where the signature is. The stored end counts from the
     # beginning of the file.
-    moved = at - base
-    file.base = at
-    if end + moved > file.size:
-        # Old families do not say that they are one: their first member looks like the beginning of
-        # a larger file, which it is.
+    return end + file.base - base
+
+
+def check_whole_file(file: FileContext, end: int, driver: bytes) -> None:
+    """Raise unless all bytes of the file are in it: sets of files and truncated files are refused.
+
+    A family that was joined is a file like any other. The driver is judged before the length: the
+    member of a set that has the superblock is always too short.
+
+    Parameters
+    ----------
+    file
+        The file.
+    end
+        The length that its superblock announces.
+    driver
+        The name of the driver that wrote it, if it is stored.
+    """
+    if driver == FAMILY and end > file.size:
+        file.refuse("the file is only the first member of a family of files; families are not supported", JOIN_FAMILY)
+    if driver == MULTI:
+        file.refuse("the file is one member of a split or multi set of files; such sets are not supported", REPACK_SET)
+    if driver not in (b"", FAMILY):
+        name = driver.rstrip(b"\0 ").decode("ascii", "backslashreplace")
+        file.refuse(
+            f"the file was written by the HDF5 driver {name!r}, which is not supported",
+            "Repack it into an ordinary file with h5repack, and that driver",
+        )
+    if end > file.size:
+        # Families that were written before HDF5 1.8 do not store their driver.
         family = re.search(r"(?<!\d)0+(?!\d)", posixpath.basename(file.url)) is not None
-        problem = TruncatedFileError(
-            f"the file is truncated: it has {file.size} bytes, but its superblock announces {end + moved}",
+        raise FormatError(
+            f"the file is truncated: it has {file.size} bytes, but its superblock announces {end}",
             url=file.url,
-            offset=at,
+            offset=file.base,
             structure="superblock",
             hint=f"If it is the first of a family of files: {JOIN_FAMILY}" if family else None,
         )
-        problem.of = SetDescription(b"", b"", end + moved)
-        raise problem
 
 
 def _uint(data: bytes, at: int, width: int) -> int:
