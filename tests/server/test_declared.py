@@ -61,17 +61,11 @@ class Watched:
             except psutil.Error:
                 return
 
-    def numbers(self) -> dict[str, float]:
-        lines = self.server.get("/metrics").body.decode().splitlines()
-        return {
-            name: float(value) for name, _, value in (line.partition(" ") for line in lines) if name.startswith("insitu_")
-        }  # fmt: skip
-
     def is_idle(self, seconds: float) -> bool:
         """Whether nothing is under way any more, within so many seconds."""
         until = time.monotonic() + seconds
         while time.monotonic() < until:
-            if self.numbers()["insitu_running"] == 0:
+            if self.server.metrics()["insitu_running"] == 0:
                 return True
             time.sleep(0.1)
         return False

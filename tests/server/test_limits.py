@@ -91,7 +91,7 @@ def test_only_so_many_at_once() -> None:
 
 
 def test_settings_travel() -> None:
-    settings = Settings(("/data",), ("t",), "/tokens", Limits(memory=5), True, {"s3://b": {"key": "k"}}, "/tmp/x", 3)
+    settings = Settings(("/data",), ("t",), "/tokens", Limits(memory=5), True, {"s3://b": {"key": "k"}}, 3)
     assert Settings.from_json(settings.to_json()) == settings
 
 
