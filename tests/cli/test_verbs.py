@@ -272,7 +272,7 @@ def test_errors_that_nobody_foresaw(run: Run, archive: Path, monkeypatch: pytest
 
 def test_help_names_every_verb(run: Run) -> None:
     out, _ = run("--help")
-    for verb in ("scan", "info", "read", "reduce", "convert", "append", "check", "refresh", "serve", "demo"):
+    for verb in ("scan", "info", "read", "reduce", "convert", "append", "check", "refresh", "serve"):
         assert verb in out
     out, _ = run("info", "--help")
     assert "--json" in out

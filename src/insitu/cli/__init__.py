@@ -13,7 +13,7 @@ from importlib.metadata import version
 
 import typer
 
-from insitu.cli import append, check, convert, demo, drop, info, read, reduce, refresh, rollback, scan, serve
+from insitu.cli import append, check, convert, drop, info, read, reduce, refresh, rollback, scan, serve
 from insitu.cli.screen import stderr
 from insitu.errors import InsituError
 
@@ -39,7 +39,6 @@ for _verb, _does in (
     ("check", check.check),
     ("refresh", refresh.refresh),
     ("serve", serve.serve),
-    ("demo", demo.demo),
 ):
     app.command(_verb)(_does)
 
