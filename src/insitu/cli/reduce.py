@@ -124,9 +124,10 @@ def _reduce_on_server(
 ) -> tuple[dict[str, Any], str]:
     """Compute statistics on a server, which opens the archive itself."""
     from insitu.active.client import Active
+    from insitu.sources.address import scheme_of
     from insitu.sources.redaction import redact_url
 
-    place = url if "://" in url else os.path.abspath(url)
+    place = url if scheme_of(url) else os.path.abspath(url)
     values, done = Active(active, required=True).reduce_url(place, variable, methods, **how)
     summary = (
         f"{plural(done['chunks'], 'chunk')} | {format_bytes(done['bytes_fetched'])} fetched and {format_bytes(done['bytes_decoded'])} "
