@@ -185,9 +185,13 @@ def test_nobody_is_given_what_another_has_read(
             assert answer.status == 401, answer.body
             assert VALUES.tobytes()[:16] not in answer.body
     request = {
-        "interface_type": "http", "url": f"{website.url}/ann/x", "dtype": "int32", "shape": [600], "compression": {"id": "zlib"},
+        "interface_type": "http",
+        "url": f"{website.url}/ann/x",
+        "dtype": "int32",
+        "shape": [600],
+        "compression": {"id": "zlib"},
         "size": len(website.data),
-    }  # fmt: skip
+    }
     for operation in ("sum", "select"):
         assert near.post(f"/v2/{operation}", request, login("ann")).status == 200
         for other in (login("bob"), login("ann", "wrong"), {}):

@@ -340,9 +340,25 @@ def certified(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, ...]:
     folder = tmp_path_factory.mktemp("certificate")
     certificate, key = folder / "cert.pem", folder / "key.pem"
     made = subprocess.run(
-        ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", key, "-out", certificate, "-days", "1", "-subj", "/CN=localhost"],
-        capture_output=True, check=False,
-    )  # fmt: skip
+        [
+            "openssl",
+            "req",
+            "-x509",
+            "-newkey",
+            "rsa:2048",
+            "-nodes",
+            "-keyout",
+            key,
+            "-out",
+            certificate,
+            "-days",
+            "1",
+            "-subj",
+            "/CN=localhost",
+        ],
+        capture_output=True,
+        check=False,
+    )
     if made.returncode:
         pytest.skip("no openssl to make a certificate")
     return "--tls-cert", str(certificate), "--tls-key", str(key)

@@ -278,14 +278,30 @@ def _reduce_job(
     along = normalise_axes(job.axes, len(task.selection.result_shape))
     if job.weights is not None:
         return weighted_statistics(
-            array, job.methods, job.weights, opened, axes=along, selection=task.selection, rules=job.rules, keepdims=job.keepdims,
-            name=name, tally=tally,
-        )  # fmt: skip
+            array,
+            job.methods,
+            job.weights,
+            opened,
+            axes=along,
+            selection=task.selection,
+            rules=job.rules,
+            keepdims=job.keepdims,
+            name=name,
+            tally=tally,
+        )
     if job.groups is not None:
         axes = None if job.axes is None else along
         return grouped_statistics(
-            array, job.methods, job.groups, opened, axes=axes, selection=task.selection, rules=job.rules, name=name, tally=tally
-        )  # fmt: skip
+            array,
+            job.methods,
+            job.groups,
+            opened,
+            axes=axes,
+            selection=task.selection,
+            rules=job.rules,
+            name=name,
+            tally=tally,
+        )
     if job.partial:
         reduction = Reduction(job.methods, array.dtype, job.rules)
         return dict(fold_chunks(array, task.selection, along, reduction, opened, name=name, tally=tally))

@@ -209,8 +209,8 @@ class _ZarrTreeCache:
         size = math.prod(view.array.chunks) * max(view.array.encoding.dtype.itemsize, 1)
         if size > self.worker.limits.chunk:
             raise RequestTooLargeError(
-                f"a chunk of {place[0]} has {size:,} bytes, more than the limit of this server, {self.worker.limits.chunk:,} "
-                "bytes"
+                f"a chunk of {place[0]} has {size:,} bytes, more than the limit of this server, "
+                f"{self.worker.limits.chunk:,} bytes"
             )
         return size
 

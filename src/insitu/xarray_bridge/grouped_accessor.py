@@ -70,7 +70,10 @@ class Grouped:
             for name, variable in self._dataset.data_vars.items()
             if along in variable.dims and unmodified_lazy_array(variable.variable) is not None
         ]
-        dims = [along] if dim is None else list(self._dataset.dims) if dim is ... else [dim] if isinstance(dim, str) else list(dim)  # fmt: skip
+        if dim is None:
+            dims = [along]
+        else:
+            dims = list(self._dataset.dims) if dim is ... else [dim] if isinstance(dim, str) else list(dim)
         if along is None or not names or along not in dims or set(how) - known or self._crosses(along):
             found: xarray.Dataset = getattr(self._whole, method)(dim, **how)
             return found
@@ -141,7 +144,9 @@ class Grouped:
             name=lazy.access.name, storage_options=lazy.access.storage_options,
         )[method]  # fmt: skip
         kept = [name for name in variable.dims if name == along or name not in dims]
-        found = np.moveaxis(found, kept.index(along), 0).reshape(*first.shape, *found.shape[: kept.index(along)], *found.shape[kept.index(along) + 1 :])  # fmt: skip
+        found = np.moveaxis(found, kept.index(along), 0).reshape(
+            *first.shape, *found.shape[: kept.index(along)], *found.shape[kept.index(along) + 1 :]
+        )
         order = [*first.dims, *(name for name in kept if name != along)]
         turned = found.transpose([order.index(name) for name in shown.dims])
         empty = np.isnan(first.values)

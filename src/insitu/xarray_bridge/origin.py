@@ -59,7 +59,7 @@ def recipe_of(dataset: xarray.Dataset, origin: Origin | None) -> Recipe | None:
 
 
 def _variables(dataset: xarray.Dataset) -> dict[Any, tuple[Any, ...]]:
-    return {
+    return {  # `_data`: `Variable.data` would read what is lazily indexed, and make new objects
         name: (variable.dims, variable._data, dict(variable.attrs), dict(variable.encoding))
         for name, variable in dataset.variables.items()
     }
