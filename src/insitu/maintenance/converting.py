@@ -9,7 +9,7 @@ from typing import Any
 from insitu.combining.recipe import Recipe
 from insitu.combining.saved import tree_from_member
 from insitu.combining.scan_member import Job, scan_tree
-from insitu.maintenance.conflicts import ATTEMPTS, lost_race
+from insitu.maintenance.conflicts import ATTEMPTS, lost_race_error
 from insitu.maintenance.save_with_recipe import nest_groups, save_tree
 from insitu.model import VirtualGroup
 
@@ -65,7 +65,7 @@ def rename_sources(target: str, rename: Mapping[str, str], *, storage_options: M
         opened = references.open_for_update(target, storage_options=storage_options)
         if opened.replace(references.with_renamed_sources(opened.tree, rename)):
             return
-    raise lost_race(target)
+    raise lost_race_error(target)
 
 
 def rollback(target: str, *, storage_options: Mapping[str, Any] | None = None) -> None:

@@ -198,7 +198,7 @@ class RequestLogMiddleware:
         scope = {**scope, "path": path, "raw_path": path.encode("utf-8", "replace")}
         began, status, sent = time.perf_counter(), 0, 0
 
-        async def watched(message: Message) -> None:
+        async def count_and_send(message: Message) -> None:
             nonlocal status, sent
             if message["type"] == "http.response.start":
                 status = message["status"]
@@ -207,7 +207,7 @@ class RequestLogMiddleware:
             await send(message)
 
         try:
-            await self.app(scope, receive, watched)
+            await self.app(scope, receive, count_and_send)
         except Exception:
             error_log.exception("unexpected exception in %s %s", scope["method"], path)
             if status != 500:

@@ -33,7 +33,7 @@ from insitu.reducing import Reduction
 from insitu.reducing.reduce import axes_of_dims, compute_statistics, normalise_axes
 from insitu.reducing.stream import fold_chunks
 from insitu.server.authentication import Credentials, authenticate
-from insitu.server.client_cache import ClientCache, fits_in_cache
+from insitu.server.client_cache import ClientCache, can_be_cached
 from insitu.server.client_source_pools import RequestSources
 from insitu.server.declared_cost import (
     BLOCK_BYTES,
@@ -199,7 +199,7 @@ def _prepare_batch(worker: Worker, batch: BatchRequest, who: Credentials, reduci
         part = None if reducing else next(_split_selection(array, selection), selection)
         cost = job_cost(worker.limits, job, array, selection, part)
         tasks.append(
-            PreparedJob(job, array, selection, cost, fits_in_cache(array, selection, worker.cache.max_bytes // 2))
+            PreparedJob(job, array, selection, cost, can_be_cached(array, selection, worker.cache.max_bytes // 2))
         )
     return PreparedBatch(tuple(tasks), options, ClientCache(worker.cache, who, batch.options) if batch.cache else None)
 

@@ -148,11 +148,11 @@ class Worker:
                     return
                 loop.call_soon_threadsafe(pieces.put_nowait, piece)
 
-        def ended(done: asyncio.Future[None]) -> None:
+        def on_done(done: asyncio.Future[None]) -> None:
             leave()
             pieces.put_nowait(_EndOfStream(None if done.cancelled() else done.exception()))
 
-        loop.run_in_executor(self.pool, _run_with_deadline, deadline, produce).add_done_callback(ended)
+        loop.run_in_executor(self.pool, _run_with_deadline, deadline, produce).add_done_callback(on_done)
         try:
             first = await pieces.get()
         except BaseException:

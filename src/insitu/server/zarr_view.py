@@ -78,7 +78,7 @@ def zarr_routes(worker: Worker) -> list[BaseRoute]:
 
         return answer
 
-    async def allowed(request: Request) -> Response:
+    async def answer_preflight(request: Request) -> Response:
         """Answer the preflight request of a browser."""
         headers = {
             "Access-Control-Allow-Headers": "Range, Authorization, X-Insitu-Token",
@@ -91,7 +91,7 @@ def zarr_routes(worker: Worker) -> list[BaseRoute]:
         for name, number in (("zarr", 3), ("zarr2", 2))
         for made in (
             Route(f"/{name}/{{rest:path}}", route(number), methods=["GET", "HEAD"]),
-            Route(f"/{name}/{{rest:path}}", allowed, methods=["OPTIONS"]),
+            Route(f"/{name}/{{rest:path}}", answer_preflight, methods=["OPTIONS"]),
         )
     ]
 

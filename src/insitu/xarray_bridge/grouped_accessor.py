@@ -53,11 +53,11 @@ class Grouped:
         if name not in METHODS:  # medians, quantiles, map: xarray's own
             return getattr(self._whole, name)
 
-        def reduced(dim: Any = None, **how: Any) -> xarray.Dataset:
+        def reduce_groups(dim: Any = None, **how: Any) -> xarray.Dataset:
             return self._reduce(name, dim, how)
 
-        reduced.__doc__ = f"The {name} of each group; see `xarray.Dataset.groupby`."
-        return reduced
+        reduce_groups.__doc__ = f"The {name} of each group; see `xarray.Dataset.groupby`."
+        return reduce_groups
 
     def __dir__(self) -> list[str]:
         return [*METHODS, *(name for name in dir(self._whole) if not name.startswith("_"))]
@@ -74,7 +74,7 @@ class Grouped:
             dims = [along]
         else:
             dims = list(self._dataset.dims) if dim is ... else [dim] if isinstance(dim, str) else list(dim)
-        if along is None or not names or along not in dims or set(how) - known or self._crosses(along):
+        if along is None or not names or along not in dims or set(how) - known or self._has_crossing_coordinate(along):
             found: xarray.Dataset = getattr(self._whole, method)(dim, **how)
             return found
         shell = make_template(self._dataset, names, [along])
@@ -106,7 +106,7 @@ class Grouped:
         dims = {dim for grouper in self._whole.groupers for dim in grouper.group.dims}
         return next(iter(dims)) if len(dims) == 1 and groups and next(iter(dims)) in self._dataset.dims else None
 
-    def _crosses(self, along: Hashable) -> bool:
+    def _has_crossing_coordinate(self, along: Hashable) -> bool:
         """Return whether a coordinate lies along the grouped dimension and another."""
         return any(along in coord.dims and coord.ndim > 1 for coord in self._dataset.coords.values())
 

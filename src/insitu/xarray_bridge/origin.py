@@ -36,7 +36,7 @@ class Origin:
             archive, _variables(dataset), frozenset(dataset.coords), frozenset(dataset.xindexes), dict(dataset.attrs)
         )
 
-    def describes(self, dataset: xarray.Dataset) -> bool:
+    def is_unchanged(self, dataset: xarray.Dataset) -> bool:
         """Return whether a dataset is still what was opened."""
         now = _variables(dataset)
         return (
@@ -50,7 +50,7 @@ class Origin:
 
 def recipe_of(dataset: xarray.Dataset, origin: Origin | None) -> Recipe | None:
     """Return the recipe to make a dataset again from its files; None if it is unknown."""
-    if origin is not None and origin.describes(dataset):
+    if origin is not None and origin.is_unchanged(dataset):
         return origin.archive.recipe_to_save()
     return replace(
         Recipe() if origin is None else origin.archive.recipe,
