@@ -18,7 +18,7 @@ from insitu.combining.scan_member import Job, make_loader, scan_member, scan_tre
 from insitu.errors import SourceError, StaleSourceError, UnsupportedError, VariableError
 from insitu.maintenance.checking import Progress, open_saved_tree
 from insitu.maintenance.conflicts import COMBINE_ANEW, check_disjoint
-from insitu.maintenance.save_with_recipe import nest_groups, save_tree
+from insitu.maintenance.saving import nest_groups, save_tree
 from insitu.model import VirtualArray
 
 if TYPE_CHECKING:

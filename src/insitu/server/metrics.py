@@ -1,9 +1,10 @@
 """Counters, gauges and histograms of a server, for Prometheus (`prometheus_client`).
 
 With several worker processes, the parent process sets `PROMETHEUS_MULTIPROC_DIR` before they start
-(`multiprocess_folder`). Each worker then writes its numbers into files of that folder, and whichever
-worker answers `/metrics` adds up the files of all. The counters of workers that have ended stay, so
-that no counter goes down; their gauges do not count. A single process keeps its numbers in memory.
+(`multiprocess_folder`). Each worker then writes its numbers into files of that folder, and
+whichever worker answers `/metrics` adds up the files of all. The counters of workers that have
+ended stay, so that no counter goes down; their gauges do not count. A single process keeps its
+numbers in memory.
 """
 
 from __future__ import annotations
@@ -22,8 +23,8 @@ from prometheus_client.multiprocess import MultiProcessCollector, mark_process_d
 __all__ = ["FOLDER_PREFIX", "ROUTES", "Metrics", "multiprocess_folder"]
 
 ENVIRONMENT_VARIABLE = "PROMETHEUS_MULTIPROC_DIR"
-"""Name of the variable by which `prometheus_client` finds the folder of all workers. It is read when
-the package is imported: a process that has imported it before keeps its numbers in memory.
+"""Name of the variable by which `prometheus_client` finds the folder of all workers. It is read
+when the package is imported: a process that has imported it before keeps its numbers in memory.
 """
 FOLDER_PREFIX = "insitu-metrics-"
 """Prefix of the names of temporary folders."""
@@ -51,7 +52,10 @@ GAUGES = {
 
 
 class Metrics:
-    """The metrics of one worker, in a registry of their own: one process may hold several servers."""
+    """The metrics of one worker.
+
+    Their registry is their own, because one process may hold several servers.
+    """
 
     def __init__(self) -> None:
         self._folder = os.environ.get(ENVIRONMENT_VARIABLE)
@@ -80,7 +84,7 @@ class Metrics:
         self._counters[name].inc(number)
 
     def add_up_to(self, name: str, total: int) -> None:
-        """Add what has been counted since the last call, to a counter whose total is kept elsewhere."""
+        """Add what was counted since the last call, to a counter whose total is kept elsewhere."""
         with self._lock:
             added, self._totals[name] = total - self._totals[name], total
         self._counters[name].inc(added)

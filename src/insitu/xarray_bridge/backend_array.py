@@ -14,8 +14,8 @@ import numpy.typing as npt
 import xarray
 from xarray.backends import BackendArray
 
-# xarray has no public name for its lazily indexed arrays. Its guide "How to add a new backend" takes
-# them, and the adapter of indexers, from here.
+# xarray has no public name for its lazily indexed arrays. Its guide "How to add a new backend"
+# takes them, and the adapter of indexers, from here.
 from xarray.core import indexing
 
 from insitu.lazy_array.duck_array import LazyArray
