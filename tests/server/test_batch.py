@@ -18,6 +18,8 @@ from insitu.active.wire import values_from_wire
 from insitu.active.wire_array import array_to_wire
 from insitu.model import Encoding
 from insitu.reducing.chunk_storage import chunk_array
+from insitu.server.error_responses import RequestError
+from insitu.server.jobs import parse_batch
 from server.serving import Answer, Server
 
 
@@ -266,3 +268,10 @@ def test_tables_with_codecs_that_are_not_ours(server: Server, root: Path, codec:
     answer = server.ask("POST", "/reduce", body, {"Content-Type": "application/cbor"})
     assert answer.status == 422, answer.body
     assert codec in answer.message
+
+
+@pytest.mark.parametrize("code", [1e300, -1e300, 2.0**63, float("inf"), float("nan"), 0.5])
+def test_codes_of_groups_that_are_no_integers(code: float) -> None:
+    job = {"url": "x", "variable": "v", "methods": ["sum"], "groups": {"axis": 0, "codes": [0, code], "count": 2}}
+    with pytest.raises(RequestError, match="codes of groups must be integers"):
+        parse_batch(cbor2.dumps({"jobs": [job]}), "application/cbor", reducing=True)
