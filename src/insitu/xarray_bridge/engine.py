@@ -16,7 +16,7 @@ from xarray.backends import BackendEntrypoint
 
 from insitu.xarray_bridge.backend_array import to_xarray_lazy
 from insitu.xarray_bridge.engine_keywords import ENGINE_KEYWORDS
-from insitu.xarray_bridge.opening import OpenOptions, open_dataset, open_groups, to_datatree
+from insitu.xarray_bridge.opening import open_dataset, open_groups, to_datatree
 
 __all__ = ["InsituBackendEntrypoint"]
 
@@ -78,8 +78,7 @@ class InsituBackendEntrypoint(BackendEntrypoint):
 
     def open_groups_as_dict(self, filename_or_obj: Any, **given: Any) -> dict[str, xarray.Dataset]:
         """Open every group."""
-        options = OpenOptions.of_groups({"create_default_indexes": not XARRAY_INDEXES, **given})
-        groups = open_groups(filename_or_obj, options)
+        groups = open_groups(filename_or_obj, create_default_indexes=not XARRAY_INDEXES, **given)
         return {path: to_xarray_lazy(dataset) for path, dataset in groups.items()}
 
     def open_datatree(self, filename_or_obj: Any, **given: Any) -> xarray.DataTree:

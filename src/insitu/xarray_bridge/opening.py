@@ -217,7 +217,7 @@ def dataset_from_archive(
 
 def open_datatree(url: Any, **how: Any) -> xarray.DataTree:
     """Open an archive with all its groups. Takes what `open_dataset` takes, but for `variables`."""
-    return to_datatree(open_groups(url, OpenOptions.of_groups(how)), url)
+    return to_datatree(open_groups(url, **how), url)
 
 
 def to_datatree(groups: Mapping[str, xarray.Dataset], url: Any) -> xarray.DataTree:
@@ -240,8 +240,9 @@ def to_datatree(groups: Mapping[str, xarray.Dataset], url: Any) -> xarray.DataTr
         ) from problem
 
 
-def open_groups(url: Any, options: OpenOptions) -> dict[str, xarray.Dataset]:
-    """Open every group of an archive as a dataset, by path."""
+def open_groups(url: Any, **how: Any) -> dict[str, xarray.Dataset]:
+    """Open every group of an archive as a dataset, by path. Takes what `open_datatree` takes."""
+    options = OpenOptions.of_groups(how)
     archive = options.open_archive(url, many=False)
     access = access_to(archive)
     return {f"/{path}": options.to_dataset(member, archive, access) for path, member in archive.all_members()}
