@@ -29,7 +29,7 @@ $(VENV)/ready: pyproject.toml setup.py $(CONSTRAINTS)
 	@touch "$@"
 
 demo: setup
-	$(BIN)/insitu demo
+	$(BIN)/python examples/demo/run.py
 
 # The inner loop: a minute and a half on two cores, no server programs, no corpus, no network. tests/quick.txt lists the files.
 quick: setup

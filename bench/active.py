@@ -46,8 +46,9 @@ CLIENTS = {
         "print(float(xarray.open_dataset(f, engine='h5netcdf').t.mean()))"
     ),
     "b: zarr over references": (
-        "import xarray, sys; print(float(xarray.open_dataset('reference://', engine='zarr', chunks=None, backend_kwargs=dict("
-        "consolidated=False, storage_options=dict(fo=sys.argv[3], remote_protocol='http', remote_options={'asynchronous': True}, asynchronous=True))).t.mean()))"
+        "import xarray, sys; print(float(xarray.open_dataset('reference://', engine='zarr', chunks=None, "
+        "backend_kwargs=dict(consolidated=False, storage_options=dict(fo=sys.argv[3], remote_protocol='http', "
+        "remote_options={'asynchronous': True}, asynchronous=True))).t.mean()))"
     ),
     "c: PyActiveStorage + insitu serve": (
         "import sys; from activestorage.active import Active; "
@@ -112,8 +113,12 @@ def run(name: str, peers: str, *arguments: str) -> tuple[float, float] | str:
     """The mean and the seconds; or why there are none."""
     begin = time.perf_counter()
     done = subprocess.run(
-        [interpreter(name, peers), "-W", "ignore", "-c", CLIENTS[name], *arguments], capture_output=True, text=True, timeout=900, check=False
-    )  # fmt: skip
+        [interpreter(name, peers), "-W", "ignore", "-c", CLIENTS[name], *arguments],
+        capture_output=True,
+        text=True,
+        timeout=900,
+        check=False,
+    )
     seconds = time.perf_counter() - begin
     if done.returncode:
         return done.stderr.strip().splitlines()[-1][:150] if done.stderr.strip() else "failed"
@@ -145,7 +150,8 @@ def references(path: Path, url: str, peers: str) -> str:
     target = path.with_suffix(".active.json")
     code = (
         "import sys, json; from kerchunk.hdf import SingleHdf5ToZarr; "
-        "json.dump(SingleHdf5ToZarr(open(sys.argv[1], 'rb'), sys.argv[2], inline_threshold=300).translate(), open(sys.argv[3], 'w'))"
+        "json.dump(SingleHdf5ToZarr(open(sys.argv[1], 'rb'), sys.argv[2], inline_threshold=300).translate(), "
+        "open(sys.argv[3], 'w'))"
     )
     subprocess.run([peers, "-W", "ignore", "-c", code, str(path), url, str(target)], capture_output=True, check=False)
     return str(target)
@@ -209,7 +215,8 @@ def main() -> None:
                     }  # fmt: skip
                     found[name, link] = row
                     print(
-                        f"{name:60} {link:9} {row['seconds']:8.2f} {row['bytes']:14,.0f} {row['requests']:8.0f}  {outcome[0]:.6f}"
+                        f"{name:60} {link:9} {row['seconds']:8.2f} {row['bytes']:14,.0f} {row['requests']:8.0f} "
+                        f" {outcome[0]:.6f}"
                     )
                 for _ in range(ROUNDS if link == "loopback" and "d" in options.only else 0):
                     before = processor(server.process.pid)

@@ -72,8 +72,8 @@ def main() -> None:
         "wrong or lost"
     )
     print(
-        f"half within {1000 * slow[0]:.0f} ms, 99 of 100 within {1000 * slow[1]:.0f} ms; at most {largest[0] / 2**20:.0f} "
-        "MiB"
+        f"half within {1000 * slow[0]:.0f} ms, 99 of 100 within {1000 * slow[1]:.0f} ms; at most "
+        f"{largest[0] / 2**20:.0f} MiB"
     )
     for item in wrong[:5]:
         print(item)

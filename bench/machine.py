@@ -35,8 +35,8 @@ LIBRARIES = [
 def describe() -> str:
     """The machine in a few lines, for the head of a table."""
     return (
-        f"{_processor()}, {os.cpu_count()} cores, {_memory() / 2**30:.0f} GiB, {platform.system()} {platform.machine()}, Python {platform.python_version()}\n"
-        + _libraries()
+        f"{_processor()}, {os.cpu_count()} cores, {_memory() / 2**30:.0f} GiB, {platform.system()} "
+        f"{platform.machine()}, Python {platform.python_version()}\n" + _libraries()
     )
 
 

@@ -55,8 +55,8 @@ def growth(quick: bool) -> None:
             print(f"| {count:,} | failed: {result.error} |")
             continue
         print(
-            f"| {count:,} | {result.seconds[0]:.2f} | {result.seconds[0] / count * 1e3:.2f} | {result.growth[0] / 1e6:.0f} "
-            "MB |"
+            f"| {count:,} | {result.seconds[0]:.2f} | {result.seconds[0] / count * 1e3:.2f} | "
+            f"{result.growth[0] / 1e6:.0f} MB |"
         )
 
 
@@ -139,8 +139,8 @@ def cuts(quick: bool) -> None:
         touched = len(made.sources)  # every part is a file of its own
         each = best / max(touched, 1) * 1e6
         print(
-            f"| {name} | {touched:,} | {best:.4f} | {each:.1f} | {'a plan of its own' if touched == 1 else 'yes' if each <= 50 else '**no**'} "
-            "|"
+            f"| {name} | {touched:,} | {best:.4f} | {each:.1f} | "
+            f"{'a plan of its own' if touched == 1 else 'yes' if each <= 50 else '**no**'} |"
         )
 
 

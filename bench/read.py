@@ -73,7 +73,8 @@ def memory_note(results: list[Result], nbytes: int, cores: int = 2) -> list[str]
         chunk *= length
     limit = nbytes + 8 * chunk * cores
     return [
-        f"insitu, memory at most: {statistics.median(result.peak) / 1e6:,.0f} MB; target ≤ the result and 8 chunks a thread = {limit / 1e6:,.0f} MB: "
+        f"insitu, memory at most: {statistics.median(result.peak) / 1e6:,.0f} MB; target ≤ the result and 8 "
+        f"chunks a thread = {limit / 1e6:,.0f} MB: "
         + ("yes." if statistics.median(result.peak) <= limit else "**no**.")
         for result in results
         if result.name == "insitu" and result.peak

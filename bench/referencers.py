@@ -75,9 +75,13 @@ def _manifest_array(manifest: Any, shape: tuple[int, ...], chunks: tuple[int, ..
     from virtualizarr.manifests.utils import create_v3_array_metadata
 
     metadata = create_v3_array_metadata(
-        shape=shape, data_type=np.dtype("f4"), chunk_shape=chunks, fill_value=0.0,
-        codecs=[{"name": "bytes", "configuration": {"endian": "little"}}], dimension_names=[f"d{i}" for i in range(len(shape))],
-    )  # fmt: skip
+        shape=shape,
+        data_type=np.dtype("f4"),
+        chunk_shape=chunks,
+        fill_value=0.0,
+        codecs=[{"name": "bytes", "configuration": {"endian": "little"}}],
+        dimension_names=[f"d{i}" for i in range(len(shape))],
+    )
     return ManifestArray(metadata=metadata, chunkmanifest=manifest)
 
 

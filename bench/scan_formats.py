@@ -64,9 +64,16 @@ def _messages(file: Any, steps: range, levels: int, names: int, date: int = 2024
 
     handle = eccodes.codes_grib_new_from_samples("regular_ll_pl_grib2")
     keys: dict[str, Any] = {
-        "Ni": 360, "Nj": 181, "iDirectionIncrementInDegrees": 1, "jDirectionIncrementInDegrees": 1, "latitudeOfFirstGridPointInDegrees": 90,
-        "latitudeOfLastGridPointInDegrees": -90, "longitudeOfLastGridPointInDegrees": 359, "bitsPerValue": 12, "dataDate": date,
-    }  # fmt: skip
+        "Ni": 360,
+        "Nj": 181,
+        "iDirectionIncrementInDegrees": 1,
+        "jDirectionIncrementInDegrees": 1,
+        "latitudeOfFirstGridPointInDegrees": 90,
+        "latitudeOfLastGridPointInDegrees": -90,
+        "longitudeOfLastGridPointInDegrees": 359,
+        "bitsPerValue": 12,
+        "dataDate": date,
+    }
     for key, value in keys.items():
         eccodes.codes_set(handle, key, value)
     eccodes.codes_set_values(handle, np.random.default_rng(0).normal(280, 20, 360 * 181))
@@ -122,8 +129,13 @@ def _raster(path: Path, side: int) -> None:
 
     values = np.random.default_rng(0).integers(0, 9, (1, side, side)).astype("u1")
     profile = {
-        "count": 1, "height": side, "width": side, "dtype": "u1", "crs": "EPSG:32633", "transform": Affine(10, 0, 3e5, 0, -10, 5e6),
-    }  # fmt: skip
+        "count": 1,
+        "height": side,
+        "width": side,
+        "dtype": "u1",
+        "crs": "EPSG:32633",
+        "transform": Affine(10, 0, 3e5, 0, -10, 5e6),
+    }
     with rasterio.MemoryFile() as memory:
         with memory.open(driver="GTiff", **profile) as file:
             file.write(values)
@@ -172,7 +184,8 @@ def side_file(path: Path, quick: bool) -> None:
             )
             for i, j in np.ndindex(side, side):
                 file.write(
-                    f'<dmrpp:chunk offset="{(i * side + j) * 400}" nBytes="400" chunkPositionInArray="[{i * 10},{j * 10}]"/>'
+                    f'<dmrpp:chunk offset="{(i * side + j) * 400}" nBytes="400" '
+                    f'chunkPositionInArray="[{i * 10},{j * 10}]"/>'
                 )
             file.write("</dmrpp:chunks></Float32>")
         file.write("</Dataset>")
@@ -233,24 +246,58 @@ def zipped_store(path: Path, quick: bool) -> None:
 
 Case = tuple[str, Callable[[Path, bool], None], str, dict[str, str]]
 CASES: dict[str, Case] = {
-    "netcdf3": ("NetCDF-3: 10 variables x 2,000 records", records, "records.nc",
-        {KERCHUNK: "kerchunk_netcdf3", VIRTUALIZARR: "virtualizarr_netcdf3"}),
-    "netcdf3_many": ("NetCDF-3: 200 files of 8 variables", many_netcdf3, "many_netcdf3",
-        {KERCHUNK: "kerchunk_netcdf3", VIRTUALIZARR: "virtualizarr_netcdf3"}),
-    "grib": ("GRIB 2: 1,200 messages", grib, "fields.grib2",
-        {KERCHUNK: "kerchunk_grib", GRIBBERISH: "gribberish", CFGRIB: "cfgrib_index"}),
-    "grib_many": ("GRIB 2: 60 files of 20 messages", many_gribs, "many_gribs",
-        {KERCHUNK: "kerchunk_grib", GRIBBERISH: "gribberish", CFGRIB: "cfgrib_index"}),
-    "tiff": ("COG: 16,384 tiles and overviews", cog, "cog.tif",
-        {KERCHUNK: "kerchunk_tiff", VIRTUAL_TIFF: "virtual_tiff", TIFFFILE: "tifffile"}),
-    "tiff_many": ("COG: 100 files of 64 tiles", many_cogs, "many_cogs",
-        {KERCHUNK: "kerchunk_tiff", VIRTUAL_TIFF: "virtual_tiff", TIFFFILE: "tifffile"}),
+    "netcdf3": (
+        "NetCDF-3: 10 variables x 2,000 records",
+        records,
+        "records.nc",
+        {KERCHUNK: "kerchunk_netcdf3", VIRTUALIZARR: "virtualizarr_netcdf3"},
+    ),
+    "netcdf3_many": (
+        "NetCDF-3: 200 files of 8 variables",
+        many_netcdf3,
+        "many_netcdf3",
+        {KERCHUNK: "kerchunk_netcdf3", VIRTUALIZARR: "virtualizarr_netcdf3"},
+    ),
+    "grib": (
+        "GRIB 2: 1,200 messages",
+        grib,
+        "fields.grib2",
+        {KERCHUNK: "kerchunk_grib", GRIBBERISH: "gribberish", CFGRIB: "cfgrib_index"},
+    ),
+    "grib_many": (
+        "GRIB 2: 60 files of 20 messages",
+        many_gribs,
+        "many_gribs",
+        {KERCHUNK: "kerchunk_grib", GRIBBERISH: "gribberish", CFGRIB: "cfgrib_index"},
+    ),
+    "tiff": (
+        "COG: 16,384 tiles and overviews",
+        cog,
+        "cog.tif",
+        {KERCHUNK: "kerchunk_tiff", VIRTUAL_TIFF: "virtual_tiff", TIFFFILE: "tifffile"},
+    ),
+    "tiff_many": (
+        "COG: 100 files of 64 tiles",
+        many_cogs,
+        "many_cogs",
+        {KERCHUNK: "kerchunk_tiff", VIRTUAL_TIFF: "virtual_tiff", TIFFFILE: "tifffile"},
+    ),
     "fits": ("FITS: 300 images", units, "units.fits", {KERCHUNK: "kerchunk_fits", VIRTUALIZARR: "virtualizarr_fits"}),
     "dmrpp": ("DMR++: 200,000 chunks", side_file, "side.nc.dmrpp", {VIRTUALIZARR: "virtualizarr_dmrpp"}),
-    "hdf4": ("HDF4: 20 datasets of 256 chunks", hdf4, "modis.hdf", {KERCHUNK: "kerchunk_hdf4", VIRTUALIZARR: "virtualizarr_hdf4"}),
+    "hdf4": (
+        "HDF4: 20 datasets of 256 chunks",
+        hdf4,
+        "modis.hdf",
+        {KERCHUNK: "kerchunk_hdf4", VIRTUALIZARR: "virtualizarr_hdf4"},
+    ),
     "zarr": ("Zarr: 20 arrays of 400 chunks", zarr_store, "store.zarr", {VIRTUALIZARR: "virtualizarr_zarr"}),
-    "zarr_zip": ("Zarr in a zip file: 20 arrays of 400 chunks", zipped_store, "store.zarr.zip", {VIRTUALIZARR: "virtualizarr_zip"}),
-}  # fmt: skip
+    "zarr_zip": (
+        "Zarr in a zip file: 20 arrays of 400 chunks",
+        zipped_store,
+        "store.zarr.zip",
+        {VIRTUALIZARR: "virtualizarr_zip"},
+    ),
+}
 WARM = {"netcdf3_many": "netcdf3", "grib_many": "grib", "tiff_many": "tiff"}
 RATIO = 5
 

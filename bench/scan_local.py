@@ -41,7 +41,8 @@ def main() -> None:
         growth = [statistics.median(result.growth) for result in results if result.name == "insitu" and result.growth]
         notes = (
             [
-                f"Memory kept by insitu: {growth[0] / 1e6:.0f} MB; target ≤ 100 MB: {'yes' if growth[0] <= MEMORY else '**no**'}."
+                f"Memory kept by insitu: {growth[0] / 1e6:.0f} MB; target ≤ 100 MB: "
+                f"{'yes' if growth[0] <= MEMORY else '**no**'}."
             ]
             if growth
             else []

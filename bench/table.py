@@ -197,8 +197,8 @@ def show(
     wanted = {target.peer: target.ratio for target in targets}
     names = sorted({name for result in results for name in result.extra})
     print(
-        "| | seconds (median) | least | processor | ours is x faster | target | reached | memory kept | memory at most |"
-        + "".join(f" {name} |" for name in names)
+        "| | seconds (median) | least | processor | ours is x faster | target | reached | memory kept | memory "
+        "at most |" + "".join(f" {name} |" for name in names)
     )
     print("|---|---|---|---|---|---|---|---|---|" + "---|" * len(names))
     for result in sorted(results, key=lambda item: item.median if item.seconds else float("inf")):

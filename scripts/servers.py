@@ -278,11 +278,22 @@ def _seaweedfs(name: str, folder: Path) -> Running:
         "s3.port.grpc",
     ]
     command = [
-        program(name) or "", "server", "-ip=127.0.0.1", "-ip.bind=127.0.0.1", f"-dir={folder / 'data'}", "-master.telemetry=false",
-        "-volume.max=400", "-master.volumeSizeLimitMB=64", "-s3", "-s3.port.iceberg=0", "-s3.port.lance=0", f"-s3.localSocket={folder}/s3.sock",
-        f"-filer.localSocket={folder}/filer.sock", f"-s3.config={folder / 's3.json'}",
+        program(name) or "",
+        "server",
+        "-ip=127.0.0.1",
+        "-ip.bind=127.0.0.1",
+        f"-dir={folder / 'data'}",
+        "-master.telemetry=false",
+        "-volume.max=400",
+        "-master.volumeSizeLimitMB=64",
+        "-s3",
+        "-s3.port.iceberg=0",
+        "-s3.port.lance=0",
+        f"-s3.localSocket={folder}/s3.sock",
+        f"-filer.localSocket={folder}/filer.sock",
+        f"-s3.config={folder / 's3.json'}",
         *(f"-{option}={port}" for option, port in zip(names, ports, strict=True)),
-    ]  # fmt: skip
+    ]
     return _run(name, folder, command, f"http://127.0.0.1:{ports[3]}")
 
 
@@ -290,17 +301,32 @@ def _rclone(name: str, folder: Path) -> Running:
     port = _port()
     (folder / "files").mkdir(exist_ok=True)
     command = [
-        program(name) or "", "serve", "s3", "--addr", f"127.0.0.1:{port}", "--auth-key", f"{KEY},{SECRET}", folder / "files",
-    ]  # fmt: skip
+        program(name) or "",
+        "serve",
+        "s3",
+        "--addr",
+        f"127.0.0.1:{port}",
+        "--auth-key",
+        f"{KEY},{SECRET}",
+        folder / "files",
+    ]
     return _run(name, folder, command, f"http://127.0.0.1:{port}", {"RCLONE_CONFIG": str(folder / "none.conf")})
 
 
 def _azurite(name: str, folder: Path) -> Running:
     port = _port()
     command = [
-        program(name) or "", "--skipApiVersionCheck", "--disableTelemetry", "--blobHost", "127.0.0.1", "--blobPort", str(port),
-        "--location", folder / "data", "--silent",
-    ]  # fmt: skip
+        program(name) or "",
+        "--skipApiVersionCheck",
+        "--disableTelemetry",
+        "--blobHost",
+        "127.0.0.1",
+        "--blobPort",
+        str(port),
+        "--location",
+        folder / "data",
+        "--silent",
+    ]
     running = _run(name, folder, command, f"http://127.0.0.1:{port}")
     running.extra = {"account": ACCOUNT, "key": ACCOUNT_KEY}
     return running
@@ -327,7 +353,10 @@ http {{
     location /moved/ {{ return 301 /files-by-redirect/$uri; }}
     location /files-by-redirect/moved/ {{ alias {folder}/files/; }}
     location /locked/ {{ alias {folder}/files/; auth_basic "who"; auth_basic_user_file {folder}/passwords; }}
-    location /token/ {{ alias {folder}/files/; if ($http_authorization != "Bearer t0ken-never-shown") {{ return 401; }} }}
+    location /token/ {{
+        alias {folder}/files/;
+        if ($http_authorization != "Bearer t0ken-never-shown") {{ return 401; }}
+    }}
     location /busy/ {{ alias {folder}/files/; limit_req zone=few burst=3 nodelay; limit_req_status 429; }}
     {proxy}
   }}

@@ -14,6 +14,8 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from plugins.markers import BROWSER, PEERS, SLOW
+
 ROOT = Path(__file__).resolve().parents[1]
 CONSTRAINTS = sorted((ROOT / "constraints").glob("python*.txt"))
 EXTRAS = ("test", "check", "demo", "icechunk", "serve")
@@ -49,6 +51,18 @@ def test_the_quick_selection_exists() -> None:
     lines = (ROOT / "tests" / "quick.txt").read_text(encoding="utf-8").splitlines()
     assert lines == sorted(set(lines))
     assert [line for line in lines if not (ROOT / line).exists()] == []
+
+
+def test_the_tables_of_markers_name_tests_that_exist() -> None:
+    missing = [name for name in (*PEERS, *BROWSER, *SLOW) if not _exists(name)]
+    assert missing == []
+
+
+def _exists(name: str) -> bool:
+    """Whether there is a folder or a file, and a test whose name begins like this."""
+    path, _, test = name.partition("::")
+    place = ROOT / "tests" / path
+    return place.exists() and (not test or f"def {test}" in place.read_text(encoding="utf-8"))
 
 
 @pytest.mark.slow

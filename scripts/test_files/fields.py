@@ -36,11 +36,19 @@ def _grib(sample: str, *packings: str, **keys: Any) -> Callable[[Path], None]:
 _PRESSURE = {"typeOfLevel": "isobaricInhPa"}
 for _name, _write in {
     "eccodes_edition1.grib": _grib("regular_ll_pl_grib1", "grid_simple", "grid_simple", "grid_second_order"),
-    "eccodes_edition2.grib2": _grib("regular_ll_pl_grib2", "grid_simple", "grid_simple", "grid_ccsds", "grid_complex", "grid_complex_spatial_differencing", "grid_jpeg"),
+    "eccodes_edition2.grib2": _grib(
+        "regular_ll_pl_grib2",
+        "grid_simple",
+        "grid_simple",
+        "grid_ccsds",
+        "grid_complex",
+        "grid_complex_spatial_differencing",
+        "grid_jpeg",
+    ),
     "eccodes_reduced_gaussian.grib2": _grib("reduced_gg_pl_32_grib2", "grid_simple", "grid_ccsds"),
     "eccodes_polar_stereographic.grib2": _grib("polar_stereographic_pl_grib2", "grid_simple"),
     "eccodes_ieee.grib2": _grib("regular_ll_pl_grib2", "grid_ieee"),
-}.items():  # fmt: skip
+}.items():
     by(f"grib/{_name}", "eccodes")(_write)
 
 
@@ -62,9 +70,13 @@ def _fits_tables(path: Path) -> None:
 
     ragged = np.array([np.arange(n, dtype="i4") for n in (3, 0, 2)], object)
     columns = [
-        fits.Column("NUMBER", "J", array=np.arange(3)), fits.Column("VALUE", "D", array=field(3, dtype="f8")), fits.Column("NAME", "6A", array=np.array(["one", "two", ""])),
-        fits.Column("VECTOR", "4E", array=field(3, 4)), fits.Column("FLAG", "L", array=np.array([True, False, True])), fits.Column("RAGGED", "PJ()", array=ragged),
-    ]  # fmt: skip
+        fits.Column("NUMBER", "J", array=np.arange(3)),
+        fits.Column("VALUE", "D", array=field(3, dtype="f8")),
+        fits.Column("NAME", "6A", array=np.array(["one", "two", ""])),
+        fits.Column("VECTOR", "4E", array=field(3, 4)),
+        fits.Column("FLAG", "L", array=np.array([True, False, True])),
+        fits.Column("RAGGED", "PJ()", array=ragged),
+    ]
     table = fits.BinTableHDU.from_columns(columns, name="BINARY")
     text = fits.TableHDU.from_columns(
         [fits.Column("A", "I6", array=np.arange(4)), fits.Column("B", "F9.3", array=field(4, dtype="f8").round(3))],

@@ -89,9 +89,12 @@ def _h5py_scales(path: Path) -> None:
 
 
 for _name, _write in {
-    "h5py_filters.h5": _h5py_filters, "h5py_layouts_earliest.h5": _h5py_layouts("earliest"), "h5py_layouts_latest.h5": _h5py_layouts("latest"),
-    "h5py_types.h5": _h5py_types, "h5py_scales.h5": _h5py_scales,
-}.items():  # fmt: skip
+    "h5py_filters.h5": _h5py_filters,
+    "h5py_layouts_earliest.h5": _h5py_layouts("earliest"),
+    "h5py_layouts_latest.h5": _h5py_layouts("latest"),
+    "h5py_types.h5": _h5py_types,
+    "h5py_scales.h5": _h5py_scales,
+}.items():
     by(f"hdf5/{_name}", "h5py", "hdf5plugin")(_write)
 
 
@@ -140,9 +143,13 @@ def make_dataset() -> Any:
 
     return xarray.Dataset(
         {"t": (("time", "lat", "lon"), field(5, 4, 6), {"units": "K"})},
-        {"time": np.datetime64("2003-02-26", "ns") + np.arange(5) * np.timedelta64(1, "D"), "lat": np.linspace(-30, 30, 4), "lon": np.arange(6) * 60.0},
+        {
+            "time": np.datetime64("2003-02-26", "ns") + np.arange(5) * np.timedelta64(1, "D"),
+            "lat": np.linspace(-30, 30, 4),
+            "lon": np.arange(6) * 60.0,
+        },
         {"title": "written by xarray"},
-    )  # fmt: skip
+    )
 
 
 ENCODING = {

@@ -43,14 +43,18 @@ def write_raster(
 
 for _name, _write in {
     "gdal_plain.tif": write_raster(crs=None),
-    "gdal_deflate_float_predictor.tif": write_raster(2, "float32", compress="deflate", predictor=3, tiled=True, blockxsize=32, blockysize=32),
+    "gdal_deflate_float_predictor.tif": write_raster(
+        2, "float32", compress="deflate", predictor=3, tiled=True, blockxsize=32, blockysize=32
+    ),
     "gdal_lzw_predictor_planar.tif": write_raster(3, "uint16", compress="lzw", predictor=2, interleave="band"),
     "gdal_zstd_big.tif": write_raster(1, "float64", compress="zstd", BIGTIFF="YES", nodata=-1),
     "gdal_packbits_bits.tif": write_raster(1, "uint8", compress="packbits", nbits=4),
     "gdal_big_endian.tif": write_raster(2, "int16", ENDIANNESS="BIG", interleave="pixel"),
     "gdal_sparse.tif": write_raster(1, "uint8", SPARSE_OK="TRUE", tiled=True, blockxsize=16, blockysize=16),
-    "gdal_cog.tif": write_raster(3, "uint8", (300, 260), driver="COG", blocksize=128, compress="deflate", overview_resampling="average"),
-}.items():  # fmt: skip
+    "gdal_cog.tif": write_raster(
+        3, "uint8", (300, 260), driver="COG", blocksize=128, compress="deflate", overview_resampling="average"
+    ),
+}.items():
     by(f"tiff/{_name}", "rasterio")(_write)
 
 

@@ -13,18 +13,35 @@ from registry import Write, by
 
 SHIPPED = {
     ("astropy", "BSD-3-Clause", "fits"): (
-        "io/fits/tests/data", (
-            "btable.fits", "group.fits", "logical_null.fits", "random_groups.fits", "scale.fits", "stddata.fits", "table.fits", "tdim.fits", "test0.fits",
-            "theap-gap.fits", "variable_length_table.fits", "zerowidth.fits", "compressed_float_bzero.fits", "compressed_image.fits",
+        "io/fits/tests/data",
+        (
+            "btable.fits",
+            "group.fits",
+            "logical_null.fits",
+            "random_groups.fits",
+            "scale.fits",
+            "stddata.fits",
+            "table.fits",
+            "tdim.fits",
+            "test0.fits",
+            "theap-gap.fits",
+            "variable_length_table.fits",
+            "zerowidth.fits",
+            "compressed_float_bzero.fits",
+            "compressed_image.fits",
         ),
     ),
     ("h5py", "BSD-3-Clause", "hdf5"): (
-        "tests/data_files", ("compound-dtype-complex.h5", "vlen_string_dset.h5", "vlen_string_dset_utc.h5", "vlen_string_s390x.h5"),
+        "tests/data_files",
+        ("compound-dtype-complex.h5", "vlen_string_dset.h5", "vlen_string_dset_utc.h5", "vlen_string_s390x.h5"),
     ),
-    ("scipy", "BSD-3-Clause", "netcdf3"): ("io/tests/data", ("example_1.nc", "example_2.nc", "example_3_maskedvals.nc")),
+    ("scipy", "BSD-3-Clause", "netcdf3"): (
+        "io/tests/data",
+        ("example_1.nc", "example_2.nc", "example_3_maskedvals.nc"),
+    ),
     ("xarray", "Apache-2.0", "netcdf3"): ("tests/data", ("bears.nc",)),
     ("xarray", "Apache-2.0", "grib"): ("tests/data", ("example.grib",)),
-}  # fmt: skip
+}
 LICENCE_FILES = ("LICENSE", "LICENSE.rst", "LICENSE.txt")
 
 

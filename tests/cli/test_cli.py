@@ -108,20 +108,6 @@ def test_wrong_usage() -> None:
     insitu("read", code=2)
 
 
-def test_demo(tmp_path: Path) -> None:
-    pytest.importorskip("matplotlib")
-    pytest.importorskip("starlette")
-    text = insitu("demo", tmp_path).stdout
-    assert "attribute by attribute: True" in " ".join(text.split())
-    for name in ("archive.insitu", "rain.json", "rain.parq", "rain.parquet"):
-        assert any(line.startswith(name) and line.rstrip().endswith("True") for line in text.splitlines()), name
-    assert "tas too? kerchunk-json cannot hold" in " ".join(text.split())
-    assert "insitu, next to the data" in text
-    for picture in ("map.png", "chunks.png"):
-        assert (tmp_path / picture).read_bytes().startswith(b"\x89PNG")
-    assert len(list((tmp_path / "archive").glob("*.nc"))) == 12
-
-
 def test_slices_as_numpy_writes_them() -> None:
     assert parse_slices(None) is ...
     assert parse_slices("0, -3:, ::2, [1, 2], ...") == (0, slice(-3, None), slice(None, None, 2), [1, 2], ...)

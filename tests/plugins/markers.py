@@ -27,8 +27,8 @@ STARTERS = {"serving", "servers", "run_page", "free_port", "_running"}
 REMOTE = "remote/"
 """All tests of this folder need real servers; some ask for their fixtures only when they run."""
 
-PEERS = ("references/test_peers.py", "service/test_active_storage.py", "service/test_zarr_view.py::test_gdal")
-BROWSER = ("service/test_zarr_view.py::test_zarrita",)
+PEERS = ("references/test_peers.py", "server/test_active_storage.py", "server/test_zarr_view.py::test_gdal")
+BROWSER = ("server/test_zarr_view.py::test_zarrita",)
 SLOW = (
     "codecs/test_chain.py::test_bombs",
     "cli/test_cli.py", "cli/test_keeping.py", "cli/test_verbs.py::test_a_killed_scan_goes_on", "cli/test_verbs.py::test_scan_o",
@@ -37,7 +37,7 @@ SLOW = (
     "formats/grib/test_inventory.py::test_at_random", "formats/grib/test_inventory.py::test_every_level_and_every_forecast",
     "formats/netcdf3/test_scan.py::test_flipped_bytes_do_no_harm", "formats/tiff/test_scan.py::test_flipped_bytes_do_no_harm", "fuzz/", "model/test_scale.py",
     "oracles/test_damage.py::test_a_damaged_file", "oracles/test_generated.py", "oracles/test_strange.py",
-    "reducing/test_wire.py::test_tables_that_were_tampered_with", "references/test_crashes.py", "service/test_crowd.py", "sources/test_http.py::test_batches_within_batches_do_not_lock_up",
+    "reducing/test_wire.py::test_tables_that_were_tampered_with", "references/test_crashes.py", "server/test_crowd.py", "sources/test_http.py::test_batches_within_batches_do_not_lock_up",
 )  # fmt: skip
 """Beginnings of the names of tests that take seconds, by the durations that `make test` prints."""
 

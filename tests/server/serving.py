@@ -18,6 +18,7 @@ from typing import Any
 
 import cbor2
 import urllib3
+from prometheus_client.parser import text_string_to_metric_families
 
 CODE = "import sys; from insitu.cli import app; app(sys.argv[1:])"
 
@@ -85,6 +86,14 @@ class Server:
 
     def get(self, path: str, headers: dict[str, str] | None = None) -> Answer:
         return self.ask("GET", path, None, headers)
+
+    def metrics(self) -> dict[str, float]:
+        """The values of `/metrics` by name; of those with labels, the sums."""
+        found: dict[str, float] = {}
+        for family in text_string_to_metric_families(self.get("/metrics").body.decode()):
+            for sample in family.samples:
+                found[sample.name] = found.get(sample.name, 0) + sample.value
+        return found
 
 
 @contextmanager

@@ -88,10 +88,20 @@ def places(arrays: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> 
         how = {"client_kwargs": {"endpoint_url": s3.url}}
         keys = {"key": servers.KEY, "secret": servers.SECRET}
         yield {
-            "keys": {"url": "private/archive.nc", "interface": "s3", "storage_options": {**keys, **how}, "server": running.url},
-            "anonymous": {"url": "public/archive.nc", "interface": "s3", "storage_options": {"anon": True, **how}, "server": running.url},
+            "keys": {
+                "url": "private/archive.nc",
+                "interface": "s3",
+                "storage_options": {**keys, **how},
+                "server": running.url,
+            },
+            "anonymous": {
+                "url": "public/archive.nc",
+                "interface": "s3",
+                "storage_options": {"anon": True, **how},
+                "server": running.url,
+            },
             "web": {"url": f"{web.url}/archive.nc", "interface": "https", "storage_options": {}, "server": running.url},
-        }  # fmt: skip
+        }
 
 
 def _put(endpoint: str, bucket: str, data: bytes) -> None:

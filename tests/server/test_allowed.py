@@ -98,7 +98,16 @@ def test_symbolic_links(server: Server, inside: Path, outside: Path) -> None:
 def test_zarr_stores_with_links(server: Server, inside: Path, outside: Path) -> None:
     store = inside / "linked.zarr" / "t"
     store.mkdir(parents=True, exist_ok=True)
-    meta = {"zarr_format": 2, "shape": [8], "chunks": [8], "dtype": "<i4", "compressor": None, "filters": None, "fill_value": 0, "order": "C"}  # fmt: skip
+    meta = {
+        "zarr_format": 2,
+        "shape": [8],
+        "chunks": [8],
+        "dtype": "<i4",
+        "compressor": None,
+        "filters": None,
+        "fill_value": 0,
+        "order": "C",
+    }
     (inside / "linked.zarr" / ".zgroup").write_text('{"zarr_format": 2}')
     (store / ".zarray").write_text(json.dumps(meta))
     if not (store / "0").is_symlink():
@@ -107,7 +116,16 @@ def test_zarr_stores_with_links(server: Server, inside: Path, outside: Path) -> 
 
 
 def test_references_that_point_elsewhere(server: Server, inside: Path, outside: Path) -> None:
-    meta = {"zarr_format": 2, "shape": [8], "chunks": [8], "dtype": "<i4", "compressor": None, "filters": None, "fill_value": 0, "order": "C"}  # fmt: skip
+    meta = {
+        "zarr_format": 2,
+        "shape": [8],
+        "chunks": [8],
+        "dtype": "<i4",
+        "compressor": None,
+        "filters": None,
+        "fill_value": 0,
+        "order": "C",
+    }
     targets = [
         str(outside / "secret"),
         f"file://{outside}/secret",
@@ -201,10 +219,17 @@ def test_web_addresses_and_redirects(web: tuple[str, list[str]], tmp_path: Path)
     with serving([f"{url}/good/"], tmp_path / "log") as server:
         assert chunk(server, f"{url}/good/x", "http").status == 200
         for bad in (
-            f"{url}/secret", f"{url}/good/../secret", f"{url}/good/%2e%2e/secret", f"{url}/good/%252e%252e/secret", f"{url}/goodness",
-            f"{url}/good/..\\secret", url.replace("127.0.0.1", "localhost") + "/good/x", url.replace("http", "https") + "/good/x",
-            "http://169.254.169.254/latest/meta-data/", "http://127.0.0.1:22/",
-        ):  # fmt: skip
+            f"{url}/secret",
+            f"{url}/good/../secret",
+            f"{url}/good/%2e%2e/secret",
+            f"{url}/good/%252e%252e/secret",
+            f"{url}/goodness",
+            f"{url}/good/..\\secret",
+            url.replace("127.0.0.1", "localhost") + "/good/x",
+            url.replace("http", "https") + "/good/x",
+            "http://169.254.169.254/latest/meta-data/",
+            "http://127.0.0.1:22/",
+        ):
             answer = chunk(server, bad, "http")
             assert_refused(answer, 400, 403)
             assert_refused(chunk(server, bad.replace("/x", "/bucket/x"), "s3"), 400, 403)
@@ -283,10 +308,17 @@ def test_roots(tmp_path: Path) -> None:
     assert not found.path(str(tmp_path / "one-more"))
     assert not found.path(str(tmp_path))
     for url, good in (
-        ("https://host.org/era5/x.nc", True), ("https://host.org:443/era5", True), ("https://host.org/era5x", False), ("https://host.org/", False),
-        ("http://host.org/era5/x", False), ("https://host.org:8443/era5/x", False), ("https://host.org/era5/../x", False),
-        ("https://host.org.evil.org/era5/x", False), ("https://evil@host.org/era5/x", False), ("https://host.org/era5/%2e%2e/x", False),
-    ):  # fmt: skip
+        ("https://host.org/era5/x.nc", True),
+        ("https://host.org:443/era5", True),
+        ("https://host.org/era5x", False),
+        ("https://host.org/", False),
+        ("http://host.org/era5/x", False),
+        ("https://host.org:8443/era5/x", False),
+        ("https://host.org/era5/../x", False),
+        ("https://host.org.evil.org/era5/x", False),
+        ("https://evil@host.org/era5/x", False),
+        ("https://host.org/era5/%2e%2e/x", False),
+    ):
         assert found.web(url) is good, url
     assert found.bucket("s3", None, "bucket", "a/b/c")
     assert not found.bucket("s3", None, "bucket", "a/bc")

@@ -145,13 +145,28 @@ def test_uploads_beyond_the_limit(small: Server, folder: Path) -> None:
 
 
 DEEP = [
-    b"\x81" * 90_000, b"\xa1\x00" * 45_000, b"\xc1" * 90_000, b"\x9f" * 90_000, b"\xd8\x1c" * 40_000,
-    b"\x5b" + struct.pack(">Q", 1 << 62), b"\x5b" + struct.pack(">Q", 1 << 40) + b"x", b"\x7b" + struct.pack(">Q", 1 << 40) + b"x",
-    b"\x9b" + struct.pack(">Q", 1 << 40) + b"\0", b"\xbb" + struct.pack(">Q", 1 << 40) + b"\0\0", b"\x9b" + struct.pack(">Q", 1 << 33),
-    bytes.fromhex("d81c81d81d00"), bytes.fromhex("c582") + cbor2.dumps(10**9) + b"\3", bytes.fromhex("c482") + cbor2.dumps(10**30) + b"\3",
-    cbor2.dumps(cbor2.CBORTag(1, 1e300)), cbor2.dumps(cbor2.CBORTag(35, "(")), cbor2.dumps(cbor2.CBORTag(30, [1, 0])), b"\xa1\x80\0", b"\xff", b"\x61\xff",
+    b"\x81" * 90_000,
+    b"\xa1\x00" * 45_000,
+    b"\xc1" * 90_000,
+    b"\x9f" * 90_000,
+    b"\xd8\x1c" * 40_000,
+    b"\x5b" + struct.pack(">Q", 1 << 62),
+    b"\x5b" + struct.pack(">Q", 1 << 40) + b"x",
+    b"\x7b" + struct.pack(">Q", 1 << 40) + b"x",
+    b"\x9b" + struct.pack(">Q", 1 << 40) + b"\0",
+    b"\xbb" + struct.pack(">Q", 1 << 40) + b"\0\0",
+    b"\x9b" + struct.pack(">Q", 1 << 33),
+    bytes.fromhex("d81c81d81d00"),
+    bytes.fromhex("c582") + cbor2.dumps(10**9) + b"\3",
+    bytes.fromhex("c482") + cbor2.dumps(10**30) + b"\3",
+    cbor2.dumps(cbor2.CBORTag(1, 1e300)),
+    cbor2.dumps(cbor2.CBORTag(35, "(")),
+    cbor2.dumps(cbor2.CBORTag(30, [1, 0])),
+    b"\xa1\x80\0",
+    b"\xff",
+    b"\x61\xff",
     b"\xc2\x59\xff\xff" + b"\xff" * 0xFFFF,
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize("number", range(len(DEEP)))
@@ -216,17 +231,47 @@ def test_an_array_whose_rows_are_larger_than_the_memory(small: Server, folder: P
 
 
 ELSEWHERE = [
-    "http://127.0.0.1:{port}/x", "http://2130706433:{port}/x", "http://0x7f000001:{port}/x", "http://0177.0.0.1:{port}/x", "http://127.1:{port}/x",
-    "http://[::1]:{port}/x", "http://[::ffff:127.0.0.1]:{port}/x", "http://localhost:{port}/x", "http://LOCALHOST.:{port}/x",
-    "http://good.invalid@127.0.0.1:{port}/x", "http://good.invalid:80@127.0.0.1:{port}/x", "http://127.0.0.1:{port}#@good.invalid/x",
-    "http://127.0.0.1:{port}?good.invalid/x", "http://127.0.0.1:{port}\\@good.invalid/x", "http://good.invalid.127.0.0.1.nip.io:{port}/x",
-    "http://good.invalid\t:{port}/x", "http://good.invalid\n.127.0.0.1:{port}/x", "//127.0.0.1:{port}/x", "http:127.0.0.1:{port}/x",
-    "http:///127.0.0.1:{port}/x", "http://good.invalid%2f@127.0.0.1:{port}/x", "http://good\u3002invalid:{port}/x", "http://ⓖood.invalid:{port}/x",
-    "gopher://127.0.0.1:{port}/x", "ftp://127.0.0.1:{port}/x", "dict://127.0.0.1:{port}/x", "data:text/plain,x", "jar:http://127.0.0.1!/x",
-    "simplecache::http://127.0.0.1:{port}/x", "zip://x::http://127.0.0.1:{port}/x", "reference://?fo=http://127.0.0.1:{port}/x",
-    "s3://bucket/x", "s3://good.invalid/x", "gs://b/x", "az://c@127.0.0.1:{port}/x", "abfs://c@account.dfs.core.windows.net/x", "memory://x",
-    "icechunk+http://127.0.0.1:{port}/x", "reference+json://http://127.0.0.1:{port}/x", "virtualizarr://127.0.0.1:{port}/x",
-]  # fmt: skip
+    "http://127.0.0.1:{port}/x",
+    "http://2130706433:{port}/x",
+    "http://0x7f000001:{port}/x",
+    "http://0177.0.0.1:{port}/x",
+    "http://127.1:{port}/x",
+    "http://[::1]:{port}/x",
+    "http://[::ffff:127.0.0.1]:{port}/x",
+    "http://localhost:{port}/x",
+    "http://LOCALHOST.:{port}/x",
+    "http://good.invalid@127.0.0.1:{port}/x",
+    "http://good.invalid:80@127.0.0.1:{port}/x",
+    "http://127.0.0.1:{port}#@good.invalid/x",
+    "http://127.0.0.1:{port}?good.invalid/x",
+    "http://127.0.0.1:{port}\\@good.invalid/x",
+    "http://good.invalid.127.0.0.1.nip.io:{port}/x",
+    "http://good.invalid\t:{port}/x",
+    "http://good.invalid\n.127.0.0.1:{port}/x",
+    "//127.0.0.1:{port}/x",
+    "http:127.0.0.1:{port}/x",
+    "http:///127.0.0.1:{port}/x",
+    "http://good.invalid%2f@127.0.0.1:{port}/x",
+    "http://good\u3002invalid:{port}/x",
+    "http://ⓖood.invalid:{port}/x",
+    "gopher://127.0.0.1:{port}/x",
+    "ftp://127.0.0.1:{port}/x",
+    "dict://127.0.0.1:{port}/x",
+    "data:text/plain,x",
+    "jar:http://127.0.0.1!/x",
+    "simplecache::http://127.0.0.1:{port}/x",
+    "zip://x::http://127.0.0.1:{port}/x",
+    "reference://?fo=http://127.0.0.1:{port}/x",
+    "s3://bucket/x",
+    "s3://good.invalid/x",
+    "gs://b/x",
+    "az://c@127.0.0.1:{port}/x",
+    "abfs://c@account.dfs.core.windows.net/x",
+    "memory://x",
+    "icechunk+http://127.0.0.1:{port}/x",
+    "reference+json://http://127.0.0.1:{port}/x",
+    "virtualizarr://127.0.0.1:{port}/x",
+]
 
 
 def test_addresses_that_look_like_others(folder: Path, tmp_path: Path) -> None:
@@ -271,11 +316,25 @@ def test_paths_that_look_like_others(small: Server, folder: Path, tmp_path: Path
     (tmp_path / "secret").write_bytes(VALUES.tobytes())
     up = "/".join([".."] * 12)
     for path in (
-        f"{folder}/{up}{tmp_path}/secret", f"{folder}/%2e%2e/{up}{tmp_path}/secret", f"{folder}/..%2f{up}{tmp_path}/secret", f"{folder}/..;/{up}{tmp_path}/secret",
-        f"{folder}/\uff0e\uff0e/{up}{tmp_path}/secret", f"{folder}\x00{tmp_path}/secret", f"{folder}/x\x00/../../secret", f"{folder}/x%00",
-        f"{tmp_path}/secret\x00{folder}/x", f"/proc/self/root{tmp_path}/secret", "/proc/self/fd/3", "/dev/zero", "/dev/stdin", f"//{folder}/../{tmp_path.name}/secret",
-        "~/x", "~root/x", f"{folder}/" + "a/" * 3000, f"{folder}/" + "a" * 3000,
-    ):  # fmt: skip
+        f"{folder}/{up}{tmp_path}/secret",
+        f"{folder}/%2e%2e/{up}{tmp_path}/secret",
+        f"{folder}/..%2f{up}{tmp_path}/secret",
+        f"{folder}/..;/{up}{tmp_path}/secret",
+        f"{folder}/\uff0e\uff0e/{up}{tmp_path}/secret",
+        f"{folder}\x00{tmp_path}/secret",
+        f"{folder}/x\x00/../../secret",
+        f"{folder}/x%00",
+        f"{tmp_path}/secret\x00{folder}/x",
+        f"/proc/self/root{tmp_path}/secret",
+        "/proc/self/fd/3",
+        "/dev/zero",
+        "/dev/stdin",
+        f"//{folder}/../{tmp_path.name}/secret",
+        "~/x",
+        "~root/x",
+        f"{folder}/" + "a/" * 3000,
+        f"{folder}/" + "a" * 3000,
+    ):
         for url in (f"file://{path}", path):
             answer = small.post("/v2/sum", {"interface_type": "file", "url": url, "dtype": "int32", "size": 4})
             assert answer.status in (400, 403), (url[:100], answer.status, answer.body)

@@ -18,6 +18,8 @@ from insitu.active.wire import values_from_wire
 from insitu.active.wire_array import array_to_wire
 from insitu.model import Encoding
 from insitu.reducing.chunk_storage import chunk_array
+from insitu.server.error_responses import RequestError
+from insitu.server.jobs import parse_batch
 from server.serving import Answer, Server
 
 
@@ -128,7 +130,15 @@ def test_reading_is_streamed_in_blocks(server: Server, root: Path) -> None:
     array = np.random.default_rng(0).integers(0, 99, (300, 200, 300)).astype("i2")
     with h5py.File(root / "large.h5", "w") as file:
         file.create_dataset("t", data=array, chunks=(13, 200, 300), compression="gzip", compression_opts=1)
-    answer = server.post("/read", {"jobs": [{"url": str(root / "large.h5"), "variable": "t"}, {"url": str(root / "large.h5"), "variable": "t", "selection": [5, 6, 7]}]})  # fmt: skip
+    answer = server.post(
+        "/read",
+        {
+            "jobs": [
+                {"url": str(root / "large.h5"), "variable": "t"},
+                {"url": str(root / "large.h5"), "variable": "t", "selection": [5, 6, 7]},
+            ]
+        },
+    )
     items = answer.items
     head = items[0]
     blocks = [item for item in items if isinstance(item, bytes)]
@@ -168,20 +178,53 @@ def test_a_file_that_is_replaced_is_scanned_again(server: Server, root: Path) ->
 
 
 BAD = [
-    ({}, 400), ([], 400), ({"jobs": []}, 400), ({"jobs": [{}]}, 400), ({"jobs": [5]}, 400), ({"jobs": {}}, 400), ({"jobs": [{"url": "x"}]}, 400),
-    ({"jobs": [{"url": 1, "variable": 2, "methods": ["max"]}]}, 400), ({"jobs": [], "more": 1}, 400),
-]  # fmt: skip
+    ({}, 400),
+    ([], 400),
+    ({"jobs": []}, 400),
+    ({"jobs": [{}]}, 400),
+    ({"jobs": [5]}, 400),
+    ({"jobs": {}}, 400),
+    ({"jobs": [{"url": "x"}]}, 400),
+    ({"jobs": [{"url": 1, "variable": 2, "methods": ["max"]}]}, 400),
+    ({"jobs": [], "more": 1}, 400),
+]
 BAD_JOBS = [
-    ({"methods": []}, 400), ({"methods": ["nonsense"]}, 400), ({"methods": "max"}, 400), ({"methods": ["max", "max"]}, 400), ({"unknown": 1}, 400),
-    ({"axes": ["a"]}, 400), ({"axes": [7]}, 400), ({"axes": [0, 0]}, 422), ({"selection": [0, 0, 0, 0]}, 400), ({"selection": [99]}, 400),
-    ({"selection": [{"slice": [0, 5, 0]}]}, 400), ({"selection": [{"index": ["a"]}]}, 400), ({"selection": "all"}, 400), ({"selection": [True]}, 400),
-    ({"selection": [{"what": 1}]}, 400), ({"skipna": "yes"}, 400), ({"ddof": "one"}, 400), ({"q": 3, "methods": ["quantile"]}, 400),
-    ({"weights": {"a": [1]}}, 400), ({"weights": {"0": [1, 2]}, "methods": ["mean"]}, 400), ({"weights": {}}, 400), ({"weights": {"0": ["x"]}}, 400),
-    ({"weights": {"1": [1] * 12}, "methods": ["median"]}, 400), ({"groups": {"axis": 0}}, 400), ({"groups": {"axis": 0, "codes": [0], "count": 1}}, 400),
-    ({"groups": {"axis": 9, "codes": [0], "count": 1}}, 400), ({"groups": {"axis": 0, "codes": [5] * 40, "count": 2}}, 400), ({"answer": "all"}, 400),
-    ({"variable": "nothing"}, 404), ({"variable": "../../t"}, 404), ({"url": "nowhere.nc"}, 403), ({"array": {}}, 400), ({"decode": 3}, 400),
-    ({"methods": ["median"], "answer": "partial"}, 400), ({"variable": "name", "methods": ["mean"]}, 422),
-]  # fmt: skip
+    ({"methods": []}, 400),
+    ({"methods": ["nonsense"]}, 400),
+    ({"methods": "max"}, 400),
+    ({"methods": ["max", "max"]}, 400),
+    ({"unknown": 1}, 400),
+    ({"axes": ["a"]}, 400),
+    ({"axes": [7]}, 400),
+    ({"axes": [0, 0]}, 422),
+    ({"selection": [0, 0, 0, 0]}, 400),
+    ({"selection": [99]}, 400),
+    ({"selection": [{"slice": [0, 5, 0]}]}, 400),
+    ({"selection": [{"index": ["a"]}]}, 400),
+    ({"selection": "all"}, 400),
+    ({"selection": [True]}, 400),
+    ({"selection": [{"what": 1}]}, 400),
+    ({"skipna": "yes"}, 400),
+    ({"ddof": "one"}, 400),
+    ({"q": 3, "methods": ["quantile"]}, 400),
+    ({"weights": {"a": [1]}}, 400),
+    ({"weights": {"0": [1, 2]}, "methods": ["mean"]}, 400),
+    ({"weights": {}}, 400),
+    ({"weights": {"0": ["x"]}}, 400),
+    ({"weights": {"1": [1] * 12}, "methods": ["median"]}, 400),
+    ({"groups": {"axis": 0}}, 400),
+    ({"groups": {"axis": 0, "codes": [0], "count": 1}}, 400),
+    ({"groups": {"axis": 9, "codes": [0], "count": 1}}, 400),
+    ({"groups": {"axis": 0, "codes": [5] * 40, "count": 2}}, 400),
+    ({"answer": "all"}, 400),
+    ({"variable": "nothing"}, 404),
+    ({"variable": "../../t"}, 404),
+    ({"url": "nowhere.nc"}, 403),
+    ({"array": {}}, 400),
+    ({"decode": 3}, 400),
+    ({"methods": ["median"], "answer": "partial"}, 400),
+    ({"variable": "name", "methods": ["mean"]}, 422),
+]
 
 
 @pytest.mark.parametrize(("body", "status"), BAD, ids=[json.dumps(body)[:50] for body, _ in BAD])
@@ -225,3 +268,10 @@ def test_tables_with_codecs_that_are_not_ours(server: Server, root: Path, codec:
     answer = server.ask("POST", "/reduce", body, {"Content-Type": "application/cbor"})
     assert answer.status == 422, answer.body
     assert codec in answer.message
+
+
+@pytest.mark.parametrize("code", [1e300, -1e300, 2.0**63, float("inf"), float("nan"), 0.5])
+def test_codes_of_groups_that_are_no_integers(code: float) -> None:
+    job = {"url": "x", "variable": "v", "methods": ["sum"], "groups": {"axis": 0, "codes": [0, code], "count": 2}}
+    with pytest.raises(RequestError, match="codes of groups must be integers"):
+        parse_batch(cbor2.dumps({"jobs": [job]}), "application/cbor", reducing=True)

@@ -91,9 +91,14 @@ def test_an_answer_is_a_map_in_this_order(bench: Bench) -> None:
     found = answer.cbor
     assert list(found) == KEYS
     assert found == {
-        "bytes": (15).to_bytes(4, "little"), "dtype": "int32", "shape": [], "shape_as_bytes": b"", "count": [6], "count_as_bytes": b"",
+        "bytes": (15).to_bytes(4, "little"),
+        "dtype": "int32",
+        "shape": [],
+        "shape_as_bytes": b"",
+        "count": [6],
+        "count_as_bytes": b"",
         "byte_order": "little",
-    }  # fmt: skip
+    }
 
 
 def test_shape_and_count_as_bytes(bench: Bench) -> None:
@@ -166,8 +171,14 @@ def test_orders(bench: Bench, order: str) -> None:
 
 @pytest.mark.parametrize(
     "selection",
-    [[[0, 4, 1], [0, 6, 1]], [[1, 3, 1], [0, 6, 2]], [[-3, -1, 1], [0, 100, 3]], [[3, 0, -1], [5, -7, -2]], [[0, 4, 3], [2, 3, 1]]],
-)  # fmt: skip
+    [
+        [[0, 4, 1], [0, 6, 1]],
+        [[1, 3, 1], [0, 6, 2]],
+        [[-3, -1, 1], [0, 100, 3]],
+        [[3, 0, -1], [5, -7, -2]],
+        [[0, 4, 3], [2, 3, 1]],
+    ],
+)
 def test_selections_are_numpys(bench: Bench, selection: list[list[int]]) -> None:
     array = np.arange(24, dtype="<i4").reshape(4, 6)
     part = array[tuple(slice(*entry) for entry in selection)]
@@ -209,8 +220,13 @@ def test_compressions_and_filters(bench: Bench, compression: Any, filters: Any, 
     if compression:
         data = {"zlib": zlib.compress, "gzip": gzip.compress}[compression["id"]](data)
     request = {
-        "url": bench.put(b"....." + data + b"tail"), "dtype": "float32", "offset": 5, "size": len(data), "compression": compression, "filters": filters,
-    }  # fmt: skip
+        "url": bench.put(b"....." + data + b"tail"),
+        "dtype": "float32",
+        "offset": 5,
+        "size": len(data),
+        "compression": compression,
+        "filters": filters,
+    }
     if shaped:
         request["shape"] = [6, 7]
     found = bench.ask("select", request).cbor

@@ -346,7 +346,7 @@ def test_decoded_chunk_cache() -> None:
 
 
 def test_scans_cache(site: Site) -> None:
-    scans = ScanCache(4, 60, Metrics(None))
+    scans = ScanCache(4, 60, Metrics())
     options = {"headers": ANN}
     ann, url = Credentials("ann", "hush").digest, f"{site.url}/header/x.nc"
     assert scans.array(url, "v", decoded=False, options=options, who=ann).shape == (600,)

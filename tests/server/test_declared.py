@@ -61,17 +61,11 @@ class Watched:
             except psutil.Error:
                 return
 
-    def numbers(self) -> dict[str, float]:
-        lines = self.server.get("/metrics").body.decode().splitlines()
-        return {
-            name: float(value) for name, _, value in (line.partition(" ") for line in lines) if name.startswith("insitu_")
-        }  # fmt: skip
-
     def is_idle(self, seconds: float) -> bool:
         """Whether nothing is under way any more, within so many seconds."""
         until = time.monotonic() + seconds
         while time.monotonic() < until:
-            if self.numbers()["insitu_running"] == 0:
+            if self.server.metrics()["insitu_running"] == 0:
                 return True
             time.sleep(0.1)
         return False
@@ -93,16 +87,32 @@ def column(shape: list[int], value: int = 0) -> dict[str, Any]:
 
 
 def table(
-    shape: list[int], chunks: list[int], dtype: Any = "<i4", *, source: int = -2, length: int = 0, url: str = "x", **more: Any
-) -> dict[str, Any]:  # fmt: skip
+    shape: list[int],
+    chunks: list[int],
+    dtype: Any = "<i4",
+    *,
+    source: int = -2,
+    length: int = 0,
+    url: str = "x",
+    **more: Any,
+) -> dict[str, Any]:
     """An array that travels: never written, or each chunk at the begin of an object."""
     grid = [-(-n // c) for n, c in zip(shape, chunks, strict=True)]
     tile = {
-        "grid": grid, "axes": [[n, c, False] for n, c in zip(shape, chunks, strict=True)], "packings": None, "inline": b"",
-        "encodings": [{"dtype": dtype, "codecs": [], "order": None, "fill": None}], "layout": list(range(len(shape))),
-        "source": column(grid, source), "offset": column(grid), "length": column(grid, length), "filter_mask": column(grid),
-        "encoding": column(grid), "packing": column(grid), **more,
-    }  # fmt: skip
+        "grid": grid,
+        "axes": [[n, c, False] for n, c in zip(shape, chunks, strict=True)],
+        "packings": None,
+        "inline": b"",
+        "encodings": [{"dtype": dtype, "codecs": [], "order": None, "fill": None}],
+        "layout": list(range(len(shape))),
+        "source": column(grid, source),
+        "offset": column(grid),
+        "length": column(grid, length),
+        "filter_mask": column(grid),
+        "encoding": column(grid),
+        "packing": column(grid),
+        **more,
+    }
     return {
         "shape": shape, "dtype": dtype, "fill": None, "origins": column([1, len(shape)]), "tiles": [tile],
         "sources": [[url, None, None, None, False]],
@@ -146,10 +156,12 @@ TABLES: dict[str, dict[str, Any]] = {
     "2²⁰ cells": table([1 << 20], [1]),
     "2²⁶ cells": table([1 << 26], [1]),
     "deflated zeros": table([1 << 25], [1], offset=BOMB, length=BOMB),
-    "10,000 codecs": table([4], [4], source=0, length=16, encodings=encodings([["shuffle", {"elementsize": 4}]] * 10**4)),
+    "10,000 codecs": table(
+        [4], [4], source=0, length=16, encodings=encodings([["shuffle", {"elementsize": 4}]] * 10**4)
+    ),
     "a codec of a megabyte": table([4], [4], source=0, length=16, encodings=encodings([["zlib", {"x": "y" * 10**6}]])),
     "a chunk of half a gigabyte": table([1 << 27], [1 << 27], source=0, length=64, encodings=encodings([["zlib", {}]])),
-}  # fmt: skip
+}
 RULES: dict[str, dict[str, Any]] = {
     "groups without end": {"groups": {"axis": 0, "codes": [0] * 100, "count": (1 << 31) - 1}},
     "10⁷ groups": {"groups": {"axis": 0, "codes": [0] * 100, "count": 10**7}},

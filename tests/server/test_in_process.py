@@ -60,9 +60,19 @@ async def _exchange(settings: Settings, method: str, path: str, body: bytes) -> 
         await commands.send({"type": "lifespan.startup"})
         assert (await events.receive())["type"] == "lifespan.startup.complete"
         scope = {
-            "type": "http", "asgi": {"version": "3.0"}, "http_version": "1.1", "method": method, "scheme": "http", "path": path, "root_path": "",
-            "raw_path": path.encode(), "query_string": b"", "headers": [(b"content-type", b"application/json")], "server": ("here", 80), "client": ("me", 1),
-        }  # fmt: skip
+            "type": "http",
+            "asgi": {"version": "3.0"},
+            "http_version": "1.1",
+            "method": method,
+            "scheme": "http",
+            "path": path,
+            "root_path": "",
+            "raw_path": path.encode(),
+            "query_string": b"",
+            "headers": [(b"content-type", b"application/json")],
+            "server": ("here", 80),
+            "client": ("me", 1),
+        }
         await app(scope, receive, send)
         whole.set()
         await commands.send({"type": "lifespan.shutdown"})

@@ -111,11 +111,6 @@ def table(url: str, size: int, **facts: Any) -> dict[str, Any]:
     return {"array": made}
 
 
-def counters(server: Server) -> dict[str, float]:
-    lines = [line.split() for line in server.get("/metrics").body.decode().splitlines() if line[0] != "#"]
-    return {line[0]: float(line[1]) for line in lines}
-
-
 @pytest.mark.parametrize("route", ROUTES)
 def test_a_file_is_read_once_and_again_when_it_changes(server: Server, root: Path, route: str) -> None:
     h5py = pytest.importorskip("h5py")
@@ -128,12 +123,12 @@ def test_a_file_is_read_once_and_again_when_it_changes(server: Server, root: Pat
 
     write(VALUES)
     job = {"url": str(path), "variable": "t"}
-    before = counters(server)
+    before = server.metrics()
     found, fetched = total(send(server, route, [job]))
     assert found == VALUES.sum()
     assert fetched > 0
     assert total(send(server, route, [job])) == (VALUES.sum(), 0)
-    after = counters(server)
+    after = server.metrics()
     assert after["insitu_cache_misses_total"] - before["insitu_cache_misses_total"] == 6
     assert after["insitu_cache_hits_total"] - before["insitu_cache_hits_total"] == 6
     assert after["insitu_bytes_fetched_total"] - before["insitu_bytes_fetched_total"] == fetched
@@ -155,12 +150,12 @@ def test_a_long_pass_keeps_nothing(server: Server, root: Path) -> None:
     with h5py.File(path, "w") as file:
         file.create_dataset("t", shape=(18_000_000,), dtype="i4", chunks=(1_000_000,), compression="gzip")
         file["t"][::1_000_000] = 1
-    before = counters(server)["insitu_cache_misses_total"]
+    before = server.metrics()["insitu_cache_misses_total"]
     for _ in range(2):
         found, fetched = total(send(server, "/reduce", [{"url": str(path), "variable": "t"}]))
         assert found == 18
         assert fetched > 0
-    assert counters(server)["insitu_cache_misses_total"] == before
+    assert server.metrics()["insitu_cache_misses_total"] == before
 
 
 @pytest.mark.parametrize("route", ROUTES)
@@ -190,9 +185,13 @@ def test_nobody_is_given_what_another_has_read(
             assert answer.status == 401, answer.body
             assert VALUES.tobytes()[:16] not in answer.body
     request = {
-        "interface_type": "http", "url": f"{website.url}/ann/x", "dtype": "int32", "shape": [600], "compression": {"id": "zlib"},
+        "interface_type": "http",
+        "url": f"{website.url}/ann/x",
+        "dtype": "int32",
+        "shape": [600],
+        "compression": {"id": "zlib"},
         "size": len(website.data),
-    }  # fmt: skip
+    }
     for operation in ("sum", "select"):
         assert near.post(f"/v2/{operation}", request, login("ann")).status == 200
         for other in (login("bob"), login("ann", "wrong"), {}):
@@ -245,9 +244,9 @@ def test_the_compatible_routes(server: Server, root: Path) -> None:
     request = {"interface_type": "file", "url": f"file://{path}", "dtype": "int32"}
 
     def fetched(**more: Any) -> tuple[int, float]:
-        before = counters(server)["insitu_bytes_fetched_total"]
+        before = server.metrics()["insitu_bytes_fetched_total"]
         answer = server.post("/v2/sum", {**request, **more}).cbor
-        return int(np.frombuffer(answer["bytes"], answer["dtype"])[0]), counters(server)[
+        return int(np.frombuffer(answer["bytes"], answer["dtype"])[0]), server.metrics()[
             "insitu_bytes_fetched_total"
         ] - before
 

@@ -91,7 +91,7 @@ def test_only_so_many_at_once() -> None:
 
 
 def test_settings_travel() -> None:
-    settings = Settings(("/data",), ("t",), "/tokens", Limits(memory=5), True, {"s3://b": {"key": "k"}}, "/tmp/x", 3)
+    settings = Settings(("/data",), ("t",), "/tokens", Limits(memory=5), True, {"s3://b": {"key": "k"}}, 3)
     assert Settings.from_json(settings.to_json()) == settings
 
 
@@ -340,9 +340,25 @@ def certified(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, ...]:
     folder = tmp_path_factory.mktemp("certificate")
     certificate, key = folder / "cert.pem", folder / "key.pem"
     made = subprocess.run(
-        ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", key, "-out", certificate, "-days", "1", "-subj", "/CN=localhost"],
-        capture_output=True, check=False,
-    )  # fmt: skip
+        [
+            "openssl",
+            "req",
+            "-x509",
+            "-newkey",
+            "rsa:2048",
+            "-nodes",
+            "-keyout",
+            key,
+            "-out",
+            certificate,
+            "-days",
+            "1",
+            "-subj",
+            "/CN=localhost",
+        ],
+        capture_output=True,
+        check=False,
+    )
     if made.returncode:
         pytest.skip("no openssl to make a certificate")
     return "--tls-cert", str(certificate), "--tls-key", str(key)

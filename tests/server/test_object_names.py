@@ -31,10 +31,36 @@ from server.places import basic, servers
 from server.serving import Server, serving
 
 NAMES = [
-    "shape-[5, 5, 4]", "a b", "100%", "50%41", "a%20b", "a+b", "ü-é-日本", "who?", "no#1", "a?b#c", "#", "?", "a&b=c", "{x,y}",
-    "wow!", "~tilde", "'single' \"double\"", "comma,semi;colon:", "at@sign", "star*", "caret^pipe|tick`", "<lt>", "$dollar",
-    "folder [1]/a b", "x.zarr?b", "[z-a]", "50%zz %41", "x?sig=1", "a?b&&c",
-]  # fmt: skip
+    "shape-[5, 5, 4]",
+    "a b",
+    "100%",
+    "50%41",
+    "a%20b",
+    "a+b",
+    "ü-é-日本",
+    "who?",
+    "no#1",
+    "a?b#c",
+    "#",
+    "?",
+    "a&b=c",
+    "{x,y}",
+    "wow!",
+    "~tilde",
+    "'single' \"double\"",
+    "comma,semi;colon:",
+    "at@sign",
+    "star*",
+    "caret^pipe|tick`",
+    "<lt>",
+    "$dollar",
+    "folder [1]/a b",
+    "x.zarr?b",
+    "[z-a]",
+    "50%zz %41",
+    "x?sig=1",
+    "a?b&&c",
+]
 PATTERNS = ("?", "{x,y}")
 """Where many files are opened these mean others too, or others only: a pattern goes before a name
 that looks like one.
@@ -283,9 +309,11 @@ def test_cases_as_the_compliance_suite_names_them(
         put = website[1].__setitem__
     else:
         config: Any = {
-            "endpoint": storage.options["endpoint_url"], "access_key_id": servers.KEY, "secret_access_key": servers.SECRET,
+            "endpoint": storage.options["endpoint_url"],
+            "access_key_id": servers.KEY,
+            "secret_access_key": servers.SECRET,
             "region": "us-east-1",
-        }  # fmt: skip
+        }
         bucket = S3Store("private", config=config, client_options={"allow_http": True})
         put = lambda name, data: obstore.put(bucket, f"names/{name}", data)  # noqa: E731
     cases = 0
@@ -295,9 +323,14 @@ def test_cases_as_the_compliance_suite_names_them(
         name = f"all-{kind}-shape-{shape}-order-{order}-selection-{selection}.bin"
         put(name, array.tobytes(order))  # type: ignore[arg-type]
         request = {
-            "interface_type": storage.interface, "url": storage.raw(name), "dtype": kind, "shape": shape, "order": order,
-            "selection": selection, "byte_order": "little",
-        }  # fmt: skip
+            "interface_type": storage.interface,
+            "url": storage.raw(name),
+            "dtype": kind,
+            "shape": shape,
+            "order": order,
+            "selection": selection,
+            "byte_order": "little",
+        }
         chosen = array[tuple(slice(*part) for part in selection)]
         for operation in ("count", "max", "min", "sum", "select"):
             answer = running.post(f"/v2/{operation}", request, storage.headers)

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
 
-from insitu.server.openapi import openapi_document
+from insitu import __version__
+from insitu.reducing.reductions import STREAMED
+from insitu.server.app import openapi_document
+from insitu.server.jobs import BLOCKWISE_METHODS, CLIENT_OPTIONS, JOB_FIELDS, MAX_JOBS
+from insitu.server.reductionist.operations import OPERATIONS
+from insitu.server.reductionist.request import DTYPES, FIELDS
 from server.serving import Server
 
 schemathesis = pytest.importorskip("schemathesis")
@@ -16,7 +22,7 @@ schemathesis = pytest.importorskip("schemathesis")
 
 def _in_json() -> dict[str, Any]:
     """What can be asked in JSON: schemathesis writes nothing else."""
-    described = openapi_document()
+    described = json.loads(openapi_document())
     for methods in described["paths"].values():
         for method in methods.values():
             method.get("requestBody", {}).get("content", {}).pop("application/cbor", None)
@@ -28,10 +34,23 @@ schema = schemathesis.openapi.from_dict(_in_json())
 
 def test_every_route_is_described(server: Server) -> None:
     found = server.get("/openapi.json").json
-    for operation in ("count", "max", "min", "select", "sum"):
-        assert f"/v2/{operation}" in found["paths"]
-    assert {"/reduce", "/read", "/health", "/ready", "/metrics"} <= set(found["paths"])
-    assert found == openapi_document()
+    chunk_routes = {f"{prefix}/v2/{operation}" for prefix in ("", "/keepdims") for operation in OPERATIONS}
+    own = {"/reduce", "/read", "/scan", "/health", "/ready", "/metrics", "/openapi.json"}
+    assert chunk_routes | own == set(found["paths"])
+    assert found == json.loads(openapi_document())
+    assert found["info"]["version"] == __version__
+
+
+def test_names_are_those_of_the_code() -> None:
+    schemas = json.loads(openapi_document())["components"]["schemas"]
+    chunk, reduce, read = (schemas[name]["properties"] for name in ("ChunkRequest", "ReduceJob", "ReadJob"))
+    assert tuple(chunk["dtype"]["enum"]) == DTYPES
+    assert set(chunk) == set(FIELDS)
+    assert reduce["methods"]["items"]["enum"] == [*STREAMED, *BLOCKWISE_METHODS, "sum_of_weights"]
+    assert set(reduce) == JOB_FIELDS
+    assert set(read) < JOB_FIELDS
+    assert schemas["ReduceRequest"]["properties"]["jobs"]["maxItems"] == MAX_JOBS
+    assert tuple(schemas["StorageOptions"]["properties"]) == CLIENT_OPTIONS
 
 
 @schema.parametrize()

@@ -89,12 +89,20 @@ def test_one_chunk(server: Server, root: Path, case: dict[str, Any], operation: 
     path = root / "property"
     path.write_bytes(b"x" * case["offset"] + data + b"tail")
     request = {
-        "interface_type": "file", "url": f"file://{path}", "dtype": array.dtype.name, "offset": case["offset"], "size": len(data),
-        "byte_order": "big" if array.dtype.newbyteorder(">") == array.dtype else "little", "shape": list(array.shape), "order": case["order"],
-        "axis": case["axis"], "selection": case["selection"], "missing": case["missing"],
+        "interface_type": "file",
+        "url": f"file://{path}",
+        "dtype": array.dtype.name,
+        "offset": case["offset"],
+        "size": len(data),
+        "byte_order": "big" if array.dtype.newbyteorder(">") == array.dtype else "little",
+        "shape": list(array.shape),
+        "order": case["order"],
+        "axis": case["axis"],
+        "selection": case["selection"],
+        "missing": case["missing"],
         "compression": case["compression"] and {"id": case["compression"]},
         "filters": [{"id": "shuffle", "element_size": array.dtype.itemsize}] if case["shuffle"] else None,
-    }  # fmt: skip
+    }
     answer = server.post(f"/v2/{operation}", request)
     part = array if case["selection"] is None else array[tuple(slice(*entry) for entry in case["selection"])]
     want = masked(part, case["missing"])

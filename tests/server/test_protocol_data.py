@@ -41,7 +41,9 @@ def test_compressions(place: Place, name: str, filters: Any, shaped: bool) -> No
     plain = VALUES.tobytes()
     data = COMPRESSED[name](shuffled(plain, 4) if filters else plain)
     more: dict[str, Any] = {} if shaped else {"shape": None}
-    request = place.request(data=b"head" + data + b"tail", offset=4, size=len(data), compression={"id": name}, filters=filters, **more)  # fmt: skip
+    request = place.request(
+        data=b"head" + data + b"tail", offset=4, size=len(data), compression={"id": name}, filters=filters, **more
+    )
     assert place.post("sum", request).values == 300
     assert place.post("select", request).answer["bytes"] == plain
     if shaped:
@@ -72,9 +74,18 @@ def test_wrong_codecs(near: Place) -> None:
     ):
         near.ask("sum", compression=compression).refused()
     for filters in (
-        SHUFFLE, "shuffle", ["shuffle"], [{"id": "shuffle"}], [{"id": "nothing", "element_size": 4}], [{**SHUFFLE, "element_size": 0}],
-        [{**SHUFFLE, "element_size": -4}], [{**SHUFFLE, "element_size": "4"}], [{**SHUFFLE, "more": 1}], [None], [{"element_size": 4}],
-    ):  # fmt: skip
+        SHUFFLE,
+        "shuffle",
+        ["shuffle"],
+        [{"id": "shuffle"}],
+        [{"id": "nothing", "element_size": 4}],
+        [{**SHUFFLE, "element_size": 0}],
+        [{**SHUFFLE, "element_size": -4}],
+        [{**SHUFFLE, "element_size": "4"}],
+        [{**SHUFFLE, "more": 1}],
+        [None],
+        [{"element_size": 4}],
+    ):
         near.ask("sum", filters=filters).refused()
 
 
@@ -143,16 +154,36 @@ def test_missing(near: Place, missing: Any, where: Any, name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "missing"),
     [
-        ("int32", 7), ("int32", "x"), ("int32", []), ("int32", {}), ("int32", {"missing_value": 1, "valid_min": 2}), ("int32", {"nothing": 1}),
-        ("int32", {"missing_value": 1.5}), ("int32", {"missing_value": 1.0}), ("int32", {"missing_value": 2**31}),
-        ("int32", {"missing_value": "1"}), ("int32", {"missing_value": [1]}), ("int32", {"missing_value": True}), ("int32", {"missing_values": 1}),
-        ("int32", {"missing_values": [1, 2**40]}), ("int32", {"missing_values": [1, None]}), ("int32", {"valid_range": [1]}),
-        ("int32", {"valid_range": [1, 2, 3]}), ("int32", {"valid_range": [2, 1]}), ("int32", {"valid_range": [2, 2]}), ("int32", {"valid_range": 1}),
-        ("int32", {"valid_min": "1"}), ("uint32", {"missing_value": -1}), ("uint64", {"valid_max": 2**64}), ("int8", {"valid_min": 128}),
-        ("float32", {"missing_value": 1e39}), ("float32", {"valid_range": [3.0, 1.0]}), ("float16", {"valid_max": 70000}),
+        ("int32", 7),
+        ("int32", "x"),
+        ("int32", []),
+        ("int32", {}),
+        ("int32", {"missing_value": 1, "valid_min": 2}),
+        ("int32", {"nothing": 1}),
+        ("int32", {"missing_value": 1.5}),
+        ("int32", {"missing_value": 1.0}),
+        ("int32", {"missing_value": 2**31}),
+        ("int32", {"missing_value": "1"}),
+        ("int32", {"missing_value": [1]}),
+        ("int32", {"missing_value": True}),
+        ("int32", {"missing_values": 1}),
+        ("int32", {"missing_values": [1, 2**40]}),
+        ("int32", {"missing_values": [1, None]}),
+        ("int32", {"valid_range": [1]}),
+        ("int32", {"valid_range": [1, 2, 3]}),
+        ("int32", {"valid_range": [2, 1]}),
+        ("int32", {"valid_range": [2, 2]}),
+        ("int32", {"valid_range": 1}),
+        ("int32", {"valid_min": "1"}),
+        ("uint32", {"missing_value": -1}),
+        ("uint64", {"valid_max": 2**64}),
+        ("int8", {"valid_min": 128}),
+        ("float32", {"missing_value": 1e39}),
+        ("float32", {"valid_range": [3.0, 1.0]}),
+        ("float16", {"valid_max": 70000}),
         ("float64", {"missing_value": "nan"}),
     ],
-)  # fmt: skip
+)
 def test_missing_that_does_not_fit(near: Place, name: str, missing: Any) -> None:
     for operation in ("sum", "count", "select"):
         near.ask(operation, np.ones(4, name), missing=missing).refused()
@@ -226,7 +257,10 @@ def test_what_is_not_there(place: Place) -> None:
     missing = request["url"] + "-no"
     assert "NoSuchKey" in place.post("sum", {**request, "url": missing}).refused(400)
     if place.interface == "s3":
-        assert "NoSuchKey" in place.post("sum", {**request, "url": request["url"].replace("/private/", "/nowhere/")}).refused()  # fmt: skip
+        assert (
+            "NoSuchKey"
+            in place.post("sum", {**request, "url": request["url"].replace("/private/", "/nowhere/")}).refused()
+        )
 
 
 def test_credentials(all_places: dict[str, Place], web: Any) -> None:
@@ -236,9 +270,14 @@ def test_credentials(all_places: dict[str, Place], web: Any) -> None:
         public = {**request, "url": request["url"].partition("/private/")[0] + "/public/none"}
         assert place.post("sum", request).values == 300
         for headers in (
-            {}, basic(servers.KEY, "wrong"), basic("nobody", servers.SECRET), basic("", ""), {"Authorization": "Basic %%%"},
-            {"Authorization": "Basic " + base64.b64encode(b"no colon").decode()}, {"Authorization": "Basic"},
-        ):  # fmt: skip
+            {},
+            basic(servers.KEY, "wrong"),
+            basic("nobody", servers.SECRET),
+            basic("", ""),
+            {"Authorization": "Basic %%%"},
+            {"Authorization": "Basic " + base64.b64encode(b"no colon").decode()},
+            {"Authorization": "Basic"},
+        ):
             said = place.post("sum", request, headers)
             assert "Access Denied" in said.refused(401)
             assert servers.SECRET.encode() not in said.body
@@ -264,9 +303,13 @@ def test_upstream_failures(all_places: dict[str, Place], web: Any) -> None:
 def test_places_that_no_root_allows(near: Place, all_places: dict[str, Place]) -> None:
     """Not of the protocol: the server reads what it was told to, and says 403 to the rest."""
     for interface, url in (
-        ("http", "http://127.0.0.1:9/x"), ("https", "https://example.invalid/x"), ("s3", "http://127.0.0.1:9/bucket/x"),
-        ("http", "http://169.254.169.254/latest/meta-data/"), ("file", "file:///etc/passwd"), ("http", "http://localhost:1/x"),
-    ):  # fmt: skip
+        ("http", "http://127.0.0.1:9/x"),
+        ("https", "https://example.invalid/x"),
+        ("s3", "http://127.0.0.1:9/bucket/x"),
+        ("http", "http://169.254.169.254/latest/meta-data/"),
+        ("file", "file:///etc/passwd"),
+        ("http", "http://localhost:1/x"),
+    ):
         near.post("sum", {"interface_type": interface, "url": url, "dtype": "uint8"}).refused(403)
 
 

@@ -67,7 +67,16 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
         layout = h5py.VirtualLayout((10,), "f8")
         layout[:] = h5py.VirtualSource(str(outside / "x.h5"), "v", (10,))
         file.create_virtual_dataset("v", layout)
-    array = {"zarr_format": 2, "shape": [10], "chunks": [10], "dtype": "<f8", "compressor": None, "fill_value": 0, "order": "C", "filters": None}  # fmt: skip
+    array = {
+        "zarr_format": 2,
+        "shape": [10],
+        "chunks": [10],
+        "dtype": "<f8",
+        "compressor": None,
+        "fill_value": 0,
+        "order": "C",
+        "filters": None,
+    }
     refs = {
         ".zgroup": '{"zarr_format": 2}',
         "v/.zarray": json.dumps(array),
@@ -76,8 +85,9 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     kerchunk = {"version": 1, "refs": {**refs, "v/0": [str(outside / "raw"), 0, 80]}}
     (root / "refs.json").write_text(json.dumps(kerchunk))
     dmrpp = f"""<?xml version="1.0"?>
-<Dataset xmlns="http://xml.opendap.org/ns/DAP/4.0#" xmlns:dmrpp="http://xml.opendap.org/dap/dmrpp/1.0.0#" dmrpp:href="{outside}/raw" name="x">
-<Dimension name="x" size="10"/><Float64 name="v"><Dim name="/x"/><dmrpp:chunks><dmrpp:chunk offset="0" nBytes="80"/></dmrpp:chunks></Float64></Dataset>"""
+<Dataset xmlns="http://xml.opendap.org/ns/DAP/4.0#" xmlns:dmrpp="http://xml.opendap.org/dap/dmrpp/1.0.0#"
+ dmrpp:href="{outside}/raw" name="x"><Dimension name="x" size="10"/><Float64 name="v"><Dim name="/x"/>
+<dmrpp:chunks><dmrpp:chunk offset="0" nBytes="80"/></dmrpp:chunks></Float64></Dataset>"""
     (root / "x.dmrpp").write_text(dmrpp)
     return root, outside
 
@@ -119,8 +129,16 @@ ROUTES: dict[str, Callable[[Server, str], Answer]] = {
     "reduce": _reduce, "read": _read_decoded, "table": _table, "scan": _scan, "zarr": _zarr, "v2": _v2,
 }  # fmt: skip
 PLACES = [
-    "link.h5", "folder/x.h5", "folder", "external.h5", "storage.h5", "virtual.h5", "refs.json", "x.dmrpp", "folder/none.h5",
-]  # fmt: skip
+    "link.h5",
+    "folder/x.h5",
+    "folder",
+    "external.h5",
+    "storage.h5",
+    "virtual.h5",
+    "refs.json",
+    "x.dmrpp",
+    "folder/none.h5",
+]
 
 
 @pytest.mark.filterwarnings("ignore::insitu.formats.unreadable.InsituWarning")
@@ -172,14 +190,18 @@ class _Root:
 def test_hints_and_causes_are_searched() -> None:
     with access_policy_scope(_Root("/data/my files")):
         hidden = [
-            AccessError("there is no AWS profile 'x'", url="s3://b", hint="Looked in /home/op/.aws/config and /home/op/.aws/credentials."),
+            AccessError(
+                "there is no AWS profile 'x'",
+                url="s3://b",
+                hint="Looked in /home/op/.aws/config and /home/op/.aws/credentials.",
+            ),
             SourceError("the cache folder cannot be created: full", url="/var/cache/op/insitu"),
             SourceError("the certificate bundle '/etc/op ssl/x.pem' cannot be read", url="https://h/x"),
             NotFoundError("no such file", url="file:///home/op/x"),
             CodecError("cannot be decoded", url="/home/op/x.nc"),
             OSError(2, "No such file or directory", "/home/op/x y"),
             FormatError("is damaged", url="/data/my files/../../op/x.nc"),
-        ]  # fmt: skip
+        ]
         for error in hidden:
             assert "op/" not in public_message(error), error
             assert "op " not in public_message(error), error

@@ -28,9 +28,13 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     values[rng.random(values.shape) < 0.1] = np.nan
     values[0, 0, :3] = 250, 310, 252.5  # on edges
     made = xr.Dataset(
-        {"t": (("time", "lat", "lon"), values, {"units": "K"}), "n": (("time",), rng.integers(240, 320, 40)), "name": ("lat", ["x"] * 30)},
+        {
+            "t": (("time", "lat", "lon"), values, {"units": "K"}),
+            "n": (("time",), rng.integers(240, 320, 40)),
+            "name": ("lat", ["x"] * 30),
+        },
         coords={"time": np.arange(40), "lat": np.arange(30.0), "place": ("lat", np.arange(30))},
-    )  # fmt: skip
+    )
     made.t.encoding = {"zlib": True, "chunksizes": (16, 30, 20), "_FillValue": np.float32(1e20)}
     found: Path = tmp_path_factory.mktemp("distributions") / "d.nc"
     made.to_netcdf(found, engine="netcdf4")
@@ -85,7 +89,9 @@ def test_quantiles(dataset: xr.Dataset, plain: xr.Dataset, dim: Any, q: Any) -> 
         low, high = plain.t.quantile(max(one - off, 0), dim), plain.t.quantile(min(one + off, 1), dim)
         values = found.t if np.ndim(q) == 0 else found.t.isel(quantile=number)
         assert ((values >= low - 1e-4) & (values <= high + 1e-4)).all()
-    xr.testing.assert_allclose(insitu.open_dataset(plain.encoding["source"])[["n"]].insitu.quantile(q).load(), plain[["n"]].quantile(q))  # fmt: skip
+    xr.testing.assert_allclose(
+        insitu.open_dataset(plain.encoding["source"])[["n"]].insitu.quantile(q).load(), plain[["n"]].quantile(q)
+    )
 
 
 def test_one_request_for_a_variable(path: Path, server: Server) -> None:
@@ -104,7 +110,14 @@ def test_what_is_refused(path: Path, server: Server) -> None:
         with pytest.raises(InsituError):
             ours.insitu.histogram(edges)
     where = {"url": str(path), "variable": "t", "methods": ["histogram"]}
-    for wrong in ({}, {"edges": [2, 1]}, {"edges": [1]}, {"edges": ["x", "y"]}, {"edges": {"a": 1}}, {"edges": [1, 2], "groups": {"axis": 0, "codes": [0] * 40, "count": 1}}):  # fmt: skip
+    for wrong in (
+        {},
+        {"edges": [2, 1]},
+        {"edges": [1]},
+        {"edges": ["x", "y"]},
+        {"edges": {"a": 1}},
+        {"edges": [1, 2], "groups": {"axis": 0, "codes": [0] * 40, "count": 1}},
+    ):
         answer = server.post("/reduce", {"jobs": [{**where, **wrong}]})
         assert answer.status == 400, wrong
     wrong = {**where, "methods": ["tdigest"]}

@@ -155,7 +155,10 @@ def test_weights_like_xarray(path: Path, server: Server, plain: xr.Dataset, name
                     with pytest.raises(ValueError, match=r"do not exist|not found"):
                         getattr(there[names].insitu.weighted(WEIGHTS[name](there)), method)(dim)
                     continue
-                assert_same_dataset(getattr(insitu.open_dataset(path)[names].insitu.weighted(WEIGHTS[name](plain)), method)(dim).load(), want)  # fmt: skip
+                assert_same_dataset(
+                    getattr(insitu.open_dataset(path)[names].insitu.weighted(WEIGHTS[name](plain)), method)(dim).load(),
+                    want,
+                )
                 assert_same_dataset(
                     getattr(there[names].insitu.weighted(WEIGHTS[name](there)), method)(dim).load(), want
                 )

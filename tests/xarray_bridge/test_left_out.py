@@ -14,6 +14,8 @@ from h5py import h5d, h5s, h5t
 import insitu
 from insitu.errors import InsituError, UnsupportedError
 from insitu.formats import InsituWarning
+from insitu.model import VirtualGroup
+from insitu.sources import ByteSource
 
 
 def _wide(group: h5py.Group, name: str, length: int) -> None:
@@ -140,3 +142,38 @@ def test_a_file_of_groups_names_them(tmp_path: Path) -> None:
     with pytest.warns(InsituWarning, match="beam0"):
         insitu.open_mfdataset([path], combine="nested", concat_dim="t")
     assert set(insitu.open_dataset(path, group="beam1/heights").variables) == {"h"}
+
+
+def test_a_defect_of_insitu_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from insitu.combining import scan_member
+
+    files = []
+    for number in range(3):
+        files.append(tmp_path / f"{number}.nc")
+        with h5py.File(files[-1], "w") as file:
+            file["x"] = np.arange(3) + 3 * number
+            file["x"].make_scale()
+            file["good"] = np.arange(3.0)
+            file["good"].dims[0].attach_scale(file["x"])
+    scan = scan_member._scan_wanted
+
+    def broken(source: ByteSource, job: scan_member.Job) -> VirtualGroup:
+        if source.url.endswith("1.nc"):
+            raise IndexError("our own mistake")
+        return scan(source, job)
+
+    monkeypatch.setattr(scan_member, "_scan_wanted", broken)
+    with pytest.warns(InsituWarning, match="IndexError: our own mistake. This is a defect of insitu") as caught:
+        assert insitu.open_mfdataset(files, errors="warn").sizes["x"] == 6
+    assert "in broken" in str(caught[0].message)  # the traceback
+    with pytest.raises(IndexError, match="our own mistake") as raised:
+        insitu.open_mfdataset(files)
+    assert any("defect of insitu" in note for note in raised.value.__notes__)
+
+    def preprocess(dataset: xr.Dataset) -> xr.Dataset:
+        raise KeyError("not there")
+
+    monkeypatch.undo()
+    with pytest.raises(KeyError) as raised_by_caller:
+        insitu.open_mfdataset(files, preprocess=preprocess)
+    assert not any("defect of insitu" in note for note in raised_by_caller.value.__notes__)

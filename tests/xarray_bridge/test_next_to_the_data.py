@@ -70,12 +70,15 @@ THERE: dict[str, tuple[int, Any]] = {
     "a mask along kept dimensions": (1, lambda d: d.t.where((d.lat > 0) & (d.lon > 100) | (d.lat < -60)).mean("time")),
     "the same, summed": (1, lambda d: d.t.where((d.lat > 0) & (d.lon > 100) | (d.lat < -60)).sum("time")),
     "the same, counted": (1, lambda d: d.t.where((d.lat > 0) & (d.lon > 100) | (d.lat < -60)).count("time")),
-    "a mask along reduced dimensions": (1, lambda d: d.t[8:].where((d.lat > 0) & (d.lon > 100) | (d.lat > 60)).mean(("lat", "lon"))),
+    "a mask along reduced dimensions": (
+        1,
+        lambda d: d.t[8:].where((d.lat > 0) & (d.lon > 100) | (d.lat > 60)).mean(("lat", "lon")),
+    ),
     "that, summed": (1, lambda d: d.t[8:].where((d.lat > 0) & (d.lon > 100) | (d.lat > 60)).sum(("lat", "lon"))),
     "that, counted": (1, lambda d: d.t.where((d.lat > 0) & (d.lon > 100) | (d.lat > 60)).count(("lat", "lon"))),
     "groups": (2, lambda d: d.t.isel(time=slice(0, 45)).groupby("time.month").max()),
     "of a dataset": (1, lambda d: d.mean("time")),
-}  # fmt: skip
+}
 HERE: dict[str, Any] = {
     "coarser": lambda d: d.t.coarsen(time=10).mean(),
     "stacked": lambda d: d.t.stack(z=("lat", "lon")).mean("z"),

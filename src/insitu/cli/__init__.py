@@ -1,19 +1,20 @@
 """The command line: `insitu VERB`, one module per verb.
 
 Results go to standard output, everything else to standard error. Exit codes: 0 success, 1 an error
-of insitu or of the system (one line, with a hint), 2 wrong usage, 3 an unexpected error (a bug),
-130 interrupted.
+of insitu or of the system (one line, with a hint), 2 wrong usage, 3 a defect of insitu (with its
+traceback), 130 interrupted.
 """
 
 from __future__ import annotations
 
 import os
 import sys
+import traceback
 from importlib.metadata import version
 
 import typer
 
-from insitu.cli import append, check, convert, demo, drop, info, read, reduce, refresh, rollback, scan, serve
+from insitu.cli import append, check, convert, drop, info, read, reduce, refresh, rollback, scan, serve
 from insitu.cli.screen import stderr
 from insitu.errors import InsituError
 
@@ -39,7 +40,6 @@ for _verb, _does in (
     ("check", check.check),
     ("refresh", refresh.refresh),
     ("serve", serve.serve),
-    ("demo", demo.demo),
 ):
     app.command(_verb)(_does)
 
@@ -86,11 +86,11 @@ def main() -> None:
     except Exception as problem:
         if _state["debug"]:
             raise
-        # A bug: say so, and how to find out more.
+        traceback.print_exc()
         _print_error(
             "unexpected",
-            f"{type(problem).__name__}: {problem}. This is a bug: please report it, with the output "
-            "of insitu --debug …",
+            f"{type(problem).__name__}: {problem}. This is a defect of insitu: please report it, with the "
+            "traceback above",
         )
         sys.exit(3)
 

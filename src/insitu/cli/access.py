@@ -58,7 +58,8 @@ def trace_storage(verbose: bool) -> Iterator[Trace]:
     if verbose:
         places = ", ".join(cost.places) or "nothing"
         stderr.print(
-            f"storage | {places} | {plural(cost.requests, 'request')} in {plural(cost.waves, 'wave')} | {format_bytes(cost.bytes)} | "
+            f"storage | {places} | {plural(cost.requests, 'request')} in {plural(cost.waves, 'wave')} | "
+            f"{format_bytes(cost.bytes)} | "
             f"{cost.seconds:.3f} s" + (f" | retried {cost.retries} times" if cost.retries else ""),
             markup=False,
             soft_wrap=True,

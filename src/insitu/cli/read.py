@@ -106,9 +106,10 @@ def _read_values(
         array = archive.array(name, decode=not raw)
         stderr.print(describe_array(variable, array, archive.member()), markup=False, soft_wrap=True)
         stderr.print(
-            f"read | {values.dtype} | {'×'.join(map(str, values.shape)) or 'scalar'} | {plural(tally.chunks, 'chunk')} | "
-            f"{plural(tally.requests, 'request')} | {format_bytes(tally.bytes_fetched)} fetched, {format_bytes(tally.bytes_decoded)} decoded | "
-            f"{1000 * tally.total_seconds:.1f} ms",
+            f"read | {values.dtype} | {'×'.join(map(str, values.shape)) or 'scalar'} | "
+            f"{plural(tally.chunks, 'chunk')} | "
+            f"{plural(tally.requests, 'request')} | {format_bytes(tally.bytes_fetched)} fetched, "
+            f"{format_bytes(tally.bytes_decoded)} decoded | {1000 * tally.total_seconds:.1f} ms",
             markup=False,
             soft_wrap=True,
         )
@@ -146,19 +147,25 @@ def _read_labelled(
             "10:20]'",
         )
     try:
-        # A range selects all labels between its ends; "nearest" does not apply to it.
-        ranges = {dim: label for dim, label in wanted.items() if isinstance(label, slice)}
-        array = array.sel(ranges).sel(
-            {dim: label for dim, label in wanted.items() if dim not in ranges}, method="nearest" if nearest else None
-        )
+        # Of the labels alone: an error of the variable itself is none of the labels.
+        _select(array.coords.to_dataset()[[*wanted]], wanted, nearest)
     except (KeyError, ValueError, TypeError) as problem:
         raise SelectionError(
             f"no value has the label {', '.join(sel or ())}: {problem}",
             hint="Use --nearest to select the nearest label",
         ) from None
+    array = _select(array, wanted, nearest)
     if selection is not Ellipsis:
         array = array[selection]
     return array.load()
+
+
+def _select(labelled: Any, wanted: dict[str, Any], nearest: bool) -> Any:
+    """Return what has these labels."""
+    # A range selects all labels between its ends; "nearest" does not apply to it.
+    ranges = {dim: label for dim, label in wanted.items() if isinstance(label, slice)}
+    single = {dim: label for dim, label in wanted.items() if dim not in ranges}
+    return labelled.sel(ranges).sel(single, method="nearest" if nearest else None)
 
 
 def parse_labels(pairs: Sequence[str]) -> dict[str, Any]:

@@ -85,8 +85,8 @@ def reduce(
         archive = Archive.open(url, group=group or None, variables=[name], storage_options=how.pop("storage_options"))
         values = archive.reduce(name, methods, dim=dim or None, decode=not raw, tally=tally, **how)
         summary = (
-            f"{plural(tally.chunks, 'chunk')} | {format_bytes(tally.bytes_fetched)} fetched, {format_bytes(tally.bytes_decoded)} "
-            "decoded"
+            f"{plural(tally.chunks, 'chunk')} | {format_bytes(tally.bytes_fetched)} fetched, "
+            f"{format_bytes(tally.bytes_decoded)} decoded"
         )
     seconds = time.perf_counter() - begin
     _print_statistics(values, form, variable, how)
@@ -124,13 +124,14 @@ def _reduce_on_server(
 ) -> tuple[dict[str, Any], str]:
     """Compute statistics on a server, which opens the archive itself."""
     from insitu.active.client import Active
+    from insitu.sources.address import scheme_of
     from insitu.sources.redaction import redact_url
 
-    place = url if "://" in url else os.path.abspath(url)
+    place = url if scheme_of(url) else os.path.abspath(url)
     values, done = Active(active, required=True).reduce_url(place, variable, methods, **how)
     summary = (
-        f"{plural(done['chunks'], 'chunk')} | {format_bytes(done['bytes_fetched'])} fetched and {format_bytes(done['bytes_decoded'])} "
-        f"decoded by {redact_url(active)}"
+        f"{plural(done['chunks'], 'chunk')} | {format_bytes(done['bytes_fetched'])} fetched and "
+        f"{format_bytes(done['bytes_decoded'])} decoded by {redact_url(active)}"
     )
     return {name: values[name] for name in methods}, summary
 

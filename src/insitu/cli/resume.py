@@ -21,6 +21,7 @@ from typing import Any
 
 from insitu.cli.screen import stderr
 from insitu.errors import AccessError
+from insitu.sources.address import scheme_of
 
 __all__ = ["Journal", "ResumingExecutor", "journal_for"]
 
@@ -29,7 +30,7 @@ def journal_for(target: str, question: str) -> Journal:
     """Return the journal of a scan, by its target and its options."""
     root = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "insitu" / "scans"
     name = hashlib.sha256(
-        f"{os.path.abspath(target) if '://' not in target else target}\n{question}".encode()
+        f"{target if scheme_of(target) else os.path.abspath(target)}\n{question}".encode()
     ).hexdigest()
     return Journal(root / name[:24])
 
@@ -64,10 +65,13 @@ class Journal:
         """Return the results of a batch; None if there are none."""
         path = self.folder / _batch_key(batch)
         try:
-            with open(path, "rb") as file:
-                kept: list[Any] = pickle.load(file)
-        except (OSError, EOFError, pickle.UnpicklingError, AttributeError, ImportError, IndexError, TypeError):
-            return None  # missing, of another version, or incomplete: scan again
+            data = path.read_bytes()
+        except OSError:
+            return None
+        try:
+            kept: list[Any] = pickle.loads(data)
+        except Exception:  # incomplete, or of another version, whose classes may raise anything: scan again
+            return None
         self.found += len(batch)
         return kept
 
@@ -95,8 +99,8 @@ class Journal:
         if self.usable:
             self.usable = False
             stderr.print(
-                f"{self.folder}: {error.strerror or error}. The scan goes on, but cannot be resumed if it is interrupted. "
-                "Set XDG_CACHE_HOME to a folder that can be written to.",
+                f"{self.folder}: {error.strerror or error}. The scan goes on, but cannot be resumed if it is "
+                "interrupted. Set XDG_CACHE_HOME to a folder that can be written to.",
                 style="yellow",
                 markup=False,
                 soft_wrap=True,
@@ -111,7 +115,7 @@ def _batch_key(batch: Sequence[Any]) -> str:
         try:
             about = os.stat(url)
             mark.update(f"|{about.st_size}|{about.st_mtime_ns}".encode())
-        except (OSError, TypeError, ValueError):
+        except (OSError, ValueError):  # a URL, or text that is no path
             mark.update(b"|")
         mark.update(b"\n")
     return mark.hexdigest()[:32]

@@ -123,8 +123,8 @@ def scan(
             opening |= _concat_options(concat_dim)
             total = _save_many(files, output, opening, workers, dask, restart, how)
     stderr.print(
-        f"{output}: {plural(len(files), 'file')}, {format_bytes(total)} when read, in {time.perf_counter() - begin:.1f} "
-        "s",
+        f"{output}: {plural(len(files), 'file')}, {format_bytes(total)} when read, in "
+        f"{time.perf_counter() - begin:.1f} s",
         markup=False,
         soft_wrap=True,
     )

@@ -11,6 +11,7 @@ import typer
 
 from insitu.cli.screen import stderr
 from insitu.errors import InsituError
+from insitu.sources.address import scheme_of
 
 __all__ = ["serve"]
 
@@ -110,7 +111,7 @@ def serve(
 
 
 def _absolute_root(root: str) -> str:
-    return root if "://" in root else os.path.abspath(os.path.expanduser(root))
+    return root if scheme_of(root) else os.path.abspath(os.path.expanduser(root))
 
 
 def _has_tokens(path: Path) -> bool:

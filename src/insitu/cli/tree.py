@@ -77,10 +77,15 @@ def _array_json(array: VirtualArray) -> dict[str, Any]:
             for tile in array.tiles
             for encoding in tile.encodings
         ],
-        "chunks": {"cells": counted.cells, "stored": counted.stored, "inline": counted.inline, "unwritten": counted.unwritten},
+        "chunks": {
+            "cells": counted.cells,
+            "stored": counted.stored,
+            "inline": counted.inline,
+            "unwritten": counted.unwritten,
+        },
         "stored_bytes": counted.nbytes,
         "virtual_bytes": array.nbytes,
-    }  # fmt: skip
+    }
 
 
 def _to_json(value: Any) -> Any:

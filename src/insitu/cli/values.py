@@ -149,5 +149,5 @@ def write_netcdf(array: Any, output: Path | None) -> None:
     try:
         with complete_file(output) as path:
             array.drop_encoding().to_dataset(name=array.name or "data").to_netcdf(path)
-    except (ValueError, ImportError, ModuleNotFoundError) as problem:
+    except (ValueError, ImportError) as problem:
         raise UnsupportedError(f"xarray cannot write NetCDF: {problem}", hint="pip install netCDF4") from None

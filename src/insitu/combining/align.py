@@ -47,8 +47,8 @@ def align_members(members: Sequence[Member], join: str, exclude: str | None = No
         if not known:
             if len(lengths) > 1:
                 raise CombineError(
-                    f"cannot reindex or align along dimension {dim!r} because of conflicting dimension sizes: {sorted(lengths)}"
-                    f"{_list_sizes(members, sizes, dim)}"
+                    f"cannot reindex or align along dimension {dim!r} because of conflicting dimension sizes: "
+                    f"{sorted(lengths)}{_list_sizes(members, sizes, dim)}"
                 )
             continue
         target = known[0]
@@ -74,7 +74,8 @@ def align_members(members: Sequence[Member], join: str, exclude: str | None = No
         if lengths and lengths != {len(joined)}:
             raise CombineError(
                 f"cannot reindex or align along dimension {dim!r} because of conflicting dimension sizes: "
-                f"{sorted(lengths | {len(joined)})} (note: an index is found along that dimension with size={len(joined)})"
+                f"{sorted(lengths | {len(joined)})} (note: an index is found along that dimension with "
+                f"size={len(joined)})"
             )
         _reindex_all(result, labels, sizes, dim, joined, _first_label_variable(members, dim), join)
     return result

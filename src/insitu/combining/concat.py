@@ -167,8 +167,8 @@ def _choose_different(choice: _Choice, members: Sequence[Member], which: str, ru
             break  # as xarray does
         if len(variables) != len(members):
             raise CombineError(
-                f"{name!r} not present in all datasets and coords='different'. Either add {name!r} to datasets where it is "
-                f"missing or specify coords='minimal'.{_missing_in_text(members, name)}"
+                f"{name!r} not present in all datasets and coords='different'. Either add {name!r} to datasets "
+                f"where it is missing or specify coords='minimal'.{_missing_in_text(members, name)}"
             )
         if all(member.index(name) is not None for member in members):
             equal = all(_is_same_label(variables[0], other, rules.compat) for other in variables[1:])

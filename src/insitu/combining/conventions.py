@@ -41,10 +41,10 @@ RELATING_ATTRIBUTES = (
 NEED_PARSING = ("grid_mapping", "cell_measures", "formula_terms")
 
 OTHER_KEYWORDS = (
-    "active", "active_required", "allow_local", "attrs_file", "cache", "chunks", "combine", "combine_attrs", "compat", "concat_dim",
-    "coords", "data_vars", "errors", "format", "group", "inline_array", "join", "parallel", "preprocess", "progress",
-    "storage_options", "variables", "verify",
-)  # fmt: skip
+    *("active", "active_required", "allow_local", "attrs_file", "cache", "chunks", "combine", "combine_attrs"),
+    *("compat", "concat_dim", "coords", "data_vars", "errors", "format", "group", "inline_array", "join"),
+    *("parallel", "preprocess", "progress", "storage_options", "variables", "verify"),
+)
 """Keywords of opening and combining, suggested for misspelled ones."""
 
 PerVariable = Mapping[str, Any] | Any

@@ -102,5 +102,7 @@ def is_equivalent(one: Any, other: Any) -> bool:
         return all(is_equivalent(a, b) for a, b in zip(one, other, strict=True))
     try:
         return bool(one == other or (one != one and other != other))
+    # Attributes may be objects of any library: dates of two calendars cannot be compared
+    # (TypeError), tables are compared by element (ValueError).
     except (TypeError, ValueError):
         return False

@@ -44,8 +44,8 @@ def order_by_labels(members: Sequence[Member]) -> tuple[list[GridPosition], list
             index = member.index(dim)
             if index is None:
                 raise CombineError(
-                    "Every dimension requires a corresponding 1D coordinate and index for inferring concatenation order "
-                    f"but the coordinate {dim!r} has no corresponding index{_source_note(member)}"
+                    "Every dimension requires a corresponding 1D coordinate and index for inferring "
+                    f"concatenation order but the coordinate {dim!r} has no corresponding index{_source_note(member)}"
                 )
             labels.append(index)
         if all(index is labels[0] or has_equal_values(labels[0], index) for index in labels[1:]):

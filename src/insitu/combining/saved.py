@@ -25,8 +25,9 @@ from insitu.model.array import RELATION_ATTRIBUTES
 __all__ = ["keepable_encoding", "member_from_tree", "tree_from_member"]
 
 CF_ATTRIBUTES = (
-    "_FillValue", "missing_value", "scale_factor", "add_offset", "_Unsigned", "units", "calendar", "_Encoding", "char_dim_name",
-)  # fmt: skip
+    *("_FillValue", "missing_value", "scale_factor", "add_offset", "_Unsigned"),
+    *("units", "calendar", "_Encoding", "char_dim_name"),
+)
 """What the encoding of a variable has if its values are not those that are stored."""
 
 

@@ -13,6 +13,7 @@ from typing import Any
 from insitu.combining.decode_member import DecodingMemory
 from insitu.combining.member import Member
 from insitu.combining.scan_member import Failure, Job
+from insitu.sources.address import is_remote
 
 __all__ = ["scan_many"]
 
@@ -53,9 +54,8 @@ def _make_batches(urls: Sequence[Any], parallel: Any) -> list[Sequence[Any]]:
 def _thread_count(urls: Sequence[Any], parallel: Any) -> int:
     if isinstance(parallel, int) and not isinstance(parallel, bool):
         return max(parallel, 1)
-    remote = any("://" in str(url) and not str(url).startswith("file:") for url in urls[:1])
     # A local scan is bound by the interpreter; a remote one waits.
-    return 64 if remote else 1
+    return 64 if any(is_remote(str(url)) for url in urls[:1]) else 1
 
 
 def _run_batches(job: Job, batches: list[Sequence[Any]], parallel: Any) -> Iterator[list[Member | Failure]]:

@@ -5,6 +5,7 @@ A member is made of tables, without open files and xarray objects, so it travels
 
 from __future__ import annotations
 
+import traceback
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -15,9 +16,9 @@ from insitu.combining.conventions import Decoding, referenced_variables
 from insitu.combining.decode_member import DecodingMemory, decode_member, find_undecodable, find_unreadable
 from insitu.combining.member import Load, Member
 from insitu.combining.saved import member_from_tree
-from insitu.combining.vendor_conventions.apply import Rescan, apply_vendor_conventions
+from insitu.combining.vendor_conventions import Rescan, apply_vendor_conventions
 from insitu.combining.vendor_conventions.matlab import is_matlab
-from insitu.errors import CodecError, FormatError, UnsupportedError, VariableError
+from insitu.errors import CodecError, FormatError, InsituError, UnsupportedError, VariableError
 from insitu.formats import InsituWarning
 from insitu.formats.containers import open_location
 from insitu.model import VirtualArray, VirtualGroup
@@ -26,6 +27,11 @@ from insitu.scanning.scan_url import Verify, apply_verify, can_be_collection, is
 from insitu.sources import ByteSource, redact_url
 
 __all__ = ["Failure", "Job", "make_loader", "scan_member", "scan_tree"]
+
+DEFECT = (
+    "This is a defect of insitu, not of the file (unless an argument is of a wrong type): "
+    "please report it, with the traceback"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,12 +87,24 @@ class Job:
         """Return the member of one file."""
         try:
             member = scan_member(url, self, memory)
-            return member if self.finish is None else self.finish(member)
+        except (InsituError, OSError, MemoryError) as error:
+            return self._failure(url, error)
         except Exception as error:
-            if not self.skips_failures:
-                error.add_note(f"while opening {url}")
-                raise
-            return Failure(str(url), f"{type(error).__name__}: {error}", error)
+            error.add_note(DEFECT)
+            return self._failure(url, error, f"{DEFECT}\n{''.join(traceback.format_exception(error)).rstrip()}")
+        if self.finish is None:
+            return member
+        try:
+            return self.finish(member)
+        except Exception as error:  # the caller's own function may raise anything
+            return self._failure(url, error)
+
+    def _failure(self, url: Any, error: Exception, more: str = "") -> Failure:
+        """Return the failure of a file; raise its error, with errors="raise"."""
+        if not self.skips_failures:
+            error.add_note(f"while opening {url}")
+            raise error
+        return Failure(str(url), f"{type(error).__name__}: {error}" + (f". {more}" if more else ""), error)
 
 
 def make_loader(storage_options: Mapping[str, Any] | None) -> Callable[[list[VirtualArray]], list[Any]]:

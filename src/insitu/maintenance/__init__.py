@@ -7,10 +7,9 @@ scanned and only new rows are written.
 
 from insitu.maintenance.append_files import append_member, append_tree, empty_append_report, known_files
 from insitu.maintenance.checking import check
-from insitu.maintenance.converting import convert, rename_sources, rollback
 from insitu.maintenance.dropping import drop
 from insitu.maintenance.refreshing import refresh
-from insitu.maintenance.save_with_recipe import nest_groups, save_tree, saved_recipe
+from insitu.maintenance.saving import convert, nest_groups, rename_sources, rollback, save_tree, saved_recipe
 
 __all__ = [
     "append_member",

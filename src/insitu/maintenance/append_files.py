@@ -19,7 +19,7 @@ from insitu.combining.scan_member import Job, make_loader
 from insitu.combining.stored_view import zarr_tree
 from insitu.errors import SelectionError, SourceError, StaleSourceError, UnsupportedError
 from insitu.maintenance.checking import open_saved_tree
-from insitu.maintenance.conflicts import ATTEMPTS, COMBINE_ANEW, lost_race, read_saved_member
+from insitu.maintenance.conflicts import ATTEMPTS, COMBINE_ANEW, lost_race_error, read_saved_member
 from insitu.model import VirtualArray, VirtualGroup
 from insitu.sources import open_source
 
@@ -118,7 +118,7 @@ def append_member(
                 url=target,
                 hint="Try again",
             )
-    raise lost_race(target)
+    raise lost_race_error(target)
 
 
 def append_tree(

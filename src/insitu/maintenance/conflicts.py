@@ -11,14 +11,14 @@ from insitu.combining.scan_member import Job
 from insitu.errors import InsituError, SourceError
 from insitu.model import VirtualGroup
 
-__all__ = ["ATTEMPTS", "COMBINE_ANEW", "check_disjoint", "lost_race", "read_saved_member"]
+__all__ = ["ATTEMPTS", "COMBINE_ANEW", "check_disjoint", "lost_race_error", "read_saved_member"]
 
 ATTEMPTS = 20
 """How often a change starts again because another writer was faster."""
 COMBINE_ANEW = "Combine the archive anew: insitu.open_mfdataset(...), then save"
 
 
-def lost_race(target: str) -> InsituError:
+def lost_race_error(target: str) -> InsituError:
     """Return the error for a change that other writers overtook too often."""
     return SourceError(
         f"other writers changed the archive {ATTEMPTS} times while this change was made; nothing was changed",

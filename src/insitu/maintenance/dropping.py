@@ -12,7 +12,7 @@ from insitu.combining.recipe import Recipe
 from insitu.combining.saved import tree_from_member
 from insitu.combining.scan_member import make_loader
 from insitu.errors import NotFoundError, UnsupportedError
-from insitu.maintenance.conflicts import ATTEMPTS, COMBINE_ANEW, check_disjoint, lost_race, read_saved_member
+from insitu.maintenance.conflicts import ATTEMPTS, COMBINE_ANEW, check_disjoint, lost_race_error, read_saved_member
 
 __all__ = ["drop"]
 
@@ -77,7 +77,7 @@ def drop(
         whole = opened.recipe(Recipe).join_in_order(in_order, dim, load)
         if opened.replace(tree_from_member(whole, opened.tree.groups)):
             return chosen
-    raise lost_race(target)
+    raise lost_race_error(target)
 
 
 def _find_source(known: Collection[str], url: str, target: str) -> str:

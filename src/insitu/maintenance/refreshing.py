@@ -18,7 +18,7 @@ from insitu.combining.scan_member import Job, make_loader, scan_member, scan_tre
 from insitu.errors import SourceError, StaleSourceError, UnsupportedError, VariableError
 from insitu.maintenance.checking import Progress, open_saved_tree
 from insitu.maintenance.conflicts import COMBINE_ANEW, check_disjoint
-from insitu.maintenance.save_with_recipe import nest_groups, save_tree
+from insitu.maintenance.saving import nest_groups, save_tree
 from insitu.model import VirtualArray
 
 if TYPE_CHECKING:
@@ -156,14 +156,14 @@ def _keep_saved_variables(renewed: Member, before: Member, changed: Collection[s
             raise CombineError(
                 f"the file no longer has a variable {name!r} with the dimensions {', '.join(variable.dims)}"
             )
-        if isinstance(new, VirtualArray) and not _have_same_order(old, new):
+        if isinstance(new, VirtualArray) and not _has_same_order(old, new):
             raise CombineError(
                 f"the saved references show the chunks of {name!r} in another order than the file has them"
             )
     return renewed.with_variables({name: renewed.variables[name] for name in before.variables})
 
 
-def _have_same_order(old: VirtualArray, new: VirtualArray) -> bool:
+def _has_same_order(old: VirtualArray, new: VirtualArray) -> bool:
     """Return whether two arrays show chunks in the same order; in file order, if cut differently."""
     one, other = _file_order(old), _file_order(new)
     if one.shape == other.shape:

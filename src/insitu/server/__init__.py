@@ -4,7 +4,7 @@
 |---|---|
 | `POST /v2/{count,max,min,select,sum}` | the Reductionist protocol: one chunk per request (`reductionist`) |
 | `POST /reduce`, `POST /read` | many arrays in one request, merged before they are sent (`batch`) |
-| `POST /scan` | the metadata of an archive, with the location of every chunk (`scan_route`) |
+| `POST /scan` | the metadata of an archive, with the location of every chunk (`app`) |
 | `GET /zarr/…!/…`, `/zarr2/…!/…` | any archive as a Zarr store, V3 or V2 (`zarr_view`) |
 | `GET /health`, `/ready`, `/metrics`, `/openapi.json` | state, counters and description of the server (`app`) |
 

@@ -1,35 +1,90 @@
-"""The ASGI application: routes of all capabilities, with logging and counting of responses."""
+"""The ASGI application: routes of all capabilities, with logging and counting of responses.
+
+The routes of larger capabilities have modules of their own; `/scan` and the state of the server are
+answered here.
+"""
 
 from __future__ import annotations
 
+import json
 import logging
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
+from functools import cache
+from importlib import resources
 
+import cbor2
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from insitu import __version__
+from insitu.active.wire_group import group_to_wire
+from insitu.archive import Archive
+from insitu.errors import InsituError
 from insitu.formats.grib.codecs.subprocess_decoder import allow_in_process
-from insitu.server.authentication import TokenError, authenticate
-from insitu.server.batch import batch_routes
-from insitu.server.error_responses import error_response, json_error_response
-from insitu.server.openapi import openapi_document
+from insitu.server.authentication import Credentials, TokenError, authenticate
+from insitu.server.batch import add_login, batch_routes, storage_options
+from insitu.server.error_responses import RequestError, RequestTooLargeError, error_response, json_error_response
+from insitu.server.jobs import BatchRequest, parse_scan_request
 from insitu.server.reductionist.routes import reductionist_routes
-from insitu.server.scan_route import scan_routes
+from insitu.server.request_body import read_body
 from insitu.server.settings import Settings
 from insitu.server.worker import Worker
 from insitu.server.zarr_view import zarr_routes
 from insitu.sources.access_policy import set_access_policy
 
-__all__ = ["ROUTE_FACTORIES", "create_app", "from_environment"]
+__all__ = ["ROUTE_FACTORIES", "create_app", "from_environment", "openapi_document"]
 
 access_log = logging.getLogger("insitu.access")
 error_log = logging.getLogger("insitu.serve")
+MAX_SCAN_REQUEST_BYTES = 1 << 20
+"""Largest body of a request for metadata."""
+SCAN_BYTES = 32 << 20
+"""Bytes that are counted for a scan: metadata of one archive."""
+
+
+def scan_routes(worker: Worker) -> list[BaseRoute]:
+    """Return the route `/scan`: the metadata of an archive, with the location of every chunk."""
+
+    async def answer(request: Request) -> Response:
+        try:
+            who = authenticate(request.headers, worker.tokens.current())
+            body = await read_body(request, worker)
+            kind = request.headers.get("content-type", "")
+            if len(body) > MAX_SCAN_REQUEST_BYTES:
+                raise RequestTooLargeError(
+                    f"a request for metadata must not be larger than {MAX_SCAN_REQUEST_BYTES} bytes: send a URL "
+                    "and options only"
+                )
+            data = await worker.run(SCAN_BYTES, lambda deadline: _scan_to_wire(worker, body, kind, who))
+        except InsituError as error:
+            return error_response(error)
+        return Response(data, media_type="application/cbor-seq")
+
+    return [Route("/scan", answer, methods=["POST"])]
+
+
+def _scan_to_wire(worker: Worker, body: bytes, kind: str, who: Credentials) -> bytes:
+    url, group, options = parse_scan_request(body, kind)
+    chosen = storage_options(worker, BatchRequest((), options), who)
+    worker.roots.check(url, chosen)
+    add_login(chosen, url, who)
+    place = worker.roots.local_copy(url)
+
+    def make() -> bytes:
+        found = Archive.open(place, many=False, group=group, errors="warn", storage_options=chosen).tree
+        return cbor2.dumps({"group": group_to_wire(found, worker.roots.public_url)}) + cbor2.dumps({"done": 1})
+
+    data: bytes = worker.scans.get((who.digest, sorted(options.items()), url, group), place, make)
+    if len(data) > worker.limits.memory // 4:
+        raise RequestError("the metadata of this archive is larger than the memory of the server allows: name a group")
+    return data
+
 
 ROUTE_FACTORIES: list[Callable[[Worker], Sequence[BaseRoute]]] = [
     reductionist_routes,
@@ -94,10 +149,10 @@ def _status_routes(worker: Worker) -> list[BaseRoute]:
         except TokenError as error:
             return error_response(error)
         worker.update_gauges()
-        return PlainTextResponse(worker.metrics.text(), media_type="text/plain; version=0.0.4")
+        return Response(worker.metrics.text(), media_type="text/plain; version=0.0.4")
 
     async def openapi(request: Request) -> Response:
-        return JSONResponse(openapi_document())
+        return Response(openapi_document(), media_type="application/json")
 
     return [
         Route("/health", health),
@@ -106,6 +161,14 @@ def _status_routes(worker: Worker) -> list[BaseRoute]:
         Route("/openapi.json", openapi),
         Route("/.well-known/reductionist-schema", openapi),
     ]
+
+
+@cache
+def openapi_document() -> bytes:
+    """Return `openapi.json`, which describes all routes, with the version of insitu filled in."""
+    document = json.loads(resources.files(__package__).joinpath("openapi.json").read_bytes())
+    document["info"]["version"] = __version__
+    return json.dumps(document).encode()
 
 
 async def _http_error_response(request: Request, error: Exception) -> Response:
@@ -135,7 +198,7 @@ class RequestLogMiddleware:
         scope = {**scope, "path": path, "raw_path": path.encode("utf-8", "replace")}
         began, status, sent = time.perf_counter(), 0, 0
 
-        async def watched(message: Message) -> None:
+        async def count_and_send(message: Message) -> None:
             nonlocal status, sent
             if message["type"] == "http.response.start":
                 status = message["status"]
@@ -144,7 +207,7 @@ class RequestLogMiddleware:
             await send(message)
 
         try:
-            await self.app(scope, receive, watched)
+            await self.app(scope, receive, count_and_send)
         except Exception:
             error_log.exception("unexpected exception in %s %s", scope["method"], path)
             if status != 500:

@@ -33,7 +33,7 @@ from insitu.reducing import Reduction
 from insitu.reducing.reduce import axes_of_dims, compute_statistics, normalise_axes
 from insitu.reducing.stream import fold_chunks
 from insitu.server.authentication import Credentials, authenticate
-from insitu.server.client_cache import ClientCache, fits_in_cache
+from insitu.server.client_cache import ClientCache, can_be_cached
 from insitu.server.client_source_pools import RequestSources
 from insitu.server.declared_cost import (
     BLOCK_BYTES,
@@ -199,7 +199,7 @@ def _prepare_batch(worker: Worker, batch: BatchRequest, who: Credentials, reduci
         part = None if reducing else next(_split_selection(array, selection), selection)
         cost = job_cost(worker.limits, job, array, selection, part)
         tasks.append(
-            PreparedJob(job, array, selection, cost, fits_in_cache(array, selection, worker.cache.max_bytes // 2))
+            PreparedJob(job, array, selection, cost, can_be_cached(array, selection, worker.cache.max_bytes // 2))
         )
     return PreparedBatch(tuple(tasks), options, ClientCache(worker.cache, who, batch.options) if batch.cache else None)
 
@@ -278,14 +278,30 @@ def _reduce_job(
     along = normalise_axes(job.axes, len(task.selection.result_shape))
     if job.weights is not None:
         return weighted_statistics(
-            array, job.methods, job.weights, opened, axes=along, selection=task.selection, rules=job.rules, keepdims=job.keepdims,
-            name=name, tally=tally,
-        )  # fmt: skip
+            array,
+            job.methods,
+            job.weights,
+            opened,
+            axes=along,
+            selection=task.selection,
+            rules=job.rules,
+            keepdims=job.keepdims,
+            name=name,
+            tally=tally,
+        )
     if job.groups is not None:
         axes = None if job.axes is None else along
         return grouped_statistics(
-            array, job.methods, job.groups, opened, axes=axes, selection=task.selection, rules=job.rules, name=name, tally=tally
-        )  # fmt: skip
+            array,
+            job.methods,
+            job.groups,
+            opened,
+            axes=axes,
+            selection=task.selection,
+            rules=job.rules,
+            name=name,
+            tally=tally,
+        )
     if job.partial:
         reduction = Reduction(job.methods, array.dtype, job.rules)
         return dict(fold_chunks(array, task.selection, along, reduction, opened, name=name, tally=tally))

@@ -25,7 +25,7 @@ from insitu.server.authentication import Credentials
 from insitu.sources import ByteSource
 from insitu.sources.protocol import WrappedSource
 
-__all__ = ["ClientCache", "ExpiringSource", "fits_in_cache", "to_hashable"]
+__all__ = ["ClientCache", "ExpiringSource", "can_be_cached", "to_hashable"]
 
 
 class ClientCache(ChunkCache):
@@ -76,7 +76,7 @@ class ExpiringSource(WrappedSource):
         return self._about
 
 
-def fits_in_cache(array: VirtualArray, selection: Selection, most: int) -> bool:
+def can_be_cached(array: VirtualArray, selection: Selection, most: int) -> bool:
     """Return whether the chunks that a selection touches decode to at most so many bytes.
 
     The chunks of a longer pass are not cached: they would only push out what others read again.

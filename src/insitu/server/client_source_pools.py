@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from insitu.cancellation import Deadline
 from insitu.errors import StaleSourceError
+from insitu.lru import LruCache
 from insitu.model import Source
 from insitu.reading import SourcePool
 from insitu.server.authentication import Credentials
@@ -72,41 +72,33 @@ class ClientSourcePools:
     def __init__(self, local_copy: Callable[[str], str]) -> None:
         self._local_copy = local_copy
         self._lock = threading.Lock()
-        self._pools: OrderedDict[Any, _ClientSources] = OrderedDict()
+        self._pools: LruCache[Any, _ClientSources] = LruCache(MAX_CLIENTS)
 
     def for_client(self, who: Credentials, options: Mapping[str, Any]) -> SourcePool:
         """Return the pool of a client, whose sources are opened with these options."""
         key = (who.digest, to_hashable(options))
-        old: SourcePool | None = None
-        with self._lock:
+        gone: list[_ClientSources] = []
+        with self._lock:  # one pool for each client, though several requests ask at once
             found = self._pools.get(key)
-            if found is not None and time.monotonic() - found.since > MAX_AGE_SECONDS:
-                old = self._pools.pop(key)
-                found = None
-            if found is None:
+            if found is None or time.monotonic() - found.since > MAX_AGE_SECONDS:
                 given = dict(options)
-                found = self._pools[key] = _ClientSources(
+                found = _ClientSources(
                     lambda source: open_local_copy(source, given, self._local_copy), self._local_copy
                 )
-            self._pools.move_to_end(key)
-            if len(self._pools) > MAX_CLIENTS:
-                old = self._pools.popitem(last=False)[1]
-        if old is not None:
-            old.close()
+                gone = self._pools.put(key, found)
+        for pool in gone:
+            pool.close()
         return found
 
     def forget(self, who: Credentials, options: Mapping[str, Any]) -> None:
         """Close the pool of a client: one of its sources has changed."""
-        with self._lock:
-            old = self._pools.pop((who.digest, to_hashable(options)), None)
+        old = self._pools.pop((who.digest, to_hashable(options)))
         if old is not None:
             old.close()
 
     def close(self) -> None:
         """Close all pools."""
-        with self._lock:
-            pools, self._pools = list(self._pools.values()), OrderedDict()
-        for pool in pools:
+        for pool in self._pools.clear():
             pool.close()
 
     def retry_if_stale(self, who: Credentials, options: Mapping[str, Any], act: Callable[[], Answer]) -> Answer:

@@ -25,7 +25,8 @@ HEAD_BYTES = 64 << 10
 FAREWELL_SECONDS = 1.0
 """Time that a client gets to close its TLS connection when the server stops."""
 TOO_LARGE = (
-    b"HTTP/1.1 431 Request Header Fields Too Large\r\ncontent-type: application/json\r\nconnection: close\r\ncontent-length: 67\r\n\r\n"
+    b"HTTP/1.1 431 Request Header Fields Too Large\r\n"
+    b"content-type: application/json\r\nconnection: close\r\ncontent-length: 67\r\n\r\n"
     b'{"error": {"message": "the head of the request is too large here"}}'
 )
 

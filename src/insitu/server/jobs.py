@@ -20,7 +20,7 @@ from insitu.active.grouped import WEIGHTED_METHODS, Groups, Weights
 from insitu.active.wire import declared_elements, selection_from_wire, values_from_wire
 from insitu.active.wire_array import array_from_wire
 from insitu.codecs.registry import ALIASES, CODECS, OUTSIDE_VALUES
-from insitu.errors import CodecError, InsituError
+from insitu.errors import CodecError
 from insitu.model import Selection, VirtualArray
 from insitu.reducing.reductions import STREAMED, ReductionRules
 from insitu.reducing.sketches import check_edges
@@ -36,9 +36,9 @@ BLOCKWISE_METHODS = ("median", "quantile")
 CLIENT_OPTIONS = ("anon", "endpoint_url", "region")
 """Storage options that a client may send; secrets belong into the Authorization header."""
 JOB_FIELDS = {
-    "url", "variable", "decode", "array", "selection", "axes", "dim", "methods", "skipna", "ddof", "min_count", "q", "edges", "keepdims", "weights", "groups",
-    "answer",
-}  # fmt: skip
+    *("url", "variable", "decode", "array", "selection", "axes", "dim", "methods", "skipna", "ddof"),
+    *("min_count", "q", "edges", "keepdims", "weights", "groups", "answer"),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,10 +150,20 @@ def is_json(content_type: str) -> bool:
 
 
 def _decode_body(body: bytes, content_type: str) -> Any:
+    if is_json(content_type):
+        try:
+            return json.loads(body)
+        except (ValueError, RecursionError) as problem:
+            raise _undecodable_error(problem) from None
     try:
-        return json.loads(body) if is_json(content_type) else cbor2.loads(body)
+        return cbor2.loads(body)
+    # cbor2 before 6 also raises what its constructors of dates, fractions and maps raise.
     except (cbor2.CBORDecodeError, ValueError, RecursionError, ArithmeticError, MemoryError, TypeError) as problem:
-        raise RequestError(f"the request cannot be decoded: {str(problem)[:200]}") from None
+        raise _undecodable_error(problem) from None
+
+
+def _undecodable_error(problem: Exception) -> RequestError:
+    return RequestError(f"the request cannot be decoded: {str(problem)[:200]}")
 
 
 def _parse_job(data: Any, reducing: bool) -> BatchJob:
@@ -201,7 +211,8 @@ def _parse_job(data: Any, reducing: bool) -> BatchJob:
 
 def _parse_methods(data: Any, weighted: bool) -> tuple[str, ...]:
     known = WEIGHTED_METHODS if weighted else (*STREAMED, *BLOCKWISE_METHODS)
-    if not isinstance(data, list) or not data or len(set(map(str, data))) != len(data) or any(m not in known for m in map(str, data)):  # fmt: skip
+    names = [str(name) for name in data] if isinstance(data, list) else []
+    if not names or len(set(names)) != len(names) or any(name not in known for name in names):
         raise RequestError(f"methods must be a list, without repetition, out of {', '.join(sorted(known))}")
     return tuple(data)
 
@@ -261,15 +272,16 @@ def _is_number(value: Any) -> bool:
 
 def _parse_numbers(data: Any, name: str) -> npt.NDArray[np.float64]:
     """Return numbers that were sent as a list or as an array in wire format."""
-    try:
-        values = values_from_wire(data) if isinstance(data, dict) else np.asarray(data)
-        if values.dtype.kind not in "biuf":
-            raise RequestError(f"{name} must be numbers")
-        return values.astype(np.float64)
-    except InsituError:
-        raise
-    except (TypeError, ValueError, OverflowError) as problem:
-        raise RequestError(f"{name} must be numbers: {str(problem)[:100]}") from None
+    if isinstance(data, dict):
+        values = values_from_wire(data)
+    else:
+        try:
+            values = np.asarray(data)
+        except (ValueError, OverflowError) as problem:  # lists of different lengths; integers beyond float64
+            raise RequestError(f"{name} must be numbers: {str(problem)[:100]}") from None
+    if values.dtype.kind not in "biuf":
+        raise RequestError(f"{name} must be numbers")
+    return values.astype(np.float64)
 
 
 def _parse_weights(data: Any) -> dict[int | tuple[int, ...], npt.NDArray[np.float64]] | None:
@@ -297,6 +309,6 @@ def _parse_groups(data: Any) -> Groups | None:
     if not whole:
         raise RequestError(f"axis and count of groups must be integers from 0 to {MAX_GROUPS}")
     codes = _parse_numbers(data["codes"], "codes")
-    if codes.ndim != 1 or (codes != np.floor(codes)).any():
+    if codes.ndim != 1 or not ((codes == np.floor(codes)) & (np.abs(codes) <= MAX_GROUPS)).all():
         raise RequestError("codes of groups must be integers, one for each element along the axis")
     return Groups(axis, codes.astype(np.int64), count)

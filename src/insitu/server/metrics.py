@@ -1,38 +1,39 @@
-"""Counters, gauges and histograms in the text format of Prometheus, summed over all workers.
+"""Counters, gauges and histograms of a server, for Prometheus (`prometheus_client`).
 
-Each worker writes its numbers into a small memory-mapped file; whichever worker answers `/metrics`
-adds up the files of all. The files of workers that have ended stay, so that no counter goes down.
-
-Why not `prometheus_client`: its multiprocess mode is chosen once per process, by an environment
-variable that must be set before the package is imported, and writes to one folder. Here several
-servers may live in one process, each with its own folder, which is removed when the server closes;
-counters of the chunk cache are copied from the cache, which its counters do not allow; and the
-gauges of a killed worker must not count. The wrapper would be longer than this module.
+With several worker processes, the parent process sets `PROMETHEUS_MULTIPROC_DIR` before they start
+(`multiprocess_folder`). Each worker then writes its numbers into files of that folder, and
+whichever worker answers `/metrics` adds up the files of all. The counters of workers that have
+ended stay, so that no counter goes down; their gauges do not count. A single process keeps its
+numbers in memory.
 """
 
 from __future__ import annotations
 
-import mmap
 import os
 import shutil
 import tempfile
 import threading
-import weakref
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
-import numpy as np
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client.multiprocess import MultiProcessCollector, mark_process_dead
 
-__all__ = ["FOLDER_PREFIX", "ROUTES", "Metrics"]
+__all__ = ["FOLDER_PREFIX", "ROUTES", "Metrics", "multiprocess_folder"]
 
+ENVIRONMENT_VARIABLE = "PROMETHEUS_MULTIPROC_DIR"
+"""Name of the variable by which `prometheus_client` finds the folder of all workers. It is read
+when the package is imported: a process that has imported it before keeps its numbers in memory.
+"""
 FOLDER_PREFIX = "insitu-metrics-"
 """Prefix of the names of temporary folders."""
 ROUTES = (
-    "v2/count", "v2/max", "v2/min", "v2/select", "v2/sum", "reduce", "read", "scan", "zarr", "health", "ready", "metrics", "openapi", "other",
-)  # fmt: skip
-STATUSES = (200, 206, 304, 400, 401, 403, 404, 405, 408, 409, 413, 422, 429, 500, 502, 503, 504, 0)
-"""Statuses that are counted one by one; 0 stands for any other."""
-BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, float("inf"))
+    *("v2/count", "v2/max", "v2/min", "v2/select", "v2/sum"),
+    *("reduce", "read", "scan", "zarr", "health", "ready", "metrics", "openapi", "other"),
+)
+BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
+"""Upper bounds of the histogram of seconds."""
 COUNTERS = {
     "insitu_bytes_sent_total": "Bytes of responses.",
     "insitu_bytes_fetched_total": "Bytes read from storage.",
@@ -50,110 +51,103 @@ GAUGES = {
 }
 
 
-def _layout() -> dict[tuple[str, ...], int]:
-    names: list[tuple[str, ...]] = [(name,) for name in (*COUNTERS, *GAUGES)]
-    names += [("requests", route, str(status)) for route in ROUTES for status in STATUSES]
-    names += [("seconds", route, str(edge)) for route in ROUTES for edge in BUCKETS]
-    names += [("seconds_sum", route) for route in ROUTES]
-    return {name: i for i, name in enumerate(names)}
-
-
-LAYOUT = _layout()
-
-
 class Metrics:
-    """The counters of one worker.
+    """The metrics of one worker.
 
-    Parameters
-    ----------
-    folder
-        Folder for the files of all workers; whoever made it removes it. Without, a new temporary
-        folder, which is removed when these metrics are closed.
+    Their registry is their own, because one process may hold several servers.
     """
 
-    def __init__(self, folder: str | None = None) -> None:
-        self.folder = Path(folder or tempfile.mkdtemp(prefix=FOLDER_PREFIX))
-        self._remove = None if folder else weakref.finalize(self, shutil.rmtree, self.folder, ignore_errors=True)
-        self.path = self.folder / f"{os.getpid()}-{threading.get_native_id()}-{os.urandom(4).hex()}"
-        with open(self.path, "w+b") as file:
-            file.truncate(8 * len(LAYOUT))
-            self._map = mmap.mmap(file.fileno(), 8 * len(LAYOUT))
-        self._numbers = np.frombuffer(self._map, np.float64)
+    def __init__(self) -> None:
+        self._folder = os.environ.get(ENVIRONMENT_VARIABLE)
+        self._registry = CollectorRegistry()
+        self._counters = {name: Counter(name, about, registry=self._registry) for name, about in COUNTERS.items()}
+        self._gauges = {
+            name: Gauge(name, about, registry=self._registry, multiprocess_mode="livesum")
+            for name, about in GAUGES.items()
+        }
+        self._requests = Counter(
+            "insitu_requests_total", "Responses by route and status.", ("route", "status"), registry=self._registry
+        )
+        self._seconds = Histogram(
+            "insitu_request_seconds",
+            "Seconds until a response was sent.",
+            ("route",),
+            buckets=BUCKETS,
+            registry=self._registry,
+        )
+        self._totals = dict.fromkeys(COUNTERS, 0)
+        """Last total of the counters that are kept elsewhere."""
         self._lock = threading.Lock()
 
     def add(self, name: str, number: float) -> None:
         """Add to a counter."""
+        self._counters[name].inc(number)
+
+    def add_up_to(self, name: str, total: int) -> None:
+        """Add what was counted since the last call, to a counter whose total is kept elsewhere."""
         with self._lock:
-            self._numbers[LAYOUT[(name,)]] += number
+            added, self._totals[name] = total - self._totals[name], total
+        self._counters[name].inc(added)
 
     def set(self, name: str, number: float) -> None:
-        """Set a gauge, or a counter that is kept elsewhere."""
-        self._numbers[LAYOUT[(name,)]] = number
+        """Set a gauge."""
+        self._gauges[name].set(number)
 
     def record_response(self, route: str, status: int, seconds: float, sent: int) -> None:
-        """Count a response."""
-        route = route if route in ROUTES else "other"
-        known = status if status in STATUSES else 0
-        edge = next(edge for edge in BUCKETS if seconds <= edge)
-        with self._lock:
-            self._numbers[LAYOUT[("requests", route, str(known))]] += 1
-            self._numbers[LAYOUT[("seconds", route, str(edge))]] += 1
-            self._numbers[LAYOUT[("seconds_sum", route)]] += seconds
-            self._numbers[LAYOUT[("insitu_bytes_sent_total",)]] += sent
+        """Count a response; a status of 0 means that none was sent."""
+        route = route if route in ROUTES else "other"  # clients choose the paths: labels must stay few
+        self._requests.labels(route, str(status) if status else "other").inc()
+        self._seconds.labels(route).observe(seconds)
+        self.add("insitu_bytes_sent_total", sent)
 
     def close(self) -> None:
-        """Set the gauges of this worker to 0, and remove the folder if it is its own."""
+        """Set the gauges of this worker to 0."""
         for name in GAUGES:
             self.set(name, 0)
-        if self._remove is not None:
-            self._remove()
 
-    def text(self) -> str:
-        """Return the sums over all workers in the text format of Prometheus."""
-        total = np.zeros(len(LAYOUT))
-        for path in sorted(self.folder.iterdir()) if self.folder.exists() else ():
-            data = path.read_bytes()
-            if len(data) != total.nbytes:
-                continue
-            numbers = np.frombuffer(data, np.float64).copy()
-            if not _is_alive(path.name):
-                for name in GAUGES:
-                    numbers[LAYOUT[(name,)]] = 0
-            total += numbers
-        return "\n".join(_format_lines(total)) + "\n"
+    def text(self) -> bytes:
+        """Return the metrics, summed over all workers, in the text format of Prometheus."""
+        if self._folder is None:
+            return generate_latest(self._registry)
+        _forget_gauges_of_dead_workers(self._folder)
+        registry = CollectorRegistry()
+        MultiProcessCollector(registry, self._folder)  # type: ignore[no-untyped-call]
+        return generate_latest(registry)
 
 
-def _is_alive(name: str) -> bool:
+@contextmanager
+def multiprocess_folder(workers: int) -> Iterator[None]:
+    """Let the worker processes that start within the `with` block share their metrics.
+
+    Their folder is a new temporary one, removed at the end; or, if `PROMETHEUS_MULTIPROC_DIR` is
+    set already, that one, emptied of the metrics of an earlier run. A single worker runs in this
+    process and needs none.
+    """
+    given = os.environ.get(ENVIRONMENT_VARIABLE)
+    if given is None and workers == 1:
+        yield
+        return
+    if given is not None:
+        os.makedirs(given, exist_ok=True)
+        for path in Path(given).glob("*.db"):
+            path.unlink(missing_ok=True)
+        yield
+        return
+    folder = os.environ[ENVIRONMENT_VARIABLE] = tempfile.mkdtemp(prefix=FOLDER_PREFIX)
     try:
-        os.kill(int(name.partition("-")[0]), 0)
-    except (OSError, ValueError):
-        return False
-    return True
+        yield
+    finally:
+        del os.environ[ENVIRONMENT_VARIABLE]
+        shutil.rmtree(folder, ignore_errors=True)
 
 
-def _format_lines(total: np.ndarray[tuple[int], np.dtype[np.float64]]) -> Iterator[str]:
-    for kind, names in (("counter", COUNTERS), ("gauge", GAUGES)):
-        for name, about in names.items():
-            yield f"# HELP {name} {about}"
-            yield f"# TYPE {name} {kind}"
-            yield f"{name} {total[LAYOUT[(name,)]]:.17g}"
-    yield "# HELP insitu_requests_total Responses by route and status."
-    yield "# TYPE insitu_requests_total counter"
-    for route in ROUTES:
-        for status in STATUSES:
-            number = total[LAYOUT[("requests", route, str(status))]]
-            if number:
-                yield f'insitu_requests_total{{route="{route}",status="{status or "other"}"}} {number:.17g}'
-    yield "# HELP insitu_request_seconds Seconds until a response was sent."
-    yield "# TYPE insitu_request_seconds histogram"
-    for route in ROUTES:
-        counts = [total[LAYOUT[("seconds", route, str(edge))]] for edge in BUCKETS]
-        if not sum(counts):
-            continue
-        below = 0.0
-        for edge, count in zip(BUCKETS, counts, strict=True):
-            below += count
-            label = "+Inf" if edge == float("inf") else f"{edge:g}"
-            yield f'insitu_request_seconds_bucket{{route="{route}",le="{label}"}} {below:.17g}'
-        yield f'insitu_request_seconds_sum{{route="{route}"}} {total[LAYOUT[("seconds_sum", route)]]:.17g}'
-        yield f'insitu_request_seconds_count{{route="{route}"}} {below:.17g}'
+def _forget_gauges_of_dead_workers(folder: str) -> None:
+    """Remove the gauges of workers that were killed: nobody else sets them to 0."""
+    if os.name == "nt":
+        return  # there, signal 0 would end the process that it is sent to
+    for path in Path(folder).glob("gauge_live*_*.db"):
+        pid = int(path.stem.rpartition("_")[2])
+        try:
+            os.kill(pid, 0)
+        except (ProcessLookupError, PermissionError):  # no such process, or one of another user
+            mark_process_dead(pid, folder)  # type: ignore[no-untyped-call]

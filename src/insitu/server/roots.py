@@ -52,7 +52,7 @@ class _WebPrefix:
             return None
         return cls(scheme, host, port, segments)
 
-    def covers(self, other: _WebPrefix) -> bool:
+    def is_prefix_of(self, other: _WebPrefix) -> bool:
         """Return whether another URL lies under this prefix."""
         same = (self.scheme, self.host, self.port) == (other.scheme, other.host, other.port)
         return same and other.segments[: len(self.segments)] == self.segments
@@ -119,7 +119,7 @@ class Roots:
     def web(self, url: str) -> bool:
         """Return whether an http(s) URL lies under a root."""
         found = _WebPrefix.of(url)
-        return found is not None and any(root.covers(found) for root in self.webs)
+        return found is not None and any(root.is_prefix_of(found) for root in self.webs)
 
     def bucket(self, kind: str, endpoint: str | None, bucket: str, key: str) -> bool:
         """Return whether an object lies under a root:
@@ -132,7 +132,7 @@ class Roots:
             found = _WebPrefix.of(f"{endpoint.rstrip('/')}/{bucket}/")
             if found is not None:
                 found = _WebPrefix(found.scheme, found.host, found.port, (*found.segments, *segments))
-                if any(root.covers(found) for root in self.webs):
+                if any(root.is_prefix_of(found) for root in self.webs):
                     return True
             if endpoint.rstrip("/") != (default_endpoint(kind) or "").rstrip("/"):
                 return False
@@ -145,7 +145,7 @@ class Roots:
         """Return the local path of a URL under a root `URL=FOLDER`; any other URL as it is."""
         if self.local_copies and (found := _WebPrefix.of(url)) is not None:
             for root, folder in self.local_copies:
-                if root.covers(found):
+                if root.is_prefix_of(found):
                     return os.path.join(folder, *found.segments[len(root.segments) :])
         return url
 

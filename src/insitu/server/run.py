@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import logging
 import os
-import shutil
 import ssl
-import tempfile
-from dataclasses import replace
 from typing import Any
 
 import uvicorn
 
-from insitu.server.metrics import FOLDER_PREFIX
+from insitu.server.metrics import multiprocess_folder
 from insitu.server.settings import ENVIRONMENT_VARIABLE, Settings
 
 __all__ = ["run"]
@@ -54,18 +51,16 @@ def run(
     log_level
         `debug`, `info`, `warning`, `error`.
     """
-    # A single worker makes and removes its own folder; for several, this process does.
-    shared = settings.metrics is None and workers > 1
-    folder = tempfile.mkdtemp(prefix=FOLDER_PREFIX) if shared else settings.metrics
-    os.environ[ENVIRONMENT_VARIABLE] = replace(settings, metrics=folder).to_json()
+    os.environ[ENVIRONMENT_VARIABLE] = settings.to_json()
     tls: dict[str, Any] = {} if certificate is None else {"ssl_certfile": certificate, "ssl_keyfile": key}
     if client_authority is not None:
         tls |= {"ssl_ca_certs": client_authority, "ssl_cert_reqs": ssl.CERT_REQUIRED}
-    try:
+    with multiprocess_folder(workers):
         uvicorn.run(
             "insitu.server.app:from_environment",
             factory=True,
-            http="insitu.server.header_limits:HeaderLimitsProtocol",  # by name: a worker answers health checks before it imports this
+            # By name: a worker answers health checks before it imports this.
+            http="insitu.server.header_limits:HeaderLimitsProtocol",
             ws="none",
             host=host,
             port=port,
@@ -77,9 +72,6 @@ def run(
             timeout_worker_healthcheck=HEALTHCHECK_SECONDS,
             **tls,
         )
-    finally:
-        if shared and folder is not None:
-            shutil.rmtree(folder, ignore_errors=True)
 
 
 def _log_config(level: str) -> dict[str, Any]:

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import os
-import threading
 import time
-from collections import OrderedDict
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from insitu.archive import Archive
 from insitu.cancellation import check_deadline
+from insitu.lru import LruCache
 from insitu.model import VirtualArray
 from insitu.server.keyed_locks import KeyedLocks
 from insitu.server.metrics import Metrics
@@ -20,7 +19,7 @@ from insitu.server.roots import local_path
 __all__ = ["ScanCache"]
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class _CachedScan:
     found: Any
     version: Any
@@ -41,9 +40,8 @@ class ScanCache:
     """
 
     def __init__(self, most: int, fresh: float, metrics: Metrics) -> None:
-        self.most, self.fresh, self.metrics = most, fresh, metrics
-        self._lock = threading.Lock()
-        self._kept: OrderedDict[Hashable, _CachedScan] = OrderedDict()
+        self.fresh, self.metrics = fresh, metrics
+        self._kept: LruCache[str, _CachedScan] = LruCache(most)
         self._making = KeyedLocks()
 
     def array(self, url: str, variable: str, *, decoded: bool, options: Mapping[str, Any], who: str) -> VirtualArray:
@@ -74,25 +72,18 @@ class ScanCache:
         key = repr(key)
         version = _file_version(url)
         with self._making.hold(key):  # if several requests need one archive, one of them scans it
-            with self._lock:
-                kept = self._kept.get(key)
-                if kept is not None and kept.version == version and self._is_fresh(kept, url):
-                    self._kept.move_to_end(key)
-                    return kept.found
+            kept = self._kept.get(key)
+            if kept is not None and kept.version == version and self._is_fresh(kept, url):
+                return kept.found
             self.metrics.add("insitu_scans_total", 1)
             found = make()
             check_deadline()  # a scan that was cancelled may be incomplete
-            with self._lock:
-                self._kept[key] = _CachedScan(found, version, time.monotonic())
-                while len(self._kept) > self.most:
-                    self._kept.popitem(last=False)
+            self._kept.put(key, _CachedScan(found, version, time.monotonic()))
             return found
 
     def forget(self) -> None:
-        """Let all entries expire: an archive turned out to have changed."""
-        with self._lock:
-            for kept in self._kept.values():
-                kept.checked, kept.version = -self.fresh, object()
+        """Drop all entries: an archive turned out to have changed."""
+        self._kept.clear()
 
     def _is_fresh(self, kept: _CachedScan, url: str) -> bool:
         path = local_path(url)

@@ -57,8 +57,6 @@ class Settings:
     storage_options: Mapping[str, Any] = field(default_factory=dict, repr=False)
     """The server's own storage options by URL prefix. Without, it reads remote stores anonymously.
     """
-    metrics: str | None = None
-    """Folder for the metrics of all workers."""
     threads: int | None = None
     """Requests that a worker runs at a time; None: a number per core."""
 

@@ -47,7 +47,7 @@ class Worker:
         self.tokens = Tokens(settings.tokens, settings.token_file)
         self.source_pools = ClientSourcePools(self.roots.local_copy)
         self.cache = ChunkCache(limits.cache)
-        self.metrics = Metrics(settings.metrics)
+        self.metrics = Metrics()
         self.loader = ChunkLoader(self.source_pools, self.cache, limits, self.roots.local_copy, self.metrics)
         self.scans = ScanCache(limits.scans, limits.fresh, self.metrics)
         threads = settings.threads or THREADS_PER_CORE * (os.cpu_count() or 1)
@@ -80,13 +80,13 @@ class Worker:
         self.metrics.add("insitu_chunks_total", tally.chunks)
 
     def update_gauges(self) -> None:
-        """Set the gauges of running requests and of the cache."""
+        """Set the gauges of running requests, and the numbers of the cache."""
         self.metrics.set("insitu_memory_bytes", self.admission.used)
         self.metrics.set("insitu_running", self.admission.running)
         self.metrics.set("insitu_waiting", self.admission.waiting)
         self.metrics.set("insitu_cache_bytes", self.cache.nbytes)
-        self.metrics.set("insitu_cache_hits_total", self.cache.hits)
-        self.metrics.set("insitu_cache_misses_total", self.cache.misses)
+        self.metrics.add_up_to("insitu_cache_hits_total", self.cache.hits)
+        self.metrics.add_up_to("insitu_cache_misses_total", self.cache.misses)
 
     def _deadline(self) -> Deadline:
         """Return the deadline of a request that begins now."""
@@ -148,11 +148,11 @@ class Worker:
                     return
                 loop.call_soon_threadsafe(pieces.put_nowait, piece)
 
-        def ended(done: asyncio.Future[None]) -> None:
+        def on_done(done: asyncio.Future[None]) -> None:
             leave()
             pieces.put_nowait(_EndOfStream(None if done.cancelled() else done.exception()))
 
-        loop.run_in_executor(self.pool, _run_with_deadline, deadline, produce).add_done_callback(ended)
+        loop.run_in_executor(self.pool, _run_with_deadline, deadline, produce).add_done_callback(on_done)
         try:
             first = await pieces.get()
         except BaseException:

@@ -12,11 +12,9 @@ from __future__ import annotations
 import math
 import os
 import re
-import threading
 import time
-from collections import OrderedDict
-from collections.abc import Hashable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass
 from itertools import count
 from typing import Any
 
@@ -80,7 +78,7 @@ def zarr_routes(worker: Worker) -> list[BaseRoute]:
 
         return answer
 
-    async def allowed(request: Request) -> Response:
+    async def answer_preflight(request: Request) -> Response:
         """Answer the preflight request of a browser."""
         headers = {
             "Access-Control-Allow-Headers": "Range, Authorization, X-Insitu-Token",
@@ -93,7 +91,7 @@ def zarr_routes(worker: Worker) -> list[BaseRoute]:
         for name, number in (("zarr", 3), ("zarr2", 2))
         for made in (
             Route(f"/{name}/{{rest:path}}", route(number), methods=["GET", "HEAD"]),
-            Route(f"/{name}/{{rest:path}}", allowed, methods=["OPTIONS"]),
+            Route(f"/{name}/{{rest:path}}", answer_preflight, methods=["OPTIONS"]),
         )
     ]
 
@@ -146,7 +144,7 @@ def _parse_range(header: str | None) -> _RequestedRange:
     return _RequestedRange(ByteSpan(int(found[1]), int(found[2]) + 1 if found[2] else None), True)
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class _CachedTree:
     """An archive that was scanned, as a Zarr tree."""
 
@@ -157,18 +155,15 @@ class _CachedTree:
     """Unique number, for keys of the cache of encoded chunks."""
 
 
-@dataclass(slots=True, eq=False)
 class _ZarrTreeCache:
     """LRU cache of the archives that clients read as Zarr stores."""
 
-    worker: Worker
-    _trees: OrderedDict[Hashable, _CachedTree] = field(default_factory=OrderedDict)
-    _lock: threading.Lock = field(default_factory=threading.Lock)
-    _making: KeyedLocks = field(default_factory=KeyedLocks)
-    _numbers: Iterator[int] = field(default_factory=count)
-    _encoded: LruCache[tuple[int, str], bytes] = field(
-        default_factory=lambda: LruCache(ENCODED_CACHE_BYTES, len, min_items=1)
-    )
+    def __init__(self, worker: Worker) -> None:
+        self.worker = worker
+        self._trees: LruCache[Hashable, _CachedTree] = LruCache(worker.limits.scans)
+        self._making = KeyedLocks()
+        self._numbers = count()
+        self._encoded: LruCache[tuple[int, str], bytes] = LruCache(ENCODED_CACHE_BYTES, len, min_items=1)
 
     def open(self, url: str, zarr_format: int, who: Credentials) -> _CachedTree:
         """Return an archive; scan it if it is not cached or has changed."""
@@ -178,12 +173,10 @@ class _ZarrTreeCache:
         key = (who.digest, url, zarr_format)
         version = _content_version(url)
         with self._making.hold(key):  # if several requests need one archive, one of them scans it
-            with self._lock:
-                kept = self._trees.get(key)
-                fresh = kept is not None and time.monotonic() - kept.since < self.worker.limits.fresh
-                if kept is not None and kept.version == version and (version is not None or fresh):
-                    self._trees.move_to_end(key)
-                    return kept
+            kept = self._trees.get(key)
+            fresh = kept is not None and time.monotonic() - kept.since < self.worker.limits.fresh
+            if kept is not None and kept.version == version and (version is not None or fresh):
+                return kept
             self.worker.metrics.add("insitu_scans_total", 1)
             compression = "gzip" if zarr_format == 3 else "zlib"
             found = Archive.open(url, many=False, errors="warn", storage_options=options).tree
@@ -197,10 +190,8 @@ class _ZarrTreeCache:
             )
             tree.documents  # noqa: B018  built now, while only requests for this archive wait
             check_deadline()  # a scan that was cancelled may be incomplete
-            with self._lock:
-                made = self._trees[key] = _CachedTree(tree, version, time.monotonic(), next(self._numbers))
-                while len(self._trees) > self.worker.limits.scans:
-                    self._trees.popitem(last=False)
+            made = _CachedTree(tree, version, time.monotonic(), next(self._numbers))
+            self._trees.put(key, made)
             return made
 
     def _options(self, who: Credentials) -> dict[str, Any]:
@@ -218,8 +209,8 @@ class _ZarrTreeCache:
         size = math.prod(view.array.chunks) * max(view.array.encoding.dtype.itemsize, 1)
         if size > self.worker.limits.chunk:
             raise RequestTooLargeError(
-                f"a chunk of {place[0]} has {size:,} bytes, more than the limit of this server, {self.worker.limits.chunk:,} "
-                "bytes"
+                f"a chunk of {place[0]} has {size:,} bytes, more than the limit of this server, "
+                f"{self.worker.limits.chunk:,} bytes"
             )
         return size
 

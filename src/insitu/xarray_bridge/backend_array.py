@@ -13,6 +13,9 @@ from typing import Any
 import numpy.typing as npt
 import xarray
 from xarray.backends import BackendArray
+
+# xarray has no public name for its lazily indexed arrays. Its guide "How to add a new backend"
+# takes them, and the adapter of indexers, from here.
 from xarray.core import indexing
 
 from insitu.lazy_array.duck_array import LazyArray
@@ -90,6 +93,7 @@ def find_lazy_array(variable: xarray.Variable) -> LazyArray | None:
 
     Reads nothing.
     """
+    # `Variable.data` would read what is cached or lazily indexed; xarray has no public way around.
     data: Any = variable._data
     while isinstance(data, (indexing.MemoryCachedArray, indexing.CopyOnWriteArray)):
         data = data.array

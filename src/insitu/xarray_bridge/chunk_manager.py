@@ -12,6 +12,8 @@ from importlib import import_module
 from typing import Any
 
 import numpy as np
+
+# xarray's guide for chunk managers names this module; there is no other.
 from xarray.namedarray.parallelcompat import ChunkManagerEntrypoint, list_chunkmanagers
 
 from insitu.lazy_array.box_iteration import iterate_boxes

@@ -81,5 +81,9 @@ def _compute(variable: xarray.Variable, method: str, dims: list[Hashable], rules
     values = np.asarray(variable.values)
     reduction = Reduction((method,), values.dtype, rules)
     size = math.prod(values.shape[axis] for axis in axes)
-    partial = reduction.step(values, axes) if values.size else reduction.nothing([1 if a in axes else n for a, n in enumerate(values.shape)])  # fmt: skip
+    partial = (
+        reduction.step(values, axes)
+        if values.size
+        else reduction.nothing([1 if a in axes else n for a, n in enumerate(values.shape)])
+    )
     return squeeze_axes(reduction.finalise(partial, size)[method], axes, values.ndim)

@@ -53,11 +53,11 @@ class Grouped:
         if name not in METHODS:  # medians, quantiles, map: xarray's own
             return getattr(self._whole, name)
 
-        def reduced(dim: Any = None, **how: Any) -> xarray.Dataset:
+        def reduce_groups(dim: Any = None, **how: Any) -> xarray.Dataset:
             return self._reduce(name, dim, how)
 
-        reduced.__doc__ = f"The {name} of each group; see `xarray.Dataset.groupby`."
-        return reduced
+        reduce_groups.__doc__ = f"The {name} of each group; see `xarray.Dataset.groupby`."
+        return reduce_groups
 
     def __dir__(self) -> list[str]:
         return [*METHODS, *(name for name in dir(self._whole) if not name.startswith("_"))]
@@ -70,8 +70,11 @@ class Grouped:
             for name, variable in self._dataset.data_vars.items()
             if along in variable.dims and unmodified_lazy_array(variable.variable) is not None
         ]
-        dims = [along] if dim is None else list(self._dataset.dims) if dim is ... else [dim] if isinstance(dim, str) else list(dim)  # fmt: skip
-        if along is None or not names or along not in dims or set(how) - known or self._crosses(along):
+        if dim is None:
+            dims = [along]
+        else:
+            dims = list(self._dataset.dims) if dim is ... else [dim] if isinstance(dim, str) else list(dim)
+        if along is None or not names or along not in dims or set(how) - known or self._has_crossing_coordinate(along):
             found: xarray.Dataset = getattr(self._whole, method)(dim, **how)
             return found
         shell = make_template(self._dataset, names, [along])
@@ -103,7 +106,7 @@ class Grouped:
         dims = {dim for grouper in self._whole.groupers for dim in grouper.group.dims}
         return next(iter(dims)) if len(dims) == 1 and groups and next(iter(dims)) in self._dataset.dims else None
 
-    def _crosses(self, along: Hashable) -> bool:
+    def _has_crossing_coordinate(self, along: Hashable) -> bool:
         """Return whether a coordinate lies along the grouped dimension and another."""
         return any(along in coord.dims and coord.ndim > 1 for coord in self._dataset.coords.values())
 
@@ -141,7 +144,9 @@ class Grouped:
             name=lazy.access.name, storage_options=lazy.access.storage_options,
         )[method]  # fmt: skip
         kept = [name for name in variable.dims if name == along or name not in dims]
-        found = np.moveaxis(found, kept.index(along), 0).reshape(*first.shape, *found.shape[: kept.index(along)], *found.shape[kept.index(along) + 1 :])  # fmt: skip
+        found = np.moveaxis(found, kept.index(along), 0).reshape(
+            *first.shape, *found.shape[: kept.index(along)], *found.shape[kept.index(along) + 1 :]
+        )
         order = [*first.dims, *(name for name in kept if name != along)]
         turned = found.transpose([order.index(name) for name in shown.dims])
         empty = np.isnan(first.values)

@@ -20,8 +20,8 @@ from insitu.lazy_array.deferred_values import Access
 from insitu.reading import ChunkCache
 from insitu.scanning.scan_url import Verify
 from insitu.xarray_bridge.dataset import to_dataset, to_member
-from insitu.xarray_bridge.engine_keywords import check_complex, without_engine_keywords
-from insitu.xarray_bridge.opening import access_to, no_variables_message, to_dask_dataset
+from insitu.xarray_bridge.engine_keywords import check_complex
+from insitu.xarray_bridge.opening import OpenOptions, access_to, no_variables_message, to_dask_dataset
 from insitu.xarray_bridge.origin import Origin
 from insitu.xarray_bridge.preprocess_computed import COMPUTED_LIMIT, combine_with_xarray, has_computed_variable
 
@@ -108,10 +108,21 @@ def open_mfdataset(
     """
     if combine not in ("by_coords", "nested"):
         raise ValueError(f"{combine!r} is an invalid option for the keyword argument combine")
+    options = OpenOptions(
+        group=group,
+        variables=variables,
+        format=format,
+        errors=errors,
+        cache=cache,
+        active=active,
+        active_required=active_required,
+        verify=verify,
+        allow_local=allow_local,
+        storage_options=storage_options,
+        decode=decode,
+    )
     paths = expand_paths(paths, storage_options)
     computed: list[xarray.Dataset] = []
-    kept = without_engine_keywords({"format": format, **decode})
-    format = kept.pop("format", None)
 
     def combine_found(found: ScannedFiles, places: Sequence[GridPosition], urls: Sequence[Any]) -> Member:
         rules = archive_recipe.rules(make_loader(storage_options))
@@ -124,29 +135,22 @@ def open_mfdataset(
         return Member({}, frozenset())
 
     how: dict[str, Any] = {
-        "data_vars": data_vars, "coords": coords, "compat": compat, "join": join, "combine_attrs": combine_attrs,
-    }  # fmt: skip
-    archive_recipe = Recipe(combine=combine, concat_dim=concat_dim, **how)
-    archive = Archive.open(
+        "combine": combine,
+        "concat_dim": concat_dim,
+        "data_vars": data_vars,
+        "coords": coords,
+        "compat": compat,
+        "join": join,
+        "combine_attrs": combine_attrs,
+    }
+    archive_recipe = Recipe(**how)
+    archive = options.open_archive(
         paths,
-        group=group,
-        variables=variables,
-        format=format,
-        errors=errors,
-        combine=combine,
-        concat_dim=concat_dim,
         parallel=parallel,
         progress=progress,
-        cache=cache,
-        active=active,
-        active_required=active_required,
-        verify=verify,
-        allow_local=allow_local,
-        storage_options=storage_options,
         finish=None if preprocess is None else _Preprocess(preprocess, storage_options, _count_files(paths)),
         combine_found=None if preprocess is None else combine_found,
         **how,
-        **kept,
     )
     if not computed:
         check_complex(archive.member(), decode)

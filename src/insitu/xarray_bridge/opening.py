@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 import xarray
@@ -24,6 +25,7 @@ from insitu.xarray_bridge.engine_keywords import check_complex, without_engine_k
 from insitu.xarray_bridge.origin import Origin
 
 __all__ = [
+    "OpenOptions",
     "access_to",
     "dataset_from_archive",
     "no_variables_message",
@@ -34,6 +36,75 @@ __all__ = [
 ]
 
 MAX_SHOWN_GROUPS = 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenOptions:
+    """The keywords of `open_dataset`, `open_datatree` and `open_mfdataset`; see `open_dataset`."""
+
+    group: str | None = None
+    variables: Sequence[str] | None = None
+    format: str | None = None
+    errors: str = "raise"
+    chunks: Any = None
+    inline_array: bool = False
+    cache: ChunkCache | int | bool | None = None
+    active: str | None = None
+    active_required: bool = False
+    verify: Verify = "read"
+    allow_local: bool = False
+    create_default_indexes: bool = True
+    storage_options: Mapping[str, Any] | None = field(default=None, repr=False)
+    decode: Mapping[str, Any] = field(default_factory=dict)
+    """xarray's keywords of decoding, and those of other engines."""
+
+    @classmethod
+    def of_groups(cls, given: Mapping[str, Any]) -> OpenOptions:
+        """Return the options from the keywords of a call that opens every group."""
+        own = {option.name for option in fields(cls)} - {"variables", "inline_array", "decode"}
+        decode = {name: value for name, value in given.items() if name not in own}
+        return cls(**{name: value for name, value in given.items() if name in own}, decode=decode)
+
+    def open_archive(self, url: Any, **more: Any) -> Archive:
+        """Open an archive with these options, and further ones of `Archive.open`."""
+        if self.group is not None and not isinstance(self.group, str):
+            raise ValueError(f"group must be a string or None, not {self.group!r}")
+        return Archive.open(
+            url,
+            group=self.group,
+            variables=self.variables,
+            errors=self.errors,
+            cache=self.cache,
+            active=self.active,
+            active_required=self.active_required,
+            verify=self.verify,
+            allow_local=self.allow_local,
+            storage_options=self.storage_options,
+            **without_engine_keywords({"format": self.format, **self.decode}),
+            **more,
+        )
+
+    def to_dataset(
+        self, member: Member, archive: Archive, access: Access, *, is_origin: bool = False
+    ) -> xarray.Dataset:
+        """Return a member of an archive as a dataset of virtual arrays, or of Dask arrays.
+
+        Parameters
+        ----------
+        member, archive
+            The group, and where it comes from.
+        access
+            How its values are read.
+        is_origin
+            Whether the archive describes the dataset, so that the dataset can be saved with it.
+        """
+        check_complex(member, self.decode)
+        member = drop_conflicting_variables(member) if archive.job.skips_failures else member
+        dataset = to_dataset(member, access, indexed=self.create_default_indexes)
+        dataset = dataset if self.chunks is None else to_dask_dataset(dataset, self.chunks, self.inline_array)
+        if is_origin:
+            dataset.insitu.origin = Origin.of(dataset, archive)
+        return dataset
 
 
 def open_dataset(
@@ -108,29 +179,27 @@ def open_dataset(
     >>> ds = insitu.open_dataset("era5.nc")  # doctest: +SKIP
     >>> ds.t2m.sel(time="2020-06").mean("time")  # doctest: +SKIP
     """
-    _check_group(group)
-    kept = without_engine_keywords({"format": format, **decode})
-    archive = Archive.open(
-        url,
-        many=False,
+    options = OpenOptions(
         group=group,
         variables=variables,
+        format=format,
         errors=errors,
+        chunks=chunks,
+        inline_array=inline_array,
         cache=cache,
         active=active,
         active_required=active_required,
         verify=verify,
         allow_local=allow_local,
+        create_default_indexes=create_default_indexes,
         storage_options=storage_options,
-        **kept,
+        decode=decode,
     )
+    archive = options.open_archive(url, many=False)
     member = archive.member()
     if member.groups:
         warnings.warn(no_variables_message(member, group), InsituWarning, stacklevel=2)
-    check_complex(member, decode)
-    return dataset_from_archive(
-        archive, chunks=chunks, inline_array=inline_array, create_default_indexes=create_default_indexes
-    )
+    return options.to_dataset(member, archive, access_to(archive), is_origin=True)
 
 
 def dataset_from_archive(
@@ -142,12 +211,8 @@ def dataset_from_archive(
     create_default_indexes: bool = True,
 ) -> xarray.Dataset:
     """Return one group of an archive as a dataset of virtual arrays, or of Dask arrays."""
-    member = archive.member(group)
-    member = drop_conflicting_variables(member) if archive.job.skips_failures else member
-    dataset = to_dataset(member, access_to(archive), indexed=create_default_indexes)
-    dataset = dataset if chunks is None else to_dask_dataset(dataset, chunks, inline_array)
-    dataset.insitu.origin = Origin.of(dataset, archive)
-    return dataset
+    options = OpenOptions(chunks=chunks, inline_array=inline_array, create_default_indexes=create_default_indexes)
+    return options.to_dataset(archive.member(group), archive, access_to(archive), is_origin=True)
 
 
 def open_datatree(url: Any, **how: Any) -> xarray.DataTree:
@@ -175,50 +240,12 @@ def to_datatree(groups: Mapping[str, xarray.Dataset], url: Any) -> xarray.DataTr
         ) from problem
 
 
-def open_groups(
-    url: Any,
-    *,
-    group: str | None = None,
-    format: str | None = None,
-    errors: str = "raise",
-    chunks: Any = None,
-    cache: ChunkCache | int | None = None,
-    active: str | None = None,
-    active_required: bool = False,
-    verify: Verify = "read",
-    allow_local: bool = False,
-    create_default_indexes: bool = True,
-    storage_options: Mapping[str, Any] | None = None,
-    **decode: Any,
-) -> dict[str, xarray.Dataset]:
-    """Open every group of an archive as a dataset, by path. See `open_dataset`."""
-    _check_group(group)
-    archive = Archive.open(
-        url,
-        many=False,
-        group=group,
-        errors=errors,
-        cache=cache,
-        active=active,
-        active_required=active_required,
-        verify=verify,
-        allow_local=allow_local,
-        storage_options=storage_options,
-        **without_engine_keywords({"format": format, **decode}),
-    )
+def open_groups(url: Any, **how: Any) -> dict[str, xarray.Dataset]:
+    """Open every group of an archive as a dataset, by path. Takes what `open_datatree` takes."""
+    options = OpenOptions.of_groups(how)
+    archive = options.open_archive(url, many=False)
     access = access_to(archive)
-    found: dict[str, xarray.Dataset] = {}
-    for path, member in archive.all_members():
-        check_complex(member, decode)
-        member = drop_conflicting_variables(member) if archive.job.skips_failures else member
-        dataset = to_dataset(member, access, indexed=create_default_indexes)
-        found[f"/{path}"] = dataset if chunks is None else to_dask_dataset(dataset, chunks)
-    return found
-
-
-def _check_group(group: Any) -> None:
-    if group is not None and not isinstance(group, str):
-        raise ValueError(f"group must be a string or None, not {group!r}")
+    return {f"/{path}": options.to_dataset(member, archive, access) for path, member in archive.all_members()}
 
 
 def no_variables_message(member: Member, group: str | None) -> str:
@@ -228,8 +255,8 @@ def no_variables_message(member: Member, group: str | None) -> str:
     more = f" and {len(names) - MAX_SHOWN_GROUPS} more" if len(names) > MAX_SHOWN_GROUPS else ""
     where = f"group {prefix[:-1]!r}" if prefix else "root"
     return (
-        f"the {where} of {redact_url(member.source or 'this archive')} has no variables, but groups below it have: {', '.join(names[:MAX_SHOWN_GROUPS])}{more}. "
-        "Open one with group=…, or all with open_datatree"
+        f"the {where} of {redact_url(member.source or 'this archive')} has no variables, but groups below it "
+        f"have: {', '.join(names[:MAX_SHOWN_GROUPS])}{more}. Open one with group=…, or all with open_datatree"
     )
 
 

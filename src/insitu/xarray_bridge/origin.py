@@ -36,7 +36,7 @@ class Origin:
             archive, _variables(dataset), frozenset(dataset.coords), frozenset(dataset.xindexes), dict(dataset.attrs)
         )
 
-    def describes(self, dataset: xarray.Dataset) -> bool:
+    def is_unchanged(self, dataset: xarray.Dataset) -> bool:
         """Return whether a dataset is still what was opened."""
         now = _variables(dataset)
         return (
@@ -50,7 +50,7 @@ class Origin:
 
 def recipe_of(dataset: xarray.Dataset, origin: Origin | None) -> Recipe | None:
     """Return the recipe to make a dataset again from its files; None if it is unknown."""
-    if origin is not None and origin.describes(dataset):
+    if origin is not None and origin.is_unchanged(dataset):
         return origin.archive.recipe_to_save()
     return replace(
         Recipe() if origin is None else origin.archive.recipe,
@@ -59,7 +59,7 @@ def recipe_of(dataset: xarray.Dataset, origin: Origin | None) -> Recipe | None:
 
 
 def _variables(dataset: xarray.Dataset) -> dict[Any, tuple[Any, ...]]:
-    return {
+    return {  # `_data`: `Variable.data` would read what is lazily indexed, and make new objects
         name: (variable.dims, variable._data, dict(variable.attrs), dict(variable.encoding))
         for name, variable in dataset.variables.items()
     }

@@ -148,6 +148,7 @@ def _ask_xarray(combine: Callable[..., Any], datasets: Any, **how: Any) -> xarra
         combined = combine(datasets, **how)
     except InsituError:
         raise
+    # xarray, and Dask below it, raise these for types, labels and shapes that do not fit together.
     except (TypeError, ValueError, NotImplementedError) as refused:
         raise CombineError(
             f"xarray cannot combine the results of preprocess: {refused}",

@@ -74,9 +74,15 @@ class Weighted:
             axes = [variable.dims.index(d) for d in dims if d in variable.dims]
             factor: Weights = {tuple(variable.dims.index(d) for d in weights.dims): weights.values}
             taken = weigh_array(
-                lazy.array, [method], factor, axes=axes, skipna=how.get("skipna"), active=lazy.access.active, name=lazy.access.name,
+                lazy.array,
+                [method],
+                factor,
+                axes=axes,
+                skipna=how.get("skipna"),
+                active=lazy.access.active,
+                name=lazy.access.name,
                 storage_options=lazy.access.storage_options,
-            )[method]  # fmt: skip
+            )[method]
             kept = [d for d in variable.dims if d not in dims]
             values[name] = taken.transpose([kept.index(d) for d in result[name].dims])
         made = fill_template(result, dataset, values)

@@ -93,7 +93,7 @@ class ChunkLoader:
         source = Source(request.location.url)
         with self.source_pools.for_client(who, options).acquire(source) as found:
             if not request.cached or not self.cache.max_bytes:
-                return self._decoded(request, found)
+                return self._fetch_and_decode(request, found)
             version: Any
             if is_remote(self.local_copy(request.location.url)):
                 version = int(time.monotonic() / max(self.limits.fresh, 1e-3))
@@ -102,17 +102,17 @@ class ChunkLoader:
             encoding = (request.dtype.str, request.codecs, request.shape, request.order)
             place = (request.location.given, request.offset, request.size)
             key = (who.digest, place, encoding, version)
-            return self.cache.get(key, lambda: self._decoded(request, found))
+            return self.cache.get(key, lambda: self._fetch_and_decode(request, found))
 
-    def _decoded(self, request: ChunkRequest, source: ByteSource) -> Array:
-        data = self._bytes(request, source)
-        values = self._values(request, data)
+    def _fetch_and_decode(self, request: ChunkRequest, source: ByteSource) -> Array:
+        data = self._fetch(request, source)
+        values = self._decode(request, data)
         self.metrics.add("insitu_bytes_fetched_total", len(data))
         self.metrics.add("insitu_bytes_decoded_total", values.nbytes)
         self.metrics.add("insitu_chunks_total", 1)
         return values
 
-    def _values(self, request: ChunkRequest, data: bytes) -> Array:
+    def _decode(self, request: ChunkRequest, data: bytes) -> Array:
         dtype, shape = request.dtype, request.shape
         if shape is None:
             raw = (
@@ -132,7 +132,7 @@ class ChunkLoader:
             values = decode(data, Encoding(dtype, request.codecs, order), shape)
         return values.astype(dtype.newbyteorder("="), copy=False)
 
-    def _bytes(self, request: ChunkRequest, source: ByteSource) -> bytes:
+    def _fetch(self, request: ChunkRequest, source: ByteSource) -> bytes:
         offset, size = request.offset, request.size
         if size is None:
             size = max(source.size() - offset, 0)

@@ -47,31 +47,33 @@ def locate_object(interface: str, url: str) -> RequestLocation:
         parts = urlsplit(whole)
         host, port = parts.hostname, parts.port
     except ValueError:
-        raise _invalid(f"url: not a URL: {url[:200]!r}") from None
+        raise _invalid_url_error(f"url: not a URL: {url[:200]!r}") from None
     if interface == "file":
         if parts.scheme != "file" or parts.netloc not in ("", "localhost"):
-            raise _invalid("url: interface_type file needs a URL file:///path")
+            raise _invalid_url_error("url: interface_type file needs a URL file:///path")
         return RequestLocation(interface, unquote(parts.path), url)
     if parts.scheme not in ("http", "https") or not host:
-        raise _invalid("url: expected an http or https URL")
+        raise _invalid_url_error("url: expected an http or https URL")
     if parts.username is not None or parts.password is not None:
-        raise _invalid("url: credentials go into the Authorization header")
+        raise _invalid_url_error("url: credentials go into the Authorization header")
     if interface != "s3":
         return RequestLocation(interface, url, url)
     del port
     names = [unquote(pair.partition("=")[0]).lower() for pair in url.partition("?")[2].partition("#")[0].split("&")]
     if any(name in _S3_QUERY or name.startswith("x-amz-") for name in names):
-        raise _invalid("url: the URL of an S3 object takes no parameters; credentials go into the Authorization header")
+        raise _invalid_url_error(
+            "url: the URL of an S3 object takes no parameters; credentials go into the Authorization header"
+        )
     # Several slashes in a row come from clients that join a bucket and a path by hand.
     bucket, _, key = unquote(parts.path).lstrip("/").partition("/")
     key = key.lstrip("/")
     if not bucket or not key:
-        raise _invalid("url: expected endpoint/bucket/key")
+        raise _invalid_url_error("url: expected endpoint/bucket/key")
     endpoint = f"{parts.scheme}://{parts.netloc}"
     options = {"endpoint_url": endpoint, "region": "us-east-1"}
     shown = f"{endpoint}/{quote(bucket)}/{quote(key)}"
     return RequestLocation(interface, f"s3://{bucket}/{key}", shown, endpoint, options)
 
 
-def _invalid(why: str) -> RequestError:
+def _invalid_url_error(why: str) -> RequestError:
     return RequestError("request data is not valid", why=why)

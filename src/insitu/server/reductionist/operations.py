@@ -107,7 +107,7 @@ def _compute_sum(part: ValueBlock) -> Array:
             return wide if lost.any() else narrow
         values = part.fill_skipped(0)
         wide = part.reduce(np.add, values, accumulator_dtype(dtype, integers=True))
-        if dtype.itemsize == 8 and not _fits_64_bits(values, part.size):
+        if dtype.itemsize == 8 and not _is_within_64_bits(values, part.size):
             exact = _exact_sums(part, values)
             if exact is not None:
                 return exact
@@ -118,7 +118,7 @@ def _compute_sum(part: ValueBlock) -> Array:
         return wide.astype(dtype) if fits else wide
 
 
-def _fits_64_bits(values: Array, size: int) -> bool:
+def _is_within_64_bits(values: Array, size: int) -> bool:
     """Return whether the sum of so many 64-bit integers certainly fits 64 bits."""
     if not values.size:
         return True

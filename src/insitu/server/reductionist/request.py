@@ -28,9 +28,10 @@ DTYPES = (
     "float16", "float32", "float64", "complex64", "complex128", "bool",
 )  # fmt: skip
 FIELDS = (
-    "interface_type", "url", "dtype", "byte_order", "offset", "size", "shape", "axis", "order", "selection", "compression",
-    "filters", "missing", "option_disable_chunk_cache", "option_shape_as_bytes", "option_count_as_bytes",
-)  # fmt: skip
+    *("interface_type", "url", "dtype", "byte_order", "offset", "size", "shape", "axis", "order", "selection"),
+    *("compression", "filters", "missing"),
+    *("option_disable_chunk_cache", "option_shape_as_bytes", "option_count_as_bytes"),
+)
 MAX_AXES = 32
 INT64_LIMIT = 1 << 63
 COMPRESSIONS_WITHOUT_OPTIONS = ("gzip", "zlib", "blosc2")

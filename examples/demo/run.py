@@ -1,46 +1,46 @@
-"""`insitu demo`: combine, save, reduce and draw an archive that is made on the spot.
+"""`make demo`: combine, save, reduce and draw an archive that is made on the spot.
+
+    python examples/demo/run.py [FOLDER]
 
 A year of daily maps, in files that differ in chunks, codecs and packing, becomes one dataset. It is
-compared with what xarray reads, saved in every format, reduced here and by a server, and drawn. The
-demonstration is part of the package, so that it runs without a checkout of the repository.
+compared with what xarray reads, saved in every format, reduced here and by a server, and drawn.
+Takes under a minute, offline.
 """
 
 from __future__ import annotations
 
 import shutil
+import sys
 import time
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
-import typer
+import xarray as xr
+from pictures import draw_map, draw_mosaic
 from rich.rule import Rule
 from rich.table import Table
+from sample_archive import YEAR, land, make_archive
 
-from insitu.cli.demo.pictures import draw_map, draw_mosaic
-from insitu.cli.demo.sample_archive import YEAR, land, make_archive
-from insitu.cli.demo.server import run_server
+from insitu import open_dataset, open_mfdataset, scan
 from insitu.cli.screen import format_bytes, format_chunk_shape, format_codecs, plural, stdout
 from insitu.errors import InsituError, UnsupportedError
 from insitu.sources import trace
-from insitu.verbs import scan
-
-__all__ = ["demo"]
+from server import run_server
 
 TARGETS = ("archive.insitu", "rain.json", "rain.parq", "rain.parquet", "rain.icechunk")
 
 
-def demo(
-    folder: Annotated[Path, typer.Argument(help="Folder for the archive, the references and the pictures.")] = Path(
-        "demo-output"
-    ),
-) -> None:
+def demo(folder: Path) -> None:
     """Make an archive of differing files, then combine, save, reduce and draw it.
 
-    Takes under a minute, offline.
+    Parameters
+    ----------
+    folder
+        For the archive, the references and the pictures.
     """
     folder.mkdir(parents=True, exist_ok=True)
     begin = time.perf_counter()
@@ -97,10 +97,6 @@ def _show_files(files: list[Path]) -> None:
 
 def _open_and_compare(files: list[Path]) -> tuple[Any, Any]:
     """Return the dataset, and that of xarray from the same files; an error if they differ."""
-    import xarray as xr
-
-    from insitu.xarray_bridge import open_mfdataset
-
     open_mfdataset(files[:1])  # so that imports are not timed
     with xr.open_dataset(files[0], engine="netcdf4"):
         pass
@@ -119,8 +115,6 @@ def _open_and_compare(files: list[Path]) -> tuple[Any, Any]:
 
 def _save_in_all_formats(ours: Any, folder: Path) -> None:
     """Save the dataset as .insitu, and in the other formats what Zarr can represent."""
-    from insitu.xarray_bridge import open_dataset
-
     table = Table(box=None, pad_edge=False, header_style="bold")
     for heading in ("target", "holds", "bytes", "saved in", "opened in", "equal"):
         table.add_column(heading)
@@ -129,11 +123,11 @@ def _save_in_all_formats(ours: Any, folder: Path) -> None:
         part = ours if name.endswith(".insitu") else ours[["pr"]]
         _remove(target)
         try:
-            _, saving = _time_call(lambda target=target, part=part: part.insitu.save(target))  # type: ignore[misc]
+            _, saving = _time_call(lambda target=target, part=part: part.insitu.save(target))
         except UnsupportedError as problem:
             table.add_row(name, f"[yellow]{problem.message}[/]")
             continue
-        again, opening = _time_call(lambda target=target: open_dataset(target))  # type: ignore[misc]
+        again, opening = _time_call(lambda target=target: open_dataset(target))
         equal = again.compute().equals(part.compute())
         if not equal:
             raise InsituError(f"{name}: the opened dataset differs from the saved one")
@@ -151,10 +145,6 @@ def _save_in_all_formats(ours: Any, folder: Path) -> None:
 
 def _compare_means(files: list[Path], folder: Path, theirs: Any) -> Any:
     """Return the mean over time; print the cost of three ways to compute it."""
-    import xarray as xr
-
-    from insitu.xarray_bridge import open_dataset
-
     saved = folder / TARGETS[0]
     expected = theirs.tas.astype("f8").mean("time")
 
@@ -231,3 +221,10 @@ def _remove(path: Path) -> None:
         shutil.rmtree(path)
     else:
         path.unlink(missing_ok=True)
+
+
+if __name__ == "__main__":
+    try:
+        demo(Path(sys.argv[1] if len(sys.argv) > 1 else "demo-output"))
+    except InsituError as problem:
+        sys.exit(str(problem))

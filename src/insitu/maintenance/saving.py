@@ -1,4 +1,6 @@
-"""Save a tree of decoded arrays, with the recipe that combined its files."""
+"""Save a tree of decoded arrays, with the recipe that combined its files; convert what was saved to
+another format, rename its sources, roll a store back.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +10,13 @@ from dataclasses import replace
 from typing import Any
 
 from insitu.combining.recipe import Recipe
-from insitu.combining.scan_member import make_loader
+from insitu.combining.saved import tree_from_member
+from insitu.combining.scan_member import Job, make_loader, scan_tree
 from insitu.combining.stored_view import zarr_tree
+from insitu.maintenance.conflicts import ATTEMPTS, lost_race_error
 from insitu.model import VirtualGroup
 
-__all__ = ["nest_groups", "save_tree", "saved_recipe"]
+__all__ = ["convert", "nest_groups", "rename_sources", "rollback", "save_tree", "saved_recipe"]
 
 
 def save_tree(
@@ -77,3 +81,61 @@ def nest_groups(groups: Mapping[str, VirtualGroup]) -> VirtualGroup:
         return replace(groups[path], groups=inner)
 
     return build("")
+
+
+def convert(
+    source: str | os.PathLike[str],
+    target: str | os.PathLike[str],
+    *,
+    rename: Any = None,
+    allow_local: bool = False,
+    storage_options: Mapping[str, Any] | None = None,
+    **options: Any,
+) -> VirtualGroup:
+    """Save references in another format, or with other URLs.
+
+    Parameters
+    ----------
+    source
+        Saved references, or anything else that `insitu.scan` takes.
+    target
+        Where to save. Its suffix chooses the format.
+    rename
+        New URLs of the sources: a mapping of prefixes, a pair of regular expression and
+        replacement, or a function.
+    allow_local, storage_options
+        See `insitu.scan`.
+    options
+        As for `insitu.references.save`.
+
+    Returns
+    -------
+    VirtualGroup
+        What was saved.
+    """
+    from insitu import references
+
+    job = Job(storage_options=storage_options, allow_local=allow_local)
+    tree = nest_groups({path: tree_from_member(member) for path, member in scan_tree(source, job)})
+    tree = tree if rename is None else references.with_renamed_sources(tree, rename)
+    recipe = saved_recipe(os.fspath(source), storage_options)
+    save_tree(tree, target, recipe=recipe, storage_options=storage_options, **options)
+    return tree
+
+
+def rename_sources(target: str, rename: Mapping[str, str], *, storage_options: Mapping[str, Any] | None = None) -> None:
+    """Change the URLs of a saved archive in place: each old prefix becomes the new one."""
+    from insitu import references
+
+    for _ in range(ATTEMPTS):
+        opened = references.open_for_update(target, storage_options=storage_options)
+        if opened.replace(references.with_renamed_sources(opened.tree, rename)):
+            return
+    raise lost_race_error(target)
+
+
+def rollback(target: str, *, storage_options: Mapping[str, Any] | None = None) -> None:
+    """Undo the last change of an insitu store. A second rollback undoes the first."""
+    from insitu import references
+
+    references.rollback_store(target, storage_options=storage_options)

@@ -1,0 +1,49 @@
+"""The demonstration (`make demo`), and the archive that it makes."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import insitu
+
+xr = pytest.importorskip("xarray")
+pytest.importorskip("netCDF4")
+
+FOLDER = Path(__file__).parents[2] / "examples" / "demo"
+
+
+def test_files_are_written_in_several_ways(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(FOLDER)
+    from sample_archive import make_archive
+
+    files = make_archive(tmp_path)
+    assert len(files) == 12
+    arrays = [insitu.scan(path, decode=False).array("tas") for path in files]
+    assert len({array.tiles[0].encodings for array in arrays}) > 2
+    assert len({array.attributes.get("scale_factor") for array in arrays}) > 1
+    ours = insitu.open_dataset(files[0]).load()
+    with xr.open_dataset(files[0], engine="netcdf4") as theirs:
+        xr.testing.assert_identical(ours, theirs.load())
+
+
+@pytest.mark.servers
+def test_demo(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    pytest.importorskip("starlette")
+    command = [sys.executable, str(FOLDER / "run.py"), str(tmp_path / "out")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=200, env={**os.environ, "COLUMNS": "200"})
+    assert done.returncode == 0, done.stderr[-3000:]
+    text = done.stdout
+    assert "attribute by attribute: True" in " ".join(text.split())
+    for name in ("archive.insitu", "rain.json", "rain.parq", "rain.parquet"):
+        assert any(line.startswith(name) and line.rstrip().endswith("True") for line in text.splitlines()), name
+    assert "tas too? kerchunk-json cannot hold" in " ".join(text.split())
+    assert "insitu, next to the data" in text
+    for picture in ("map.png", "chunks.png"):
+        assert (tmp_path / "out" / picture).read_bytes().startswith(b"\x89PNG")
+    assert len(list((tmp_path / "out" / "archive").glob("*.nc"))) == 12

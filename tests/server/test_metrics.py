@@ -1,0 +1,100 @@
+"""What `/metrics` says, of one worker process and of several."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+import urllib3
+from prometheus_client.parser import text_string_to_metric_families
+
+from insitu.server.metrics import COUNTERS, ENVIRONMENT_VARIABLE, GAUGES, Metrics, multiprocess_folder
+from server.serving import serving
+
+
+def samples(metrics: Metrics) -> dict[tuple[str, ...], float]:
+    return {
+        (sample.name, *(value for _, value in sorted(sample.labels.items()))): sample.value
+        for family in text_string_to_metric_families(metrics.text().decode())
+        for sample in family.samples
+    }
+
+
+def test_counters_gauges_and_histogram() -> None:
+    metrics = Metrics()
+    metrics.add("insitu_scans_total", 2)
+    metrics.set("insitu_running", 3)
+    for total in (4, 4, 7):
+        metrics.add_up_to("insitu_cache_hits_total", total)
+    metrics.record_response("reduce", 200, 0.2, 10)
+    metrics.record_response("reduce", 200, 70.0, 10)
+    metrics.record_response("chosen/by/the/client", 0, 0.2, 0)
+    found = samples(metrics)
+    assert {*COUNTERS, *GAUGES} <= {name for name, *_ in found}
+    assert found["insitu_scans_total",] == 2
+    assert found["insitu_running",] == 3
+    assert found["insitu_cache_hits_total",] == 7
+    assert found["insitu_bytes_sent_total",] == 20
+    assert found["insitu_requests_total", "reduce", "200"] == 2
+    assert found["insitu_requests_total", "other", "other"] == 1
+    assert found["insitu_request_seconds_bucket", "0.25", "reduce"] == 1
+    assert found["insitu_request_seconds_bucket", "+Inf", "reduce"] == 2
+    assert found["insitu_request_seconds_sum", "reduce"] == pytest.approx(70.2)
+    metrics.close()
+    assert samples(metrics)["insitu_running",] == 0
+
+
+def test_servers_in_one_process_count_apart() -> None:
+    one, two = Metrics(), Metrics()
+    one.add("insitu_scans_total", 1)
+    assert samples(two)["insitu_scans_total",] == 0
+
+
+def test_the_folder_of_several_workers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(ENVIRONMENT_VARIABLE, raising=False)
+    with multiprocess_folder(1):
+        assert ENVIRONMENT_VARIABLE not in os.environ
+    with multiprocess_folder(2):
+        folder = Path(os.environ[ENVIRONMENT_VARIABLE])
+        assert folder.is_dir()
+    assert not folder.exists()
+    assert ENVIRONMENT_VARIABLE not in os.environ
+    monkeypatch.setenv(ENVIRONMENT_VARIABLE, str(tmp_path / "given"))
+    for _ in range(2):
+        with multiprocess_folder(2):
+            assert not list((tmp_path / "given").iterdir())
+            (tmp_path / "given" / "counter_1.db").write_bytes(b"of an earlier run")
+    assert (tmp_path / "given" / "counter_1.db").exists()
+
+
+@pytest.mark.skipif(os.name == "nt", reason="no SIGKILL")
+def test_a_killed_worker_keeps_its_counters_and_loses_its_gauges(tmp_path: Path) -> None:
+    folder = tmp_path / "metrics"
+    environment = {ENVIRONMENT_VARIABLE: str(folder)}
+    with serving([tmp_path], tmp_path / "log", "--workers", "2", environment=environment) as server:
+        until = time.monotonic() + 30
+        while len(list(folder.glob("gauge_livesum_*.db"))) < 2:
+            assert time.monotonic() < until, "two workers write their gauges"
+            time.sleep(0.1)
+        for _ in range(20):
+            assert server.get("/health").status == 200
+        assert server.metrics()["insitu_requests_total"] >= 20
+        victim = int(next(iter(folder.glob("gauge_livesum_*.db"))).stem.rpartition("_")[2])
+        assert victim in {child.pid for child in psutil.Process(server.process.pid).children(recursive=True)}
+        os.kill(victim, signal.SIGKILL)
+        until = time.monotonic() + 60
+        while f"_{victim}." in "".join(path.name for path in folder.glob("gauge_live*")) or (
+            len(list(folder.glob("gauge_livesum_*.db"))) < 2
+        ):
+            assert time.monotonic() < until, "the worker is replaced, and its gauges do not count"
+            try:
+                counted = server.metrics()["insitu_requests_total"]
+            except urllib3.exceptions.HTTPError:  # the connection to the killed worker
+                continue
+            assert counted >= 20, "no counter goes down"
+            time.sleep(0.2)
+        assert server.metrics()["insitu_requests_total"] >= 20
