@@ -22,10 +22,9 @@ from hypothesis import strategies as st
 
 from insitu.errors import InsituError
 from insitu.model import INLINE, UNWRITTEN
-from insitu.reading import SourcePool
-from insitu.reducing import measuring
-from insitu.reducing.reduce import compute_statistics
-from insitu.reducing.reductions import METHODS, ReductionRules
+from insitu.reading import ReadContext, SourcePool
+from insitu.reducing import ReductionQuery, compute_statistics, measuring
+from insitu.reducing.reductions import METHODS
 from insitu.sources import MemorySource
 from mosaics import Case, basic_keys, changed, chunked, mosaics
 
@@ -39,7 +38,8 @@ def reduced(
     case: Case, methods: list[str], axes: Any = None, key: Any = ..., keepdims: bool = False, **rules: Any
 ) -> dict[str, np.ndarray]:
     opened = SourcePool(opener=lambda source: MemorySource(case.disk[source.url]))
-    return compute_statistics(case.array, methods, axes, key, ReductionRules(**rules), opened, keepdims=keepdims)
+    query = ReductionQuery.of(methods, axes, key, keepdims=keepdims, **rules)
+    return compute_statistics(case.array, query, ReadContext(sources=opened))
 
 
 @pytest.fixture(params=[0, 100, 1 << 19], autouse=True)

@@ -13,9 +13,8 @@ from hypothesis import strategies as st
 
 from insitu.active.wire import values_from_wire, values_to_wire
 from insitu.errors import InsituError, ModelError, UnsupportedError
-from insitu.reading import SourcePool
-from insitu.reducing import Reduction
-from insitu.reducing.reduce import compute_statistics
+from insitu.reading import ReadContext, SourcePool
+from insitu.reducing import Reduction, ReductionQuery, compute_statistics
 from insitu.reducing.reductions import ReductionRules
 from insitu.reducing.sketches import CENTROIDS, RANK_ERROR_BOUND, check_edges
 from insitu.sources import MemorySource
@@ -122,8 +121,8 @@ def test_histograms_are_numpys(seed: int, dtype: str, edges: list[int], axes: An
         values[rng.random(values.shape) < 0.1], values[rng.random(values.shape) < 0.05] = np.nan, np.inf
     case = chunked(values, (2, 4, 3), "file")
     opened = SourcePool(opener=lambda source: MemorySource(case.disk[source.url]))
-    rules = ReductionRules(edges=check_edges(edges))
-    found = compute_statistics(case.array, ["histogram"], axes, np.s_[::steps], rules, opened)["histogram"]
+    query = ReductionQuery.of("histogram", axes, np.s_[::steps], edges=edges)
+    found = compute_statistics(case.array, query, ReadContext(sources=opened))["histogram"]
     chosen = values[::steps]
     gone = (0, 1, 2) if axes is None else axes
     kept = [axis for axis in range(3) if axis not in gone]

@@ -137,8 +137,7 @@ class LazyArray(DeferredValues, Methods, NDArrayOperatorsMixin, ExplicitlyIndexe
         if found is None:  # too many points to keep one by one
             if self.steps:
                 return _index_pointwise(self.read(), keys)
-            how = self.access
-            return read_points(self.array, keys, name=how.name, storage_options=how.storage_options)
+            return read_points(self.array, keys, self.access.read_context)
         return self._restructured(found, lambda values: _index_pointwise(values, keys))
 
     def _select_advanced(self, keys: tuple[Any, ...]) -> Any:

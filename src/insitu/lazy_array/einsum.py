@@ -17,8 +17,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from insitu.active.grouped import Weights
-from insitu.active.weighted import weigh_array
+from insitu.active.reduce_array import weigh_array
 from insitu.forking import fork_safe_lock
 from insitu.lazy_array.box_iteration import iterate_boxes
 from insitu.lazy_array.dispatch import implements
@@ -27,6 +26,8 @@ from insitu.lazy_array.numpy_reductions import report_not_on_server
 from insitu.lazy_array.options import options
 from insitu.lazy_array.steps import FillNull, IsNull, Not
 from insitu.model import VirtualArray
+from insitu.reducing.query import ReductionQuery
+from insitu.reducing.weighted_and_grouped import Weights
 
 __all__ = ["einsum"]
 
@@ -90,10 +91,8 @@ def einsum_on_server(
     factor: Weights = {tuple(mine.index(label) for label in labels): np.asarray(weights)}
 
     def ask(methods: list[str], skipna: bool) -> dict[str, npt.NDArray[Any]]:
-        return weigh_array(
-            array.array, methods, factor, axes=axes, skipna=skipna, active=active, name=array.access.name,
-            storage_options=array.access.storage_options,
-        )  # fmt: skip
+        query = ReductionQuery.of(methods, axes, skipna=skipna)
+        return weigh_array(array.array, factor, query, array.access.read_context, active)
 
     if array.steps == (FillNull(0, stored),):
         both = ask(["sum", "sum_of_weights"], True)

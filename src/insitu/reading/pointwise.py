@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -20,8 +21,8 @@ from insitu.model import Packing, Selection, Stride, Tile, VirtualArray
 from insitu.model.axis import Indices
 from insitu.reading.fetch_and_decode import PlanExecution, run_executions
 from insitu.reading.plan import plan_tiles
+from insitu.reading.read_context import ReadContext
 from insitu.reading.select_cells import AxisSelection, TileSelection, select_on_axis
-from insitu.reading.source_pool import SourcePool
 from insitu.reading.tally import ReadStatistics
 from insitu.reading.tile_plan import ChunkGroup, Position, TilePlan
 from insitu.reading.trim_ranges import trim_to_wanted_bytes
@@ -38,10 +39,7 @@ REQUEST_BYTES = 1 << 14
 def read_points(
     array: VirtualArray,
     keys: Sequence[Any],
-    *,
-    name: str | None = None,
-    storage_options: Mapping[str, Any] | None = None,
-    tally: ReadStatistics | None = None,
+    context: ReadContext | None = None,
 ) -> npt.NDArray[Any]:
     """Read single points, or lines and planes through them.
 
@@ -52,8 +50,8 @@ def read_points(
     keys
         For each dimension an integer array (they broadcast against each other and are paired) or a
         slice. Missing keys select the whole dimension.
-    name, storage_options, tally
-        As for `read_array`.
+    context
+        How to read. Its cache is not used: chunks may be fetched in part.
 
     Returns
     -------
@@ -78,19 +76,10 @@ def read_points(
     if _has_gaps(array):
         table[...] = array.absent_value()
     grids = [TilePlan(touched, located) for touched, located in zip(plan.tiles, plan.locations, strict=True)]
-    with SourcePool(storage_options) as opened:
-        run_executions(
-            [
-                PlanExecution(
-                    plan,
-                    grids,
-                    _PointSink(groups, grids, table),
-                    opened,
-                    name,
-                    tally if tally is not None else ReadStatistics(),
-                )
-            ]
-        )
+    with replace(context or ReadContext(), cache=None).opened() as opened:
+        tally = ReadStatistics() if opened.tally is None else opened.tally
+        sink = _PointSink(groups, grids, table)
+        run_executions([PlanExecution(plan, grids, sink, opened.pool, opened.name, tally)])
     return out
 
 
