@@ -26,6 +26,7 @@ from insitu.active.client import Active, ActiveWarning
 from insitu.active.transport import ServerClient, ServerError, client_for
 from insitu.errors import InsituError, SelectionError
 from insitu.reducing import ReductionQuery, compute_statistics
+from insitu.sources.retry_policy import RetryPolicy
 from server.serving import Server, free_port, serving
 
 
@@ -141,7 +142,7 @@ def test_many_requests_are_merged(archive: Path, server: Server, monkeypatch: py
 
 
 def test_a_server_that_is_not_there(archive: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("insitu.active.transport.FIRST_PAUSE", 0.001)
+    monkeypatch.setattr("insitu.active.transport.RETRIES", RetryPolicy(attempts=5, first_pause=0.001))
     url = f"http://127.0.0.1:{free_port()}"
     there = insitu.open_dataset(archive / "0.nc", active=url)
     with pytest.warns(ActiveWarning, match=r"t is read and reduced here, not by http.*refused"):

@@ -31,6 +31,7 @@ from insitu.server import Settings
 from insitu.server.authentication import Credentials
 from insitu.sources.object_store.credentials import CredentialProcess, FoundCredentials
 from insitu.sources.redaction import redact_text, redact_url
+from insitu.sources.retry_policy import RetryPolicy
 from server.serving import free_port
 
 VALUES = np.random.default_rng(0).normal(size=(40, 50, 60))
@@ -48,7 +49,7 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def nowhere(monkeypatch: pytest.MonkeyPatch) -> str:
     """The address of a server that is not there."""
-    monkeypatch.setattr("insitu.active.transport.FIRST_PAUSE", 0.001)
+    monkeypatch.setattr("insitu.active.transport.RETRIES", RetryPolicy(attempts=5, first_pause=0.001))
     monkeypatch.setattr("insitu.active.fallback._warned", set())
     return f"http://127.0.0.1:{free_port()}"
 

@@ -21,7 +21,7 @@ import numpy.typing as npt
 
 from insitu.active.fallback import ActiveWarning, bytes_to_move, warn_of_fallback
 from insitu.active.transport import ServerError, client_for
-from insitu.active.wire import dtype_from_wire, selection_keys_to_wire, values_from_wire, values_to_wire
+from insitu.active.wire import dtype_from_wire, get_field, selection_keys_to_wire, values_from_wire, values_to_wire
 from insitu.active.wire_array import array_to_wire
 from insitu.active.wire_group import group_from_wire
 from insitu.errors import InsituError, SourceError, UnsupportedError
@@ -114,7 +114,7 @@ class Active:
         }
         options, basic = _credentials(url, storage_options)
         items = client_for(self.url, self.token).ask("reduce", {"jobs": [job], "options": options}, basic)
-        return _arrays_from_wire(items[0]["values"]), items[-1]
+        return _arrays_from_wire(items[0], "values"), items[-1]
 
     def scan(
         self, url: str, *, group: str | None = None, storage_options: Mapping[str, Any] | None = None
@@ -127,8 +127,8 @@ class Active:
             items = client_for(self.url, self.token).ask(
                 "scan", {"url": url, "group": group, "options": options}, basic
             )
-            return group_from_wire(items[0]["group"])
-        except (InsituError, KeyError, TypeError):
+            return group_from_wire(get_field(items[0], "group"))
+        except InsituError:
             return None
 
     def read(self, array: VirtualArray, selection: Any = ..., context: ReadContext | None = None) -> npt.NDArray[Any]:
@@ -162,7 +162,7 @@ class Active:
             The selected array and how it is read, for credentials and messages.
         """
         try:
-            return _arrays_from_wire(self._ask("reduce", [job()], array, context.storage_options)[0]["values"])
+            return _arrays_from_wire(self._ask("reduce", [job()], array, context.storage_options)[0], "values")
         except (ServerError, SourceError, UnsupportedError) as problem:
             self.fall_back(problem, context.name, array)
             return here()
@@ -201,7 +201,7 @@ class Active:
                 "keepdims": query.keepdims,
                 **rules_to_wire(query.rules),
             }
-            found |= _arrays_from_wire(self._ask("reduce", [job], array, context.storage_options)[0]["values"])
+            found |= _arrays_from_wire(self._ask("reduce", [job], array, context.storage_options)[0], "values")
         return {method: found[method] for method in methods}
 
     def _partial(
@@ -222,7 +222,7 @@ class Active:
                 "answer": "partial",
                 **rules_to_wire(reduction.rules),
             }
-            found = _arrays_from_wire(self._ask("reduce", [job], array, storage_options)[0]["partial"])
+            found = _arrays_from_wire(self._ask("reduce", [job], array, storage_options)[0], "partial")
             if set(found) != set(reduction.fields):
                 raise ServerError(
                     "the server has another version of insitu: its partial results have other fields", url=self.url
@@ -277,9 +277,9 @@ def rules_to_wire(rules: ReductionRules) -> dict[str, Any]:
     return entries
 
 
-def _arrays_from_wire(data: Any) -> dict[str, npt.NDArray[Any]]:
+def _arrays_from_wire(item: Any, name: str) -> dict[str, npt.NDArray[Any]]:
     # Copied: arrays over the response are read-only, and merging writes to them.
-    return {str(name): _to_native(values_from_wire(values)) for name, values in data.items()}
+    return {str(key): _to_native(values_from_wire(values)) for key, values in get_field(item, name, dict).items()}
 
 
 def _to_native(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
@@ -289,15 +289,13 @@ def _to_native(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
 def _join_blocks(items: list[Any]) -> npt.NDArray[Any]:
     """Return the array in a response to `read`."""
     head, blocks = items[0], [item for item in items[1:] if not isinstance(item, dict)]
-    dtype, shape = dtype_from_wire(head["dtype"]), tuple(head["shape"])
-    if dtype.hasobject:
-        return values_from_wire({"shape": list(shape), "items": [item for block in blocks for item in block]})
-    data = b"".join(blocks)
-    if len(data) != math.prod(shape) * dtype.itemsize:
-        raise ServerError(
-            f"the response of the server has {len(data)} bytes instead of {math.prod(shape) * dtype.itemsize}"
-        )
-    return _to_native(np.frombuffer(data, dtype).reshape(shape))
+    dtype, shape = get_field(head, "dtype"), get_field(head, "shape")
+    has_objects = dtype_from_wire(dtype).hasobject
+    if not all(isinstance(block, list if has_objects else bytes) for block in blocks):
+        raise ServerError("the response of the server has blocks of the wrong type")
+    if has_objects:
+        return values_from_wire({"shape": shape, "items": [item for block in blocks for item in block]})
+    return _to_native(values_from_wire({"shape": shape, "dtype": dtype, "data": b"".join(blocks)}))
 
 
 def _credentials(
