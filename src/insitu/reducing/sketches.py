@@ -58,7 +58,7 @@ def check_edges(edges: Any) -> tuple[float, ...]:
     """Return increasing edges of bins as a tuple; an error if they are not valid."""
     try:
         found = np.asarray(edges, np.float64)
-    except (TypeError, ValueError) as problem:
+    except (TypeError, ValueError, OverflowError) as problem:  # what NumPy raises for what is no number
         raise ModelError(f"the edges of a histogram must be numbers: {problem}") from problem
     if found.ndim != 1 or not 2 <= len(found) <= MAX_BINS + 1:
         raise ModelError(f"the edges of a histogram must be a list of 2 to {MAX_BINS + 1} numbers")
