@@ -69,7 +69,14 @@ def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
                 "lon": np.arange(24) * 15.0,
             },
         )
-        made.t.encoding = {"zlib": True, "chunksizes": (10, 9, 12 + number), "scale_factor": 0.01 + 0.001 * number, "add_offset": 270.0, "dtype": "i2", "_FillValue": -999}  # fmt: skip
+        made.t.encoding = {
+            "zlib": True,
+            "chunksizes": (10, 9, 12 + number),
+            "scale_factor": 0.01 + 0.001 * number,
+            "add_offset": 270.0,
+            "dtype": "i2",
+            "_FillValue": -999,
+        }
         made.to_netcdf(folder / f"{number}.nc", engine="netcdf4")
     return folder
 

@@ -115,10 +115,15 @@ def cases(draw: Any) -> dict[str, Any]:
             }[how]
         )
     return {
-        "values": values, "cut": tuple(draw(st.integers(1, n)) for n in shape), "chain": draw(st.sampled_from(sorted(CHAINS))),
-        "missing": missing, "selection": tuple(selection), "axes": draw(st.none() | st.permutations(range(4)).map(lambda p: p[:2])),
-        "skipna": draw(st.sampled_from([True, False, None])), "fused": draw(st.booleans()),
-    }  # fmt: skip
+        "values": values,
+        "cut": tuple(draw(st.integers(1, n)) for n in shape),
+        "chain": draw(st.sampled_from(sorted(CHAINS))),
+        "missing": missing,
+        "selection": tuple(selection),
+        "axes": draw(st.none() | st.permutations(range(4)).map(lambda p: p[:2])),
+        "skipna": draw(st.sampled_from([True, False, None])),
+        "fused": draw(st.booleans()),
+    }
 
 
 def packed(case: dict[str, Any]) -> tuple[Packing | None, np.ma.MaskedArray]:
@@ -178,9 +183,13 @@ def check(found: dict[str, np.ndarray], part: Any, along: tuple[int, ...], skipn
     np.testing.assert_array_equal(found["count"], np.sum(~mask, axis=along))
     lost = mask.any(axis=along) if skipna is False else mask.all(axis=along)
     for method in ("min", "max", "mean", "std"):
-        want = np.where(lost, np.nan, np.ma.filled(np.ma.asarray(getattr(np.ma, method)(wide, axis=along)).astype("f8"), np.nan))  # fmt: skip
+        want = np.where(
+            lost, np.nan, np.ma.filled(np.ma.asarray(getattr(np.ma, method)(wide, axis=along)).astype("f8"), np.nan)
+        )
         np.testing.assert_allclose(found[method].astype("f8"), want, rtol=1e-5, atol=1e-4, err_msg=method)
-    total = np.where(skipna is False and mask.any(axis=along), np.nan, np.ma.filled(np.ma.asarray(np.ma.sum(wide, axis=along)), 0))  # fmt: skip
+    total = np.where(
+        skipna is False and mask.any(axis=along), np.nan, np.ma.filled(np.ma.asarray(np.ma.sum(wide, axis=along)), 0)
+    )
     np.testing.assert_allclose(found["sum"].astype("f8"), total, rtol=1e-5)
 
 

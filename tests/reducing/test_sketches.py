@@ -66,6 +66,43 @@ def test_quantiles_keep_their_bound(name: str, order: str) -> None:
     assert (np.diff(found) >= 0).all()
 
 
+def alternating(values: np.ndarray) -> np.ndarray:
+    """The smallest, the largest, the second smallest, …: every part widens the digest at both ends."""
+    ordered = np.sort(values)
+    turned = np.empty_like(ordered)
+    turned[::2], turned[1::2] = ordered[: (len(ordered) + 1) // 2], ordered[::-1][: len(ordered) // 2]
+    return turned
+
+
+HARD: dict[str, Any] = {
+    "growing by a power": np.cumprod(np.full(60_000, 1.002)) * np.where(np.arange(60_000) % 2, 1, -1),
+    "no mean": RANDOM.pareto(0.3, 60_000),
+    "six orders": RANDOM.lognormal(0, 6, 60_000),
+    "steps and a tail": np.where(
+        RANDOM.random(60_000) < 0.9, RANDOM.integers(0, 3, 60_000), RANDOM.pareto(1, 60_000) * 100
+    ),
+}
+
+
+@pytest.mark.parametrize("name", HARD)
+@pytest.mark.parametrize("turn", [np.sort, alternating, lambda v: alternating(v)[::-1], lambda v: v])
+def test_hard_data_keep_the_bound_however_they_are_merged(name: str, turn: Any) -> None:
+    values = HARD[name]
+    reduction = Reduction(("tdigest",), np.dtype("f8"), ReductionRules(q=QUANTILES))
+    parts = np.array_split(turn(values), 300)
+    steps = [reduction.step(part, (0,)) for part in parts]
+    one_by_one = reduction.nothing((1,))
+    for step in steps:
+        one_by_one = reduction.merge(one_by_one, step)
+    by_halves = reduction.collapse({"tdigest": np.stack([step["tdigest"] for step in steps])})
+    error = RANK_ERROR_BOUND * np.sqrt(QUANTILES * (1 - QUANTILES)) / CENTROIDS + 1 / len(values)
+    low = np.quantile(values, np.clip(QUANTILES - error, 0, 1), method="inverted_cdf")
+    high = np.quantile(values, np.clip(QUANTILES + error, 0, 1), method="higher")
+    for partial in (one_by_one, by_halves):
+        found = reduction.finalise(partial, len(values))["tdigest"][:, 0]
+        assert ((low <= found) & (found <= high)).all()
+
+
 @pytest.mark.parametrize("count", [1, 2, 5, 40])
 def test_few_values_are_exact(count: int) -> None:
     values = RANDOM.normal(0, 1, count)

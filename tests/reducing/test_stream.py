@@ -284,7 +284,13 @@ def test_with_the_kernel_and_without(
     for skipna in (True, False):
         found = answers(case, ["sum", "mean", "min", "max", "std", "count"], None, key, skipna=skipna)
         lost = not skipna and bool(np.isnan(wide).any())
-        for method, of in {"sum": np.nansum, "mean": np.nanmean, "min": np.nanmin, "max": np.nanmax, "std": np.nanstd}.items():  # fmt: skip
+        for method, of in {
+            "sum": np.nansum,
+            "mean": np.nanmean,
+            "min": np.nanmin,
+            "max": np.nanmax,
+            "std": np.nanstd,
+        }.items():
             expected = np.nan if lost else of(wide)
             np.testing.assert_allclose(found[method], expected, rtol=1e-6, err_msg=f"{method} {skipna}")
         assert found["count"] == np.sum(~np.isnan(wide))

@@ -89,7 +89,22 @@ def test_selections_travel(key: Any) -> None:
             np.testing.assert_array_equal(one, other)
 
 
-@pytest.mark.parametrize("bad", [5, ["..."] * 2, [0, 0, 0, 0], [[0, 0, 3]], [[0, 1, 99]], [[-1, 1, 2]], [{"a": 1}], [None], [True], [{"slice": [0, 1, 2, 3]}], [1.5]])  # fmt: skip
+@pytest.mark.parametrize(
+    "bad",
+    [
+        5,
+        ["..."] * 2,
+        [0, 0, 0, 0],
+        [[0, 0, 3]],
+        [[0, 1, 99]],
+        [[-1, 1, 2]],
+        [{"a": 1}],
+        [None],
+        [True],
+        [{"slice": [0, 1, 2, 3]}],
+        [1.5],
+    ],
+)
 def test_selections_that_select_nothing(bad: Any) -> None:
     with pytest.raises((SelectionError, ModelError)):
         selection_from_wire(bad, (6, 5, 7))

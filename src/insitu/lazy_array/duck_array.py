@@ -15,6 +15,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 from numpy.lib.mixins import NDArrayOperatorsMixin
+
+# xarray has no public name for these two. Its guide for backends uses the module, and no other base
+# class makes xarray keep an array as it is instead of loading it.
 from xarray.core.indexing import ExplicitIndexer, ExplicitlyIndexed
 
 from insitu.lazy_array.deferred_values import DeferredValues
@@ -92,8 +95,11 @@ class LazyArray(DeferredValues, Methods, NDArrayOperatorsMixin, ExplicitlyIndexe
         advanced = [k for k in keys if not (k is None or k is Ellipsis or isinstance(k, (int, np.integer, slice)))]
         if any(np.ndim(k) > 1 for k in advanced) or len(advanced) > 1:
             return self._select_advanced(keys)
-        new = [i for i, k in enumerate(k for k in _expand_ellipsis(keys, self.ndim) if not isinstance(k, (int, np.integer)))
-               if k is None]  # fmt: skip
+        new = [
+            i
+            for i, k in enumerate(k for k in _expand_ellipsis(keys, self.ndim) if not isinstance(k, (int, np.integer)))
+            if k is None
+        ]
         selected = self._select_orthogonal(tuple(k for k in _expand_ellipsis(keys, self.ndim) if k is not None))
         for axis in new:
             selected = selected.expand_dims(axis)

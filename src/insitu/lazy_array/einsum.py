@@ -65,9 +65,15 @@ def einsum_on_server(
     active, stored = array.access.active, array.array.dtype
     gone = [label for label in mine if label not in kept]
     if (
-        active is None or not array.size or stored.kind not in "biuf" or not labels or np.asarray(weights).dtype.kind not in "biuf"
-        or len(set(labels)) < len(labels) or set(labels) - set(gone) or set(kept) - set(mine)
-    ):  # fmt: skip
+        active is None
+        or not array.size
+        or stored.kind not in "biuf"
+        or not labels
+        or np.asarray(weights).dtype.kind not in "biuf"
+        or len(set(labels)) < len(labels)
+        or set(labels) - set(gone)
+        or set(kept) - set(mine)
+    ):
         return None
     lengths = dict(zip(mine, array.shape, strict=True))
     if tuple(lengths[label] for label in labels) != np.shape(weights) or np.isnan(weights).any():

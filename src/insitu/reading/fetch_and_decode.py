@@ -202,9 +202,13 @@ class PlanExecution:
                             raise
                     continue
                 columns = zip(
-                    here.tolist(), grid.positions(rows), located.encoding[rows].tolist(), located.filter_mask[rows].tolist(),
-                    located.packing[rows].tolist(), strict=True,
-                )  # fmt: skip
+                    here.tolist(),
+                    grid.positions(rows),
+                    located.encoding[rows].tolist(),
+                    located.filter_mask[rows].tolist(),
+                    located.packing[rows].tolist(),
+                    strict=True,
+                )
                 for at, position, encoding, mask, packing in columns:
                     if self.stopped.is_set():
                         return

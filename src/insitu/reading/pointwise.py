@@ -161,9 +161,14 @@ def _group_by_tile(
 
 
 def _group_by_chunk(
-    tile: Tile, place: tuple[int | None, ...], parts: dict[int, AxisSelection], points: Indices, paired: list[int], sliced: list[int],
+    tile: Tile,
+    place: tuple[int | None, ...],
+    parts: dict[int, AxisSelection],
+    points: Indices,
+    paired: list[int],
+    sliced: list[int],
     local: list[Indices],
-) -> Iterator[_PointGroup]:  # fmt: skip
+) -> Iterator[_PointGroup]:
     """Yield groups of a tile's points by the chunk that they lie in."""
     cells = [tile.axes[axis].find(positions) for axis, positions in zip(paired, local, strict=True)]
     group = np.zeros(len(points), np.int64)
@@ -181,9 +186,15 @@ def _group_by_chunk(
             stored = int(max(shown.stored[0], 1))
             whole = slice(0, stored) if len(mine) > 1 else slice(int(inside[0]), int(inside[0]) + 1)
             here[axis] = AxisSelection(
-                cell=one, inside=(whole,), outside=(slice(0, 1),), stored=np.array([stored]), exists=bool(shown.stored[0]),
-                whole=np.zeros(1, bool), wanted=np.array([whole.stop - whole.start]), first=np.zeros(1, np.int64),
-            )  # fmt: skip
+                cell=one,
+                inside=(whole,),
+                outside=(slice(0, 1),),
+                stored=np.array([stored]),
+                exists=bool(shown.stored[0]),
+                whole=np.zeros(1, bool),
+                wanted=np.array([whole.stop - whole.start]),
+                first=np.zeros(1, np.int64),
+            )
             inner.append(inside)
         wish = TileSelection(tile, tuple(here[i] for i in range(len(tile.axes))), place)
         cut = trim_to_wanted_bytes(wish, REQUEST_BYTES) if len(mine) == 1 else wish

@@ -32,9 +32,9 @@ class ObjectIdentity:
     >>> identity = ObjectIdentity("https://host/x", Source("https://host/x", 100, '"v1"'))
     >>> identity.size, identity.condition_headers()
     (100, {'If-Match': '"v1"'})
-    >>> identity.observe(100, '"v2"', None)
+    >>> identity.observe(100, '"v2"', None)  # doctest: +ELLIPSIS
     Traceback (most recent call last):
-    insitu.errors.StaleSourceError: the object is not the one that was scanned: its ETag was "v1" and is now "v2" [in https://host/x]. Scan and open it again.
+    insitu.errors.StaleSourceError: the object is not the one that was scanned: its ETag was "v1" and is now "v2" ...
     """
 
     def __init__(self, url: str, expected: Source | None = None) -> None:

@@ -41,10 +41,26 @@ _KNOWN_OPTIONS = frozenset({
     "anon", "bearer_token", "cache", "client_kwargs", "endpoint_url", "headers", "key", "profile", "query", "region",
     "requester_pays", "secret", "token", "verify", *PATIENCE,
 })  # fmt: skip
-_CREDENTIAL_OPTIONS = frozenset({
-    "anon", "key", "secret", "token", "profile", "endpoint_url", "requester_pays", "account_key", "sas_token", "sas_key",
-    "credential", "connection_string", "skip_signature", "access_key_id", "service_account", "service_account_key",
-})  # fmt: skip
+_CREDENTIAL_OPTIONS = frozenset(
+    {
+        "anon",
+        "key",
+        "secret",
+        "token",
+        "profile",
+        "endpoint_url",
+        "requester_pays",
+        "account_key",
+        "sas_token",
+        "sas_key",
+        "credential",
+        "connection_string",
+        "skip_signature",
+        "access_key_id",
+        "service_account",
+        "service_account_key",
+    }
+)
 _IGNORED_OPTIONS = frozenset({
     "asynchronous", "block_size", "cache_regions", "cache_type", "default_block_size", "default_cache_type",
     "default_fill_cache", "listings_expiry_time", "loop", "project", "skip_instance_cache", "use_listings_cache",

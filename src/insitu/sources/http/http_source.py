@@ -23,8 +23,7 @@ from insitu.sources import tracing
 from insitu.sources.address import host_of
 from insitu.sources.http.certificates import Trust
 from insitu.sources.http.deadline import RequestDeadline
-from insitu.sources.http.headers import CONTENT_RANGE, parse_date, parse_number
-from insitu.sources.http.response_body import content_encoding, read_body
+from insitu.sources.http.response_body import CONTENT_RANGE, content_encoding, parse_date, parse_number, read_body
 from insitu.sources.http.session import HttpSession, Response, to_source_error
 from insitu.sources.identity import ObjectIdentity
 from insitu.sources.protocol import Range
