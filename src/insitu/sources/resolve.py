@@ -58,7 +58,7 @@ def open_source(
         | `endpoint_url`, `region`, `requester_pays` | where a bucket is; who pays |
         | `headers`, `bearer_token` | sent to web servers |
         | `verify` | the path of a certificate bundle; False: accept any certificate |
-        | `timeout`, `connect_timeout`, `read_timeout` | seconds for one range in all, until a connection stands, without a byte |
+        | `timeout`; `connect_timeout`; `read_timeout` | seconds for a range; for a connection; without a byte |
         | `retries` | how often to try again |
         | `cache` | a folder (or a `DiskCache`) that keeps what was read from remote places |
     expected
