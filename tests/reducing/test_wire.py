@@ -17,6 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import insitu
+from insitu.active.transport import ServerClient
 from insitu.active.wire import (
     dtype_from_wire,
     dtype_to_wire,
@@ -35,6 +36,7 @@ from insitu.model import Codec, Encoding, Selection, VirtualArray
 from insitu.model.packing import Packing, PackingKind, Packings
 from insitu.reading import read_array
 from insitu.reducing.chunk_storage import chunk_array, parse_encoding, spans_selection
+from insitu.sources.retry_policy import TransientError
 from mosaics import evaluate, mosaics
 
 
@@ -194,6 +196,25 @@ def test_an_inline_chunk_beyond_the_inline_bytes() -> None:
     tile["source"]["all"], tile["offset"]["all"], tile["length"]["all"] = -3, (1 << 63) - 1, 24
     with pytest.raises(ModelError, match="inline"):
         array_from_wire(table)
+
+
+def test_responses_that_are_cut_or_damaged() -> None:
+    """They are asked for again: only a complete response counts."""
+    client = ServerClient("http://127.0.0.1:9")
+    answer = {"job": 0, "values": {"mean": values_to_wire(np.arange(3.0))}}
+    good = cbor2.dumps(answer) + cbor2.dumps({"done": 1, "chunks": 3})
+    assert client._decode_complete(good)[0] == answer
+    for end in range(len(good)):
+        with pytest.raises(TransientError):
+            client._decode_complete(good[:end])
+    rng = random.Random(5)
+    for _ in range(2000):
+        data = bytearray(good)
+        data[rng.randrange(len(data))] = rng.randrange(256)
+        at = rng.randrange(len(data))
+        data[at:at] = rng.choice([b"\xc1", b"\xc4", b"\xd8\x1d", b"\xd8\x23", b"\x9f", b"\xff"])
+        with contextlib.suppress(TransientError, InsituError):
+            client._decode_complete(bytes(data))
 
 
 def test_chunks_and_spans() -> None:

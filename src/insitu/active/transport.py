@@ -156,8 +156,9 @@ class ServerClient:
     def _decode_complete(self, data: bytes) -> list[Any]:
         try:
             items = list(_decode_sequence(data))
-        except (ValueError, TypeError, EOFError) as problem:
-            # cbor2's own errors are a ValueError and an EOFError; an unhashable key is a TypeError.
+        except Exception as problem:
+            # cbor2 has errors of its own, of other classes in each release, and passes on what the
+            # constructors of tagged values raise.
             raise TransientError(
                 ServerError(f"the response of the server is not valid CBOR: {problem}", url=self.url)
             ) from None
