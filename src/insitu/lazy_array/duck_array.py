@@ -132,7 +132,7 @@ class LazyArray(DeferredValues, Methods, NDArrayOperatorsMixin, ExplicitlyIndexe
                 values = values[(slice(None),) * axis + (keys[axis],)]
             return values
 
-        selected = self._restructured(self.array[keys], move)
+        selected = self._with_structure(self.array[keys], move)
         if self.access.cache is not None and self.access.cache.ahead and self.origin is None:
             selected.origin = self.array, keys
         return selected
@@ -144,7 +144,7 @@ class LazyArray(DeferredValues, Methods, NDArrayOperatorsMixin, ExplicitlyIndexe
             if self.steps:
                 return _index_pointwise(self.read(), keys)
             return read_points(self.array, keys, self.access.read_context)
-        return self._restructured(found, lambda values: _index_pointwise(values, keys))
+        return self._with_structure(found, lambda values: _index_pointwise(values, keys))
 
     def _select_advanced(self, keys: tuple[Any, ...]) -> Any:
         """Index with several arrays as NumPy does, on the values."""
@@ -152,7 +152,7 @@ class LazyArray(DeferredValues, Methods, NDArrayOperatorsMixin, ExplicitlyIndexe
 
     # Structure.
 
-    def _restructured(self, array: VirtualArray, move: Callable[[npt.NDArray[Any]], npt.NDArray[Any]]) -> LazyArray:
+    def _with_structure(self, array: VirtualArray, move: Callable[[npt.NDArray[Any]], npt.NDArray[Any]]) -> LazyArray:
         """Return the array after a structural operation.
 
         It is given twice: for the virtual array, and for the plain arrays (masks) of steps.
@@ -171,24 +171,24 @@ class LazyArray(DeferredValues, Methods, NDArrayOperatorsMixin, ExplicitlyIndexe
         order = tuple(int(axis) % max(self.ndim, 1) for axis in order)
         if order == tuple(range(self.ndim)):
             return self
-        return self._restructured(self.array.transpose(*order), lambda values: values.transpose(order))
+        return self._with_structure(self.array.transpose(*order), lambda values: values.transpose(order))
 
     def expand_dims(self, axis: int) -> LazyArray:
         """Return the array with a new dimension of length 1."""
-        return self._restructured(
+        return self._with_structure(
             self.array.expand_dims(axis, f"new_{self.ndim}"), lambda values: np.expand_dims(values, axis)
         )
 
     def drop(self, axis: int) -> LazyArray:
         """Return the array without a dimension of length 1."""
-        return self._restructured(self.array.drop(axis), lambda values: np.squeeze(values, axis))
+        return self._with_structure(self.array.drop(axis), lambda values: np.squeeze(values, axis))
 
     def broadcast_to(self, shape: Sequence[int]) -> LazyArray:
         """Return the array broadcast to a shape, as NumPy does."""
         shape = tuple(int(length) for length in shape)
         if shape == self.shape:
             return self
-        return self._restructured(self.array.broadcast_to(shape), lambda values: np.broadcast_to(values, shape))
+        return self._with_structure(self.array.broadcast_to(shape), lambda values: np.broadcast_to(values, shape))
 
     def reshape(self, *shape: Any, order: str = "C") -> Any:
         """Return the array in another shape.

@@ -76,7 +76,7 @@ def read_points(
     if _has_gaps(array):
         table[...] = array.absent_value()
     grids = [TilePlan(touched, located) for touched, located in zip(plan.tiles, plan.locations, strict=True)]
-    with replace(context or ReadContext(), cache=None).opened() as opened:
+    with replace(context or ReadContext(), cache=None).open_sources() as opened:
         tally = ReadStatistics() if opened.tally is None else opened.tally
         sink = _PointSink(groups, grids, table)
         run_executions([PlanExecution(plan, grids, sink, opened.pool, opened.name, tally)])
@@ -229,7 +229,7 @@ class _PointSink:
         """Fill the points of a cell that has no bytes."""
         self.table[self._place(grid, position)] = value if packing is None else unpack(np.asarray(value), packing)
 
-    def alone(
+    def decode_one(
         self,
         grid: int,
         position: Position,
@@ -253,7 +253,7 @@ class _PointSink:
         values = turned[single][(*group.inner, *slices)]
         self.table[self._place(grid, position)] = values if packing is None else unpack(values, packing)
 
-    def many(
+    def decode_many(
         self, grid: int, alike: ChunkGroup, decoder: Decoder, data: Sequence[memoryview], source: ByteSource
     ) -> None:
         """Not supported: points take chunks one by one."""

@@ -59,7 +59,7 @@ def read_array(
     if follower is not None:
         follower.wait_for_pending([(array, chosen)])
     if values.size:
-        with context.opened() as opened:
+        with context.open_sources() as opened:
             work = plan_read(array, chosen)
             planned = perf_counter()
             execute(work, values, opened.pool, name, done, cache)

@@ -23,7 +23,7 @@ class ReadContext:
 
     Examples
     --------
-    >>> with ReadContext(name="t2m").opened() as context:
+    >>> with ReadContext(name="t2m").open_sources() as context:
     ...     context.pool is context.sources
     True
     """
@@ -42,7 +42,7 @@ class ReadContext:
     """Bytes of values that a statistic such as a median may hold at a time; None: the usual."""
 
     @contextmanager
-    def opened(self) -> Iterator[ReadContext]:
+    def open_sources(self) -> Iterator[ReadContext]:
         """Give the context with open sources. Those that are opened here are closed at the end."""
         if self.sources is not None:
             yield self
@@ -53,6 +53,6 @@ class ReadContext:
 
     @property
     def pool(self) -> SourcePool:
-        """The open sources, within `opened`."""
-        assert self.sources is not None, "the context is not opened"
+        """The open sources, within `open_sources`."""
+        assert self.sources is not None, "the sources are not open"
         return self.sources

@@ -54,7 +54,7 @@ def compute_statistics(
     shape = chosen.result_shape
     along = normalise_axes(axes, len(shape))
     found: dict[str, npt.NDArray[Any]] = {}
-    with (context or ReadContext()).opened() as opened:
+    with (context or ReadContext()).open_sources() as opened:
         if axes is not None and not along and any(method in UNCHANGED_WITHOUT_AXES for method in methods):
             found = dict.fromkeys(UNCHANGED_WITHOUT_AXES, read_values(array, chosen, opened))
         streamed = tuple(

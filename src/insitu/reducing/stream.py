@@ -145,17 +145,17 @@ class _StreamingPass:
         """Yield the partials of the batches, in the order of the plan."""
         if any(len(rows) for rows in self.plan.resting):
             measuring = BatchReducer(self.grids, self.shadows, self.reduction)
-            self._runner(measuring).rest()
+            self._runner(measuring).run_resting()
             measuring.flush()
             yield measuring.found
         tasks = list(cut_batches(_with_decoded_lengths(self.plan)))
         if len(tasks) <= 1:
-            yield from (self.batch(*task) for task in tasks)
+            yield from (self.reduce_batch(*task) for task in tasks)
             return
         far = is_far(self.plan.sources)
         pool = get_worker_pool(far)
         most = BATCHES_PER_THREAD * (REMOTE_WORKERS if far else os.cpu_count() or 1)
-        carried = carry_deadline(self.batch)
+        carried = carry_deadline(self.reduce_batch)
         pending: deque[Future[PartialsByPlace]] = deque()
         try:
             for task in tasks:
@@ -170,10 +170,10 @@ class _StreamingPass:
                 future.cancel()
             wait(pending)
 
-    def batch(self, begin: int, end: int) -> PartialsByPlace:
+    def reduce_batch(self, begin: int, end: int) -> PartialsByPlace:
         """Return the partials of some rows of the plan."""
         measuring = BatchReducer(self.grids, self.shadows, self.reduction)
-        self._runner(measuring).batch(begin, end)
+        self._runner(measuring).run_batch(begin, end)
         measuring.flush()
         return measuring.found
 

@@ -89,7 +89,7 @@ def grouped_statistics(
     kept = [1 if axis in others else length for axis, length in enumerate(shape)]
     kept[groups.axis] = groups.count
     total = reduction.nothing(kept)
-    with (context or ReadContext()).opened() as opened:
+    with (context or ReadContext()).open_sources() as opened:
         for box, partial in _partials_by_box(array[chosen], others, reduction, opened):
             codes = groups.codes[box[groups.axis]]
             for code in np.unique(codes[codes >= 0]).tolist():
@@ -148,7 +148,7 @@ def weighted_statistics(
     state: WeightedState = (np.zeros(kept), np.zeros(kept), np.zeros(kept), np.zeros(kept))
     if not math.prod(shape):
         raise ModelError("cannot compute weighted statistics: the selection is empty")
-    with (context or ReadContext()).opened() as opened:
+    with (context or ReadContext()).open_sources() as opened:
         for box, partial in _partials_by_box(array[chosen], inner, reduction, opened):
             weight: Any = np.float64(1)
             for axes_, numbers in factors:

@@ -81,7 +81,7 @@ def options_for(url: str, storage_options: Options | None) -> dict[str, Any]:
     if not storage_options:
         return {}
     chosen = {name: value for name, value in storage_options.items() if not _is_prefix(name, value)}
-    fitting = [name for name, value in storage_options.items() if _is_prefix(name, value) and _covers(name, url)]
+    fitting = [name for name, value in storage_options.items() if _is_prefix(name, value) and _is_below(name, url)]
     if fitting:
         longest = max(fitting, key=len)
         special = dict(storage_options[longest])
@@ -269,7 +269,7 @@ def _is_prefix(name: str, value: object) -> bool:
     return isinstance(value, Mapping) and ("://" in name or name.startswith("/"))
 
 
-def _covers(prefix: str, url: str) -> bool:
+def _is_below(prefix: str, url: str) -> bool:
     if not url.startswith(prefix):
         return False
     # "s3://data" is meant for that bucket, not for "s3://data-of-others".
