@@ -459,7 +459,9 @@ class Archive:
         return zarr_store_of(self.tree, storage_options=self.job.storage_options, **how)
 
     def dataset(self, **how: Any) -> xarray.Dataset:
-        """Return the archive as a lazy dataset; keywords as for `insitu.open_dataset` (`chunks`)."""
+        """Return the archive as a lazy dataset; keywords as for `insitu.open_dataset`
+        (`chunks`).
+        """
         bridge: Any = import_module("insitu.xarray_bridge.opening")  # a layer above: it registers what xarray needs
         found: xarray.Dataset = bridge.dataset_from_archive(self, **how)
         return found

@@ -67,7 +67,9 @@ def test_quantiles_keep_their_bound(name: str, order: str) -> None:
 
 
 def alternating(values: np.ndarray) -> np.ndarray:
-    """The smallest, the largest, the second smallest, …: every part widens the digest at both ends."""
+    """The smallest, the largest, the second smallest, …: every part widens the digest at both
+    ends.
+    """
     ordered = np.sort(values)
     turned = np.empty_like(ordered)
     turned[::2], turned[1::2] = ordered[: (len(ordered) + 1) // 2], ordered[::-1][: len(ordered) // 2]

@@ -205,7 +205,9 @@ def selection_to_wire(selection: Selection) -> list[Any]:
 
 
 def selection_keys_to_wire(selection: Any) -> list[Any] | None:
-    """Return a selection of an array of unknown shape: integers, slices, index arrays, an Ellipsis."""
+    """Return a selection of an array of unknown shape: integers, slices, index arrays, an
+    Ellipsis.
+    """
     if selection is Ellipsis or selection is None:
         return None
     entries: list[Any] = []

@@ -48,7 +48,9 @@ _COLUMNS = ("source", "offset", "length", "filter_mask", "encoding", "packing")
 
 
 def array_to_wire(array: VirtualArray) -> dict[str, Any]:
-    """Return a virtual array in wire format: the locations of its chunks, without its attributes."""
+    """Return a virtual array in wire format: the locations of its chunks, without its
+    attributes.
+    """
     fill = None if array.fill_value is None else values_to_wire(np.asarray(array.fill_value, array.dtype))
     sources: dict[Source, int] = {}
     tiles = [_tile_to_wire(tile, sources) for tile in array.tiles]
@@ -305,8 +307,8 @@ def _packing_kind_from_wire(data: Any) -> PackingKind:
 
 
 def _check_number_type(name: Any, names: Container[str], kinds: str, most: int = 32) -> None:
-    """Raise an error unless `name` is one of these names, or a type of such a kind of at most so many
-    bytes.
+    """Raise an error unless `name` is one of these names, or a type of such a kind of at most so
+    many bytes.
     """
     if isinstance(name, str) and name in names:
         return

@@ -104,7 +104,9 @@ def _rename_source(row: list[Any], rename: Callable[[str], str]) -> list[Any]:
 
 
 def _attribute_to_wire(value: Any) -> Any:
-    """Return an attribute in wire format: what CBOR knows as it is, NumPy values with their type."""
+    """Return an attribute in wire format: what CBOR knows as it is, NumPy values with their
+    type.
+    """
     if isinstance(value, (np.ndarray, np.generic)):
         return {"$array" if isinstance(value, np.ndarray) else "$scalar": values_to_wire(np.asarray(value))}
     if isinstance(value, PLAIN):

@@ -128,7 +128,9 @@ for _function in (np.cumsum, np.nancumsum, np.cumprod, np.nancumprod):
 
 
 def report_not_on_server(array: LazyArray, what: str) -> None:
-    """Warn that an operation does not run on the server, if one was given; raise if it is required."""
+    """Warn that an operation does not run on the server, if one was given; raise if it is
+    required.
+    """
     if array.access.active is not None:
         problem = UnsupportedError(
             f"servers do not compute {what}",

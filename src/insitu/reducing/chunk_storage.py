@@ -124,7 +124,9 @@ def chunk_array(
 
 
 def spans_selection(spans: Spans, size: int) -> Selection:
-    """Return the selection of some spans, one after the other, of a flat chunk of so many elements."""
+    """Return the selection of some spans, one after the other, of a flat chunk of so many
+    elements.
+    """
     parts = []
     for first, many in spans:
         if first < 0 or many < 0 or first + many > size:

@@ -109,7 +109,9 @@ class BatchReducer:
         keys: Sequence[Position],
         order: Sequence[int],
     ) -> bool:
-        """Reduce chunks to one number each with the kernel; return False if that is not possible."""
+        """Reduce chunks to one number each with the kernel; return False if that is not
+        possible.
+        """
         span = self.span(grid, decoder, alike.start, alike.extent, alike.shape)
         if self.chunk_kernel is None or span is None:
             return False

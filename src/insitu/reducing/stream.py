@@ -184,7 +184,9 @@ class _StreamingPass:
 
 
 def _with_decoded_lengths(plan: ReadPlan) -> ReadPlan:
-    """Return the plan with lengths that also reflect decoded sizes, for splitting it into batches."""
+    """Return the plan with lengths that also reflect decoded sizes, for splitting it into
+    batches.
+    """
     decoded = np.zeros(len(plan.row), np.int64)
     for number, touched in enumerate(plan.tiles):
         here = slice(None) if len(plan.tiles) == 1 else np.flatnonzero(plan.tile == number)

@@ -68,8 +68,8 @@ def grouped_statistics(
     groups
         The groups along one axis.
     query
-        What to compute, without `argmin`, `argmax`, `median` and `quantile`. Its axes are reduced in
-        addition to the grouped one; without axes, only that one.
+        What to compute, without `argmin`, `argmax`, `median` and `quantile`. Its axes are reduced
+        in addition to the grouped one; without axes, only that one.
     context
         How to read the values.
     """

@@ -89,7 +89,9 @@ def chain_links(url: str) -> list[str]:
 
 
 def redact_text(text: str) -> str:
-    """Return free text (the error message of a library, say) without the secrets of the URLs in it."""
+    """Return free text (the error message of a library, say) without the secrets of the URLs in
+    it.
+    """
     return _NAMED_SECRET.sub(r"\1\2***", _URL.sub(lambda found: redact_url(found.group()), text))
 
 
