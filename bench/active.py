@@ -60,8 +60,8 @@ CLIENTS = {
         "active_required=True).t.mean()))"
     ),
     "d': insitu reduce --active (the server finds the variable)": (
-        "import sys; from insitu.active.client import Active; "
-        "print(float(Active(sys.argv[2], True).reduce_url(sys.argv[1], 't', ['mean'])[0]['mean']))"
+        "import sys; from insitu.active.client import Active; from insitu.reducing import ReductionQuery; "
+        "print(float(Active(sys.argv[2], True).reduce_url(sys.argv[1], 't', ReductionQuery.of('mean'))[0]['mean']))"
     ),
     "e: insitu, read here": "import insitu, sys; print(float(insitu.open_dataset(sys.argv[1]).t.mean()))",
 }

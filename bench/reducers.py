@@ -38,10 +38,10 @@ def _work(
 def insitu(**asked: Any) -> Callable[[], Answers]:
     """Our own: scan, then one pass over the chunks."""
     import insitu as ours
-    from insitu.reducing import statistics
+    from insitu.reducing import ReductionQuery, compute_statistics
 
     def take(path: str, methods: list[str], axes: tuple[int, ...] | None) -> Answers:
-        return statistics(ours.scan(path).arrays["t"], methods, axes=axes)
+        return compute_statistics(ours.scan(path).arrays["t"], ReductionQuery.of(methods, axes))
 
     return _work(take, **asked)
 

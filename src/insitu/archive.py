@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy.typing as npt
 
 from insitu.active.client import Active
+from insitu.active.reduce_array import reduce_array
 from insitu.combining.conventions import Decoding
 from insitu.combining.file_names import expand_paths, is_many, iter_positions, open_objects, resolve_references
 from insitu.combining.member import Member, Variable
@@ -40,8 +41,9 @@ from insitu.maintenance import (
     saved_recipe,
 )
 from insitu.model import VirtualArray, VirtualGroup
-from insitu.reading import ChunkCache, ReadStatistics, cache_from_option
-from insitu.reducing.reduce import axes_of_dims, statistics
+from insitu.reading import ChunkCache, ReadContext, ReadStatistics, cache_from_option
+from insitu.reducing.query import ReductionQuery
+from insitu.reducing.reduce import axes_of_dims
 from insitu.scanning.scan_url import Verify, can_be_collection, is_saved_tree, read_selection, scan_stored
 from insitu.sources.address import is_remote
 
@@ -324,10 +326,8 @@ class Archive:
     ) -> npt.NDArray[Any]:
         """Read one hyperslab of a variable: see `insitu.read`."""
         array = self.array(path, decode=decode)
-        return read_selection(
-            array, selection, start=start, count=count, points=points, out=out, name=path, tally=tally,
-            cache=self.cache, storage_options=self.job.storage_options,
-        )  # fmt: skip
+        context = ReadContext(path, self.job.storage_options, cache=self.cache, tally=tally)
+        return read_selection(array, selection, context, start=start, count=count, points=points, out=out)
 
     def reduce(
         self,
@@ -338,15 +338,16 @@ class Archive:
         axes: int | Sequence[int] | None = None,
         selection: Any = ...,
         decode: bool = True,
+        tally: ReadStatistics | None = None,
         **how: Any,
     ) -> Any:
-        """Return one statistic of a variable, or several by name: see `insitu.reduce`."""
+        """Return one statistic of a variable, or several by name: see `insitu.reduce`. Further
+        keywords are those of `insitu.reducing.ReductionQuery.of`.
+        """
         array = self.array(path, decode=decode)
-        names = [methods] if isinstance(methods, str) else list(methods)
-        reducer = statistics if self.active is None else self.active.statistics
-        chosen = axes_of_dims(array, selection, dim, axes)
-        options = self.job.storage_options
-        found = reducer(array, names, axes=chosen, selection=selection, name=path, storage_options=options, **how)
+        query = ReductionQuery.of(methods, axes_of_dims(array, selection, dim, axes), selection, **how)
+        context = ReadContext(path, self.job.storage_options, tally=tally)
+        found = reduce_array(array, query, context, self.active)
         return found[methods] if isinstance(methods, str) else found
 
     # -- keeping it
@@ -458,7 +459,9 @@ class Archive:
         return zarr_store_of(self.tree, storage_options=self.job.storage_options, **how)
 
     def dataset(self, **how: Any) -> xarray.Dataset:
-        """Return the archive as a lazy dataset; keywords as for `insitu.open_dataset` (`chunks`)."""
+        """Return the archive as a lazy dataset; keywords as for `insitu.open_dataset`
+        (`chunks`).
+        """
         bridge: Any = import_module("insitu.xarray_bridge.opening")  # a layer above: it registers what xarray needs
         found: xarray.Dataset = bridge.dataset_from_archive(self, **how)
         return found

@@ -9,13 +9,15 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy.typing as npt
 
 from insitu.active.client import Active
+from insitu.active.reduce_array import reduce_array
 from insitu.archive import Archive, zarr_store_of
 from insitu.combining.scan_member import make_loader
 from insitu.combining.stored_view import stored_view
 from insitu.errors import VariableError
 from insitu.model import VirtualArray, VirtualGroup
-from insitu.reading import ChunkCache, ReadStatistics, cache_from_option, format_summary
-from insitu.reducing.reduce import axes_of_dims, reduce_array
+from insitu.reading import ChunkCache, ReadContext, ReadStatistics, cache_from_option, format_summary
+from insitu.reducing.query import ReductionQuery
+from insitu.reducing.reduce import axes_of_dims
 from insitu.scanning.scan_url import Verify, read_selection, scan_stored
 
 if TYPE_CHECKING:
@@ -138,10 +140,8 @@ def read(
     """
     array = _array(url, path, decode, storage_options)
     tally = tally if tally is not None else ReadStatistics()
-    values = read_selection(
-        array, selection, start=start, count=count, points=points, out=out, name=path, cache=cache_from_option(cache),
-        storage_options=storage_options, tally=tally,
-    )  # fmt: skip
+    context = ReadContext(path, storage_options, cache=cache_from_option(cache), tally=tally)
+    values = read_selection(array, selection, context, start=start, count=count, points=points, out=out)
     if verbose:
         print(format_summary(array, values.shape, tally, path), file=sys.stderr)
     return values
@@ -202,18 +202,10 @@ def reduce(
     >>> insitu.reduce("era5.nc", "t2m", "max", dim="time")  # doctest: +SKIP
     """
     array = _array(url, path, decode, storage_options)
-    return (reduce_array if active is None else Active(active, active_required).reduce_array)(
-        array,
-        method,
-        axes=axes_of_dims(array, selection, dim, axes),
-        selection=selection,
-        skipna=skipna,
-        q=q,
-        edges=edges,
-        name=path,
-        storage_options=storage_options,
-        tally=tally,
-    )
+    along = axes_of_dims(array, selection, dim, axes)
+    query = ReductionQuery.of(method, along, selection, skipna=skipna, q=q, edges=edges)
+    server = None if active is None else Active(active, active_required)
+    return reduce_array(array, query, ReadContext(path, storage_options, tally=tally), server)[method]
 
 
 def _array(url: Any, path: str | None, decode: bool, storage_options: Mapping[str, Any] | None) -> VirtualArray:

@@ -12,6 +12,7 @@ import pytest
 import xarray as xr
 
 import insitu.cli
+from insitu.sources.retry_policy import RetryPolicy
 from server.serving import Server, serving
 
 Run = Callable[..., tuple[str, str]]
@@ -114,7 +115,7 @@ def test_what_is_wrong_is_said(run: Run, path: Path, arguments: list[str], said:
 
 
 def test_a_server_that_is_not_there(run: Run, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("insitu.active.transport.FIRST_PAUSE", 0.001)
+    monkeypatch.setattr("insitu.active.transport.RETRIES", RetryPolicy(attempts=5, first_pause=0.001))
     assert (
         "cannot connect to the server" in run("reduce", path, "t", "mean", "--active", "http://127.0.0.1:9", code=1)[1]
     )

@@ -108,8 +108,12 @@ def test_a_failure_is_told_by_the_read_itself(file: Path, caplog: pytest.LogCapt
 
 
 @given(
-    before=st.integers(0, 30), step=st.integers(-8, 8), length=st.integers(1, 6), stride=st.integers(1, 3), size=st.integers(1, 40)
-)  # fmt: skip
+    before=st.integers(0, 30),
+    step=st.integers(-8, 8),
+    length=st.integers(1, 6),
+    stride=st.integers(1, 3),
+    size=st.integers(1, 40),
+)
 def test_a_guess_lies_in_the_array(before: int, step: int, length: int, stride: int, size: int) -> None:
     def at(position: int) -> Selection | None:
         if position < 0 or position + (length - 1) * stride >= size:

@@ -16,9 +16,9 @@ import insitu
 from insitu.cancellation import Deadline, LateError, deadline_scope
 from insitu.errors import NotFoundError, StaleSourceError
 from insitu.model import Source, VirtualArray, VirtualGroup, concatenate
-from insitu.reading import ChunkCache, SourcePool, read_array
+from insitu.reading import ChunkCache, ReadContext, SourcePool, read_array
 from insitu.reading.zarr_store import ZarrTree
-from insitu.reducing.reduce import reduce_array
+from insitu.reducing import ReductionQuery, compute_statistics
 from insitu.sources import ByteSource, HttpSource, MemorySource
 
 
@@ -46,9 +46,9 @@ def test_two_recorded_versions_of_a_file_in_one_read(versions: VirtualArray) -> 
     with pytest.raises(StaleSourceError):
         read_array(versions)
     with pytest.raises(StaleSourceError):
-        read_array(versions, cache=ChunkCache(1 << 20))
+        read_array(versions, context=ReadContext(cache=ChunkCache(1 << 20)))
     with pytest.raises(StaleSourceError):
-        reduce_array(versions, "sum")
+        compute_statistics(versions, ReductionQuery.of("sum"))
 
 
 def test_two_recorded_versions_seen_as_zarr(versions: VirtualArray) -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from insitu.errors import SelectionError
 from insitu.model import Selection
-from insitu.reading import ReadStatistics, plan_read
+from insitu.reading import ReadContext, ReadStatistics, plan_read
 from insitu.reading import pointwise as module
 from insitu.reading.pointwise import read_points
 from insitu.sources import MemorySource
@@ -60,7 +60,7 @@ def test_each_chunk_is_decoded_once(in_memory) -> None:
     in_memory.update(case.disk)
     tally = ReadStatistics()
     lat, lon = np.random.default_rng(0).integers(0, 100, (2, 500))
-    np.testing.assert_array_equal(read_points(case.array, (lat, lon), tally=tally), case.values[lat, lon])
+    np.testing.assert_array_equal(read_points(case.array, (lat, lon), ReadContext(tally=tally)), case.values[lat, lon])
     assert tally.chunks == 4
     assert tally.bytes_decoded == 4 * 50 * 50 * 4
 
@@ -69,7 +69,7 @@ def test_a_point_of_a_large_uncompressed_chunk_costs_its_bytes(in_memory) -> Non
     case = chunked(np.arange(200_000, dtype="<f8").reshape(400, 500), (400, 500), "f")
     in_memory.update(case.disk)
     tally = ReadStatistics()
-    values = read_points(case.array, (np.array([3, 399]), np.array([499, 0])), tally=tally)
+    values = read_points(case.array, (np.array([3, 399]), np.array([499, 0])), ReadContext(tally=tally))
     assert values.tolist() == [case.values[3, 499], case.values[399, 0]]
     assert tally.bytes_fetched == 16
     assert plan_read(case.array, Selection.of(..., case.array.shape)).nbytes == 1_600_000

@@ -13,7 +13,7 @@ import insitu
 from insitu.cli import app
 from insitu.errors import SelectionSizeError
 from insitu.model import Selection
-from insitu.reading import read_array
+from insitu.reading import ReadContext, read_array
 from insitu.reading.memory_estimate import estimate_read_memory
 
 
@@ -27,7 +27,7 @@ def file(tmp_path: Path) -> Path:
 def test_a_read_says_what_to_select(file: Path) -> None:
     array = insitu.scan(file, decode=False).array("x")
     with pytest.raises(SelectionSizeError, match=r"GiB.*\[0, 0:64, :\]") as caught:
-        read_array(array, name="x")
+        read_array(array, context=ReadContext("x"))
     assert isinstance(caught.value, MemoryError)
     assert caught.value.place["variable"] == "x"
     assert (read_array(array, np.s_[0, 0:2, :]) == 3).all()

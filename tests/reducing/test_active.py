@@ -25,7 +25,8 @@ from insitu.active import client as active_module
 from insitu.active.client import Active, ActiveWarning
 from insitu.active.transport import ServerClient, ServerError, client_for
 from insitu.errors import InsituError, SelectionError
-from insitu.reducing import statistics
+from insitu.reducing import ReductionQuery, compute_statistics
+from insitu.sources.retry_policy import RetryPolicy
 from server.serving import Server, free_port, serving
 
 
@@ -68,7 +69,14 @@ def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
                 "lon": np.arange(24) * 15.0,
             },
         )
-        made.t.encoding = {"zlib": True, "chunksizes": (10, 9, 12 + number), "scale_factor": 0.01 + 0.001 * number, "add_offset": 270.0, "dtype": "i2", "_FillValue": -999}  # fmt: skip
+        made.t.encoding = {
+            "zlib": True,
+            "chunksizes": (10, 9, 12 + number),
+            "scale_factor": 0.01 + 0.001 * number,
+            "add_offset": 270.0,
+            "dtype": "i2",
+            "_FillValue": -999,
+        }
         made.to_netcdf(folder / f"{number}.nc", engine="netcdf4")
     return folder
 
@@ -132,16 +140,16 @@ def test_many_requests_are_merged(archive: Path, server: Server, monkeypatch: py
     for axes in (None, [0], [1], [2], [0, 2], [2, 0]):
         for selection in (..., np.s_[3:33:2, ::-1, 5]) if axes in (None, [0], [1]) else (...,):
             before = client_for(server.url).traffic.requests
-            found = active.statistics(array, methods, axes=axes, selection=selection)
+            found = active.compute_statistics(array, ReductionQuery.of(methods, axes, selection))
             assert client_for(server.url).traffic.requests - before > 1
-            want = statistics(array, methods, axes=axes, selection=selection)
+            want = compute_statistics(array, ReductionQuery.of(methods, axes, selection))
             for name in methods:
                 np.testing.assert_allclose(found[name], want[name], rtol=1e-12, err_msg=f"{name} {axes}")
                 assert found[name].dtype == want[name].dtype
 
 
 def test_a_server_that_is_not_there(archive: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("insitu.active.transport.FIRST_PAUSE", 0.001)
+    monkeypatch.setattr("insitu.active.transport.RETRIES", RetryPolicy(attempts=5, first_pause=0.001))
     url = f"http://127.0.0.1:{free_port()}"
     there = insitu.open_dataset(archive / "0.nc", active=url)
     with pytest.warns(ActiveWarning, match=r"t is read and reduced here, not by http.*refused"):
@@ -186,17 +194,17 @@ def test_the_founding_contract(tmp_path: Path) -> None:
     spans = [(2, 3), (50, 4)]
     expected = np.concatenate([values.ravel()[2:5], values.ravel()[50:54]])
     with serving([tmp_path], tmp_path / "log") as server:
-        for active in (None, server.url):
-            how: dict[str, Any] = {"shape": (6, 10), "active": active}
-            path = str(tmp_path / "x")
-            np.testing.assert_array_equal(storage.read(path, 4, size, encoding, spans, **how), expected)
-            np.testing.assert_array_equal(storage.read(path, 4, size, encoding, **how), values)
-            assert storage.reduce(path, 4, size, encoding, spans, "sum", **how) == expected.sum()
-            both = storage.reduce(path, 4, size, encoding, None, ["max", "mean"], axes=0, **how)
+        chunk = storage.StoredChunk(str(tmp_path / "x"), 4, size, encoding, (6, 10))
+        for active in (None, Active(server.url)):
+            np.testing.assert_array_equal(storage.read(chunk, spans, active=active), expected)
+            np.testing.assert_array_equal(storage.read(chunk, active=active), values)
+            total = storage.reduce(chunk, ReductionQuery.of("sum"), spans, active=active)
+            assert total["sum"] == expected.sum()
+            both = storage.reduce(chunk, ReductionQuery.of(["max", "mean"], axes=0), active=active)
             np.testing.assert_array_equal(both["max"], values.max(0))
             np.testing.assert_array_equal(both["mean"], values.mean(0))
             with pytest.raises(SelectionError):
-                storage.read(path, 4, size, encoding, [(58, 5)], **how)
+                storage.read(chunk, [(58, 5)], active=active)
 
 
 def test_addresses() -> None:
@@ -236,8 +244,9 @@ def test_the_server_knows_where_chunks_lie(archive: Path, tmp_path: Path) -> Non
             assert list(found.attributes) == list(array.attributes)
             for key, value in array.attributes.items():
                 np.testing.assert_array_equal(found.attributes[key], value)
-        found = Active(server.url, required=True).reduce_array(group.arrays["t"], "max", axes=0)
-        np.testing.assert_array_equal(found, statistics(here.arrays["t"], ["max"], axes=0)["max"])
+        query = ReductionQuery.of("max", axes=0)
+        found = Active(server.url, required=True).compute_statistics(group.arrays["t"], query)
+        np.testing.assert_array_equal(found["max"], compute_statistics(here.arrays["t"], query)["max"])
         assert Active(server.url).scan("http://127.0.0.1:9/x.nc") is None
 
 

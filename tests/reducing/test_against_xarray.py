@@ -22,10 +22,9 @@ from hypothesis import strategies as st
 
 from insitu.errors import InsituError
 from insitu.model import INLINE, UNWRITTEN
-from insitu.reading import SourcePool
-from insitu.reducing import measuring
-from insitu.reducing.reduce import compute_statistics
-from insitu.reducing.reductions import METHODS, ReductionRules
+from insitu.reading import ReadContext, SourcePool
+from insitu.reducing import ReductionQuery, compute_statistics, measuring
+from insitu.reducing.reductions import METHODS
 from insitu.sources import MemorySource
 from mosaics import Case, basic_keys, changed, chunked, mosaics
 
@@ -39,7 +38,8 @@ def reduced(
     case: Case, methods: list[str], axes: Any = None, key: Any = ..., keepdims: bool = False, **rules: Any
 ) -> dict[str, np.ndarray]:
     opened = SourcePool(opener=lambda source: MemorySource(case.disk[source.url]))
-    return compute_statistics(case.array, methods, axes, key, ReductionRules(**rules), opened, keepdims=keepdims)
+    query = ReductionQuery.of(methods, axes, key, keepdims=keepdims, **rules)
+    return compute_statistics(case.array, query, ReadContext(sources=opened))
 
 
 @pytest.fixture(params=[0, 100, 1 << 19], autouse=True)
@@ -175,7 +175,11 @@ def typed(draw: Any, dtypes: list[str]) -> Case:
         if missing == "a row":
             values[draw(st.integers(0, shape[0] - 1))] = np.nan
         values[random.random(shape) < {"none": 0, "some": 0.2, "most": 0.8, "all": 2}.get(missing, 0)] = np.nan
-    states = {cell: draw(st.sampled_from([0, UNWRITTEN, INLINE])) for cell in np.ndindex(*(-(-n // c) for n, c in zip(shape, chunk_shape, strict=True))) if draw(st.integers(0, 9)) == 0}  # fmt: skip
+    states = {
+        cell: draw(st.sampled_from([0, UNWRITTEN, INLINE]))
+        for cell in np.ndindex(*(-(-n // c) for n, c in zip(shape, chunk_shape, strict=True)))
+        if draw(st.integers(0, 9)) == 0
+    }
     order = draw(st.sampled_from([None, tuple(reversed(range(len(shape))))]))
     return chunked(
         values, chunk_shape, f"typed-{draw(st.integers(0, 9))}", padded=draw(st.booleans()), order=order, states=states
@@ -264,7 +268,10 @@ def test_times(data: st.DataObject, dtype: str) -> None:
     case = data.draw(typed(["<i8"]))
     step = {"ns": 86400 * 10**9, "us": 3600 * 10**6, "s": 86400}[np.datetime_data(np.dtype(dtype))[0]]
     ticks = case.values * step + 10 * 365 * step
-    ticks[np.random.default_rng(data.draw(st.integers(0, 9))).random(ticks.shape) < data.draw(st.sampled_from([0, 0.3, 1]))] = np.iinfo("i8").min  # fmt: skip
+    ticks[
+        np.random.default_rng(data.draw(st.integers(0, 9))).random(ticks.shape)
+        < data.draw(st.sampled_from([0, 0.3, 1]))
+    ] = np.iinfo("i8").min
     case = seen_as(chunked(ticks.astype(dtype[0] + "i8"), (2,) * ticks.ndim, "times"), dtype)
     methods = data.draw(st.lists(st.sampled_from(EVERY), min_size=1, max_size=4, unique=True))
     axes = data.draw(axes_of(case.values.ndim))

@@ -11,10 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from insitu.errors import ModelError, UnsupportedError
-from insitu.reading import ReadStatistics, SourcePool
-from insitu.reducing import whole_blocks
-from insitu.reducing.reduce import compute_statistics
-from insitu.reducing.reductions import ReductionRules
+from insitu.reading import ReadContext, ReadStatistics, SourcePool
+from insitu.reducing import ReductionQuery, compute_statistics, whole_blocks
 from insitu.sources import MemorySource
 from mosaics import Case, chunked
 
@@ -23,9 +21,8 @@ def asked(
     case: Case, method: str, axes: Any = None, keepdims: bool = False, tally: ReadStatistics | None = None, **rules: Any
 ) -> np.ndarray:
     opened = SourcePool(opener=lambda source: MemorySource(case.disk[source.url]))
-    return compute_statistics(
-        case.array, [method], axes, ..., ReductionRules(**rules), opened, keepdims=keepdims, tally=tally
-    )[method]
+    query = ReductionQuery.of(method, axes, keepdims=keepdims, **rules)
+    return compute_statistics(case.array, query, ReadContext(sources=opened, tally=tally))[method]
 
 
 @pytest.fixture

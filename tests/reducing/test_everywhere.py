@@ -22,7 +22,8 @@ from insitu import storage
 from insitu.active.client import Active
 from insitu.errors import CodecError, InsituError, ModelError, NotFoundError, SelectionError, TruncatedError
 from insitu.model import Axis, Codec, Columns, Encoding, Packing, PackingKind, Packings, Source, Tile, VirtualArray
-from insitu.reducing import measuring, statistics
+from insitu.reducing import ReductionQuery, compute_statistics, measuring
+from insitu.storage import StoredChunk
 from server.serving import Server, serving
 
 CHAINS: dict[str, list[dict[str, Any]]] = {
@@ -114,10 +115,15 @@ def cases(draw: Any) -> dict[str, Any]:
             }[how]
         )
     return {
-        "values": values, "cut": tuple(draw(st.integers(1, n)) for n in shape), "chain": draw(st.sampled_from(sorted(CHAINS))),
-        "missing": missing, "selection": tuple(selection), "axes": draw(st.none() | st.permutations(range(4)).map(lambda p: p[:2])),
-        "skipna": draw(st.sampled_from([True, False, None])), "fused": draw(st.booleans()),
-    }  # fmt: skip
+        "values": values,
+        "cut": tuple(draw(st.integers(1, n)) for n in shape),
+        "chain": draw(st.sampled_from(sorted(CHAINS))),
+        "missing": missing,
+        "selection": tuple(selection),
+        "axes": draw(st.none() | st.permutations(range(4)).map(lambda p: p[:2])),
+        "skipna": draw(st.sampled_from([True, False, None])),
+        "fused": draw(st.booleans()),
+    }
 
 
 def packed(case: dict[str, Any]) -> tuple[Packing | None, np.ma.MaskedArray]:
@@ -156,9 +162,9 @@ def test_everywhere_the_same(root: Path, server: Server, monkeypatch: pytest.Mon
         axes = None if case["axes"] is None else [axis for axis in case["axes"] if axis < part.ndim]
         if axes == [] or not part.ndim:
             axes = None
-        how: dict[str, Any] = {"axes": axes, "selection": case["selection"], "skipna": case["skipna"]}
-        here = statistics(array, METHODS, **how)
-        there = Active(server.url, required=True).statistics(array, METHODS, **how)
+        query = ReductionQuery.of(METHODS, axes, case["selection"], skipna=case["skipna"])
+        here = compute_statistics(array, query)
+        there = Active(server.url, required=True).compute_statistics(array, query)
     along = tuple(range(part.ndim)) if axes is None else tuple(axes)
     check(here, part, along, case["skipna"])
     for method in METHODS:
@@ -177,9 +183,13 @@ def check(found: dict[str, np.ndarray], part: Any, along: tuple[int, ...], skipn
     np.testing.assert_array_equal(found["count"], np.sum(~mask, axis=along))
     lost = mask.any(axis=along) if skipna is False else mask.all(axis=along)
     for method in ("min", "max", "mean", "std"):
-        want = np.where(lost, np.nan, np.ma.filled(np.ma.asarray(getattr(np.ma, method)(wide, axis=along)).astype("f8"), np.nan))  # fmt: skip
+        want = np.where(
+            lost, np.nan, np.ma.filled(np.ma.asarray(getattr(np.ma, method)(wide, axis=along)).astype("f8"), np.nan)
+        )
         np.testing.assert_allclose(found[method].astype("f8"), want, rtol=1e-5, atol=1e-4, err_msg=method)
-    total = np.where(skipna is False and mask.any(axis=along), np.nan, np.ma.filled(np.ma.asarray(np.ma.sum(wide, axis=along)), 0))  # fmt: skip
+    total = np.where(
+        skipna is False and mask.any(axis=along), np.nan, np.ma.filled(np.ma.asarray(np.ma.sum(wide, axis=along)), 0)
+    )
     np.testing.assert_allclose(found["sum"].astype("f8"), total, rtol=1e-5)
 
 
@@ -214,36 +224,37 @@ def web(root: Path) -> Iterator[str]:
 
 
 @pytest.fixture(params=["here", "there", "from the web"])
-def place(request: Any, root: Path, server: Server, web: str) -> tuple[str, str | None]:
+def place(request: Any, root: Path, server: Server, web: str) -> tuple[str, Active | None]:
     """Where the objects lie, and who decodes them."""
     if request.param == "from the web":
         return f"{web}/", None
-    return f"{root}/", server.url if request.param == "there" else None
+    return f"{root}/", Active(server.url) if request.param == "there" else None
 
 
 @pytest.mark.parametrize("chain", CHAINS)
 @pytest.mark.parametrize("dtype", ["<f4", ">i2", "<f8", "u1"])
-def test_the_contract_with_every_codec(root: Path, place: tuple[str, str | None], chain: str, dtype: str) -> None:
+def test_the_contract_with_every_codec(root: Path, place: tuple[str, Active | None], chain: str, dtype: str) -> None:
     values = (np.arange(60) * 4 % 251).astype(dtype).reshape(6, 10)
     data = encoded(values, chain)
     name = f"chunk-{chain.replace(' ', '-')}-{dtype[-2:]}"
     (root / name).write_bytes(b"head" + data + b"tail")
-    how: dict[str, Any] = {"shape": (6, 10), "active": place[1]}
-    where = (place[0] + name, 4, len(data), {"dtype": dtype, "codecs": steps_of(chain, values.itemsize)})
+    active, encoding = place[1], {"dtype": dtype, "codecs": steps_of(chain, values.itemsize)}
+    chunk = StoredChunk(place[0] + name, 4, len(data), encoding, (6, 10))
     flat = values.ravel()
-    np.testing.assert_array_equal(storage.read(*where, **how), values)
+    np.testing.assert_array_equal(storage.read(chunk, active=active), values)
     spans = [(50, 4), (2, 3), (2, 1), (7, 0)]
     want = np.concatenate([flat[first : first + many] for first, many in spans])
-    np.testing.assert_array_equal(storage.read(*where, spans, **how), want)
-    assert storage.read(*where, [], **how).shape == (0,)
-    assert storage.reduce(*where, spans, "sum", **how) == want.astype("f8").sum()
-    several = storage.reduce(*where, None, ["max", "count", "histogram"], axes=1, edges=[0, 100, 300], **how)
+    np.testing.assert_array_equal(storage.read(chunk, spans, active=active), want)
+    assert storage.read(chunk, [], active=active).shape == (0,)
+    assert storage.reduce(chunk, ReductionQuery.of("sum"), spans, active=active)["sum"] == want.astype("f8").sum()
+    query = ReductionQuery.of(["max", "count", "histogram"], axes=1, edges=[0, 100, 300])
+    several = storage.reduce(chunk, query, active=active)
     np.testing.assert_array_equal(several["max"], values.max(1))
     np.testing.assert_array_equal(several["count"], [10] * 6)
     np.testing.assert_array_equal(several["histogram"], [(values < 100).sum(1), (values >= 100).sum(1)])
 
 
-def test_the_contract_says_what_is_wrong(root: Path, place: tuple[str, str | None]) -> None:
+def test_the_contract_says_what_is_wrong(root: Path, place: tuple[str, Active | None]) -> None:
     values = np.arange(12, dtype="<i4")
     data = encoded(values, "zlib")
     (root / "x").write_bytes(data)
@@ -252,25 +263,30 @@ def test_the_contract_says_what_is_wrong(root: Path, place: tuple[str, str | Non
     zlib = {"dtype": "<i4", "codecs": [{"id": "zlib"}]}
     for spans in ([(11, 2)], [(-1, 1)], [(0, -1)], [(13, 0)], [(2**62, 2**62)]):
         with pytest.raises(SelectionError, match="outside of a chunk of 12"):
-            storage.read(url, 0, len(data), zlib, spans, shape=(3, 4), active=active)
+            storage.read(StoredChunk(url, 0, len(data), zlib, (3, 4)), spans, active=active)
     with pytest.raises(CodecError):  # cut off
-        storage.read(url, 0, len(data) - 5, zlib, shape=(12,), active=active)
+        storage.read(StoredChunk(url, 0, len(data) - 5, zlib, (12,)), active=active)
     with pytest.raises(CodecError):  # more than was said
-        storage.read(url, 0, len(data), zlib, shape=(11,), active=active)
+        storage.read(StoredChunk(url, 0, len(data), zlib, (11,)), active=active)
+    nonsense = {"dtype": "<i4", "codecs": [{"id": "nonsense"}]}
     with pytest.raises(InsituError, match="nonsense"):
-        storage.read(url, 0, len(data), {"dtype": "<i4", "codecs": [{"id": "nonsense"}]}, shape=(12,), active=active)
+        storage.read(StoredChunk(url, 0, len(data), nonsense, (12,)), active=active)
     with pytest.raises(ModelError, match="how many elements"):
-        storage.read(url, 0, len(data), zlib, active=active)
+        storage.read(StoredChunk(url, 0, len(data), zlib), active=active)
     with pytest.raises(ModelError, match="must not be negative"):
-        storage.read(url, -4, 8, "<i4", active=active)
+        storage.read(StoredChunk(url, -4, 8, "<i4"), active=active)
     with pytest.raises(ModelError, match="needs an id"):
-        storage.read(url, 0, 8, {"dtype": "<i4", "codecs": [{"level": 4}]}, active=active)
+        storage.read(StoredChunk(url, 0, 8, {"dtype": "<i4", "codecs": [{"level": 4}]}), active=active)
     with pytest.raises(ModelError, match="unknown: offset"):
-        storage.read(url, 0, 8, {"dtype": "<i4", "offset": 4}, active=active)
-    np.testing.assert_array_equal(storage.read(f"{place[0]}plain", 8, 16, "<i4", active=active), values[2:6])
+        storage.read(StoredChunk(url, 0, 8, {"dtype": "<i4", "offset": 4}), active=active)
+    np.testing.assert_array_equal(
+        storage.read(StoredChunk(f"{place[0]}plain", 8, 16, "<i4"), active=active), values[2:6]
+    )
     if active is None:
         with pytest.raises(TruncatedError):
-            storage.read(f"{place[0]}plain", 40, 16, "<i4")
+            storage.read(StoredChunk(f"{place[0]}plain", 40, 16, "<i4"))
         with pytest.raises(NotFoundError):
-            storage.read(f"{place[0]}nothing", 0, 8, "<i4")
-    assert math.isclose(storage.reduce(f"{place[0]}plain", 0, 48, "<i4", [(3, 5)], "std", active=active), values[3:8].std())  # fmt: skip
+            storage.read(StoredChunk(f"{place[0]}nothing", 0, 8, "<i4"))
+    chunk = StoredChunk(f"{place[0]}plain", 0, 48, "<i4")
+    spread = storage.reduce(chunk, ReductionQuery.of("std"), [(3, 5)], active=active)["std"]
+    assert math.isclose(spread, values[3:8].std())

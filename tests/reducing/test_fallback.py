@@ -25,11 +25,13 @@ from insitu.combining.scan_member import Job
 from insitu.errors import InsituError
 from insitu.lazy_array.deferred_values import Access
 from insitu.model import Codec, Encoding
+from insitu.reducing import ReductionQuery
 from insitu.reducing.chunk_storage import chunk_array
 from insitu.server import Settings
 from insitu.server.authentication import Credentials
 from insitu.sources.object_store.credentials import CredentialProcess, FoundCredentials
 from insitu.sources.redaction import redact_text, redact_url
+from insitu.sources.retry_policy import RetryPolicy
 from server.serving import free_port
 
 VALUES = np.random.default_rng(0).normal(size=(40, 50, 60))
@@ -47,7 +49,7 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def nowhere(monkeypatch: pytest.MonkeyPatch) -> str:
     """The address of a server that is not there."""
-    monkeypatch.setattr("insitu.active.transport.FIRST_PAUSE", 0.001)
+    monkeypatch.setattr("insitu.active.transport.RETRIES", RetryPolicy(attempts=5, first_pause=0.001))
     monkeypatch.setattr("insitu.active.fallback._warned", set())
     return f"http://127.0.0.1:{free_port()}"
 
@@ -132,14 +134,15 @@ def test_it_can_be_an_error_everywhere(path: Path, nowhere: str) -> None:
     array = insitu.scan(path, decode=False).array("t")
     chunk = array.tiles[0].chunks[0, 0, 0]
     assert hasattr(chunk, "offset")
+    server, stored = Active(nowhere, required=True), storage.StoredChunk(str(path), 0, 80, "<f8")
     calls = [
         lambda: insitu.open_dataset(path, active=nowhere, active_required=True).t.mean(),
         lambda: insitu.open_mfdataset([path], active=nowhere, active_required=True).t.mean(),
         lambda: insitu.reduce(path, "t", "mean", active=nowhere, active_required=True, decode=False),
         lambda: insitu.reduce(array, method="mean", active=nowhere, active_required=True, decode=False),
-        lambda: storage.read(str(path), 0, 80, "<f8", active=nowhere, active_required=True),
-        lambda: storage.reduce(str(path), 0, 80, "<f8", active=nowhere, active_required=True),
-        lambda: Active(nowhere, required=True).read(array),
+        lambda: storage.read(stored, active=server),
+        lambda: storage.reduce(stored, ReductionQuery.of("sum"), active=server),
+        lambda: server.read(array),
     ]
     for call in calls:
         with pytest.raises(InsituError):

@@ -10,8 +10,8 @@ import pytest
 import xarray as xr
 
 import insitu
-from insitu.reading import ReadStatistics
-from insitu.reducing import reduce_array, statistics
+from insitu.reading import ReadContext, ReadStatistics
+from insitu.reducing import ReductionQuery, compute_statistics
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +38,7 @@ def test_like_xarray(path: Path, name: str) -> None:
         variable = dataset[name].variable.load()
     for axes in [None] if name == "scalar" else [None, 0, (1, 2), (2, 0)]:
         dims = None if axes is None else [variable.dims[axis] for axis in np.atleast_1d(axes)]
-        found = statistics(array, ["mean", "min", "max", "count", "sum", "std"], axes=axes)
+        found = compute_statistics(array, ReductionQuery.of(["mean", "min", "max", "count", "sum", "std"], axes))
         for method, value in found.items():
             expected = getattr(variable, method)(dims).values
             np.testing.assert_allclose(value, expected, rtol=1e-5, err_msg=method)
@@ -50,11 +50,9 @@ def test_a_selection(path: Path) -> None:
     with xr.open_dataset(path, mask_and_scale=False) as dataset:
         values = dataset["chunked"].values[3, ::-2, 10:45]
     tally = ReadStatistics()
-    found = reduce_array(
-        array, "max", axes=0, selection=np.s_[3, ::-2, 10:45], keepdims=True, name="chunked", tally=tally
-    )
+    query = ReductionQuery.of("max", 0, np.s_[3, ::-2, 10:45], keepdims=True)
+    found = compute_statistics(array, query, ReadContext("chunked", tally=tally))["max"]
     np.testing.assert_array_equal(found, np.nanmax(values, 0, keepdims=True))
     assert 0 < tally.chunks <= 9
-    np.testing.assert_allclose(
-        reduce_array(array, "median", selection=np.s_[3]), reduce_array(array, "quantile", selection=np.s_[3], q=0.5)
-    )
+    both = compute_statistics(array, ReductionQuery.of(["median", "quantile"], selection=np.s_[3], q=0.5))
+    np.testing.assert_allclose(both["median"], both["quantile"])

@@ -13,9 +13,8 @@ from hypothesis import strategies as st
 
 from insitu.active.wire import values_from_wire, values_to_wire
 from insitu.errors import InsituError, ModelError, UnsupportedError
-from insitu.reading import SourcePool
-from insitu.reducing import Reduction
-from insitu.reducing.reduce import compute_statistics
+from insitu.reading import ReadContext, SourcePool
+from insitu.reducing import Reduction, ReductionQuery, compute_statistics
 from insitu.reducing.reductions import ReductionRules
 from insitu.reducing.sketches import CENTROIDS, RANK_ERROR_BOUND, check_edges
 from insitu.sources import MemorySource
@@ -65,6 +64,45 @@ def test_quantiles_keep_their_bound(name: str, order: str) -> None:
         assert rank_error(values, q, value) <= RANK_ERROR_BOUND * np.sqrt(q * (1 - q)) / CENTROIDS + 1 / len(values), q
     assert (found[0], found[-1]) == (values.min(), values.max())
     assert (np.diff(found) >= 0).all()
+
+
+def alternating(values: np.ndarray) -> np.ndarray:
+    """The smallest, the largest, the second smallest, …: every part widens the digest at both
+    ends.
+    """
+    ordered = np.sort(values)
+    turned = np.empty_like(ordered)
+    turned[::2], turned[1::2] = ordered[: (len(ordered) + 1) // 2], ordered[::-1][: len(ordered) // 2]
+    return turned
+
+
+HARD: dict[str, Any] = {
+    "growing by a power": np.cumprod(np.full(60_000, 1.002)) * np.where(np.arange(60_000) % 2, 1, -1),
+    "no mean": RANDOM.pareto(0.3, 60_000),
+    "six orders": RANDOM.lognormal(0, 6, 60_000),
+    "steps and a tail": np.where(
+        RANDOM.random(60_000) < 0.9, RANDOM.integers(0, 3, 60_000), RANDOM.pareto(1, 60_000) * 100
+    ),
+}
+
+
+@pytest.mark.parametrize("name", HARD)
+@pytest.mark.parametrize("turn", [np.sort, alternating, lambda v: alternating(v)[::-1], lambda v: v])
+def test_hard_data_keep_the_bound_however_they_are_merged(name: str, turn: Any) -> None:
+    values = HARD[name]
+    reduction = Reduction(("tdigest",), np.dtype("f8"), ReductionRules(q=QUANTILES))
+    parts = np.array_split(turn(values), 300)
+    steps = [reduction.step(part, (0,)) for part in parts]
+    one_by_one = reduction.nothing((1,))
+    for step in steps:
+        one_by_one = reduction.merge(one_by_one, step)
+    by_halves = reduction.collapse({"tdigest": np.stack([step["tdigest"] for step in steps])})
+    error = RANK_ERROR_BOUND * np.sqrt(QUANTILES * (1 - QUANTILES)) / CENTROIDS + 1 / len(values)
+    low = np.quantile(values, np.clip(QUANTILES - error, 0, 1), method="inverted_cdf")
+    high = np.quantile(values, np.clip(QUANTILES + error, 0, 1), method="higher")
+    for partial in (one_by_one, by_halves):
+        found = reduction.finalise(partial, len(values))["tdigest"][:, 0]
+        assert ((low <= found) & (found <= high)).all()
 
 
 @pytest.mark.parametrize("count", [1, 2, 5, 40])
@@ -122,8 +160,8 @@ def test_histograms_are_numpys(seed: int, dtype: str, edges: list[int], axes: An
         values[rng.random(values.shape) < 0.1], values[rng.random(values.shape) < 0.05] = np.nan, np.inf
     case = chunked(values, (2, 4, 3), "file")
     opened = SourcePool(opener=lambda source: MemorySource(case.disk[source.url]))
-    rules = ReductionRules(edges=check_edges(edges))
-    found = compute_statistics(case.array, ["histogram"], axes, np.s_[::steps], rules, opened)["histogram"]
+    query = ReductionQuery.of("histogram", axes, np.s_[::steps], edges=edges)
+    found = compute_statistics(case.array, query, ReadContext(sources=opened))["histogram"]
     chosen = values[::steps]
     gone = (0, 1, 2) if axes is None else axes
     kept = [axis for axis in range(3) if axis not in gone]

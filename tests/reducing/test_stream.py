@@ -28,11 +28,11 @@ from insitu.model import (
     concatenate,
 )
 from insitu.model.gaps import fill_gaps_with_absent
-from insitu.reading import ReadStatistics, SourcePool
+from insitu.reading import ReadContext, ReadStatistics, SourcePool
 from insitu.reading import fetch_and_decode as reading_run
-from insitu.reducing import kernel_statistics, measuring
+from insitu.reducing import ReductionQuery, kernel_statistics, measuring
 from insitu.reducing import reduce as reducing
-from insitu.reducing.reductions import METHODS, ReductionRules
+from insitu.reducing.reductions import METHODS
 from insitu.sources import MemorySource
 from mosaics import Case
 
@@ -63,9 +63,8 @@ def answers(
     case: Case, methods: list[str], axes: Any = None, key: Any = ..., tally: ReadStatistics | None = None, **rules: Any
 ) -> Any:
     opened = SourcePool(opener=lambda source: MemorySource(case.disk[source.url]))
-    return reducing.compute_statistics(
-        case.array, methods, axes, key, ReductionRules(**rules), opened, name="t", tally=tally
-    )
+    query = ReductionQuery.of(methods, axes, key, **rules)
+    return reducing.compute_statistics(case.array, query, ReadContext("t", sources=opened, tally=tally))
 
 
 def check(case: Case, key: Any = ..., values: np.ndarray | None = None) -> None:
@@ -285,7 +284,13 @@ def test_with_the_kernel_and_without(
     for skipna in (True, False):
         found = answers(case, ["sum", "mean", "min", "max", "std", "count"], None, key, skipna=skipna)
         lost = not skipna and bool(np.isnan(wide).any())
-        for method, of in {"sum": np.nansum, "mean": np.nanmean, "min": np.nanmin, "max": np.nanmax, "std": np.nanstd}.items():  # fmt: skip
+        for method, of in {
+            "sum": np.nansum,
+            "mean": np.nanmean,
+            "min": np.nanmin,
+            "max": np.nanmax,
+            "std": np.nanstd,
+        }.items():
             expected = np.nan if lost else of(wide)
             np.testing.assert_allclose(found[method], expected, rtol=1e-6, err_msg=f"{method} {skipna}")
         assert found["count"] == np.sum(~np.isnan(wide))

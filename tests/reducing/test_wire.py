@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import json
 import random
+from dataclasses import replace
 from typing import Any
 
 import cbor2
 import numpy as np
 import pytest
+import xarray as xr
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import insitu
+from insitu.active.transport import ServerClient
 from insitu.active.wire import (
     dtype_from_wire,
     dtype_to_wire,
@@ -25,11 +30,13 @@ from insitu.active.wire import (
     values_to_wire,
 )
 from insitu.active.wire_array import array_from_wire, array_to_wire
+from insitu.active.wire_group import group_from_wire, group_to_wire
 from insitu.errors import InsituError, ModelError, SelectionError
-from insitu.model import Codec, Encoding, Selection
+from insitu.model import Codec, Encoding, Selection, VirtualArray
 from insitu.model.packing import Packing, PackingKind, Packings
 from insitu.reading import read_array
 from insitu.reducing.chunk_storage import chunk_array, parse_encoding, spans_selection
+from insitu.sources.retry_policy import TransientError
 from mosaics import evaluate, mosaics
 
 
@@ -84,7 +91,22 @@ def test_selections_travel(key: Any) -> None:
             np.testing.assert_array_equal(one, other)
 
 
-@pytest.mark.parametrize("bad", [5, ["..."] * 2, [0, 0, 0, 0], [[0, 0, 3]], [[0, 1, 99]], [[-1, 1, 2]], [{"a": 1}], [None], [True], [{"slice": [0, 1, 2, 3]}], [1.5]])  # fmt: skip
+@pytest.mark.parametrize(
+    "bad",
+    [
+        5,
+        ["..."] * 2,
+        [0, 0, 0, 0],
+        [[0, 0, 3]],
+        [[0, 1, 99]],
+        [[-1, 1, 2]],
+        [{"a": 1}],
+        [None],
+        [True],
+        [{"slice": [0, 1, 2, 3]}],
+        [1.5],
+    ],
+)
 def test_selections_that_select_nothing(bad: Any) -> None:
     with pytest.raises((SelectionError, ModelError)):
         selection_from_wire(bad, (6, 5, 7))
@@ -95,8 +117,6 @@ def test_packings_travel(tmp_path: Any) -> None:
     rows = [Packing(0.5, 1.0, (np.int16(-9),), kind), Packing(0.25, 2.0, (np.int16(-8), np.int16(-7)), kind)]
     path = tmp_path / "x"
     path.write_bytes(np.array([2, -9, 4, -8], "<i2").tobytes())
-    from dataclasses import replace
-
     array = chunk_array(str(path), 0, 8, Encoding(np.dtype("<i2")), None)
     for row in range(2):
         tile = replace(
@@ -104,6 +124,13 @@ def test_packings_travel(tmp_path: Any) -> None:
         )
         packed = replace(array, dtype=np.dtype("f4"), tiles=(tile,))
         np.testing.assert_array_equal(read_array(array_from_wire(travelled(array_to_wire(packed)))), read_array(packed))
+
+
+def _packed_array(path: Any) -> VirtualArray:
+    kind = PackingKind(dtype="<f4", masked="<f4", scaled="<f4", scale_dtype="<f8", offset_dtype="<f8")
+    array = chunk_array(str(path), 0, 48, Encoding(np.dtype("<i2")), (4, 6))
+    tile = replace(array.tiles[0], packings=Packings.of([Packing(0.5, 1.0, (np.int16(-9),), kind)]))
+    return replace(array, dtype=np.dtype("f4"), tiles=(tile,), fill_value=np.float32(3))
 
 
 def _mutated(data: Any, rng: random.Random) -> Any:
@@ -124,15 +151,70 @@ def test_tables_that_were_tampered_with(tmp_path: Any) -> None:
     path = tmp_path / "x"
     path.write_bytes(np.arange(24, dtype="<i4").tobytes())
     array = chunk_array(str(path), 0, 96, Encoding(np.dtype("<i4"), (Codec("zlib", {"level": 1}),)), (4, 6))[:, ::2]
-    good = travelled(array_to_wire(array))
+    packed = _packed_array(path)
+    good = [travelled(array_to_wire(array)), travelled(array_to_wire(packed))]
     rng = random.Random(3)
-    for _ in range(1500):
+    for number in range(3000):
         try:
-            found = array_from_wire(_mutated(good, rng))
+            found = array_from_wire(_mutated(good[number % 2], rng))
             if found.size < 10_000 and not any(t.chunks.shape and max(t.chunks.shape) > 10_000 for t in found.tiles):
                 read_array(found)
         except InsituError:
             pass
+
+
+def test_groups_that_were_tampered_with(tmp_path: Any) -> None:
+    variables = {"t": (("a", "b"), np.arange(12.0).reshape(3, 4), {"u": "K", "v": np.array([1, 2])})}
+    xr.Dataset(variables, attrs={"title": "x", "numbers": [1, 2]}).to_netcdf(tmp_path / "x.nc")
+    good = travelled(group_to_wire(insitu.scan(tmp_path / "x.nc", decode=False)))
+    assert list(group_from_wire(good).arrays) == ["t"]
+    rng = random.Random(4)
+    for _ in range(1000):
+        with contextlib.suppress(InsituError):
+            group_from_wire(_mutated(good, rng))
+
+
+@pytest.mark.parametrize(
+    ("extent", "step"), [(5, 1 << 62), (3, 1 << 62), ((1 << 62) + 1, 4), (2, -(1 << 63)), (1 << 62, 0), (2, 6)]
+)
+def test_cells_that_reach_beyond_their_chunk(extent: int, step: int) -> None:
+    """Also where the products of 64 bits come out small."""
+    array = chunk_array("x", 0, 24, Encoding(np.dtype("u1")), (4, 6))[:, ::2]
+    table = travelled(array_to_wire(array))
+    assert array_from_wire(table).shape == (4, 3)
+    table["shape"][1] = extent
+    axis = table["tiles"][0]["axes"][1]
+    axis["extent"]["all"], axis["step"]["all"] = extent, step
+    with pytest.raises(ModelError, match=r"that its chunk does not have|2\*\*63 bytes"):
+        array_from_wire(table)
+
+
+def test_an_inline_chunk_beyond_the_inline_bytes() -> None:
+    array = chunk_array("x", 0, 24, Encoding(np.dtype("u1")), (4, 6))
+    table = travelled(array_to_wire(array))
+    tile = table["tiles"][0]
+    tile["source"]["all"], tile["offset"]["all"], tile["length"]["all"] = -3, (1 << 63) - 1, 24
+    with pytest.raises(ModelError, match="inline"):
+        array_from_wire(table)
+
+
+def test_responses_that_are_cut_or_damaged() -> None:
+    """They are asked for again: only a complete response counts."""
+    client = ServerClient("http://127.0.0.1:9")
+    answer = {"job": 0, "values": {"mean": values_to_wire(np.arange(3.0))}}
+    good = cbor2.dumps(answer) + cbor2.dumps({"done": 1, "chunks": 3})
+    assert client._decode_complete(good)[0] == answer
+    for end in range(len(good)):
+        with pytest.raises(TransientError):
+            client._decode_complete(good[:end])
+    rng = random.Random(5)
+    for _ in range(2000):
+        data = bytearray(good)
+        data[rng.randrange(len(data))] = rng.randrange(256)
+        at = rng.randrange(len(data))
+        data[at:at] = rng.choice([b"\xc1", b"\xc4", b"\xd8\x1d", b"\xd8\x23", b"\x9f", b"\xff"])
+        with contextlib.suppress(TransientError, InsituError):
+            client._decode_complete(bytes(data))
 
 
 def test_chunks_and_spans() -> None:

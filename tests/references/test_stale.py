@@ -15,7 +15,7 @@ import insitu
 from insitu.errors import StaleSourceError
 from insitu.maintenance import check, refresh
 from insitu.model import Source, VirtualGroup, concatenate
-from insitu.reading import read_array
+from insitu.reading import ReadContext, read_array
 from insitu.references import open_references, save
 
 
@@ -148,7 +148,7 @@ def test_verify_when_read(archive: Path) -> None:
     assert read_array(group.array("t"), np.s_[:10]).shape == (10, 4)  # the other files are what they were
     for array in (group.array("t"), file.array("t")):
         with pytest.raises(StaleSourceError, match=r"modification date|ETag"):
-            read_array(array, name="t")
+            read_array(array, context=ReadContext("t"))
     with pytest.raises(StaleSourceError):
         dataset.t.load()
 

@@ -82,8 +82,11 @@ def seaweed(tmp_path_factory: pytest.TempPathFactory, archive: Path) -> Iterator
         from obstore.store import S3Store
 
         config = {
-            "endpoint": running.url, "access_key_id": servers.KEY, "secret_access_key": servers.SECRET, "region": "us-east-1"
-        }  # fmt: skip
+            "endpoint": running.url,
+            "access_key_id": servers.KEY,
+            "secret_access_key": servers.SECRET,
+            "region": "us-east-1",
+        }
         for bucket in ("private", "public"):
             store = S3Store(bucket, config=config, client_options={"allow_http": True})
             _patiently(lambda store=store: obstore.put(store, "x.bin", DATA))

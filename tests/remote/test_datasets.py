@@ -60,8 +60,10 @@ def store(seaweed: Any, files: list[Path]) -> S3Store:
 @pytest.fixture
 def options(seaweed: Any) -> dict[str, Any]:
     return {
-        "key": seaweed.config["access_key_id"], "secret": seaweed.config["secret_access_key"], "endpoint_url": seaweed.url
-    }  # fmt: skip
+        "key": seaweed.config["access_key_id"],
+        "secret": seaweed.config["secret_access_key"],
+        "endpoint_url": seaweed.url,
+    }
 
 
 @pytest.mark.parametrize("paths", ["s3://private/months/*.nc", "s3://private/months/", "s3://private/lists/months.txt"])

@@ -15,6 +15,7 @@ import insitu
 from insitu.errors import InsituError, SourceError
 from insitu.sources import RetryPolicy, open_source
 from insitu.sources.http.http_source import HttpSource
+from insitu.sources.range_batch import RequestLimits
 from insitu.sources.threads import gather
 from remote.faults import FAULTS, FaultProxy
 
@@ -72,7 +73,9 @@ def test_a_web_server_in_a_storm(nginx, data):
     patience = RetryPolicy(connect=1, read=0.3, deadline=DEADLINE, attempts=8, first_pause=0.002, longest_pause=0.05)
     with FaultProxy(nginx.address, share=0.2, seed=1) as proxy:
         url = f"{proxy.url}/x.bin"
-        outcome, longest = storm(lambda: HttpSource(url, policy=patience, expected=recorded, gap=0), data, 3000, 1)
+        outcome, longest = storm(
+            lambda: HttpSource(url, policy=patience, expected=recorded, limits=RequestLimits(gap=0)), data, 3000, 1
+        )
         judge(outcome, longest, 3000, proxy)
 
 

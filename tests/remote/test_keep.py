@@ -104,8 +104,9 @@ def test_references_in_a_bucket(options: dict[str, Any], name: str) -> None:
     save(group, target, relative=True, storage_options=options)
     back = insitu.scan(target, verify="open", storage_options=options, decode=False)
     assert np.array_equal(
-        insitu.read(back, "t", np.s_[7], storage_options=options, decode=False), insitu.read(group, "t", np.s_[7], storage_options=options, decode=False)
-    )  # fmt: skip
+        insitu.read(back, "t", np.s_[7], storage_options=options, decode=False),
+        insitu.read(group, "t", np.s_[7], storage_options=options, decode=False),
+    )
     assert back.array("t").tiles[0].chunks[0, 0, 0].source.url == "s3://private/archive.h5"
     with pytest.raises(Exception, match="already"):
         save(group, target, mode="x", storage_options=options)

@@ -11,6 +11,7 @@ import pytest
 import insitu
 from insitu.errors import AccessError, NotFoundError, SourceError, StaleSourceError, TimedOutError
 from insitu.sources import HttpSource, RetryPolicy, expand_urls, open_source, read_tail, trace
+from insitu.sources.range_batch import RequestLimits
 
 pytestmark = pytest.mark.xdist_group("remote")  # one worker for all: each server runs once
 
@@ -61,7 +62,7 @@ def test_servers_without_ranges(site, data):
         check(source, data)
     assert cost.requests == 1
     with pytest.raises(SourceError, match="too large to take whole"):
-        HttpSource(f"{site.url}/noranges/x.bin", whole=200_000).read(0, 5)
+        HttpSource(f"{site.url}/noranges/x.bin", limits=RequestLimits(whole=200_000)).read(0, 5)
 
 
 def test_compressed_on_disk(nginx, data):
@@ -92,7 +93,14 @@ def test_logins(nginx, data, monkeypatch, tmp_path):
 
 def test_a_server_that_limits_is_waited_for(nginx, data):
     with trace() as cost:
-        check(HttpSource(f"{nginx.url}/busy/x.bin", gap=0, policy=RetryPolicy(attempts=30, longest_pause=1.0)), data)
+        check(
+            HttpSource(
+                f"{nginx.url}/busy/x.bin",
+                limits=RequestLimits(gap=0),
+                policy=RetryPolicy(attempts=30, longest_pause=1.0),
+            ),
+            data,
+        )
     assert cost.requests > 300
     assert cost.retries > 0
 

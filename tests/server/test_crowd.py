@@ -20,6 +20,7 @@ import urllib3
 import insitu
 from insitu.active.client import Active
 from insitu.active.transport import ServerClient
+from insitu.reducing import ReductionQuery
 from server.serving import Server, serving
 
 
@@ -115,7 +116,7 @@ def test_a_worker_that_is_killed(archive: Path, tmp_path: Path) -> None:
         def ask() -> None:
             while not stop.is_set():
                 try:
-                    if float(active.reduce_array(array, "sum")) != 8000:
+                    if float(active.compute_statistics(array, ReductionQuery.of("sum"))["sum"]) != 8000:
                         wrong.append("sum")
                     done.append(1)
                 except Exception as error:

@@ -57,8 +57,12 @@ def test_profiles(aws, monkeypatch):
     found = find_credentials(S3, {})
     assert found.config == {"region": "eu-west-1", "access_key_id": "D", "secret_access_key": "%d"}
     far = {
-        "region": "us-west-2", "endpoint": "http://far", "access_key_id": "F", "secret_access_key": "f", "session_token": "t"
-    }  # fmt: skip
+        "region": "us-west-2",
+        "endpoint": "http://far",
+        "access_key_id": "F",
+        "secret_access_key": "f",
+        "session_token": "t",
+    }
     assert find_credentials(S3, {}, "far").config == far
     monkeypatch.setenv("AWS_PROFILE", "far")
     assert find_credentials(S3, {}).config == far

@@ -7,11 +7,34 @@ def test_public_names():
     assert sources.__all__ == sorted(sources.__all__)
     assert all(getattr(sources, name) is not None for name in sources.__all__)
     assert set(sources.__all__) == {
-        "ByteSource", "CachedSource", "CountingSource", "DiskCache", "FileLikeSource", "FsspecSource", "HttpSource",
-        "LocalSource", "MemorySource", "MergedRanges", "ObjectSource", "Range", "RetryPolicy", "Trace", "WrappedSource",
-        "detach_secrets", "expand_urls", "is_local", "merge_ranges", "open_source", "read_all", "read_into", "read_tail",
-        "redact_url", "request_bytes", "trace", "worthwhile_gap",
-    }  # fmt: skip
+        "ByteSource",
+        "CachedSource",
+        "CountingSource",
+        "DiskCache",
+        "FileLikeSource",
+        "FsspecSource",
+        "HttpSource",
+        "LocalSource",
+        "MemorySource",
+        "MergedRanges",
+        "ObjectSource",
+        "Range",
+        "RetryPolicy",
+        "Trace",
+        "WrappedSource",
+        "detach_secrets",
+        "expand_urls",
+        "is_local",
+        "merge_ranges",
+        "open_source",
+        "read_all",
+        "read_into",
+        "read_tail",
+        "redact_url",
+        "request_bytes",
+        "trace",
+        "worthwhile_gap",
+    }
 
 
 def test_local_or_not():

@@ -216,12 +216,15 @@ BEHAVIOURS: dict[str, Behaviour] = {
     "chunks that are none": raw(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzzz\r\nabc"),
     "chunks of enormous length": raw(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n7fffffffffffffff\r\nabc"),
     "chunked with a part": raw(
-        b"HTTP/1.1 206 OK\r\nContent-Range: bytes 0-99/300000\r\nTransfer-Encoding: " b"chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n"
+        b"HTTP/1.1 206 OK\r\nContent-Range: bytes 0-99/300000\r\nTransfer-Encoding: "
+        b"chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n"
     ),
-    "a date that is none": lambda m, h, n: part(h, body=b"", ETag=None, **{"Last-Modified": "Thu, 99 Jan 0000 99:99:99 +9999"}),
+    "a date that is none": lambda m, h, n: part(
+        h, body=b"", ETag=None, **{"Last-Modified": "Thu, 99 Jan 0000 99:99:99 +9999"}
+    ),
     "Retry-After without end": refused(503, **{"Retry-After": "9" * 400}),
     "Retry-After of no date": refused(503, **{"Retry-After": "Thu, 01 Jan 99999 00:00:00 GMT"}),
-}  # fmt: skip
+}
 
 
 def read_first(source: HttpSource) -> bytes:

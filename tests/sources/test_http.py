@@ -18,6 +18,7 @@ from insitu.errors import (
 from insitu.model import Source
 from insitu.sources import HttpSource, RetryPolicy, open_source, read_tail
 from insitu.sources.http import http_source
+from insitu.sources.range_batch import RequestLimits
 
 
 def test_the_first_answer_teaches_what_the_object_is(web, data):
@@ -41,7 +42,7 @@ def test_ranges_past_a_known_end_ask_nothing(web, data):
 
 def test_a_batch_runs_at_once(web, data):
     web.delay = 0.05
-    source = HttpSource(web.url("file"), gap=0)
+    source = HttpSource(web.url("file"), limits=RequestLimits(gap=0))
     ranges = [(at * 6000, 100) for at in range(33)]
     assert source.read_many(ranges) == [data[offset : offset + 100] for offset, _ in ranges]
     assert len(web.requests) == 33
@@ -77,7 +78,7 @@ def test_a_server_without_ranges_is_asked_once(web, data):
 
 @pytest.mark.parametrize("mode", ["whole", "whole-chunked"])
 def test_a_large_object_without_ranges_is_refused(web, mode):
-    source = HttpSource(web.url(mode), whole=1000)
+    source = HttpSource(web.url(mode), limits=RequestLimits(whole=1000))
     with pytest.raises(SourceError, match=r"does not support ranges.*too large to take whole"):
         source.read(0, 10)
 
@@ -242,7 +243,7 @@ def test_credentials_are_sent_and_never_shown(web, data):
 
 def test_one_failure_ends_the_batch_soon(web):
     patience = RetryPolicy(attempts=50, first_pause=5, longest_pause=5)
-    source = HttpSource(web.url("file"), policy=patience, gap=0)
+    source = HttpSource(web.url("file"), policy=patience, limits=RequestLimits(gap=0))
     original = web.behave
 
     def behave(handler, mode, nth, headers, *rest):
@@ -275,7 +276,8 @@ def test_forked_children_have_connections_and_threads_of_their_own(web, data):
     code = """
 import os, sys, zlib
 from insitu.sources import HttpSource
-source = HttpSource(sys.argv[1], gap=0)
+from insitu.sources.range_batch import RequestLimits
+source = HttpSource(sys.argv[1], limits=RequestLimits(gap=0))
 ranges = [(at * 6000, 100) for at in range(30)]
 expected = source.read_many(ranges)
 source._lock.acquire()
@@ -298,7 +300,7 @@ print(good, [os.waitpid(child, 0)[1] for child in children])
 def test_batches_within_batches_do_not_lock_up(web, data):
     from insitu.sources.threads import MAX_REQUESTS, gather
 
-    source = HttpSource(web.url("file"), gap=0)
+    source = HttpSource(web.url("file"), limits=RequestLimits(gap=0))
     ranges = [(at * 9000, 10) for at in range(20)]
     found = gather(lambda item, stop: source.read_many(ranges), range(MAX_REQUESTS + 8))
     assert all(batch == [data[offset : offset + 10] for offset, _ in ranges] for batch in found)
@@ -362,7 +364,7 @@ def test_a_compressed_object_is_taken_whole_and_unpacked(web, data):
     assert source.read(3, 5) == data[3:8]
     assert web.ranges() == ["bytes=150000-150004", ""]
     with pytest.raises(SourceError, match="too large to take whole"):
-        HttpSource(web.url("gzipped"), whole=199_000).read(0, 5)
+        HttpSource(web.url("gzipped"), limits=RequestLimits(whole=199_000)).read(0, 5)
 
 
 def test_the_tail_takes_one_request(web, data):
@@ -393,7 +395,7 @@ def test_a_head_that_never_ends_meets_the_deadline(web):
 
 
 def test_one_long_range_comes_over_several_connections(web, data):
-    source = HttpSource(web.url("file"), limit=40_000)
+    source = HttpSource(web.url("file"), limits=RequestLimits(longest=40_000))
     source.read(0, 1)
     assert source.read(1, 150_000) == data[1:150_001]
     assert len(web.requests) == 5
@@ -422,7 +424,7 @@ def test_bearer_tokens_go_where_they_were_meant_for(web, data):
 def test_a_busy_server_gets_fewer_requests_at_once(web, data, hasty):
     from insitu.sources.throttle import HostThrottle
 
-    source = HttpSource(web.url("busy"), policy=hasty, gap=0)
+    source = HttpSource(web.url("busy"), policy=hasty, limits=RequestLimits(gap=0))
     source._throttle = HostThrottle(width=32)
     ranges = [(at * 6000, 100) for at in range(33)]
     assert source.read_many(ranges) == [data[offset : offset + 100] for offset, _ in ranges]

@@ -12,6 +12,7 @@ from obstore.store import LocalStore, MemoryStore
 import insitu.sources.object_store.object_source as object_store
 from insitu.errors import AccessError, NotFoundError, SourceError, StaleSourceError, TimedOutError
 from insitu.sources import HttpSource, ObjectSource, open_source, trace
+from insitu.sources.range_batch import RequestLimits
 from insitu.sources.throttle import throttle_for
 
 
@@ -199,7 +200,7 @@ def test_a_store_that_sends_whole_objects(web, data):
     source = open_source("s3://whole/key", options)
     assert source.read(100_000, 5) == data[100_000:100_005]
     assert source.read_many([(0, 5), (190_000, 5)]) == [data[:5], data[190_000:190_005]]
-    source._whole, source._body = 1000, None
+    source._limits, source._body = RequestLimits(whole=1000), None
     with pytest.raises(SourceError, match="too large to take whole"):
         source.read(0, 5)
 

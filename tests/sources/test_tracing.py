@@ -6,6 +6,7 @@ import pytest
 
 from insitu.errors import SourceError
 from insitu.sources import CachedSource, DiskCache, HttpSource, open_source, trace
+from insitu.sources.range_batch import RequestLimits
 from insitu.sources.tracing import Histogram
 
 
@@ -13,7 +14,7 @@ def test_requests_of_all_sources_and_threads(web, data, tmp_path):
     (tmp_path / "x").write_bytes(data)
     web.delay = 0.01
     with trace() as cost:
-        source = HttpSource(web.url("file"), gap=0)
+        source = HttpSource(web.url("file"), limits=RequestLimits(gap=0))
         thread = threading.Thread(target=source.read, args=(0, 100))
         thread.start()
         thread.join()

@@ -16,6 +16,7 @@ import xarray as xr
 import insitu
 from insitu.active.client import ActiveWarning
 from insitu.active.transport import client_for
+from insitu.sources.retry_policy import RetryPolicy
 from server.serving import Server, free_port
 
 
@@ -201,7 +202,7 @@ def test_plain_groups_run_there(path: Path, server: Server, plain: xr.Dataset) -
 
 
 def test_without_the_server_a_word_and_the_same(path: Path, plain: xr.Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("insitu.active.transport.FIRST_PAUSE", 0.001)
+    monkeypatch.setattr("insitu.active.transport.RETRIES", RetryPolicy(attempts=5, first_pause=0.001))
     url = f"http://127.0.0.1:{free_port()}"
     there = insitu.open_dataset(path, active=url)[["t"]]
     with warnings.catch_warnings():

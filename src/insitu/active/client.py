@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
@@ -21,17 +21,17 @@ import numpy.typing as npt
 
 from insitu.active.fallback import ActiveWarning, bytes_to_move, warn_of_fallback
 from insitu.active.transport import ServerError, client_for
-from insitu.active.wire import dtype_from_wire, selection_keys_to_wire, values_from_wire, values_to_wire
+from insitu.active.wire import dtype_from_wire, get_field, selection_keys_to_wire, values_from_wire, values_to_wire
 from insitu.active.wire_array import array_to_wire
 from insitu.active.wire_group import group_from_wire
 from insitu.errors import InsituError, SourceError, UnsupportedError
 from insitu.model import Selection, VirtualArray, VirtualGroup
 from insitu.model.selection import Stride
-from insitu.reading import ReadStatistics, SourcePool, read_array
+from insitu.reading import ReadContext, read_array
 from insitu.reducing.field import Partial
+from insitu.reducing.query import ReductionQuery
 from insitu.reducing.reduce import UNCHANGED_WITHOUT_AXES, compute_statistics, normalise_axes, squeeze_axes
 from insitu.reducing.reductions import STREAMED, Reduction, ReductionRules
-from insitu.reducing.sketches import check_edges
 from insitu.sources.redaction import redact_url
 from insitu.sources.storage_options import options_for
 
@@ -63,55 +63,27 @@ class Active:
         # The token may be part of the URL, too.
         return f"Active({redact_url(self.url)!r}, required={self.required})"
 
-    def reduce_array(self, array: VirtualArray, method: str, **how: Any) -> npt.NDArray[Any]:
-        """Reduce an array next to the data, as `insitu.reducing.reduce_array` does here."""
-        return self.statistics(array, [method], **how)[method]
-
-    def statistics(
-        self,
-        array: VirtualArray,
-        methods: Sequence[str],
-        *,
-        axes: int | Sequence[int] | None = None,
-        selection: Any = ...,
-        skipna: bool | None = None,
-        ddof: float = 0,
-        min_count: int | None = None,
-        q: Any = None,
-        edges: Any = None,
-        keepdims: bool = False,
-        name: str | None = None,
-        storage_options: Mapping[str, Any] | None = None,
-        tally: ReadStatistics | None = None,
+    def compute_statistics(
+        self, array: VirtualArray, query: ReductionQuery, context: ReadContext | None = None
     ) -> dict[str, npt.NDArray[Any]]:
-        """Return several statistics, computed next to the data,
-        as `insitu.reducing.statistics` does here.
+        """Return statistics that are computed next to the data, as
+        `insitu.reducing.compute_statistics` does here.
         """
-        rules = ReductionRules(skipna, ddof, min_count, q, None if edges is None else check_edges(edges))
-        methods = [methods] if isinstance(methods, str) else list(methods)
-        chosen = Selection.of(selection, array.shape)
+        context = context or ReadContext()
+        query = replace(query, selection=Selection.of(query.selection, array.shape))
         try:
-            found = self._statistics(array, methods, axes, chosen, rules, keepdims, storage_options)
+            return self._statistics(array, query, context)
         except (ServerError, SourceError, UnsupportedError) as problem:
-            self.fall_back(problem, name, array[chosen])
-            with SourcePool(storage_options) as opened:
-                return compute_statistics(
-                    array, methods, axes, chosen, rules, opened, keepdims=keepdims, name=name, tally=tally
-                )
-        return found
+            self.fall_back(problem, context.name, array[query.selection])
+            return compute_statistics(array, query, context)
 
     def reduce_url(
         self,
         url: str,
         variable: str,
-        methods: Sequence[str],
+        query: ReductionQuery,
         *,
-        selection: Any = ...,
-        axes: Sequence[int] | None = None,
         dim: Sequence[str] | None = None,
-        skipna: bool | None = None,
-        q: Any = None,
-        edges: Any = None,
         decode: bool = True,
         storage_options: Mapping[str, Any] | None = None,
     ) -> tuple[dict[str, npt.NDArray[Any]], dict[str, Any]]:
@@ -121,10 +93,8 @@ class Active:
         ----------
         url, variable
             URL of the archive, as the server sees it, and the variable.
-        methods, axes, skipna, q, edges
-            As for `insitu.reducing.statistics`.
-        selection
-            Integers, slices, index arrays, an Ellipsis.
+        query
+            What to compute; its selection consists of integers, slices, index arrays, an Ellipsis.
         dim
             Dimensions by name, instead of axes.
         decode
@@ -133,13 +103,18 @@ class Active:
             Credentials and endpoints.
         """
         job = {
-            "url": url, "variable": variable, "methods": list(methods), "selection": selection_keys_to_wire(selection),
-            "axes": None if axes is None else list(axes), "decode": decode, **({"dim": list(dim)} if dim else {}),
-            **rules_to_wire(ReductionRules(skipna, q=q, edges=None if edges is None else check_edges(edges))),
-        }  # fmt: skip
+            "url": url,
+            "variable": variable,
+            "methods": list(query.methods),
+            "selection": selection_keys_to_wire(query.selection),
+            "axes": None if query.axes is None else np.atleast_1d(query.axes).tolist(),
+            "decode": decode,
+            **({"dim": list(dim)} if dim else {}),
+            **rules_to_wire(query.rules),
+        }
         options, basic = _credentials(url, storage_options)
         items = client_for(self.url, self.token).ask("reduce", {"jobs": [job], "options": options}, basic)
-        return _arrays_from_wire(items[0]["values"]), items[-1]
+        return _arrays_from_wire(items[0], "values"), items[-1]
 
     def scan(
         self, url: str, *, group: str | None = None, storage_options: Mapping[str, Any] | None = None
@@ -152,35 +127,28 @@ class Active:
             items = client_for(self.url, self.token).ask(
                 "scan", {"url": url, "group": group, "options": options}, basic
             )
-            return group_from_wire(items[0]["group"])
-        except (InsituError, KeyError, TypeError):
+            return group_from_wire(get_field(items[0], "group"))
+        except InsituError:
             return None
 
-    def read(
-        self,
-        array: VirtualArray,
-        selection: Any = ...,
-        *,
-        name: str | None = None,
-        storage_options: Mapping[str, Any] | None = None,
-    ) -> npt.NDArray[Any]:
+    def read(self, array: VirtualArray, selection: Any = ..., context: ReadContext | None = None) -> npt.NDArray[Any]:
         """Return the values of a selection, decoded next to the data."""
+        context = context or ReadContext()
         chosen = Selection.of(selection, array.shape)
         try:
             job = {"array": array_to_wire(array[chosen]), "selection": None}
-            items = self._ask("read", [job], array, storage_options)
+            items = self._ask("read", [job], array, context.storage_options)
             return _join_blocks(items)
         except (ServerError, SourceError, UnsupportedError) as problem:
-            self.fall_back(problem, name, array[chosen])
-            return read_array(array, chosen, name=name, storage_options=storage_options)
+            self.fall_back(problem, context.name, array[chosen])
+            return read_array(array, chosen, context)
 
     def run_job(
         self,
         job: Callable[[], dict[str, Any]],
         here: Callable[[], dict[str, npt.NDArray[Any]]],
         array: VirtualArray,
-        name: str | None,
-        storage_options: Mapping[str, Any] | None,
+        context: ReadContext,
     ) -> dict[str, npt.NDArray[Any]]:
         """Return the result of a job; compute it here if the server cannot.
 
@@ -190,26 +158,20 @@ class Active:
             Makes the job; it may raise `UnsupportedError`.
         here
             Computes the same on this machine.
-        array, name, storage_options
-            The selected array, for credentials and messages.
+        array, context
+            The selected array and how it is read, for credentials and messages.
         """
         try:
-            return _arrays_from_wire(self._ask("reduce", [job()], array, storage_options)[0]["values"])
+            return _arrays_from_wire(self._ask("reduce", [job()], array, context.storage_options)[0], "values")
         except (ServerError, SourceError, UnsupportedError) as problem:
-            self.fall_back(problem, name, array)
+            self.fall_back(problem, context.name, array)
             return here()
 
     def _statistics(
-        self,
-        array: VirtualArray,
-        methods: Sequence[str],
-        axes: int | Sequence[int] | None,
-        chosen: Selection,
-        rules: ReductionRules,
-        keepdims: bool,
-        storage_options: Mapping[str, Any] | None,
+        self, array: VirtualArray, query: ReductionQuery, context: ReadContext
     ) -> dict[str, npt.NDArray[Any]]:
-        shape = chosen.result_shape
+        methods, axes = query.methods, query.axes
+        shape = query.selection.result_shape
         along = normalise_axes(axes, len(shape))
         if axes is not None and not along and any(method in UNCHANGED_WITHOUT_AXES for method in methods):
             raise UnsupportedError("a reduction along no axis is not sent to a server: the values are read")
@@ -218,16 +180,16 @@ class Active:
             raise UnsupportedError(
                 f"servers do not compute {', '.join(unknown) or 'statistics'} of {array.dtype} values"
             )
-        selected = array[chosen]
+        selected = array[query.selection]
         # Partials are larger than final values: they are sent only if several must be merged.
         known: Mapping[str, Any] = STREAMED if len(_split_for_requests(selected)) > 1 else {}
         streamed = [m for m in methods if m in known and array.dtype.kind in known[m].kinds]
         found: dict[str, npt.NDArray[Any]] = {}
         if streamed:
-            reduction = Reduction(tuple(streamed), array.dtype, rules)
-            partial = self._partial(selected, along, reduction, storage_options)
+            reduction = Reduction(tuple(streamed), array.dtype, query.rules)
+            partial = self._partial(selected, along, reduction, context.storage_options)
             found = reduction.finalise(partial, math.prod(shape[axis] for axis in along))
-            if not keepdims:
+            if not query.keepdims:
                 found = {method: squeeze_axes(values, along, len(shape)) for method, values in found.items()}
         whole = [method for method in methods if method not in found]
         if whole:
@@ -236,10 +198,10 @@ class Active:
                 "methods": whole,
                 # Reducing all axes and none give the same value of a scalar, but of another type.
                 "axes": None if axes is None else list(along),
-                "keepdims": keepdims,
-                **rules_to_wire(rules),
+                "keepdims": query.keepdims,
+                **rules_to_wire(query.rules),
             }
-            found |= _arrays_from_wire(self._ask("reduce", [job], array, storage_options)[0]["values"])
+            found |= _arrays_from_wire(self._ask("reduce", [job], array, context.storage_options)[0], "values")
         return {method: found[method] for method in methods}
 
     def _partial(
@@ -254,10 +216,13 @@ class Active:
 
         def ask(piece: tuple[int, VirtualArray]) -> Partial:
             job = {
-                "array": array_to_wire(piece[1]), "methods": list(reduction.methods), "axes": list(along), "answer": "partial",
+                "array": array_to_wire(piece[1]),
+                "methods": list(reduction.methods),
+                "axes": list(along),
+                "answer": "partial",
                 **rules_to_wire(reduction.rules),
-            }  # fmt: skip
-            found = _arrays_from_wire(self._ask("reduce", [job], array, storage_options)[0]["partial"])
+            }
+            found = _arrays_from_wire(self._ask("reduce", [job], array, storage_options)[0], "partial")
             if set(found) != set(reduction.fields):
                 raise ServerError(
                     "the server has another version of insitu: its partial results have other fields", url=self.url
@@ -312,9 +277,9 @@ def rules_to_wire(rules: ReductionRules) -> dict[str, Any]:
     return entries
 
 
-def _arrays_from_wire(data: Any) -> dict[str, npt.NDArray[Any]]:
+def _arrays_from_wire(item: Any, name: str) -> dict[str, npt.NDArray[Any]]:
     # Copied: arrays over the response are read-only, and merging writes to them.
-    return {str(name): _to_native(values_from_wire(values)) for name, values in data.items()}
+    return {str(key): _to_native(values_from_wire(values)) for key, values in get_field(item, name, dict).items()}
 
 
 def _to_native(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
@@ -324,15 +289,13 @@ def _to_native(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
 def _join_blocks(items: list[Any]) -> npt.NDArray[Any]:
     """Return the array in a response to `read`."""
     head, blocks = items[0], [item for item in items[1:] if not isinstance(item, dict)]
-    dtype, shape = dtype_from_wire(head["dtype"]), tuple(head["shape"])
-    if dtype.hasobject:
-        return values_from_wire({"shape": list(shape), "items": [item for block in blocks for item in block]})
-    data = b"".join(blocks)
-    if len(data) != math.prod(shape) * dtype.itemsize:
-        raise ServerError(
-            f"the response of the server has {len(data)} bytes instead of {math.prod(shape) * dtype.itemsize}"
-        )
-    return _to_native(np.frombuffer(data, dtype).reshape(shape))
+    dtype, shape = get_field(head, "dtype"), get_field(head, "shape")
+    has_objects = dtype_from_wire(dtype).hasobject
+    if not all(isinstance(block, list if has_objects else bytes) for block in blocks):
+        raise ServerError("the response of the server has blocks of the wrong type")
+    if has_objects:
+        return values_from_wire({"shape": shape, "items": [item for block in blocks for item in block]})
+    return _to_native(values_from_wire({"shape": shape, "dtype": dtype, "data": b"".join(blocks)}))
 
 
 def _credentials(

@@ -79,7 +79,8 @@ def warn_of_fallback(server: str, problem: InsituError, name: str | None, nbytes
         return
     _warned.add(key)
     warnings.warn(
-        f"{name or 'an array'} is read and reduced here, not by {redact_url(server)}, which moves about {nbytes:,} bytes: {problem}. "
+        f"{name or 'an array'} is read and reduced here, not by {redact_url(server)}, "
+        f"which moves about {nbytes:,} bytes: {problem}. "
         "Set active_required=True to get an error instead",
         ActiveWarning,
         stacklevel=stacklevel + 1,

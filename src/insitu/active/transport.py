@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import io
 import json
-import random
 import time
 from base64 import b64encode
 from collections.abc import Iterator, Mapping
@@ -26,14 +25,15 @@ from insitu import errors
 from insitu.errors import InsituError, SourceError, TimedOutError, UnsupportedError
 from insitu.forking import fork_safe_lock, import_before_fork
 from insitu.sources import tracing
+from insitu.sources.address import host_of
 from insitu.sources.redaction import redact_url
+from insitu.sources.retry_policy import RetryPolicy, TransientError, retry, retry_after
 
 __all__ = ["ServerClient", "ServerError", "Traffic", "client_for"]
 
 RETRIED_STATUSES = frozenset({429, 502, 503, 504})
-MAX_ATTEMPTS = 5
-FIRST_PAUSE, LONGEST_PAUSE = 0.2, 20.0
-CONNECT_SECONDS, READ_SECONDS = 10.0, 330.0
+RETRIES = RetryPolicy(connect=10.0, read=330.0, deadline=1800.0, attempts=5)
+"""A server works on a request for up to five minutes before it sends the first byte."""
 DOWN_SECONDS = 30.0
 """Seconds for which an unreachable server is not contacted again."""
 ERRORS_BY_KIND: Mapping[str, type[InsituError]] = {
@@ -102,21 +102,26 @@ class ServerClient:
             raise ServerError(
                 f"the server was unreachable less than {DOWN_SECONDS:g} s ago and is not tried again yet", url=self.url
             )
-        pause = FIRST_PAUSE
-        for attempt in range(1, MAX_ATTEMPTS + 1):
-            try:
-                return self._post_once(route, body, headers)
-            except _RetryableError as problem:
-                if attempt == MAX_ATTEMPTS:
-                    if problem.unreached:
-                        self._down = time.monotonic() + DOWN_SECONDS
-                    raise problem.error from None
-                time.sleep(min(problem.after or random.uniform(pause / 2, pause), LONGEST_PAUSE))
-                pause = min(2 * pause, LONGEST_PAUSE)
-        raise AssertionError("every attempt returns or raises")
+        unreached = False
 
-    def _post_once(self, route: str, body: bytes, headers: Mapping[str, str]) -> list[Any]:
-        timeout = urllib3.Timeout(connect=CONNECT_SECONDS, read=READ_SECONDS)
+        def attempt(until: float) -> list[Any]:
+            nonlocal unreached
+            try:
+                return self._post_once(route, body, headers, until)
+            except TransientError as problem:
+                unreached = isinstance(problem, _UnreachableError)
+                raise
+
+        try:
+            return retry(attempt, RETRIES, url=self.url, host=host_of(self.url))
+        except InsituError:
+            if unreached:
+                self._down = time.monotonic() + DOWN_SECONDS
+            raise
+
+    def _post_once(self, route: str, body: bytes, headers: Mapping[str, str], until: float) -> list[Any]:
+        left = max(until - time.monotonic(), 0.001)  # urllib3 takes no timeout of 0
+        timeout = urllib3.Timeout(connect=min(RETRIES.connect, left), read=min(RETRIES.read, left))
         try:
             with tracing.Request(self.url) as traced:
                 response = self._connections().request(
@@ -129,16 +134,14 @@ class ServerClient:
                     response.release_conn()
                 traced.bytes = len(data)
         except failures.NewConnectionError as problem:  # a subclass of TimeoutError in urllib3
-            raise _RetryableError(
-                ServerError(f"cannot connect to the server: {problem}", url=self.url), unreached=True
-            ) from None
+            refused = ServerError(f"cannot connect to the server: {problem}", url=self.url)
+            raise _UnreachableError(refused) from None
         except failures.TimeoutError as problem:
             late = TimedOutError(f"the server did not respond in time: {problem}", url=self.url)
-            raise _RetryableError(late, unreached=isinstance(problem, failures.ConnectTimeoutError)) from None
+            is_connecting = isinstance(problem, failures.ConnectTimeoutError)
+            raise (_UnreachableError if is_connecting else TransientError)(late) from None
         except failures.HTTPError as problem:
-            raise _RetryableError(
-                ServerError(f"the connection to the server failed: {problem}", url=self.url)
-            ) from None
+            raise TransientError(ServerError(f"the connection to the server failed: {problem}", url=self.url)) from None
         with self._lock:
             self.traffic.requests += 1
             self.traffic.sent += len(body)
@@ -146,23 +149,26 @@ class ServerClient:
         if response.status != 200:
             error = _error_from_response(response, data, self.url)
             if response.status in RETRIED_STATUSES:
-                raise _RetryableError(error, _parse_retry_after(response.headers.get("Retry-After")))
+                raise TransientError(error, retry_after(response.headers.get("Retry-After"), time.time()))
             raise error
         return self._decode_complete(data)
 
     def _decode_complete(self, data: bytes) -> list[Any]:
         try:
             items = list(_decode_sequence(data))
-        except (ValueError, TypeError, EOFError) as problem:
-            raise _RetryableError(
+        except Exception as problem:
+            # cbor2 has errors of its own, of other classes in each release, and passes on what the
+            # constructors of tagged values raise.
+            raise TransientError(
                 ServerError(f"the response of the server is not valid CBOR: {problem}", url=self.url)
             ) from None
         last = items[-1] if items else None
-        if isinstance(last, dict) and "error" in last:
-            error = last["error"]
-            raise ERRORS_BY_KIND.get(error.get("kind"), ServerError)(str(error.get("message")), server=self.url)
+        error = last.get("error") if isinstance(last, dict) else None
+        if isinstance(error, dict):
+            kind, message = str(error.get("kind")), str(error.get("message"))
+            raise ERRORS_BY_KIND.get(kind, ServerError)(message, server=self.url)
         if not isinstance(last, dict) or "done" not in last:
-            raise _RetryableError(ServerError("the response of the server is incomplete", url=self.url))
+            raise TransientError(ServerError("the response of the server is incomplete", url=self.url))
         return items
 
     def _connections(self) -> urllib3.PoolManager:
@@ -178,12 +184,8 @@ class ServerClient:
         return f"<Client of {self.url}>"
 
 
-class _RetryableError(Exception):
-    """An attempt failed in a way that may be transient."""
-
-    def __init__(self, error: InsituError, after: float | None = None, unreached: bool = False) -> None:
-        super().__init__(error)
-        self.error, self.after, self.unreached = error, after, unreached
+class _UnreachableError(TransientError):
+    """No connection could be made."""
 
 
 _clients: dict[tuple[str, str | None], ServerClient] = {}
@@ -202,23 +204,20 @@ def client_for(url: str, token: str | None = None) -> ServerClient:
 def _error_from_response(response: Any, data: bytes, url: str) -> InsituError:
     """Return the error in a response as an exception of insitu."""
     try:
-        body = json.loads(data)["error"]
-        message = "; ".join([str(body["message"]), *map(str, body.get("caused_by", []))])
-    except (ValueError, KeyError, TypeError):
-        message = f"status {response.status}"
+        document = json.loads(data)
+    except ValueError:  # a page of a proxy
+        document = None
+    body = document.get("error") if isinstance(document, dict) else None
+    message = f"status {response.status}"
+    if isinstance(body, dict) and "message" in body:
+        causes = body.get("caused_by")
+        message = "; ".join(map(str, [body["message"], *(causes if isinstance(causes, list) else [])]))
     kind = response.headers.get("X-Insitu-Error", "")
     found = ERRORS_BY_KIND.get(kind)
     if found is None or issubclass(found, SourceError):
         # An object that the server cannot read may be readable from here.
         return ServerError(f"the server reports: {message}", url=url, status=response.status)
     return found(message, server=url)
-
-
-def _parse_retry_after(header: str | None) -> float | None:
-    try:
-        return float(header) if header else None
-    except ValueError:
-        return None
 
 
 def _decode_sequence(data: bytes) -> Iterator[Any]:

@@ -16,17 +16,22 @@ import numpy as np
 import numpy.typing as npt
 from numpy.lib import format as npy
 
-from insitu.errors import InsituError, ModelError, SelectionError
+from insitu.errors import ModelError, SelectionError
 from insitu.model import Selection
 from insitu.model.selection import Stride
 
 __all__ = [
+    "MAX_AXES",
+    "MAX_DEPTH",
     "MAX_ELEMENTS",
     "check_integer",
     "check_length",
+    "check_plain",
+    "check_shape",
     "declared_elements",
     "dtype_from_wire",
     "dtype_to_wire",
+    "get_field",
     "integers_from_wire",
     "integers_to_wire",
     "selection_from_wire",
@@ -42,6 +47,12 @@ MAX_ITEMSIZE = 16 << 20
 """Largest element that is accepted, in bytes."""
 SMALL_COLUMN_BYTES = 64
 """Columns of up to this many bytes are not deflated."""
+INTEGER_TYPES = ("|i1", "<i2", "<i4", "<i8")
+"""Types of the differences of a column of integers."""
+MAX_AXES = 64
+"""The limit of NumPy."""
+MAX_DEPTH = 32
+"""Levels of maps and lists within each other that are accepted."""
 
 
 def dtype_to_wire(dtype: np.dtype[Any]) -> Any:
@@ -51,10 +62,15 @@ def dtype_to_wire(dtype: np.dtype[Any]) -> Any:
 
 def dtype_from_wire(data: Any) -> np.dtype[Any]:
     """Return the type that `dtype_to_wire` wrote."""
+    described = _descr_from_lists(data)
     try:
-        found = npy.descr_to_dtype(_descr_from_lists(data))
-    except (TypeError, ValueError, KeyError, IndexError, AttributeError, SyntaxError, RecursionError) as problem:
-        raise ModelError(f"not a NumPy type: {str(data)[:80]!r}") from problem
+        found = npy.descr_to_dtype(described)
+    except Exception as problem:
+        # NumPy's parser of types has no one class of errors: bad text alone may raise a TypeError,
+        # ValueError, KeyError, SyntaxError or OverflowError.
+        raise ModelError(f"not a NumPy type: {str(described)[:80]!r}") from problem
+    if found.subdtype is not None:
+        raise ModelError(f"{found} is a type of arrays; only a field of a structure can have it")
     if found.itemsize > MAX_ITEMSIZE:
         raise ModelError(f"elements of {found.itemsize} bytes are larger than the limit of {MAX_ITEMSIZE} bytes")
     return found
@@ -64,16 +80,21 @@ def _descr_to_lists(descr: Any) -> Any:
     return [_descr_to_lists(item) for item in descr] if isinstance(descr, (list, tuple)) else descr
 
 
-def _descr_from_lists(data: Any) -> Any:
+def _descr_from_lists(data: Any, depth: int = 0) -> Any:
     """Return a description of a type with tuples for fields, as NumPy expects it."""
-    if not isinstance(data, list):
+    if isinstance(data, str):
         return data
+    if not isinstance(data, list) or depth > MAX_DEPTH:
+        raise ModelError("a type must be text, or a list of fields")
     fields = []
     for item in data:
         if not isinstance(item, list) or len(item) not in (2, 3):
             raise ModelError("a field of a structure must be a list of name, type and, optionally, shape")
-        name = tuple(item[0]) if isinstance(item[0], list) else item[0]
-        fields.append((name, _descr_from_lists(item[1]), *(tuple(shape) for shape in item[2:])))
+        names = item[0] if isinstance(item[0], list) else [item[0]]
+        if not 1 <= len(names) <= 2 or not all(isinstance(name, str) for name in names):
+            raise ModelError("the name of a field must be text, or a list of title and name")
+        name = tuple(names) if isinstance(item[0], list) else item[0]
+        fields.append((name, _descr_from_lists(item[1], depth + 1), *map(check_shape, item[2:])))
     return fields
 
 
@@ -93,21 +114,17 @@ def _to_python(item: Any) -> Any:
 
 def values_from_wire(data: Any) -> npt.NDArray[Any]:
     """Return the array that `values_to_wire` wrote; it may be read-only."""
-    try:
-        shape = tuple(check_length(length) for length in data["shape"])
-        if "items" in data:
-            listed = data["items"]
-            if not isinstance(listed, list) or len(listed) != math.prod(shape):
-                raise ModelError(f"an array of {math.prod(shape)} values must list as many items")
-            items = np.empty(len(listed), object)
-            items[:] = listed
-            return items.reshape(shape)
-        dtype = dtype_from_wire(data["dtype"])
-        return np.frombuffer(data["data"], dtype, math.prod(shape)).reshape(shape)
-    except InsituError:
-        raise
-    except (TypeError, ValueError, KeyError, OverflowError) as problem:
-        raise ModelError(f"not an array of values: {problem}") from problem
+    shape = check_shape(get_field(data, "shape"))
+    size = math.prod(shape)
+    if "items" in data:
+        listed = get_field(data, "items", list)
+        if len(listed) != size:
+            raise ModelError(f"an array of {size} values must list as many items, not {len(listed)}")
+        return np.fromiter(listed, object, size).reshape(shape)
+    dtype, raw = dtype_from_wire(get_field(data, "dtype")), get_field(data, "data", bytes)
+    if dtype.hasobject or not dtype.itemsize or len(raw) != size * dtype.itemsize:
+        raise ModelError(f"{len(raw)} bytes are not an array of {size} values of {dtype}")
+    return np.frombuffer(raw, dtype, size).reshape(shape)
 
 
 def integers_to_wire(column: npt.NDArray[Any]) -> Any:
@@ -117,9 +134,7 @@ def integers_to_wire(column: npt.NDArray[Any]) -> Any:
         return {"shape": list(column.shape), "all": int(flat[0])}
     step = np.diff(flat, prepend=0)
     most = max(int(step.max(initial=0)), -int(step.min(initial=0)))
-    kind = next(
-        kind for kind in map(np.dtype, ("<i1", "<i2", "<i4", "<i8")) if most <= np.iinfo(kind).max or kind.itemsize == 8
-    )
+    kind = next(kind for kind in map(np.dtype, INTEGER_TYPES) if most <= np.iinfo(kind).max or kind.itemsize == 8)
     data = step.astype(kind).tobytes()
     packed = {"shape": list(column.shape), "kind": kind.str}
     if len(data) <= SMALL_COLUMN_BYTES:
@@ -131,29 +146,29 @@ def integers_to_wire(column: npt.NDArray[Any]) -> Any:
 
 def integers_from_wire(data: Any, most: int = MAX_ELEMENTS) -> npt.NDArray[np.int64]:
     """Return the integers that `integers_to_wire` wrote."""
-    try:
-        shape = tuple(check_length(length) for length in data["shape"])
-        size = math.prod(shape)
-        if size > most:
-            raise ModelError(f"a column of {size} numbers is larger than the limit of {most}")
-        if "all" in data:
-            return np.full(shape, check_integer(data["all"]), np.int64)
-        kind = np.dtype(data["kind"])
-        if kind.kind != "i" or kind.itemsize > 8:
-            raise ModelError(f"a column of integers must have an integer type, not {kind}")
-        if "data" in data:
-            raw = bytes(data["data"])
-        else:
-            planes = zlib.decompressobj().decompress(data["deflated"], size * kind.itemsize + 1)
-            if len(planes) != size * kind.itemsize:
-                raise ModelError(f"a column of {size} numbers must not have {len(planes)} bytes")
-            raw = np.frombuffer(planes, np.uint8).reshape(kind.itemsize, size).T.tobytes()
-        step = np.frombuffer(raw, kind, size)
-        return np.cumsum(step, dtype=np.int64).reshape(shape)
-    except InsituError:
-        raise
-    except (TypeError, ValueError, KeyError, OverflowError, zlib.error) as problem:
-        raise ModelError(f"not a column of integers: {problem}") from problem
+    shape = check_shape(get_field(data, "shape"))
+    size = math.prod(shape)
+    if size > most:
+        raise ModelError(f"a column of {size} numbers is larger than the limit of {most}")
+    if "all" in data:
+        return np.full(shape, check_integer(data["all"]), np.int64)
+    name = get_field(data, "kind", str)
+    if name not in INTEGER_TYPES:
+        raise ModelError(f"a column of integers must have one of the types {', '.join(INTEGER_TYPES)}, not {name[:20]}")
+    kind = np.dtype(name)
+    if "data" in data:
+        raw = get_field(data, "data", bytes)
+    else:
+        try:
+            # One byte more than needed, to notice a column that is too long.
+            raw = zlib.decompressobj().decompress(get_field(data, "deflated", bytes), size * kind.itemsize + 1)
+        except zlib.error as problem:
+            raise ModelError(f"a column of integers is damaged: {problem}") from problem
+    if len(raw) != size * kind.itemsize:
+        raise ModelError(f"a column of {size} numbers must not have {len(raw)} bytes")
+    if "data" not in data:
+        raw = np.frombuffer(raw, np.uint8).reshape(kind.itemsize, size).T.tobytes()
+    return np.cumsum(np.frombuffer(raw, kind, size), dtype=np.int64).reshape(shape)
 
 
 def declared_elements(data: Any) -> int:
@@ -190,7 +205,9 @@ def selection_to_wire(selection: Selection) -> list[Any]:
 
 
 def selection_keys_to_wire(selection: Any) -> list[Any] | None:
-    """Return a selection of an array of unknown shape: integers, slices, index arrays, an Ellipsis."""
+    """Return a selection of an array of unknown shape: integers, slices, index arrays, an
+    Ellipsis.
+    """
     if selection is Ellipsis or selection is None:
         return None
     entries: list[Any] = []
@@ -240,8 +257,7 @@ def selection_from_wire(data: Any, shape: Sequence[int]) -> Selection:
 
 def _refuse_entry(entry: Any) -> Any:
     raise SelectionError(
-        f"{str(entry)[:80]!r} is not a valid entry of a selection: use an integer, [start, step, "
-        "length], slice or index"
+        f"{_excerpt(entry)} is not a valid entry of a selection: use an integer, [start, step, length], slice or index"
     )
 
 
@@ -285,13 +301,68 @@ def _check_list(what: Any) -> list[Any]:
     return what
 
 
+def get_field(data: Any, name: str, *kinds: type) -> Any:
+    """Return an entry of a map that was received; raise an error if it is not there, or is of no
+    type of `kinds`.
+    """
+    if not isinstance(data, dict):
+        raise ModelError(f"a map with the entry {name!r} was expected, not {type(data).__name__}")
+    if name not in data:
+        raise ModelError(f"the entry {name!r} is missing")
+    found = data[name]
+    if kinds and not isinstance(found, kinds):
+        raise ModelError(
+            f"the entry {name!r} must be {' or '.join(k.__name__ for k in kinds)}, not {type(found).__name__}"
+        )
+    return found
+
+
+def check_plain(value: Any, depth: int = 0) -> Any:
+    """Return a value if it consists of maps with text as keys, lists, text, bytes and numbers; else
+    raise an error.
+    """
+    if depth > MAX_DEPTH:
+        raise ModelError(f"maps and lists lie within each other more than {MAX_DEPTH} times")
+    if isinstance(value, dict):
+        if not all(isinstance(name, str) for name in value):
+            raise ModelError("the keys of a map must be text")
+        for item in value.values():
+            check_plain(item, depth + 1)
+    elif isinstance(value, list):
+        for item in value:
+            check_plain(item, depth + 1)
+    elif isinstance(value, int) and not isinstance(value, bool):
+        if value.bit_length() > 64:
+            raise ModelError("an integer must fit 64 bits")
+    elif not isinstance(value, (str, bytes, bool, float, type(None))):
+        raise ModelError(f"a value of type {type(value).__name__} is not accepted")
+    return value
+
+
+def check_shape(data: Any) -> tuple[int, ...]:
+    """Return a shape that was received; raise an error if NumPy has no such arrays."""
+    if not isinstance(data, list) or len(data) > MAX_AXES:
+        raise ModelError(f"a shape must be a list of at most {MAX_AXES} lengths")
+    shape = tuple(check_length(length) for length in data)
+    # Of an array without elements, too: NumPy counts the other axes.
+    if math.prod(max(length, 1) for length in shape) >= 1 << 59:
+        raise ModelError(f"an array of shape {shape} is too large")
+    return shape
+
+
 def check_integer(number: Any) -> int:
     """Return a number if it is an integer of 64 bits; else raise an error."""
     if not isinstance(number, int) or isinstance(number, bool) or not -(1 << 63) <= number < 1 << 63:
-        # Python does not print integers of some thousand digits.
-        large = isinstance(number, int) and not isinstance(number, bool) and number.bit_length() > 200
-        raise ModelError(f"{'a larger number' if large else repr(str(number)[:40])} is not an integer of 64 bits")
+        raise ModelError(f"{_excerpt(number)} is not an integer of 64 bits")
     return number
+
+
+def _excerpt(value: Any) -> str:
+    """Return the beginning of a value that was received, for a message."""
+    try:
+        return repr(str(value)[:80])
+    except ValueError:  # Python does not print integers of some thousand digits
+        return "a very long number"
 
 
 def check_length(number: Any) -> int:

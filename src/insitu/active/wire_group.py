@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from insitu.active.wire import values_from_wire, values_to_wire
+from insitu.active.wire import MAX_DEPTH, dtype_from_wire, get_field, values_from_wire, values_to_wire
 from insitu.active.wire_array import array_from_wire, array_to_wire
-from insitu.errors import InsituError, ModelError, UnsupportedError
+from insitu.errors import ModelError, UnsupportedError
 from insitu.model import ArrayDetails, GroupDetails, VirtualGroup
 from insitu.sources.access_policy import without_outside_paths
 from insitu.sources.redaction import redact_text
@@ -58,27 +58,44 @@ def group_to_wire(group: VirtualGroup, rename: Callable[[str], str] | None = Non
 
 def group_from_wire(data: Any) -> VirtualGroup:
     """Return the group that `group_to_wire` wrote."""
-    try:
-        arrays = {}
-        for name, table in data["arrays"].items():
-            about = {
-                "dims": tuple(table["dims"]),
-                "attributes": _attribute_from_wire(table["attributes"]),
-                "details": ArrayDetails.from_document(_attribute_from_wire(table["details"])),
-                "encoding": _attribute_from_wire(table["encoding"]),
-            }
-            arrays[str(name)] = replace(array_from_wire(table), **about)
-        groups = {str(name): group_from_wire(inner) for name, inner in data["groups"].items()}
-        lists = {name: tuple(str(item) for item in data[name]) for name in NAME_LISTS}
-        attributes, details = (
-            _attribute_from_wire(data["attributes"]),
-            GroupDetails.from_document(_attribute_from_wire(data["details"])),
-        )
-        return VirtualGroup(arrays, groups, attributes, details, dict(data["problems"]), **lists)
-    except InsituError:
-        raise
-    except (TypeError, ValueError, KeyError, AttributeError) as problem:
-        raise ModelError(f"not a group: {type(problem).__name__}: {problem}") from problem
+    return _group_from_wire(data, 0)
+
+
+def _group_from_wire(data: Any, depth: int) -> VirtualGroup:
+    if depth > MAX_DEPTH:
+        raise ModelError(f"groups lie within each other more than {MAX_DEPTH} times")
+    arrays = {}
+    for name, table in get_field(data, "arrays", dict).items():
+        about: dict[str, Any] = {
+            "dims": _names_from_wire(table, "dims"),
+            "attributes": _map_from_wire(table, "attributes"),
+            "details": ArrayDetails.from_document(_map_from_wire(table, "details")),
+            "encoding": _map_from_wire(table, "encoding"),
+        }
+        arrays[_check_text(name)] = replace(array_from_wire(table), **about)
+    inner = get_field(data, "groups", dict)
+    groups = {_check_text(name): _group_from_wire(group, depth + 1) for name, group in inner.items()}
+    details = GroupDetails.from_document(_map_from_wire(data, "details"))
+    problems = {_check_text(path): _check_text(why) for path, why in get_field(data, "problems", dict).items()}
+    lists = {name: _names_from_wire(data, name) for name in NAME_LISTS}
+    return VirtualGroup(arrays, groups, _map_from_wire(data, "attributes"), details, problems, **lists)
+
+
+def _names_from_wire(data: Any, name: str) -> tuple[str, ...]:
+    return tuple(_check_text(item) for item in get_field(data, name, list))
+
+
+def _check_text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise ModelError(f"a name must be text, not {type(value).__name__}")
+    return value
+
+
+def _map_from_wire(data: Any, name: str) -> dict[str, Any]:
+    found = _attribute_from_wire(get_field(data, name, dict))
+    if not isinstance(found, dict):
+        raise ModelError(f"the entry {name!r} must be a map, not {type(found).__name__}")
+    return found
 
 
 def _rename_source(row: list[Any], rename: Callable[[str], str]) -> list[Any]:
@@ -87,7 +104,9 @@ def _rename_source(row: list[Any], rename: Callable[[str], str]) -> list[Any]:
 
 
 def _attribute_to_wire(value: Any) -> Any:
-    """Return an attribute in wire format: what CBOR knows as it is, NumPy values with their type."""
+    """Return an attribute in wire format: what CBOR knows as it is, NumPy values with their
+    type.
+    """
     if isinstance(value, (np.ndarray, np.generic)):
         return {"$array" if isinstance(value, np.ndarray) else "$scalar": values_to_wire(np.asarray(value))}
     if isinstance(value, PLAIN):
@@ -102,17 +121,22 @@ def _attribute_to_wire(value: Any) -> Any:
     raise UnsupportedError(f"cannot send an attribute of type {type(value).__name__}")
 
 
-def _attribute_from_wire(value: Any) -> Any:
+def _attribute_from_wire(value: Any, depth: int = 0) -> Any:
+    if depth > MAX_DEPTH:
+        raise ModelError(f"attributes lie within each other more than {MAX_DEPTH} times")
     if isinstance(value, list):
-        return [_attribute_from_wire(item) for item in value]
+        return [_attribute_from_wire(item, depth + 1) for item in value]
     if not isinstance(value, dict):
         return value
     if "$array" in value:
         return values_from_wire(value["$array"]).copy()
     if "$scalar" in value:
-        return values_from_wire(value["$scalar"]).reshape(())[()]
+        found = values_from_wire(value["$scalar"])
+        if found.size != 1:
+            raise ModelError(f"a scalar must be one value, not {found.size}")
+        return found.reshape(())[()]
     if "$tuple" in value:
-        return tuple(_attribute_from_wire(item) for item in value["$tuple"])
+        return tuple(_attribute_from_wire(item, depth + 1) for item in get_field(value, "$tuple", list))
     if "$dtype" in value:
-        return np.dtype(value["$dtype"])
-    return {name: _attribute_from_wire(item) for name, item in value.items()}
+        return dtype_from_wire(get_field(value, "$dtype", str))
+    return {_check_text(name): _attribute_from_wire(item, depth + 1) for name, item in value.items()}

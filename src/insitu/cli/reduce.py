@@ -124,11 +124,15 @@ def _reduce_on_server(
 ) -> tuple[dict[str, Any], str]:
     """Compute statistics on a server, which opens the archive itself."""
     from insitu.active.client import Active
+    from insitu.reducing.query import ReductionQuery
     from insitu.sources.address import scheme_of
     from insitu.sources.redaction import redact_url
 
     place = url if scheme_of(url) else os.path.abspath(url)
-    values, done = Active(active, required=True).reduce_url(place, variable, methods, **how)
+    query = ReductionQuery.of(
+        methods, **{name: how.pop(name) for name in ("axes", "selection", "skipna", "q", "edges")}
+    )
+    values, done = Active(active, required=True).reduce_url(place, variable, query, **how)
     summary = (
         f"{plural(done['chunks'], 'chunk')} | {format_bytes(done['bytes_fetched'])} fetched and "
         f"{format_bytes(done['bytes_decoded'])} decoded by {redact_url(active)}"

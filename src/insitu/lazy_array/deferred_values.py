@@ -16,7 +16,7 @@ from insitu.active.client import Active
 from insitu.lazy_array.chunk_shapes import stored_chunks, uniform_chunks
 from insitu.lazy_array.steps import Step
 from insitu.model import VirtualArray
-from insitu.reading import ChunkCache
+from insitu.reading import ChunkCache, ReadContext
 from insitu.sources.storage_options import options_for
 
 __all__ = ["Access", "DeferredValues", "join_access"]
@@ -26,8 +26,7 @@ __all__ = ["Access", "DeferredValues", "join_access"]
 class Access:
     """How the values behind an array are reached: options, cache, server.
 
-    It travels with the array. `load.read_all` is the one place that reads with it,
-    `reductions.compute_statistics` the one that reduces with it.
+    It travels with the array. `load_values` reads with it, `numpy_reductions` reduces with it.
     """
 
     storage_options: Mapping[str, Any] | None = field(default=None, repr=False)
@@ -43,6 +42,11 @@ class Access:
     """
     read_limit: int | None = field(default=None, compare=False, repr=False)
     """Bytes that arithmetic may read at once; None: `options.read_limit`."""
+
+    @property
+    def read_context(self) -> ReadContext:
+        """How a reduction reads: without the cache, because it needs every chunk once."""
+        return ReadContext(self.name, self.storage_options)
 
 
 class DeferredValues:

@@ -15,6 +15,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 from numpy.lib.mixins import NDArrayOperatorsMixin
+
+# xarray has no public name for these two. Its guide for backends uses the module, and no other base
+# class makes xarray keep an array as it is instead of loading it.
 from xarray.core.indexing import ExplicitIndexer, ExplicitlyIndexed
 
 from insitu.lazy_array.deferred_values import DeferredValues
@@ -92,8 +95,11 @@ class LazyArray(DeferredValues, Methods, NDArrayOperatorsMixin, ExplicitlyIndexe
         advanced = [k for k in keys if not (k is None or k is Ellipsis or isinstance(k, (int, np.integer, slice)))]
         if any(np.ndim(k) > 1 for k in advanced) or len(advanced) > 1:
             return self._select_advanced(keys)
-        new = [i for i, k in enumerate(k for k in _expand_ellipsis(keys, self.ndim) if not isinstance(k, (int, np.integer)))
-               if k is None]  # fmt: skip
+        new = [
+            i
+            for i, k in enumerate(k for k in _expand_ellipsis(keys, self.ndim) if not isinstance(k, (int, np.integer)))
+            if k is None
+        ]
         selected = self._select_orthogonal(tuple(k for k in _expand_ellipsis(keys, self.ndim) if k is not None))
         for axis in new:
             selected = selected.expand_dims(axis)
@@ -126,7 +132,7 @@ class LazyArray(DeferredValues, Methods, NDArrayOperatorsMixin, ExplicitlyIndexe
                 values = values[(slice(None),) * axis + (keys[axis],)]
             return values
 
-        selected = self._restructured(self.array[keys], move)
+        selected = self._with_structure(self.array[keys], move)
         if self.access.cache is not None and self.access.cache.ahead and self.origin is None:
             selected.origin = self.array, keys
         return selected
@@ -137,9 +143,8 @@ class LazyArray(DeferredValues, Methods, NDArrayOperatorsMixin, ExplicitlyIndexe
         if found is None:  # too many points to keep one by one
             if self.steps:
                 return _index_pointwise(self.read(), keys)
-            how = self.access
-            return read_points(self.array, keys, name=how.name, storage_options=how.storage_options)
-        return self._restructured(found, lambda values: _index_pointwise(values, keys))
+            return read_points(self.array, keys, self.access.read_context)
+        return self._with_structure(found, lambda values: _index_pointwise(values, keys))
 
     def _select_advanced(self, keys: tuple[Any, ...]) -> Any:
         """Index with several arrays as NumPy does, on the values."""
@@ -147,7 +152,7 @@ class LazyArray(DeferredValues, Methods, NDArrayOperatorsMixin, ExplicitlyIndexe
 
     # Structure.
 
-    def _restructured(self, array: VirtualArray, move: Callable[[npt.NDArray[Any]], npt.NDArray[Any]]) -> LazyArray:
+    def _with_structure(self, array: VirtualArray, move: Callable[[npt.NDArray[Any]], npt.NDArray[Any]]) -> LazyArray:
         """Return the array after a structural operation.
 
         It is given twice: for the virtual array, and for the plain arrays (masks) of steps.
@@ -166,24 +171,24 @@ class LazyArray(DeferredValues, Methods, NDArrayOperatorsMixin, ExplicitlyIndexe
         order = tuple(int(axis) % max(self.ndim, 1) for axis in order)
         if order == tuple(range(self.ndim)):
             return self
-        return self._restructured(self.array.transpose(*order), lambda values: values.transpose(order))
+        return self._with_structure(self.array.transpose(*order), lambda values: values.transpose(order))
 
     def expand_dims(self, axis: int) -> LazyArray:
         """Return the array with a new dimension of length 1."""
-        return self._restructured(
+        return self._with_structure(
             self.array.expand_dims(axis, f"new_{self.ndim}"), lambda values: np.expand_dims(values, axis)
         )
 
     def drop(self, axis: int) -> LazyArray:
         """Return the array without a dimension of length 1."""
-        return self._restructured(self.array.drop(axis), lambda values: np.squeeze(values, axis))
+        return self._with_structure(self.array.drop(axis), lambda values: np.squeeze(values, axis))
 
     def broadcast_to(self, shape: Sequence[int]) -> LazyArray:
         """Return the array broadcast to a shape, as NumPy does."""
         shape = tuple(int(length) for length in shape)
         if shape == self.shape:
             return self
-        return self._restructured(self.array.broadcast_to(shape), lambda values: np.broadcast_to(values, shape))
+        return self._with_structure(self.array.broadcast_to(shape), lambda values: np.broadcast_to(values, shape))
 
     def reshape(self, *shape: Any, order: str = "C") -> Any:
         """Return the array in another shape.

@@ -10,23 +10,23 @@ from __future__ import annotations
 import hashlib
 import string
 import time
-from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from insitu.active.grouped import Weights
-from insitu.active.weighted import weigh_array
-from insitu.forking import fork_safe_lock
+from insitu.active.reduce_array import weigh_array
 from insitu.lazy_array.box_iteration import iterate_boxes
 from insitu.lazy_array.dispatch import implements
 from insitu.lazy_array.duck_array import LazyArray
 from insitu.lazy_array.numpy_reductions import report_not_on_server
 from insitu.lazy_array.options import options
 from insitu.lazy_array.steps import FillNull, IsNull, Not
+from insitu.lru import LruCache
 from insitu.model import VirtualArray
+from insitu.reducing.query import ReductionQuery
+from insitu.reducing.weighted_and_grouped import Weights
 
 __all__ = ["einsum"]
 
@@ -34,28 +34,16 @@ MAX_ANSWERS, ANSWER_SECONDS = 4, 60.0
 """How many answers are kept for the question that follows, and for how long."""
 
 
-class _AnswerCache:
-    """Sums of weights that the server sent along, until xarray asks for them."""
-
-    def __init__(self) -> None:
-        self.lock = fork_safe_lock()
-        self.answers: OrderedDict[Any, tuple[float, VirtualArray, npt.NDArray[Any]]] = OrderedDict()
-
-    def put(self, key: Any, array: VirtualArray, answer: npt.NDArray[Any]) -> None:
-        """Keep an answer; the array too, so that no other takes its identity."""
-        with self.lock:
-            self.answers[key] = time.monotonic(), array, answer
-            while len(self.answers) > MAX_ANSWERS:
-                self.answers.popitem(last=False)
-
-    def take(self, key: Any) -> npt.NDArray[Any] | None:
-        """Return an answer and forget it; None if there is none, or it is too old."""
-        with self.lock:
-            found = self.answers.pop(key, None)
-        return None if found is None or time.monotonic() - found[0] > ANSWER_SECONDS else found[2]
+_answers: LruCache[Any, tuple[float, VirtualArray, npt.NDArray[Any]]] = LruCache(MAX_ANSWERS)
+"""Sums of weights that the server sent along, until xarray asks for them: the time, the array (kept
+so that no other takes its identity), the sums.
+"""
 
 
-_answers = _AnswerCache()
+def _take_answer(key: Any) -> npt.NDArray[Any] | None:
+    """Return an answer and forget it; None if there is none, or it is too old."""
+    found = _answers.pop(key)
+    return None if found is None or time.monotonic() - found[0] > ANSWER_SECONDS else found[2]
 
 
 def einsum_on_server(
@@ -77,9 +65,15 @@ def einsum_on_server(
     active, stored = array.access.active, array.array.dtype
     gone = [label for label in mine if label not in kept]
     if (
-        active is None or not array.size or stored.kind not in "biuf" or not labels or np.asarray(weights).dtype.kind not in "biuf"
-        or len(set(labels)) < len(labels) or set(labels) - set(gone) or set(kept) - set(mine)
-    ):  # fmt: skip
+        active is None
+        or not array.size
+        or stored.kind not in "biuf"
+        or not labels
+        or np.asarray(weights).dtype.kind not in "biuf"
+        or len(set(labels)) < len(labels)
+        or set(labels) - set(gone)
+        or set(kept) - set(mine)
+    ):
         return None
     lengths = dict(zip(mine, array.shape, strict=True))
     if tuple(lengths[label] for label in labels) != np.shape(weights) or np.isnan(weights).any():
@@ -90,17 +84,15 @@ def einsum_on_server(
     factor: Weights = {tuple(mine.index(label) for label in labels): np.asarray(weights)}
 
     def ask(methods: list[str], skipna: bool) -> dict[str, npt.NDArray[Any]]:
-        return weigh_array(
-            array.array, methods, factor, axes=axes, skipna=skipna, active=active, name=array.access.name,
-            storage_options=array.access.storage_options,
-        )  # fmt: skip
+        query = ReductionQuery.of(methods, axes, skipna=skipna)
+        return weigh_array(array.array, factor, query, array.access.read_context, active)
 
     if array.steps == (FillNull(0, stored),):
         both = ask(["sum", "sum_of_weights"], True)
-        _answers.put(key, array.array, both["sum_of_weights"])
+        _answers.put(key, (time.monotonic(), array.array, both["sum_of_weights"]))
         found = both["sum"]
     elif array.steps == (IsNull(), Not()):
-        waiting = _answers.take(key)
+        waiting = _take_answer(key)
         found = ask(["sum_of_weights"], True)["sum_of_weights"] if waiting is None else waiting
         found = np.where(np.isnan(found), 0, found)  # xarray makes NaN of 0
     elif not array.steps:

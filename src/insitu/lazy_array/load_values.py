@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from xarray.core import indexing
+from xarray.core import indexing  # no public name: see duck_array
 
 from insitu.combining.member import in_memory
 from insitu.errors import InsituError, UnsupportedError

@@ -342,5 +342,5 @@ def _iscomplexobj(x: LazyArray) -> Any:
 
 
 @implements(np.may_share_memory, np.shares_memory)
-def _shares(a: Any, b: Any, max_work: Any = None) -> Any:
+def _shares_memory(a: Any, b: Any, max_work: Any = None) -> Any:
     return a is b

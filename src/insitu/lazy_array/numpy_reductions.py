@@ -3,12 +3,12 @@
 xarray asks for `nanmean`, `nanmax`, ... by name, and for sums and counts through small patterns:
 `sum(where(isnan(a), 0, a))` is a sum that skips missing values, `sum(~isnan(a))` a count. They are
 recognised here and in `reduction_patterns`; the values never exist as a whole. Every statistic is
-computed by `compute_statistics`, which also asks the server.
+computed by `reduce_lazy_array`, which also asks the server.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from insitu.active.reduce_array import reduce_array
 from insitu.errors import UnsupportedError
 from insitu.lazy_array.box_iteration import reduce_by_boxes
 from insitu.lazy_array.dispatch import implements
@@ -24,10 +25,11 @@ from insitu.lazy_array.options import options
 from insitu.lazy_array.reduction_patterns import reduce_masked, reduce_null_test
 from insitu.lazy_array.steps import FillNull
 from insitu.reducing import METHODS as STREAMED
-from insitu.reducing import statistics
+from insitu.reducing.query import ReductionQuery
+from insitu.reducing.reduce import normalise_axes
 from insitu.reducing.reductions import ReductionRules
 
-__all__ = ["can_stream", "compute_statistics", "report_not_on_server"]
+__all__ = ["can_stream", "reduce_lazy_array", "report_not_on_server"]
 
 NUMPY_REDUCTIONS: dict[Callable[..., Any], tuple[str, bool]] = {
     np.sum: ("sum", False),
@@ -71,48 +73,23 @@ def can_stream(dtype: np.dtype[Any], method: str) -> bool:
     )
 
 
-def compute_statistics(
-    array: LazyArray,
-    methods: Sequence[str],
-    axes: Sequence[int] | None,
-    rules: ReductionRules,
-    *,
-    keepdims: bool = False,
-) -> dict[str, npt.NDArray[Any]]:
+def reduce_lazy_array(array: LazyArray, query: ReductionQuery) -> dict[str, npt.NDArray[Any]]:
     """Return several statistics of an array in one pass, computed here or on the server.
 
     Parameters
     ----------
     array
         What to reduce.
-    methods
-        Names for which `can_stream` is true; of an array with steps neither medians nor quantiles.
-    axes
-        Which to reduce; None: all.
-    rules
-        What counts.
-    keepdims
-        Whether reduced axes stay, with length 1.
+    query
+        Statistics of the whole array for which `can_stream` is true; of an array with steps neither
+        medians nor quantiles.
     """
     if array.steps:
         report_not_on_server(array, "reductions of masked, filled or converted values")
-        along = tuple(range(array.ndim)) if axes is None else tuple(axes)
-        found = reduce_by_boxes(array, methods, along, rules)
-        return found if keepdims else {name: values.squeeze(along) for name, values in found.items()}
-    active = array.access.active
-    return (statistics if active is None else active.statistics)(
-        array.array,
-        methods,
-        axes=axes,
-        skipna=rules.skipna,
-        ddof=rules.ddof,
-        min_count=rules.min_count,
-        q=rules.q,
-        edges=rules.edges,
-        keepdims=keepdims,
-        name=array.access.name,
-        storage_options=array.access.storage_options,
-    )
+        along = normalise_axes(query.axes, array.ndim)
+        found = reduce_by_boxes(array, query.methods, along, query.rules)
+        return found if query.keepdims else {name: values.squeeze(along) for name, values in found.items()}
+    return reduce_array(array.array, query, array.access.read_context, array.access.active)
 
 
 def _reduce(func: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
@@ -151,7 +128,9 @@ for _function in (np.cumsum, np.nancumsum, np.cumprod, np.nancumprod):
 
 
 def report_not_on_server(array: LazyArray, what: str) -> None:
-    """Warn that an operation does not run on the server, if one was given; raise if it is required."""
+    """Warn that an operation does not run on the server, if one was given; raise if it is
+    required.
+    """
     if array.access.active is not None:
         problem = UnsupportedError(
             f"servers do not compute {what}",
@@ -172,7 +151,7 @@ def _stream_reduction(array: LazyArray, method: str, skipna: bool, given: dict[s
     rules = ReductionRules(skipna, given["ddof"], None, given["q"])
 
     def take(bare: LazyArray, name: str, how: ReductionRules) -> npt.NDArray[Any]:
-        return compute_statistics(bare, [name], along, how, keepdims=True)[name]
+        return reduce_lazy_array(bare, ReductionQuery((name,), along, rules=how, keepdims=True))[name]
 
     if method in NEUTRAL_ELEMENTS and array.steps == (FillNull(NEUTRAL_ELEMENTS[method], array.array.dtype),):
         array, rules = LazyArray(array.array, array.access), replace(rules, skipna=True)
@@ -188,7 +167,8 @@ def _stream_reduction(array: LazyArray, method: str, skipna: bool, given: dict[s
         return None  # small enough to be held: NumPy itself then does it
     if method.startswith("arg") and (len(along) != 1 if axes is not None else array.ndim != 1) and array.steps:
         return None
-    return _scalar(compute_statistics(array, [method], axes, rules, keepdims=keepdims)[method])
+    query = ReductionQuery((method,), axes, rules=rules, keepdims=keepdims)
+    return _scalar(reduce_lazy_array(array, query)[method])
 
 
 def _scalar(found: Any) -> Any:

@@ -15,11 +15,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from insitu.active.grouped import Weights
-from insitu.active.weighted import weigh_array
+from insitu.active.reduce_array import weigh_array
 from insitu.lazy_array.duck_array import LazyArray
 from insitu.lazy_array.steps import FillNull, IsNull, Not, Where
+from insitu.reducing.query import ReductionQuery
 from insitu.reducing.reductions import ReductionRules
+from insitu.reducing.weighted_and_grouped import Weights
 
 __all__ = ["reduce_masked", "reduce_null_test"]
 
@@ -77,12 +78,9 @@ def reduce_masked(
     if set(varies) - set(axes) or method not in ("sum", "mean", "count"):
         return None
     weights: Weights = {tuple(varies): shown.reshape([array.shape[axis] for axis in varies]).astype(np.float64)}
-    how = array.access
     asked = ["sum_of_weights"] if method == "count" else ["sum", "mean", "sum_of_weights"]
-    taken = weigh_array(
-        array.array, asked, weights, axes=axes, skipna=True, active=how.active, name=how.name,
-        storage_options=how.storage_options,
-    )  # fmt: skip
+    query = ReductionQuery.of(asked, axes, skipna=True)
+    taken = weigh_array(array.array, weights, query, array.access.read_context, array.access.active)
     some = np.isfinite(taken["sum_of_weights"])
     kept = tuple(1 if axis in axes else length for axis, length in enumerate(array.shape))
     if method == "count":

@@ -8,11 +8,13 @@ from insitu.reading.execute import execute, execute_all, stream
 from insitu.reading.plan import ReadPlan, plan_read
 from insitu.reading.pointwise import read_points
 from insitu.reading.read import read_array, read_arrays
+from insitu.reading.read_context import ReadContext
 from insitu.reading.source_pool import SourcePool
 from insitu.reading.tally import ReadStatistics, format_summary
 
 __all__ = [
     "ChunkCache",
+    "ReadContext",
     "ReadPlan",
     "ReadStatistics",
     "SourcePool",

@@ -154,8 +154,8 @@ def cache_from_option(cache: ChunkCache | int | bool | None) -> ChunkCache | Non
     Parameters
     ----------
     cache
-        A cache; its size in bytes, for one of its own; True: the one that the process shares; False or
-        None: none.
+        A cache; its size in bytes, for one of its own; True: the one that the process shares;
+        False or None: none.
     """
     global _default
     if cache is None or cache is False:

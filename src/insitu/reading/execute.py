@@ -61,7 +61,7 @@ class ArraySink:
             value = unpack(np.asarray(value), packing)
         put(self.windows[grid], self.grids[grid].at(self.grids[grid].outside, position), value)
 
-    def alone(
+    def decode_one(
         self,
         grid: int,
         position: Position,
@@ -89,7 +89,7 @@ class ArraySink:
             room = get_buffer(TRANSIT_SLOT, decoder.nbytes).view(decoder.dtype).reshape(decoder.stored)
         self.chunk(grid, position, here.spread(position, decoder(data, room, fetch)), packing)
 
-    def many(
+    def decode_many(
         self, grid: int, alike: ChunkGroup, decoder: Decoder, data: Sequence[memoryview], source: ByteSource
     ) -> None:
         """Decode chunks of which the same box is wanted."""
@@ -166,7 +166,7 @@ class StreamSink:
         shape = [count_places(picker) for picker in outside]
         self.consume(grid, outside, np.broadcast_to(cast_values(value, self.dtype), shape))
 
-    def alone(
+    def decode_one(
         self,
         grid: int,
         position: Position,
@@ -179,7 +179,7 @@ class StreamSink:
         chunk = decoder(data, None, source.read_many if source is not None else None)
         self.chunk(grid, position, self.grids[grid].spread(position, chunk), packing)
 
-    def many(
+    def decode_many(
         self, grid: int, alike: ChunkGroup, decoder: Decoder, data: Sequence[memoryview], source: ByteSource
     ) -> None:
         """Not supported: a stream takes chunks one by one."""

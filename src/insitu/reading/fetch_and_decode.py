@@ -61,9 +61,9 @@ class ChunkSink(Protocol):
     """
 
     takes_many: bool
-    """Whether `many` may be called with chunks of which the same box is wanted."""
+    """Whether `decode_many` may be called with chunks of which the same box is wanted."""
 
-    def many(
+    def decode_many(
         self, grid: int, alike: ChunkGroup, decoder: Decoder, data: Sequence[memoryview], source: ByteSource
     ) -> None:
         """Take the bytes of chunks of which the same box is wanted, each by one cell, and which
@@ -83,7 +83,7 @@ class ChunkSink(Protocol):
         given).
         """
 
-    def alone(
+    def decode_one(
         self,
         grid: int,
         position: Position,
@@ -120,7 +120,7 @@ class PlanExecution:
         self.cache = cache if cache is not None else opened.cache
         self.stopped = threading.Event()
 
-    def rest(self) -> None:
+    def run_resting(self) -> None:
         """Hand over the rows without bytes to fetch: Absent, Unwritten and Inline cells."""
         for number, (grid, rows) in enumerate(zip(self.grids, self.plan.resting, strict=True)):
             located = grid.locations
@@ -137,13 +137,13 @@ class PlanExecution:
                     data = memoryview(located.inline)[begin : begin + int(located.length[row])]
                     try:
                         decoder = prepare(encoding, grid.chunk_shape(position), int(located.filter_mask[row]))
-                        self.sink.alone(number, position, decoder, data, None, packing)
+                        self.sink.decode_one(number, position, decoder, data, None, packing)
                     except InsituError as problem:
                         touched = self.plan.tiles[number]
                         cells = tuple(int(part.cell[i]) for part, i in zip(touched.parts, position, strict=True))
                         raise problem.with_context(variable=self.name, chunk=cells) from problem.__cause__
 
-    def batch(self, begin: int, end: int) -> None:
+    def run_batch(self, begin: int, end: int) -> None:
         """Fetch and decode some rows."""
         pieces = [(begin, end)]
         if len(self.plan.sources) > 1:
@@ -196,15 +196,19 @@ class PlanExecution:
                         at = int(here[alike.rows[0]])
                         mine = [data[i] for i in here[alike.rows].tolist()]
                         try:
-                            self.sink.many(number, alike, decoder, mine, source)
+                            self.sink.decode_many(number, alike, decoder, mine, source)
                         except InsituError as problem:
                             at = int(here[alike.rows[problem.place.pop("number", 0)]])
                             raise
                     continue
                 columns = zip(
-                    here.tolist(), grid.positions(rows), located.encoding[rows].tolist(), located.filter_mask[rows].tolist(),
-                    located.packing[rows].tolist(), strict=True,
-                )  # fmt: skip
+                    here.tolist(),
+                    grid.positions(rows),
+                    located.encoding[rows].tolist(),
+                    located.filter_mask[rows].tolist(),
+                    located.packing[rows].tolist(),
+                    strict=True,
+                )
                 for at, position, encoding, mask, packing in columns:
                     if self.stopped.is_set():
                         return
@@ -212,7 +216,7 @@ class PlanExecution:
                     decoder = prepare(grid.encodings[encoding], grid.chunk_shape(position), mask)
                     if not shared[at]:
                         decoded += decoder.nbytes
-                        self.sink.alone(number, position, decoder, data[at], source, grid.packings[packing])
+                        self.sink.decode_one(number, position, decoder, data[at], source, grid.packings[packing])
                         continue
                     key = (offset[at], length[at], encoding, mask, decoder.stored)
                     if key != last or chunk is None:
@@ -330,16 +334,16 @@ def run_executions(runs: Sequence[PlanExecution]) -> None:
     """
     tasks = []
     for run in runs:
-        run.rest()
+        run.run_resting()
         tasks += [(run, begin, end) for begin, end in cut_batches(run.plan)]
     if len(tasks) == 1:
         run, begin, end = tasks[0]
-        run.batch(begin, end)
+        run.run_batch(begin, end)
         return
     pending: list[Future[None]] = []
     try:
         pool = get_worker_pool(any(is_far(run.plan.sources) for run in runs))
-        pending = [pool.submit(carry_deadline(run.batch), begin, end) for run, begin, end in tasks]
+        pending = [pool.submit(carry_deadline(run.run_batch), begin, end) for run, begin, end in tasks]
         for future in pending:
             future.result()
     except BaseException:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -20,8 +21,8 @@ from insitu.model import Packing, Selection, Stride, Tile, VirtualArray
 from insitu.model.axis import Indices
 from insitu.reading.fetch_and_decode import PlanExecution, run_executions
 from insitu.reading.plan import plan_tiles
+from insitu.reading.read_context import ReadContext
 from insitu.reading.select_cells import AxisSelection, TileSelection, select_on_axis
-from insitu.reading.source_pool import SourcePool
 from insitu.reading.tally import ReadStatistics
 from insitu.reading.tile_plan import ChunkGroup, Position, TilePlan
 from insitu.reading.trim_ranges import trim_to_wanted_bytes
@@ -38,10 +39,7 @@ REQUEST_BYTES = 1 << 14
 def read_points(
     array: VirtualArray,
     keys: Sequence[Any],
-    *,
-    name: str | None = None,
-    storage_options: Mapping[str, Any] | None = None,
-    tally: ReadStatistics | None = None,
+    context: ReadContext | None = None,
 ) -> npt.NDArray[Any]:
     """Read single points, or lines and planes through them.
 
@@ -52,8 +50,8 @@ def read_points(
     keys
         For each dimension an integer array (they broadcast against each other and are paired) or a
         slice. Missing keys select the whole dimension.
-    name, storage_options, tally
-        As for `read_array`.
+    context
+        How to read. Its cache is not used: chunks may be fetched in part.
 
     Returns
     -------
@@ -78,19 +76,10 @@ def read_points(
     if _has_gaps(array):
         table[...] = array.absent_value()
     grids = [TilePlan(touched, located) for touched, located in zip(plan.tiles, plan.locations, strict=True)]
-    with SourcePool(storage_options) as opened:
-        run_executions(
-            [
-                PlanExecution(
-                    plan,
-                    grids,
-                    _PointSink(groups, grids, table),
-                    opened,
-                    name,
-                    tally if tally is not None else ReadStatistics(),
-                )
-            ]
-        )
+    with replace(context or ReadContext(), cache=None).open_sources() as opened:
+        tally = ReadStatistics() if opened.tally is None else opened.tally
+        sink = _PointSink(groups, grids, table)
+        run_executions([PlanExecution(plan, grids, sink, opened.pool, opened.name, tally)])
     return out
 
 
@@ -172,9 +161,14 @@ def _group_by_tile(
 
 
 def _group_by_chunk(
-    tile: Tile, place: tuple[int | None, ...], parts: dict[int, AxisSelection], points: Indices, paired: list[int], sliced: list[int],
+    tile: Tile,
+    place: tuple[int | None, ...],
+    parts: dict[int, AxisSelection],
+    points: Indices,
+    paired: list[int],
+    sliced: list[int],
     local: list[Indices],
-) -> Iterator[_PointGroup]:  # fmt: skip
+) -> Iterator[_PointGroup]:
     """Yield groups of a tile's points by the chunk that they lie in."""
     cells = [tile.axes[axis].find(positions) for axis, positions in zip(paired, local, strict=True)]
     group = np.zeros(len(points), np.int64)
@@ -192,9 +186,15 @@ def _group_by_chunk(
             stored = int(max(shown.stored[0], 1))
             whole = slice(0, stored) if len(mine) > 1 else slice(int(inside[0]), int(inside[0]) + 1)
             here[axis] = AxisSelection(
-                cell=one, inside=(whole,), outside=(slice(0, 1),), stored=np.array([stored]), exists=bool(shown.stored[0]),
-                whole=np.zeros(1, bool), wanted=np.array([whole.stop - whole.start]), first=np.zeros(1, np.int64),
-            )  # fmt: skip
+                cell=one,
+                inside=(whole,),
+                outside=(slice(0, 1),),
+                stored=np.array([stored]),
+                exists=bool(shown.stored[0]),
+                whole=np.zeros(1, bool),
+                wanted=np.array([whole.stop - whole.start]),
+                first=np.zeros(1, np.int64),
+            )
             inner.append(inside)
         wish = TileSelection(tile, tuple(here[i] for i in range(len(tile.axes))), place)
         cut = trim_to_wanted_bytes(wish, REQUEST_BYTES) if len(mine) == 1 else wish
@@ -229,7 +229,7 @@ class _PointSink:
         """Fill the points of a cell that has no bytes."""
         self.table[self._place(grid, position)] = value if packing is None else unpack(np.asarray(value), packing)
 
-    def alone(
+    def decode_one(
         self,
         grid: int,
         position: Position,
@@ -253,7 +253,7 @@ class _PointSink:
         values = turned[single][(*group.inner, *slices)]
         self.table[self._place(grid, position)] = values if packing is None else unpack(values, packing)
 
-    def many(
+    def decode_many(
         self, grid: int, alike: ChunkGroup, decoder: Decoder, data: Sequence[memoryview], source: ByteSource
     ) -> None:
         """Not supported: points take chunks one by one."""

@@ -151,7 +151,7 @@ class _DiscardSink:
     def fill(self, grid: int, position: Position, value: Any, packing: Packing | None) -> None:
         """Do nothing: there is nothing to cache."""
 
-    def alone(
+    def decode_one(
         self,
         grid: int,
         position: Position,
@@ -165,7 +165,7 @@ class _DiscardSink:
     def chunk(self, grid: int, position: Position, chunk: npt.NDArray[Any], packing: Packing | None) -> None:
         """Do nothing: the cache has the chunk."""
 
-    def many(
+    def decode_many(
         self, grid: int, alike: ChunkGroup, decoder: Decoder, data: Sequence[memoryview], source: ByteSource
     ) -> None:
         """Not supported: a cache takes chunks one by one."""

@@ -17,6 +17,7 @@ from insitu.reading.cache import ChunkCache
 from insitu.reading.execute import execute, execute_all
 from insitu.reading.plan import plan_read
 from insitu.reading.prefetch import get_prefetcher
+from insitu.reading.read_context import ReadContext
 from insitu.reading.source_pool import SourcePool
 from insitu.reading.tally import ReadStatistics, format_summary, log
 
@@ -30,12 +31,9 @@ Request = tuple[VirtualArray, Any]
 def read_array(
     array: VirtualArray,
     selection: Any = ...,
+    context: ReadContext | None = None,
     *,
     out: npt.NDArray[Any] | None = None,
-    name: str | None = None,
-    storage_options: Mapping[str, Any] | None = None,
-    tally: ReadStatistics | None = None,
-    cache: ChunkCache | None = None,
 ) -> npt.NDArray[Any]:
     """Read a selection of a virtual array.
 
@@ -46,17 +44,13 @@ def read_array(
     selection
         Integers, slices of any step, Ellipsis, 1-D index or boolean arrays (each axis on its own),
         or a `Selection`.
+    context
+        How to read: storage options, cache, counters.
     out
         Output array: of the selection's shape, and a type that the values can be cast to.
-    name
-        Name of the variable, for error messages.
-    storage_options
-        How to open the sources: see `insitu.sources.open_source`.
-    tally
-        Counts requests, bytes and seconds, if given.
-    cache
-        Cache of decoded chunks, if given.
     """
+    context = context or ReadContext()
+    cache, tally, name = context.cache, context.tally, context.name
     started = planned = perf_counter()
     done = ReadStatistics()
     chosen = Selection.of(selection, array.shape)
@@ -65,12 +59,12 @@ def read_array(
     if follower is not None:
         follower.wait_for_pending([(array, chosen)])
     if values.size:
-        with SourcePool(storage_options) as opened:
+        with context.open_sources() as opened:
             work = plan_read(array, chosen)
             planned = perf_counter()
-            execute(work, values, opened, name, done, cache)
+            execute(work, values, opened.pool, name, done, cache)
     if follower is not None and cache is not None:
-        follower.prefetch_next([(array, chosen)], cache, storage_options)
+        follower.prefetch_next([(array, chosen)], cache, context.storage_options)
     done.add_seconds(planned - started, perf_counter() - started)
     if log.isEnabledFor(logging.DEBUG):
         log.debug(format_summary(array, values.shape, done, name))
@@ -100,7 +94,7 @@ def read_arrays(
     names
         Names of the variables, for error messages.
     storage_options, tally, cache
-        As for `read_array`.
+        As for `ReadContext`.
     steps
         The arrays and selections that the requests are parts of, for a cache that prefetches; by
         default the requests.

@@ -163,7 +163,9 @@ def select_on_axis(axis: Axis, selector: int | Stride | Indices, origin: int) ->
 
 
 def _select_stride(axis: Axis, stride: Stride, at: int) -> AxisSelection:
-    """Select by a slice: each touched cell gives one slice of its chunk to one slice of the output."""
+    """Select by a slice: each touched cell gives one slice of its chunk to one slice of the
+    output.
+    """
     return _to_axis_selection(axis, axis.cut(stride), at)
 
 
@@ -186,7 +188,9 @@ def _to_axis_selection(axis: Axis, cut: AxisCut, at: int) -> AxisSelection:
 
 
 def _element_slice(skip: int, step: int, extent: int) -> slice:
-    """Return the slice of `extent` elements from `skip`, every `step`-th (it must not end at -1)."""
+    """Return the slice of `extent` elements from `skip`, every `step`-th (it must not end at
+    -1).
+    """
     if step == 0:
         return slice(skip, skip + 1)
     end = skip + step * extent

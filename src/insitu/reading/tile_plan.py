@@ -75,9 +75,19 @@ class TilePlan:
     """The part of a read plan that concerns one tile."""
 
     __slots__ = (
-        "all_exist", "axes", "encodings", "exists", "inside", "locations", "outside", "packings", "plain", "shape", "sizes",
+        "all_exist",
+        "axes",
+        "encodings",
+        "exists",
+        "inside",
+        "locations",
+        "outside",
+        "packings",
+        "plain",
+        "shape",
+        "sizes",
         "whole",
-    )  # fmt: skip
+    )
 
     def __init__(self, touched: TileSelection, located: ChunkLocations) -> None:
         parts = touched.parts

@@ -1,7 +1,8 @@
 """REDUCE: statistics of virtual arrays, chunk by chunk, in bounded memory, several in one pass."""
 
 from insitu.reducing.field import Partial
-from insitu.reducing.reduce import reduce_array, statistics
-from insitu.reducing.reductions import METHODS, Reduction
+from insitu.reducing.query import ReductionQuery
+from insitu.reducing.reduce import compute_statistics
+from insitu.reducing.reductions import METHODS, Reduction, ReductionRules
 
-__all__ = ["METHODS", "Partial", "Reduction", "reduce_array", "statistics"]
+__all__ = ["METHODS", "Partial", "Reduction", "ReductionQuery", "ReductionRules", "compute_statistics"]

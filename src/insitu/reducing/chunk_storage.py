@@ -7,7 +7,9 @@ with one cell, so the same code reads and reduces it as any other array, here or
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -18,9 +20,38 @@ from insitu.codecs.buffer_spec import BufferSpec, Data, as_octets
 from insitu.errors import CodecError, ModelError, SelectionError
 from insitu.model import Axis, Codec, Columns, Encoding, Selection, Source, Tile, VirtualArray
 
-__all__ = ["chunk_array", "decode_unknown_size", "parse_encoding", "spans_selection"]
+__all__ = ["Spans", "StoredChunk", "chunk_array", "decode_unknown_size", "parse_encoding", "spans_selection"]
 
 Spans = Sequence[tuple[int, int]]
+"""`(first, count)` of elements."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredChunk:
+    """One chunk: where its bytes lie, and how they are encoded."""
+
+    url: str
+    offset: int = 0
+    size: int | None = None
+    """Stored bytes; None: up to the end of the file."""
+    encoding: Encoding | Mapping[str, Any] | npt.DTypeLike = "u1"
+    """An `Encoding`; or `{"dtype": "<f4", "codecs": [{"id": "shuffle", "elementsize": 4},
+    {"id": "zlib"}]}`, in the order of writing; or just a type.
+    """
+    shape: Sequence[int] | None = None
+    """Shape of the decoded chunk; may be left out if nothing is compressed."""
+
+    def select(self, spans: Spans | None) -> tuple[VirtualArray, Any]:
+        """Return the chunk as an array, and the selection of some spans of its elements in C order.
+
+        With spans the array is flat; None: all elements, in the chunk's shape.
+        """
+        encoding = parse_encoding(self.encoding)
+        if spans is None:
+            return chunk_array(self.url, self.offset, self.size, encoding, self.shape), ...
+        flat = None if self.shape is None else (math.prod(self.shape),)
+        array = chunk_array(self.url, self.offset, self.size, encoding, flat)
+        return array, spans_selection(spans, array.size)
 
 
 def parse_encoding(encoding: Encoding | Mapping[str, Any] | npt.DTypeLike) -> Encoding:
@@ -41,9 +72,8 @@ def parse_encoding(encoding: Encoding | Mapping[str, Any] | npt.DTypeLike) -> En
     entries: Mapping[str, Any] = encoding
     unknown = set(entries) - {"dtype", "codecs", "order", "fill"}
     if unknown or "dtype" not in entries:
-        raise ModelError(
-            f"an encoding needs dtype and may have codecs, order and fill; {'unknown: ' + ', '.join(sorted(unknown)) if unknown else 'dtype is missing'}"
-        )
+        wrong = f"unknown: {', '.join(sorted(unknown))}" if unknown else "dtype is missing"
+        raise ModelError(f"an encoding needs dtype and may have codecs, order and fill; {wrong}")
     codecs = []
     for codec in entries.get("codecs") or ():
         rest = dict(codec)
@@ -94,7 +124,9 @@ def chunk_array(
 
 
 def spans_selection(spans: Spans, size: int) -> Selection:
-    """Return the selection of some spans, one after the other, of a flat chunk of so many elements."""
+    """Return the selection of some spans, one after the other, of a flat chunk of so many
+    elements.
+    """
     parts = []
     for first, many in spans:
         if first < 0 or many < 0 or first + many > size:

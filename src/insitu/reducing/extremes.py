@@ -70,7 +70,7 @@ def _position_fields(
     Without `skipna`, a missing value is more extreme than any other, as in NumPy; for times always.
     """
 
-    def look(part: ValueBlock) -> tuple[Array, Array]:
+    def find_extremes(part: ValueBlock) -> tuple[Array, Array]:
         if part.positions is None:
             raise ValueError(f"{name} needs the positions of the values")
         kept = [axis for axis in range(part.values.ndim) if axis not in part.axes]
@@ -99,10 +99,10 @@ def _position_fields(
     def measure_both(part: ValueBlock) -> tuple[Array, Array]:
         found: dict[str, tuple[Array, Array]] = part.__dict__.setdefault("_where", {})
         if name not in found:
-            found[name] = look(part)
+            found[name] = find_extremes(part)
         return found[name]
 
-    def taken(one: Partial, other: Partial, skipna: bool) -> Array:
+    def is_better(one: Partial, other: Partial, skipna: bool) -> Array:
         """Return where the extreme is that of the other partial."""
         a, b = one[f"{name}_value"], other[f"{name}_value"]
         earlier = other[name] < one[name]
@@ -117,10 +117,10 @@ def _position_fields(
         return np.asarray(np.where(lost | mine, mine & (~lost | earlier), beats))
 
     def join_value(one: Partial, other: Partial, skipna: bool, out: Array | None) -> Array:
-        return np.where(taken(one, other, skipna), other[f"{name}_value"], one[f"{name}_value"])
+        return np.where(is_better(one, other, skipna), other[f"{name}_value"], one[f"{name}_value"])
 
     def join_position(one: Partial, other: Partial, skipna: bool, out: Array | None) -> Array:
-        return np.where(taken(one, other, skipna), other[name], one[name])
+        return np.where(is_better(one, other, skipna), other[name], one[name])
 
     def value_of_nothing(dtype: np.dtype[Any], skipna: bool) -> Any:
         return dtype.type(np.nan) if skipna and dtype.kind in "fc" else worst(dtype)

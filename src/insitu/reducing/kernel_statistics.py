@@ -61,7 +61,9 @@ class ChunkKernel:
 
     @classmethod
     def of(cls, reduction: Reduction) -> ChunkKernel | None:
-        """Return the kernel for a reduction; None if it does not support it, or is not installed."""
+        """Return the kernel for a reduction; None if it does not support it, or is not
+        installed.
+        """
         if reduction.dtype not in FLOATS or not KERNEL_FIELDS.issuperset(reduction.fields):
             return None
         found = load_kernel()

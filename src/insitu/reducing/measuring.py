@@ -67,7 +67,7 @@ class BatchReducer:
         self.keys: list[Position] = []
         """Place in the result of each part in the block."""
 
-    def many(
+    def decode_many(
         self, grid: int, alike: ChunkGroup, decoder: Decoder, data: Sequence[memoryview], source: ByteSource
     ) -> None:
         """Reduce the same box of many chunks without packing, each of which only one cell shows."""
@@ -109,7 +109,9 @@ class BatchReducer:
         keys: Sequence[Position],
         order: Sequence[int],
     ) -> bool:
-        """Reduce chunks to one number each with the kernel; return False if that is not possible."""
+        """Reduce chunks to one number each with the kernel; return False if that is not
+        possible.
+        """
         span = self.span(grid, decoder, alike.start, alike.extent, alike.shape)
         if self.chunk_kernel is None or span is None:
             return False
@@ -185,7 +187,7 @@ class BatchReducer:
         shape = [lengths[row] for lengths, row in zip(self.shadows[grid].taken, position, strict=True)]
         self.part(grid, position, np.broadcast_to(np.asarray(value), shape), packing)
 
-    def alone(
+    def decode_one(
         self,
         grid: int,
         position: Position,

@@ -1,9 +1,9 @@
-"""Statistics of a selection of a virtual array: `reduce_array` for one, `statistics` for several."""
+"""Statistics of a selection of a virtual array on this machine, several in one pass."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -11,163 +11,67 @@ import numpy.typing as npt
 
 from insitu.errors import SelectionError, UnsupportedError
 from insitu.model import Selection, VirtualArray
-from insitu.reading import ReadStatistics, SourcePool
-from insitu.reducing.reductions import STREAMED, Reduction, ReductionRules
-from insitu.reducing.sketches import check_edges
+from insitu.reading import ReadContext
+from insitu.reducing.query import ReductionQuery
+from insitu.reducing.reductions import STREAMED, Reduction
 from insitu.reducing.stream import fold_chunks
-from insitu.reducing.whole_blocks import read_selection, reduce_by_blocks
+from insitu.reducing.whole_blocks import read_values, reduce_by_blocks
 
-__all__ = ["axes_of_dims", "reduce_array", "statistics"]
+__all__ = ["UNCHANGED_WITHOUT_AXES", "axes_of_dims", "compute_statistics", "normalise_axes", "squeeze_axes"]
 
 UNCHANGED_WITHOUT_AXES = ("sum", "mean", "min", "max", "prod", "median")
 """Statistics that leave values and their type unchanged if no axis is reduced, as in xarray."""
 
 
-def reduce_array(
-    array: VirtualArray,
-    method: str,
-    *,
-    axes: int | Sequence[int] | None = None,
-    selection: Any = ...,
-    skipna: bool | None = None,
-    ddof: float = 0,
-    min_count: int | None = None,
-    q: Any = None,
-    edges: Any = None,
-    keepdims: bool = False,
-    name: str | None = None,
-    storage_options: Mapping[str, Any] | None = None,
-    tally: ReadStatistics | None = None,
-) -> npt.NDArray[Any]:
-    """Reduce a selection of a virtual array, chunk by chunk, in bounded memory.
+def compute_statistics(
+    array: VirtualArray, query: ReductionQuery, context: ReadContext | None = None
+) -> dict[str, npt.NDArray[Any]]:
+    """Return statistics of a virtual array by name, computed chunk by chunk, in bounded memory.
 
     Parameters
     ----------
     array
         The array.
-    method
-        `sum`, `mean`, `min`, `max`, `std`, `var`, `count`, `any`, `all`, `argmin`, `argmax`,
-        `prod`; `median` and `quantile`, which need all values of an element of the result at once;
-        `histogram`; `tdigest`, approximate quantiles of any number of values (see
-        `insitu.reducing.sketches`).
-    axes
-        Axes of the selection's shape; all if not given. The result of argmin and argmax is a
-        position in these axes, the last one fastest.
-    selection
-        Integers, slices of any step, Ellipsis, 1-D index or boolean arrays (orthogonal), or a
-        `Selection`.
-    skipna
-        Whether missing values are left out; by default for floating-point and complex values.
-    ddof
-        For `std` and `var`: the divisor is the number of values minus this.
-    min_count
-        For `sum` and `prod`: with fewer values the result is missing.
-    q
-        For `quantile` and `tdigest`: from 0 to 1; several give a first axis.
-    edges
-        For `histogram`: increasing edges of the bins, which give a first axis.
-    keepdims
-        Whether reduced axes stay, with length 1.
-    name
-        The variable, for messages.
-    storage_options
-        How to open the sources: see `insitu.sources.open_source`.
-    tally
-        Counter of what was read.
+    query
+        Which statistics, of which selection, along which axes.
+    context
+        How to read the values: storage options, open sources, counters.
 
     Returns
     -------
-    ndarray
-        Of the type that xarray gives. Sums and means of floating-point values are accumulated in
+    dict of ndarray
+        Of the types that xarray gives. Sums and means of floating-point values are accumulated in
         float64, so they may differ from xarray's in the last digits; they are the more exact ones.
 
     Examples
     --------
     >>> group = insitu.scan("era5.nc")  # doctest: +SKIP
-    >>> reduce_array(group.arrays["t2m"], "mean", axes=0, selection=np.s_[:, ::2, 100:200])  # doctest: +SKIP
+    >>> query = ReductionQuery.of(["mean", "max"], axes=0, selection=np.s_[:, ::2, 100:200])  # doctest: +SKIP
+    >>> compute_statistics(group.arrays["t2m"], query)["mean"]  # doctest: +SKIP
     """
-    found = statistics(
-        array, [method], axes=axes, selection=selection, skipna=skipna, ddof=ddof, min_count=min_count, q=q,
-        edges=edges, keepdims=keepdims, name=name, storage_options=storage_options, tally=tally,
-    )  # fmt: skip
-    return found[method]
-
-
-def statistics(
-    array: VirtualArray,
-    methods: Sequence[str],
-    *,
-    axes: int | Sequence[int] | None = None,
-    selection: Any = ...,
-    skipna: bool | None = None,
-    ddof: float = 0,
-    min_count: int | None = None,
-    q: Any = None,
-    edges: Any = None,
-    keepdims: bool = False,
-    name: str | None = None,
-    storage_options: Mapping[str, Any] | None = None,
-    tally: ReadStatistics | None = None,
-) -> dict[str, npt.NDArray[Any]]:
-    """Return several statistics of a selection, in one pass over its chunks.
-
-    Parameters
-    ----------
-    array
-        The array.
-    methods
-        Names as for `reduce_array`.
-    axes, selection, skipna, ddof, min_count, q, edges, keepdims, name, storage_options, tally
-        As for `reduce_array`.
-
-    Returns
-    -------
-    dict
-        The results, by method.
-    """
-    rules = ReductionRules(skipna, ddof, min_count, q, None if edges is None else check_edges(edges))
-    with SourcePool(storage_options) as opened:
-        return compute_statistics(
-            array, methods, axes, selection, rules, opened, keepdims=keepdims, name=name, tally=tally
-        )
-
-
-def compute_statistics(
-    array: VirtualArray,
-    methods: Sequence[str],
-    axes: int | Sequence[int] | None,
-    selection: Any,
-    rules: ReductionRules,
-    opened: SourcePool,
-    *,
-    keepdims: bool = False,
-    name: str | None = None,
-    tally: ReadStatistics | None = None,
-    block_bytes: int | None = None,
-) -> dict[str, npt.NDArray[Any]]:
-    """Return what `statistics` does, with open sources and rules;
-    `block_bytes` is that of `reduce_by_blocks`.
-    """
-    methods = [methods] if isinstance(methods, str) else list(methods)
-    chosen = Selection.of(selection, array.shape)
+    methods, axes, rules = query.methods, query.axes, query.rules
+    chosen = Selection.of(query.selection, array.shape)
     shape = chosen.result_shape
     along = normalise_axes(axes, len(shape))
     found: dict[str, npt.NDArray[Any]] = {}
-    if axes is not None and not along and any(method in UNCHANGED_WITHOUT_AXES for method in methods):
-        found = dict.fromkeys(UNCHANGED_WITHOUT_AXES, read_selection(array, chosen, opened, name, tally))
-    streamed = tuple(m for m in methods if m not in found and m in STREAMED and array.dtype.kind in STREAMED[m].kinds)
-    if streamed:
-        reduction = Reduction(streamed, array.dtype, rules)
-        partial = fold_chunks(array, chosen, along, reduction, opened, name=name, tally=tally)
-        found |= reduction.finalise(partial, math.prod(shape[axis] for axis in along))
-    selected: VirtualArray | None = None
-    for method in methods:
-        if method not in found:
-            selected = array[chosen] if selected is None else selected
-            found[method] = reduce_by_blocks(
-                selected, along, method, rules, opened, name=name, tally=tally, block_bytes=block_bytes
-            )
-    return {method: found[method] if keepdims else squeeze_axes(found[method], along, len(shape)) for method in methods}
+    with (context or ReadContext()).open_sources() as opened:
+        if axes is not None and not along and any(method in UNCHANGED_WITHOUT_AXES for method in methods):
+            found = dict.fromkeys(UNCHANGED_WITHOUT_AXES, read_values(array, chosen, opened))
+        streamed = tuple(
+            m for m in methods if m not in found and m in STREAMED and array.dtype.kind in STREAMED[m].kinds
+        )
+        if streamed:
+            reduction = Reduction(streamed, array.dtype, rules)
+            partial = fold_chunks(array, chosen, along, reduction, opened)
+            found |= reduction.finalise(partial, math.prod(shape[axis] for axis in along))
+        selected: VirtualArray | None = None
+        for method in methods:
+            if method not in found:
+                selected = array[chosen] if selected is None else selected
+                found[method] = reduce_by_blocks(selected, along, method, rules, opened)
+    if query.keepdims:
+        return {method: found[method] for method in methods}
+    return {method: squeeze_axes(found[method], along, len(shape)) for method in methods}
 
 
 def normalise_axes(axes: int | Sequence[int] | None, ndim: int) -> tuple[int, ...]:

@@ -6,8 +6,17 @@ of values can be estimated. Each is one field of a partial, whose elements are r
 sent and merged as every other field.
 
 The error of a quantile from a t-digest is one of *rank*: the result for `q` is a true quantile for
-some `q'` with `|q' - q| <= BOUND * sqrt(q (1 - q)) / CENTROIDS + 1 / n`. It is exact at both ends,
-and if there are so few values that each has its own centroid.
+some `q'` with `|q' - q| <= RANK_ERROR_BOUND * sqrt(q (1 - q)) / CENTROIDS + 1 / n`. For the median
+of any data that is 0.6 %: what is returned lies between the true quantiles 0.494 and 0.506. It is
+exact at both ends, and if there are so few values that each has its own centroid. No proof covers
+every order of merging; the tests keep the bound on sorted, alternating, heavy-tailed and repeated
+values that are merged from hundreds of parts, where the largest error seen is 70 % of it.
+
+Why not a library: `datasketches` (Apache) has t-digests, and KLL sketches whose bound is proved.
+But there a sketch is an object of its own for every element of a result, and a map has a million;
+here they are one array of records, measured and merged by the same NumPy calls for all elements.
+And sketches come from servers over the network: an array of numbers is checked as all others are,
+while the library parses bytes of its own format in C++.
 """
 
 from __future__ import annotations
@@ -58,7 +67,7 @@ def check_edges(edges: Any) -> tuple[float, ...]:
     """Return increasing edges of bins as a tuple; an error if they are not valid."""
     try:
         found = np.asarray(edges, np.float64)
-    except (TypeError, ValueError) as problem:
+    except (TypeError, ValueError, OverflowError) as problem:  # what NumPy raises for what is no number
         raise ModelError(f"the edges of a histogram must be numbers: {problem}") from problem
     if found.ndim != 1 or not 2 <= len(found) <= MAX_BINS + 1:
         raise ModelError(f"the edges of a histogram must be a list of 2 to {MAX_BINS + 1} numbers")

@@ -21,7 +21,7 @@ import numpy as np
 from insitu.cancellation import carry_deadline, check_deadline
 from insitu.model import INLINE, Selection, VirtualArray
 from insitu.model.gaps import fill_gaps_with_absent
-from insitu.reading import ReadPlan, ReadStatistics, SourcePool, plan_read
+from insitu.reading import ReadContext, ReadPlan, ReadStatistics, plan_read
 from insitu.reading.distance import is_far
 from insitu.reading.fetch_and_decode import PlanExecution, cut_batches
 from insitu.reading.scatter import put
@@ -48,10 +48,7 @@ def fold_chunks(
     selection: Selection,
     axes: Sequence[int],
     reduction: Reduction,
-    opened: SourcePool,
-    *,
-    name: str | None = None,
-    tally: ReadStatistics | None = None,
+    context: ReadContext,
 ) -> Partial:
     """Return the partial of a selection, of its shape with length 1 for each reduced axis.
 
@@ -63,21 +60,15 @@ def fold_chunks(
         Axes of the selection's shape, in the order in which they count for positions.
     reduction
         The statistics.
-    opened
-        Open sources.
-    name
-        The variable, for messages.
-    tally
-        Counter of what was read.
+    context
+        Open sources and counters.
     """
     answer = _PartialResult(selection, axes, reduction)
     if 0 in selection.result_shape:
         return answer.partial
     planned = plan_read(fill_gaps_with_absent(array), selection)
     answer.project_onto(planned)
-    job = _StreamingPass(
-        answer.without_constants(planned), answer.shadows, reduction, opened, name, tally or ReadStatistics()
-    )
+    job = _StreamingPass(answer.without_constants(planned), answer.shadows, reduction, context)
     total: PartialsByPlace = {}
     with closing(job.run()) as results:
         for found in results:
@@ -140,34 +131,31 @@ class _StreamingPass:
         plan: ReadPlan,
         shadows: Sequence[TileProjection],
         reduction: Reduction,
-        opened: SourcePool,
-        name: str | None,
-        tally: ReadStatistics,
+        context: ReadContext,
     ) -> None:
         self.plan = plan
         self.grids = [TilePlan(touched, located) for touched, located in zip(plan.tiles, plan.locations, strict=True)]
         self.shadows = shadows
         self.reduction = reduction
-        self.opened = opened
-        self.name = name
-        self.tally = tally
+        self.context = context
+        self.tally = ReadStatistics() if context.tally is None else context.tally
         self.stopped = threading.Event()
 
     def run(self) -> Generator[PartialsByPlace, None, None]:
         """Yield the partials of the batches, in the order of the plan."""
         if any(len(rows) for rows in self.plan.resting):
             measuring = BatchReducer(self.grids, self.shadows, self.reduction)
-            self._runner(measuring).rest()
+            self._runner(measuring).run_resting()
             measuring.flush()
             yield measuring.found
         tasks = list(cut_batches(_with_decoded_lengths(self.plan)))
         if len(tasks) <= 1:
-            yield from (self.batch(*task) for task in tasks)
+            yield from (self.reduce_batch(*task) for task in tasks)
             return
         far = is_far(self.plan.sources)
         pool = get_worker_pool(far)
         most = BATCHES_PER_THREAD * (REMOTE_WORKERS if far else os.cpu_count() or 1)
-        carried = carry_deadline(self.batch)
+        carried = carry_deadline(self.reduce_batch)
         pending: deque[Future[PartialsByPlace]] = deque()
         try:
             for task in tasks:
@@ -182,21 +170,23 @@ class _StreamingPass:
                 future.cancel()
             wait(pending)
 
-    def batch(self, begin: int, end: int) -> PartialsByPlace:
+    def reduce_batch(self, begin: int, end: int) -> PartialsByPlace:
         """Return the partials of some rows of the plan."""
         measuring = BatchReducer(self.grids, self.shadows, self.reduction)
-        self._runner(measuring).batch(begin, end)
+        self._runner(measuring).run_batch(begin, end)
         measuring.flush()
         return measuring.found
 
     def _runner(self, measuring: BatchReducer) -> PlanExecution:
-        run = PlanExecution(self.plan, self.grids, measuring, self.opened, self.name, self.tally)
+        run = PlanExecution(self.plan, self.grids, measuring, self.context.pool, self.context.name, self.tally)
         run.stopped = self.stopped
         return run
 
 
 def _with_decoded_lengths(plan: ReadPlan) -> ReadPlan:
-    """Return the plan with lengths that also reflect decoded sizes, for splitting it into batches."""
+    """Return the plan with lengths that also reflect decoded sizes, for splitting it into
+    batches.
+    """
     decoded = np.zeros(len(plan.row), np.int64)
     for number, touched in enumerate(plan.tiles):
         here = slice(None) if len(plan.tiles) == 1 else np.flatnonzero(plan.tile == number)

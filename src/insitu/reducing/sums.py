@@ -23,7 +23,9 @@ def _zero(dtype: np.dtype[Any], skipna: bool) -> Any:
 
 
 def _measure_sum(part: ValueBlock) -> Array:
-    """Return the sum of integers in 64 bits, wrapping around as in NumPy; of durations as integers."""
+    """Return the sum of integers in 64 bits, wrapping around as in NumPy; of durations as
+    integers.
+    """
     values = part.fill_skipped(0)
     if values.dtype.kind == "m":
         values = values.view(np.int64)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,10 +19,10 @@ import numpy.typing as npt
 from insitu.cancellation import check_deadline
 from insitu.errors import ModelError, UnsupportedError
 from insitu.model import Selection, VirtualArray
-from insitu.reading import ReadStatistics, SourcePool, execute, plan_read
+from insitu.reading import ReadContext, execute, plan_read
 from insitu.reducing.reductions import METHODS, STREAMED, ReductionRules
 
-__all__ = ["block_shape", "longest_chunks", "read_selection", "reduce_by_blocks"]
+__all__ = ["block_shape", "box_slices", "longest_chunks", "read_values", "reduce_by_blocks"]
 
 BLOCK_BYTES = 256 << 20
 """Bytes of values that a block reads; sorting them takes about as much again."""
@@ -36,11 +36,7 @@ def reduce_by_blocks(
     axes: tuple[int, ...],
     method: str,
     rules: ReductionRules,
-    opened: SourcePool,
-    *,
-    name: str | None = None,
-    tally: ReadStatistics | None = None,
-    block_bytes: int | None = None,
+    context: ReadContext,
 ) -> npt.NDArray[Any]:
     """Reduce an array by blocks; reduced axes have length 1, several quantiles give a first axis.
 
@@ -54,21 +50,17 @@ def reduce_by_blocks(
         `median`, `quantile`, or any of `METHODS`.
     rules
         Options of the statistic.
-    opened
-        Open sources.
-    name
-        The variable, for messages.
-    tally
-        Counter of what was read.
-    block_bytes
-        Bytes of values that are held at a time; `BLOCK_BYTES` if not given.
+    context
+        Open sources and counters. It may limit the bytes of values that are held at a time
+        (`block_bytes`); else they are `BLOCK_BYTES`.
     """
     function = _block_function(array, axes, method, rules)
     lengths = [1 if axis in axes else length for axis, length in enumerate(array.shape)]
     out: npt.NDArray[Any] | None = None
-    for box in _split_into_boxes(array, axes, method, BLOCK_BYTES if block_bytes is None else block_bytes):
+    most = BLOCK_BYTES if context.block_bytes is None else context.block_bytes
+    for box in _split_into_boxes(array, axes, method, most):
         check_deadline()
-        answer = function(read_selection(array, Selection.of(box, array.shape), opened, name, tally))
+        answer = function(read_values(array, Selection.of(box, array.shape), context))
         extra = answer.ndim - array.ndim  # the first axis of several quantiles
         if out is None:
             out = np.empty((*answer.shape[:extra], *lengths), answer.dtype)
@@ -78,17 +70,11 @@ def reduce_by_blocks(
     return out
 
 
-def read_selection(
-    array: VirtualArray,
-    selection: Selection,
-    opened: SourcePool,
-    name: str | None = None,
-    tally: ReadStatistics | None = None,
-) -> npt.NDArray[Any]:
+def read_values(array: VirtualArray, selection: Selection, context: ReadContext) -> npt.NDArray[Any]:
     """Return the values of a selection."""
     out = np.empty(selection.result_shape, array.dtype)
     if out.size:
-        execute(plan_read(array, selection), out, opened, name, tally)
+        execute(plan_read(array, selection), out, context.pool, context.name, context.tally)
     return out
 
 
@@ -105,7 +91,10 @@ def _block_function(array: VirtualArray, axes: tuple[int, ...], method: str, rul
         return _without_warnings(lambda values: median(values, axis=axes, keepdims=True))
     if method == "median" or (method in METHODS and array.dtype.kind in "OSUVmM"):
         return _xarray_function(array, axes, method, rules)
-    raise UnsupportedError(f"{method!r} is not a known reduction of {array.dtype} values", hint=f"Use one of {', '.join(sorted({*STREAMED, 'median', 'quantile'}))}")  # fmt: skip
+    raise UnsupportedError(
+        f"{method!r} is not a known reduction of {array.dtype} values",
+        hint=f"Use one of {', '.join(sorted({*STREAMED, 'median', 'quantile'}))}",
+    )
 
 
 def _xarray_function(array: VirtualArray, axes: tuple[int, ...], method: str, rules: ReductionRules) -> Function:
@@ -170,10 +159,17 @@ def _split_into_boxes(array: VirtualArray, axes: tuple[int, ...], method: str, m
     steps = dict(zip(kept, sizes, strict=True))
     counts = [-(-array.shape[axis] // steps[axis]) if axis in steps else 1 for axis in range(array.ndim)]
     for cell in np.ndindex(*(max(count, 1) for count in counts)):
-        yield tuple(
-            slice(i * steps[axis], min((i + 1) * steps[axis], array.shape[axis])) if axis in steps else slice(0, array.shape[axis])
-            for axis, i in enumerate(cell)
-        )  # fmt: skip
+        yield box_slices(cell, steps, array.shape)
+
+
+def box_slices(cell: Sequence[int], steps: Mapping[int, int], shape: Sequence[int]) -> Box:
+    """Return the slices of one box: along an axis with a step, its part of that length; along
+    others, all.
+    """
+    return tuple(
+        slice(i * steps[axis], min((i + 1) * steps[axis], length)) if axis in steps else slice(0, length)
+        for axis, (i, length) in enumerate(zip(cell, shape, strict=True))
+    )
 
 
 def longest_chunks(array: VirtualArray, kept: Sequence[int]) -> list[int]:

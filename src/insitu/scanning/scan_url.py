@@ -21,7 +21,7 @@ from insitu.errors import SelectionError
 from insitu.formats import scan_format
 from insitu.formats.containers import open_location, parse_member_url
 from insitu.model import Selection, VirtualArray, VirtualGroup
-from insitu.reading import ChunkCache, ReadStatistics, read_array, read_points
+from insitu.reading import ReadContext, read_array, read_points
 from insitu.sources import ByteSource, detach_secrets
 
 __all__ = [
@@ -218,15 +218,12 @@ def _open_bytes(url: Location, storage_options: Mapping[str, Any] | None) -> Ite
 def read_selection(
     array: VirtualArray,
     selection: Any = ...,
+    context: ReadContext | None = None,
     *,
     start: Sequence[int] | None = None,
     count: Sequence[int] | None = None,
     points: Sequence[Any] | None = None,
     out: npt.NDArray[Any] | None = None,
-    name: str | None = None,
-    cache: ChunkCache | None = None,
-    storage_options: Mapping[str, Any] | None = None,
-    tally: ReadStatistics | None = None,
 ) -> npt.NDArray[Any]:
     """Read a selection of an array, given in one of the ways of `insitu.read`."""
     if start is not None or count is not None:
@@ -236,8 +233,8 @@ def read_selection(
     if points is not None:
         if selection is not Ellipsis or out is not None:
             raise SelectionError("points cannot be combined with a selection, start, count or out")
-        return read_points(array, points, name=name, storage_options=storage_options, tally=tally)
-    return read_array(array, selection, out=out, name=name, storage_options=storage_options, tally=tally, cache=cache)
+        return read_points(array, points, context)
+    return read_array(array, selection, context, out=out)
 
 
 def _box_selection(array: VirtualArray, start: Sequence[int] | None, count: Sequence[int] | None) -> Selection:

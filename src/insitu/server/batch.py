@@ -22,16 +22,17 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import BaseRoute, Route
 
-from insitu.active.grouped import grouped_statistics, weighted_statistics
 from insitu.active.wire import dtype_to_wire, values_to_wire
 from insitu.cancellation import Deadline, check_deadline
 from insitu.errors import InsituError, StaleSourceError
 from insitu.model import Selection, VirtualArray
 from insitu.model.selection import Stride
-from insitu.reading import ChunkCache, ReadStatistics, execute, plan_read
+from insitu.reading import ChunkCache, ReadContext, ReadStatistics, execute, plan_read
 from insitu.reducing import Reduction
+from insitu.reducing.query import ReductionQuery
 from insitu.reducing.reduce import axes_of_dims, compute_statistics, normalise_axes
 from insitu.reducing.stream import fold_chunks
+from insitu.reducing.weighted_and_grouped import grouped_statistics, weighted_statistics
 from insitu.server.authentication import Credentials, authenticate
 from insitu.server.client_cache import ClientCache, can_be_cached
 from insitu.server.client_source_pools import RequestSources
@@ -274,41 +275,18 @@ def _reduce_batch(worker: Worker, ready: PreparedBatch, deadline: Deadline) -> I
 def _reduce_job(
     worker: Worker, task: PreparedJob, opened: RequestSources, tally: ReadStatistics
 ) -> dict[str, npt.NDArray[Any]]:
-    job, array, name = task.job, task.array, task.job.variable
-    along = normalise_axes(job.axes, len(task.selection.result_shape))
+    job, array = task.job, task.array
+    query = ReductionQuery(job.methods, job.axes, task.selection, job.rules, job.keepdims)
+    context = ReadContext(job.variable, sources=opened, tally=tally, block_bytes=block_bytes(worker.limits))
     if job.weights is not None:
-        return weighted_statistics(
-            array,
-            job.methods,
-            job.weights,
-            opened,
-            axes=along,
-            selection=task.selection,
-            rules=job.rules,
-            keepdims=job.keepdims,
-            name=name,
-            tally=tally,
-        )
+        return weighted_statistics(array, job.weights, query, context)
     if job.groups is not None:
-        axes = None if job.axes is None else along
-        return grouped_statistics(
-            array,
-            job.methods,
-            job.groups,
-            opened,
-            axes=axes,
-            selection=task.selection,
-            rules=job.rules,
-            name=name,
-            tally=tally,
-        )
+        return grouped_statistics(array, job.groups, query, context)
     if job.partial:
+        along = normalise_axes(job.axes, len(task.selection.result_shape))
         reduction = Reduction(job.methods, array.dtype, job.rules)
-        return dict(fold_chunks(array, task.selection, along, reduction, opened, name=name, tally=tally))
-    return compute_statistics(
-        array, job.methods, job.axes, task.selection, job.rules, opened, keepdims=job.keepdims, name=name, tally=tally,
-        block_bytes=block_bytes(worker.limits),
-    )  # fmt: skip
+        return dict(fold_chunks(array, task.selection, along, reduction, context))
+    return compute_statistics(array, query, context)
 
 
 def _read_batch(worker: Worker, ready: PreparedBatch, deadline: Deadline) -> Iterator[bytes]:

@@ -16,7 +16,6 @@ import cbor2
 import numpy as np
 import numpy.typing as npt
 
-from insitu.active.grouped import WEIGHTED_METHODS, Groups, Weights
 from insitu.active.wire import declared_elements, selection_from_wire, values_from_wire
 from insitu.active.wire_array import array_from_wire
 from insitu.codecs.registry import ALIASES, CODECS, OUTSIDE_VALUES
@@ -24,6 +23,7 @@ from insitu.errors import CodecError
 from insitu.model import Selection, VirtualArray
 from insitu.reducing.reductions import STREAMED, ReductionRules
 from insitu.reducing.sketches import check_edges
+from insitu.reducing.weighted_and_grouped import WEIGHTED_METHODS, Groups, Weights
 from insitu.server.error_responses import RequestError
 
 __all__ = ["BLOCKWISE_METHODS", "BatchJob", "BatchRequest", "is_json", "parse_batch", "parse_scan_request"]

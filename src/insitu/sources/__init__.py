@@ -5,7 +5,8 @@
 | `open_source` | whatever a URL, a path or an open file names |
 | `LocalSource`, `MemorySource`, `FileLikeSource` | files, bytes, open files |
 | `HttpSource`, `ObjectSource`, `FsspecSource` | web servers; S3, GCS, Azure; all that only fsspec reads |
-| `CachedSource`, `CountingSource`, `WrappedSource` | another source, with a cache on disk; with a request counter; the base class of both |
+| `CachedSource`, `CountingSource` | another source, with a cache on disk; with a request counter |
+| `WrappedSource` | the base class of both |
 | `expand_urls` | the files that globs, prefixes and lists name |
 | `trace` | what all sources did: requests, bytes, latency, retries, cache hits |
 

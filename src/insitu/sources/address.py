@@ -22,9 +22,19 @@ StoreKind = Literal["s3", "gcs", "azure"]
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")
 _CHAIN = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+::")
 _KINDS: dict[str, StoreKind] = {
-    "s3": "s3", "s3a": "s3", "s3n": "s3", "gs": "gcs", "gcs": "gcs",
-    "az": "azure", "azure": "azure", "adl": "azure", "abfs": "azure", "abfss": "azure", "wasb": "azure", "wasbs": "azure",
-}  # fmt: skip
+    "s3": "s3",
+    "s3a": "s3",
+    "s3n": "s3",
+    "gs": "gcs",
+    "gcs": "gcs",
+    "az": "azure",
+    "azure": "azure",
+    "adl": "azure",
+    "abfs": "azure",
+    "abfss": "azure",
+    "wasb": "azure",
+    "wasbs": "azure",
+}
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,9 +32,9 @@ class ObjectIdentity:
     >>> identity = ObjectIdentity("https://host/x", Source("https://host/x", 100, '"v1"'))
     >>> identity.size, identity.condition_headers()
     (100, {'If-Match': '"v1"'})
-    >>> identity.observe(100, '"v2"', None)
+    >>> identity.observe(100, '"v2"', None)  # doctest: +ELLIPSIS
     Traceback (most recent call last):
-    insitu.errors.StaleSourceError: the object is not the one that was scanned: its ETag was "v1" and is now "v2" [in https://host/x]. Scan and open it again.
+    insitu.errors.StaleSourceError: the object is not the one that was scanned: its ETag was "v1" and is now "v2" ...
     """
 
     def __init__(self, url: str, expected: Source | None = None) -> None:
@@ -85,7 +85,11 @@ class ObjectIdentity:
         if etag is not None and _without_weak_mark(facts.setdefault("etag", etag)) != _without_weak_mark(etag):
             raise self.stale_error(f"its ETag was {facts['etag']} and is now {etag}")
         # With an ETag the date says nothing more, and mirrors behind one name may differ in it.
-        if modified is not None and _differs(facts.setdefault("modified", modified), modified) and "etag" not in facts:
+        if (
+            modified is not None
+            and _is_other_date(facts.setdefault("modified", modified), modified)
+            and "etag" not in facts
+        ):
             raise self.stale_error("its modification date changed")
 
     def source(self) -> Source:
@@ -112,6 +116,6 @@ def _without_weak_mark(etag: str) -> str:
     return etag.removeprefix("W/")
 
 
-def _differs(one: float, two: float) -> bool:
+def _is_other_date(one: float, two: float) -> bool:
     # HTTP dates have whole seconds; the same file seen by another way may have fractions.
     return int(one) != int(two)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from insitu.sources.coalesce import frugal_gap, merge_ranges, split_answers
 from insitu.sources.protocol import Range
@@ -16,7 +17,7 @@ from insitu.sources.ranges import clip_all
 from insitu.sources.threads import gather
 from insitu.sources.throttle import HostThrottle
 
-__all__ = ["LONGEST_REQUEST", "PART", "fetch_many"]
+__all__ = ["LONGEST_REQUEST", "PART", "RequestLimits", "fetch_many"]
 
 LONGEST_REQUEST = 16 << 20
 """Merged requests stay below this, so that long stretches come over several connections."""
@@ -29,6 +30,20 @@ reason.
 Fetch = Callable[[int, int, threading.Event], bytes]
 
 
+@dataclass(frozen=True, slots=True)
+class RequestLimits:
+    """How ranges of a remote object become requests."""
+
+    gap: int | None = None
+    """Bytes that are read along to save a request; None: learned from the responses."""
+    longest: int = LONGEST_REQUEST
+    """Bytes of a merged request, at most."""
+    width: int | None = None
+    """Requests under way at once; None: learned from the responses."""
+    whole: int = 64 << 20
+    """The largest object, in bytes, that is read whole (and kept) from a server without ranges."""
+
+
 def fetch_many(
     fetch: Fetch,
     url: str,
@@ -36,9 +51,7 @@ def fetch_many(
     throttle: HostThrottle,
     *,
     size: int | None = None,
-    gap: int | None = None,
-    limit: int = LONGEST_REQUEST,
-    width: int | None = None,
+    limits: RequestLimits | None = None,
 ) -> list[bytes]:
     """Return all ranges of an object, fetched concurrently through `fetch(offset, length, stop)`.
 
@@ -55,23 +68,22 @@ def fetch_many(
         Cost of a request and number of requests at once; it learns from this batch.
     size
         The object's size, if it is known already.
-    gap, limit, width
-        How far apart ranges may lie to be merged, how long they may become, how many are requested
-        at once; gap and width are the throttle's if not given.
+    limits
+        How ranges are merged, and how many are requested at once.
     """
+    limits = limits or RequestLimits()
     there = clip_all(url, ranges, size)
     if not there:
         return []
     offsets, lengths = zip(*there, strict=True)
-    if gap is None:
-        gap = frugal_gap(lengths, throttle.request_bytes)
-    plan = merge_ranges(offsets, lengths, gap, limit)
+    gap = frugal_gap(lengths, throttle.request_bytes) if limits.gap is None else limits.gap
+    plan = merge_ranges(offsets, lengths, gap, limits.longest)
     # A range whose end is not known may be damaged, 2^60 bytes long: that one is asked for as it
     # is.
-    parts = [_cut_range(item, limit) if size is not None else [item] for item in plan.ranges()]
+    parts = [_cut_range(item, limits.longest) if size is not None else [item] for item in plan.ranges()]
     wanted = [part for some in parts for part in some]
     start = time.perf_counter()
-    came = iter(gather(lambda item, stop: fetch(item[0], item[1], stop), wanted, width=width or throttle.width))
+    came = iter(gather(lambda item, stop: fetch(item[0], item[1], stop), wanted, width=limits.width or throttle.width))
     fetched = [_join([next(came) for _ in some]) for some in parts]
     throttle.record_transfer(sum(map(len, fetched)), time.perf_counter() - start)
     return split_answers(plan, lengths, fetched)
@@ -82,8 +94,8 @@ def _cut_range(item: Range, limit: int) -> list[Range]:
 
     Examples
     --------
-    >>> _cut_range((10, 40 << 20), 16 << 20)[:2], len(_cut_range((10, 40 << 20), 16 << 20)), _cut_range((10, 5), 16 << 20)
-    ([(10, 8388608), (8388618, 8388608)], 5, [(10, 5)])
+    >>> _cut_range((10, 40 << 20), 16 << 20)[:2], _cut_range((10, 5), 16 << 20)
+    ([(10, 8388608), (8388618, 8388608)], [(10, 5)])
     """
     offset, length = item
     part = min(PART, limit)

@@ -33,8 +33,8 @@ _LONE_PERCENT = re.compile(r"%(?![0-9A-Fa-f]{2})")
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^\s\"'<>)\]]+")
 _NAMED_SECRET = re.compile(
     r"""(?ix)
-    \b(authorization | x-insitu-token | x-amz-security-token | sig | signature | secret | token | password | passwd | cookie
-      | secret_access_key | session_token | account_key | sas_key | sas_token | bearer_token | api_key)
+    \b(authorization | x-insitu-token | x-amz-security-token | sig | signature | secret | token | password | passwd
+      | cookie | secret_access_key | session_token | account_key | sas_key | sas_token | bearer_token | api_key)
     (["']?\s*[=:]\s*["']?)
     (?:(?:bearer|basic|digest|negotiate|sharedkey)\s+)?[^\s,;&"']+"""
 )
@@ -82,14 +82,16 @@ def chain_links(url: str) -> list[str]:
 
     Examples
     --------
-    >>> chain_links("zip://a.nc::https://host/x.zip"), chain_links("http://[::1]:8080/x.zip::a.nc"), chain_links("/x.nc")
-    (['zip://a.nc', 'https://host/x.zip'], ['http://[::1]:8080/x.zip', 'a.nc'], ['/x.nc'])
+    >>> chain_links("zip://a.nc::https://host/x.zip"), chain_links("http://[::1]:8080/x.zip::a.nc")
+    (['zip://a.nc', 'https://host/x.zip'], ['http://[::1]:8080/x.zip', 'a.nc'])
     """
     return _CHAIN.split(url)
 
 
 def redact_text(text: str) -> str:
-    """Return free text (the error message of a library, say) without the secrets of the URLs in it."""
+    """Return free text (the error message of a library, say) without the secrets of the URLs in
+    it.
+    """
     return _NAMED_SECRET.sub(r"\1\2***", _URL.sub(lambda found: redact_url(found.group()), text))
 
 

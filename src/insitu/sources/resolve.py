@@ -57,8 +57,9 @@ def open_source(
         | `key`, `secret`, `token`; `profile` | of an object store; an AWS profile |
         | `endpoint_url`, `region`, `requester_pays` | where a bucket is; who pays |
         | `headers`, `bearer_token` | sent to web servers |
-        | `check_identity` | the path of a certificate bundle; False: accept any certificate |
-        | `timeout`, `connect_timeout`, `read_timeout`, `retries` | seconds for one range in all, until a connection stands, without a byte; how often to try again |
+        | `verify` | the path of a certificate bundle; False: accept any certificate |
+        | `timeout`; `connect_timeout`; `read_timeout` | seconds for a range; for a connection; without a byte |
+        | `retries` | how often to try again |
         | `cache` | a folder (or a `DiskCache`) that keeps what was read from remote places |
     expected
         What was recorded of the object when it was scanned: another version raises

@@ -1,7 +1,7 @@
 """Retry policy of remote sources: timeouts, exponential backoff with jitter, and the retry loop.
 
-Web servers and object stores use the same rules and the same loop. A source raises
-`TransientError` for a failure that may pass; anything else ends the loop at once.
+Web servers, object stores and servers next to the data use the same rules and the same loop. A
+source raises `TransientError` for a failure that may pass; anything else ends the loop at once.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from email.utils import parsedate_to_datetime
 from typing import Any, TypeVar
 
 from insitu.cancellation import cap_to_deadline, check_deadline
-from insitu.errors import SourceError, TimedOutError
+from insitu.errors import InsituError, SourceError, TimedOutError
 from insitu.sources import tracing
 
 __all__ = ["RETRY_OPTIONS", "RetryPolicy", "TransientError", "retry", "retry_after", "retry_policy_for"]
@@ -66,7 +66,7 @@ class TransientError(Exception):
         Seconds that the server asks to wait.
     """
 
-    def __init__(self, error: SourceError, after: float | None = None) -> None:
+    def __init__(self, error: InsituError, after: float | None = None) -> None:
         super().__init__(error)
         self.error = error
         self.after = after

@@ -41,10 +41,26 @@ _KNOWN_OPTIONS = frozenset({
     "anon", "bearer_token", "cache", "client_kwargs", "endpoint_url", "headers", "key", "profile", "query", "region",
     "requester_pays", "secret", "token", "verify", *PATIENCE,
 })  # fmt: skip
-_CREDENTIAL_OPTIONS = frozenset({
-    "anon", "key", "secret", "token", "profile", "endpoint_url", "requester_pays", "account_key", "sas_token", "sas_key",
-    "credential", "connection_string", "skip_signature", "access_key_id", "service_account", "service_account_key",
-})  # fmt: skip
+_CREDENTIAL_OPTIONS = frozenset(
+    {
+        "anon",
+        "key",
+        "secret",
+        "token",
+        "profile",
+        "endpoint_url",
+        "requester_pays",
+        "account_key",
+        "sas_token",
+        "sas_key",
+        "credential",
+        "connection_string",
+        "skip_signature",
+        "access_key_id",
+        "service_account",
+        "service_account_key",
+    }
+)
 _IGNORED_OPTIONS = frozenset({
     "asynchronous", "block_size", "cache_regions", "cache_type", "default_block_size", "default_cache_type",
     "default_fill_cache", "listings_expiry_time", "loop", "project", "skip_instance_cache", "use_listings_cache",
@@ -65,7 +81,7 @@ def options_for(url: str, storage_options: Options | None) -> dict[str, Any]:
     if not storage_options:
         return {}
     chosen = {name: value for name, value in storage_options.items() if not _is_prefix(name, value)}
-    fitting = [name for name, value in storage_options.items() if _is_prefix(name, value) and _covers(name, url)]
+    fitting = [name for name, value in storage_options.items() if _is_prefix(name, value) and _is_below(name, url)]
     if fitting:
         longest = max(fitting, key=len)
         special = dict(storage_options[longest])
@@ -253,7 +269,7 @@ def _is_prefix(name: str, value: object) -> bool:
     return isinstance(value, Mapping) and ("://" in name or name.startswith("/"))
 
 
-def _covers(prefix: str, url: str) -> bool:
+def _is_below(prefix: str, url: str) -> bool:
     if not url.startswith(prefix):
         return False
     # "s3://data" is meant for that bucket, not for "s3://data-of-others".

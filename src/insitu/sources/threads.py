@@ -82,19 +82,21 @@ def gather(
     threads = _pool.threads()
     carried = carry_deadline(work)
     workers = [threads.submit(carried) for _ in range(min(width, len(items)) - 1)]
-    failed = False
+    failure: Exception | None = None
     try:
         work()
         for worker in workers:
             # One that never began has nothing left to do: all items are taken.
             if not worker.cancel():
                 worker.result()
-    except Exception:
-        failed = True
+    except Exception as error:
+        # The first one is the reason of the others. There is none if the interpreter is ending, and
+        # the pool drops its work.
+        failure = next((first for first in errors if isinstance(first, Exception)), error)
     finally:
         stop.set()
         for worker in workers:
             worker.cancel()
-    if failed:
-        raise errors[0]
+    if failure is not None:
+        raise failure
     return [results[at] for at in range(len(items))]

@@ -199,7 +199,8 @@ class Trace:
         if self.latency.count:
             lines.append(
                 f"latency: median {_format_seconds(self.latency.quantile(0.5))}, "
-                f"95 % within {_format_seconds(self.latency.quantile(0.95))}, longest {_format_seconds(self.latency.longest)}"
+                f"95 % within {_format_seconds(self.latency.quantile(0.95))}, "
+                f"longest {_format_seconds(self.latency.longest)}"
             )
             most = max(self.latency.counts.values())
             for low, high, many in self.latency.rows():

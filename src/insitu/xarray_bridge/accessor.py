@@ -13,12 +13,12 @@ import xarray
 from insitu.combining.saved import tree_from_member
 from insitu.combining.survey import Report, Survey
 from insitu.lazy_array.duck_array import LazyArray
-from insitu.lazy_array.numpy_reductions import can_stream, compute_statistics
+from insitu.lazy_array.numpy_reductions import can_stream, reduce_lazy_array
 from insitu.lazy_array.representation import format_bytes
 from insitu.maintenance import append_member, save_tree
 from insitu.model import VirtualArray, VirtualGroup, byte_ranges, count_cells
 from insitu.reducing import METHODS as STREAMED
-from insitu.reducing.reductions import ReductionRules
+from insitu.reducing.query import ReductionQuery
 from insitu.xarray_bridge.backend_array import dataset_name, duck_array, find_lazy_array, stored_name
 from insitu.xarray_bridge.dataset import to_member
 from insitu.xarray_bridge.distributions import histogram, quantile
@@ -325,9 +325,9 @@ def _statistics(
     data = duck_array(variable)
     if data is not None and data.size and all(method in STREAMED or method == "median" for method in methods):
         axes = tuple(variable.get_axis_num(name) for name in dims)
-        rules = ReductionRules(how.get("skipna"), how.get("ddof", 0), how.get("min_count"))
         if all(can_stream(data.dtype, method) for method in methods) and not (data.steps and "median" in methods):
-            found = compute_statistics(data, methods, axes, rules)
+            rules = {name: how[name] for name in ("skipna", "ddof", "min_count") if name in how}
+            found = reduce_lazy_array(data, ReductionQuery.of(methods, axes, **rules))
             return {method: xarray.Variable(kept, values) for method, values in found.items()}
     return {method: _reduce_with_xarray(variable, method, dims, how) for method in methods}
 

@@ -11,8 +11,9 @@ import numpy.typing as npt
 import xarray
 
 from insitu.errors import UnsupportedError
-from insitu.lazy_array.numpy_reductions import compute_statistics
+from insitu.lazy_array.numpy_reductions import reduce_lazy_array
 from insitu.reducing import Reduction
+from insitu.reducing.query import ReductionQuery
 from insitu.reducing.reduce import squeeze_axes
 from insitu.reducing.reductions import ReductionRules
 from insitu.reducing.sketches import check_edges
@@ -77,7 +78,7 @@ def _compute(variable: xarray.Variable, method: str, dims: list[Hashable], rules
     axes = tuple(variable.dims.index(name) for name in dims)
     lazy = unmodified_lazy_array(variable, KINDS)
     if lazy is not None:
-        return compute_statistics(lazy, [method], axes, rules)[method]
+        return reduce_lazy_array(lazy, ReductionQuery((method,), axes, rules=rules))[method]
     values = np.asarray(variable.values)
     reduction = Reduction((method,), values.dtype, rules)
     size = math.prod(values.shape[axis] for axis in axes)

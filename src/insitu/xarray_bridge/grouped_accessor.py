@@ -15,11 +15,12 @@ import numpy as np
 import numpy.typing as npt
 import xarray
 
-from insitu.active.grouped import Groups
-from insitu.active.weighted import group_array
+from insitu.active.reduce_array import group_array
 from insitu.lazy_array.duck_array import LazyArray
 from insitu.lazy_array.options import options
+from insitu.reducing.query import ReductionQuery
 from insitu.reducing.reductions import ReductionRules
+from insitu.reducing.weighted_and_grouped import Groups
 from insitu.xarray_bridge.template_dataset import fill_template, make_template, unmodified_lazy_array
 
 __all__ = ["Grouped"]
@@ -139,10 +140,9 @@ class Grouped:
         axes = [variable.dims.index(name) for name in dims if name in variable.dims]
         axis = variable.dims.index(along)
         rules = ReductionRules(how.get("skipna"), how.get("ddof", 0), how.get("min_count"))
-        found = group_array(
-            lazy.array, [method], Groups(axis, codes, first.size), axes=axes, rules=rules, active=lazy.access.active,
-            name=lazy.access.name, storage_options=lazy.access.storage_options,
-        )[method]  # fmt: skip
+        groups = Groups(axis, codes, first.size)
+        query = ReductionQuery((method,), axes, rules=rules)
+        found = group_array(lazy.array, groups, query, lazy.access.read_context, lazy.access.active)[method]
         kept = [name for name in variable.dims if name == along or name not in dims]
         found = np.moveaxis(found, kept.index(along), 0).reshape(
             *first.shape, *found.shape[: kept.index(along)], *found.shape[kept.index(along) + 1 :]

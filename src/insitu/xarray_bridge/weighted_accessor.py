@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 import xarray
 
-from insitu.active.grouped import Weights
-from insitu.active.weighted import weigh_array
+from insitu.active.reduce_array import weigh_array
+from insitu.reducing.query import ReductionQuery
+from insitu.reducing.weighted_and_grouped import Weights
 from insitu.xarray_bridge.template_dataset import fill_template, make_template, unmodified_lazy_array
 
 __all__ = ["Weighted"]
@@ -73,16 +74,8 @@ class Weighted:
             assert lazy is not None
             axes = [variable.dims.index(d) for d in dims if d in variable.dims]
             factor: Weights = {tuple(variable.dims.index(d) for d in weights.dims): weights.values}
-            taken = weigh_array(
-                lazy.array,
-                [method],
-                factor,
-                axes=axes,
-                skipna=how.get("skipna"),
-                active=lazy.access.active,
-                name=lazy.access.name,
-                storage_options=lazy.access.storage_options,
-            )[method]
+            query = ReductionQuery.of(method, axes, skipna=how.get("skipna"))
+            taken = weigh_array(lazy.array, factor, query, lazy.access.read_context, lazy.access.active)[method]
             kept = [d for d in variable.dims if d not in dims]
             values[name] = taken.transpose([kept.index(d) for d in result[name].dims])
         made = fill_template(result, dataset, values)

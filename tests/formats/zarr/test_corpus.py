@@ -11,7 +11,7 @@ import zarr
 
 from insitu.errors import InsituError, UnknownCodecError
 from insitu.formats.zarr import open_zarr
-from insitu.reading import read_array
+from insitu.reading import ReadContext, read_array
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*")
 
@@ -40,7 +40,7 @@ def test_every_store(corpus: Path) -> None:
             group = open_zarr(str(path))
             assert group is not None, name
             for variable, array in group.all_arrays():
-                ours = read_array(array, name=variable)
+                ours = read_array(array, context=ReadContext(variable))
                 theirs = _oracle(path, variable)
                 if theirs is None:
                     alone.add(path.name)

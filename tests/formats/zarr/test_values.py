@@ -31,7 +31,7 @@ import insitu
 from insitu.errors import ChecksumError, FormatError, InsituError, VariableError
 from insitu.formats.zarr import matches, open_zarr
 from insitu.model import Unwritten, VirtualArray, VirtualGroup
-from insitu.reading import read_array
+from insitu.reading import ReadContext, read_array
 from insitu.references import save
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning", "ignore::FutureWarning", "ignore:.*")
@@ -411,7 +411,7 @@ def test_only_the_wanted_inner_chunks_are_fetched(tmp_path: Path) -> None:
     )
     array[:] = values("<i4", (64, 64))
     tally = ReadStatistics()
-    read_array(only(tmp_path / "a"), np.s_[:8, :8], tally=tally)
+    read_array(only(tmp_path / "a"), np.s_[:8, :8], ReadContext(tally=tally))
     assert tally.bytes_fetched == 8 * 8 * 4
 
 

@@ -138,10 +138,11 @@ def encode_chunks(array: VirtualArray, name: str, zarr_format: int, compression:
 def _fill_bytes(fill: Any, dtype: np.dtype[Any]) -> bytes | None:
     if dtype.hasobject or fill is None:
         return None
+    first = np.asarray(fill).reshape(-1)[:1]
     try:
         with np.errstate(all="ignore"):
-            return np.asarray(fill).reshape(-1)[:1].astype(dtype).tobytes() or None
-    except (TypeError, ValueError, OverflowError):
+            return first.astype(dtype).tobytes() or None
+    except (TypeError, ValueError, OverflowError):  # an attribute of another kind, such as text
         return None
 
 

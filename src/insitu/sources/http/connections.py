@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import os
 import threading
-from collections import OrderedDict
 from http.client import HTTPResponse, RemoteDisconnected
 from typing import Any
 from urllib.parse import urlsplit
@@ -22,6 +21,7 @@ from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 
 from insitu.errors import SourceError, UnsupportedError
+from insitu.lru import LruCache
 from insitu.sources.http.certificates import Trust
 from insitu.sources.http.deadline import watch_connection
 from insitu.sources.redaction import redact_url, split_userinfo
@@ -110,25 +110,21 @@ class _ConnectionPools:
     def renew(self) -> None:
         """Drop all connections."""
         self._lock = threading.Lock()
-        self._managers: OrderedDict[tuple[str | None, Trust, str], urllib3.PoolManager] = OrderedDict()
-        self._proxies: dict[str, str | None] = {}
+        self._managers: LruCache[tuple[str | None, Trust, str], urllib3.PoolManager] = LruCache(MOST_MANAGERS)
+        self._proxies: LruCache[str, str | None] = LruCache(_MOST_ORIGINS)
 
     def route(self, url: str, trust: Trust, scope: str) -> tuple[HTTPConnectionPool, str]:
         parts = urlsplit(url)
         origin = f"{parts.scheme}://{parts.netloc}"
-        with self._lock:
-            if origin not in self._proxies:
-                if len(self._proxies) >= _MOST_ORIGINS:
-                    self._proxies.clear()
-                self._proxies[origin] = _proxy_for(parts.scheme, parts.hostname or "")
-            proxy = self._proxies[origin]
-            key = (proxy, trust, scope)
-            if key not in self._managers:
-                self._managers[key] = _make_manager(proxy, trust, url)
-            manager = self._managers[key]
-            self._managers.move_to_end(key)
-            old = self._managers.popitem(last=False)[1] if len(self._managers) > MOST_MANAGERS else None
-        if old is not None:
+        proxy = self._proxies.get_or_load(origin, lambda: _proxy_for(parts.scheme, parts.hostname or ""))
+        key = (proxy, trust, scope)
+        evicted: list[urllib3.PoolManager] = []
+        with self._lock:  # only one manager for a key
+            manager = self._managers.get(key)
+            if manager is None:
+                manager = _make_manager(proxy, trust, url)
+                evicted = self._managers.put(key, manager)
+        for old in evicted:
             old.clear()  # users of its pools get an error that they are closed, and ask again
         forwarded = proxy is not None and parts.scheme == "http" and not proxy.startswith("socks")
         path = f"{parts.path or '/'}{'?' if parts.query else ''}{parts.query}"

@@ -23,12 +23,11 @@ from insitu.sources import tracing
 from insitu.sources.address import host_of
 from insitu.sources.http.certificates import Trust
 from insitu.sources.http.deadline import RequestDeadline
-from insitu.sources.http.headers import CONTENT_RANGE, parse_date, parse_number
-from insitu.sources.http.response_body import content_encoding, read_body
+from insitu.sources.http.response_body import CONTENT_RANGE, content_encoding, parse_date, parse_number, read_body
 from insitu.sources.http.session import HttpSession, Response, to_source_error
 from insitu.sources.identity import ObjectIdentity
 from insitu.sources.protocol import Range
-from insitu.sources.range_batch import LONGEST_REQUEST, fetch_many
+from insitu.sources.range_batch import RequestLimits, fetch_many
 from insitu.sources.ranges import clip
 from insitu.sources.retry_policy import RetryPolicy, TransientError, retry, retry_after
 from insitu.sources.threads import renew_after_fork
@@ -59,11 +58,8 @@ class HttpSource:
         they and signatures never show up in `url`, messages or the representation.
     headers
         Sent with every request; not to another host that the server redirects to.
-    whole
-        The largest object, in bytes, that is read whole (and kept) from a server without ranges.
-    gap, limit, width
-        For batches: bytes read along to save a request, longest merged request, requests under way
-        at once; by default learned from the responses.
+    limits
+        How ranges become requests.
     policy
         Timeouts and retries.
     trust
@@ -82,10 +78,7 @@ class HttpSource:
         url: str,
         *,
         headers: Mapping[str, str] | None = None,
-        whole: int = 64 << 20,
-        gap: int | None = None,
-        limit: int = LONGEST_REQUEST,
-        width: int | None = None,
+        limits: RequestLimits | None = None,
         policy: RetryPolicy | None = None,
         trust: Trust = True,
         expected: Source | None = None,
@@ -93,13 +86,18 @@ class HttpSource:
         scope: str | None = None,
     ) -> None:
         self._settings: dict[str, Any] = {
-            "headers": headers, "whole": whole, "gap": gap, "limit": limit, "width": width, "policy": policy,
-            "trust": trust, "expected": expected, "name": name, "scope": scope,
-        }  # fmt: skip
+            "headers": headers,
+            "limits": limits,
+            "policy": policy,
+            "trust": trust,
+            "expected": expected,
+            "name": name,
+            "scope": scope,
+        }
         self._given = url
         self._patience = policy or RetryPolicy()
         self._exchange = HttpSession(url, headers or {}, self._patience, trust, name=name, scope=scope)
-        self._whole, self._gap, self._limit, self._width = whole, gap, limit, width
+        self._limits = limits or RequestLimits()
         self._identity = ObjectIdentity(self._exchange.url, expected)
         self._place = host_of(self._exchange.url)
         self._throttle = throttle_for(self._place)
@@ -148,17 +146,14 @@ class HttpSource:
 
     def read(self, offset: int, length: int) -> bytes:
         """Return one range."""
-        if length > self._limit:
+        if length > self._limits.longest:
             return self.read_many([(offset, length)])[0]
         start, there = clip(self.url, offset, length, self._identity.size)
         return self._range(start, there, threading.Event())
 
     def read_many(self, ranges: Sequence[Range]) -> list[bytes]:
         """Return many ranges: close ones are merged, all are requested at once."""
-        return fetch_many(
-            self._range, self.url, ranges, self._throttle,
-            size=self._identity.size, gap=self._gap, limit=self._limit, width=self._width,
-        )  # fmt: skip
+        return fetch_many(self._range, self.url, ranges, self._throttle, size=self._identity.size, limits=self._limits)
 
     def tail(self, length: int) -> bytes:
         """Return the last bytes, in one request, whatever the object's size."""
@@ -340,7 +335,7 @@ class HttpSource:
                     SourceError(f"the server sent a page of {size} bytes instead of the range", url=self.url)
                 )
             self._observe(response, size if encoding is None else None)
-            body = read_body(response, size, self.url, deadline, most=self._whole, encoding=encoding)
+            body = read_body(response, size, self.url, deadline, most=self._limits.whole, encoding=encoding)
             self._identity.observe(len(body), None, None)
             self._body = body
             return body

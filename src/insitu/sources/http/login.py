@@ -14,7 +14,6 @@ import netrc
 import os
 import threading
 from base64 import b64encode
-from collections import OrderedDict
 from collections.abc import Mapping
 from functools import lru_cache
 from http.cookiejar import CookieJar
@@ -24,6 +23,7 @@ from urllib.request import Request as Asked
 
 import urllib3
 
+from insitu.lru import LruCache
 from insitu.sources.threads import renew_after_fork
 
 __all__ = ["Cookies", "basic_auth_header", "cookies_for", "credential_scope", "netrc_login"]
@@ -102,38 +102,15 @@ class Cookies:
             self._any = True
 
 
-class _CookieJars:
-    """The cookie jars of this process, by scope of credentials."""
-
-    def __init__(self) -> None:
-        self._jars: OrderedDict[str, Cookies] = OrderedDict()
-        self.renew()
-        renew_after_fork(self)
-
-    def renew(self) -> None:
-        """Make a new lock in a forked child."""
-        self._lock = threading.Lock()
-
-    def find(self, scope: str) -> Cookies:
-        """Return the jar of a scope; a new one if there is none."""
-        with self._lock:
-            jar = self._jars.get(scope)
-            if jar is None:
-                jar = self._jars[scope] = Cookies()
-            self._jars.move_to_end(scope)
-            while len(self._jars) > MOST_JARS:
-                self._jars.popitem(last=False)
-            return jar
-
-
-_jars = _CookieJars()
+_jars: LruCache[str, Cookies] = LruCache(MOST_JARS)
+"""The cookie jars of this process, by scope of credentials."""
 
 
 def cookies_for(scope: str) -> Cookies:
     """Return the cookie jar of one set of credentials (see `credential_scope`): a cookie often
     stands for a login.
     """
-    return _jars.find(scope)
+    return _jars.get_or_load(scope, Cookies)
 
 
 def credential_scope(credentials: Mapping[str, Any]) -> str:

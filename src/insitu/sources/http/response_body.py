@@ -1,22 +1,62 @@
-"""Reading of HTTP response bodies, with checks of length, size limit and compression.
+"""Reading of HTTP responses: header values, and bodies with checks of length, size limit and
+compression.
 
-Bytes are counted as they arrive: a body that ends early, has another length than announced, or
-outgrows the limit is an error and never a short read. A compressed body is decompressed under the
-same limit.
+Header values that are not valid give None, never an exception. Bytes are counted as they arrive: a
+body that ends early, has another length than announced, or outgrows the limit is an error and never
+a short read. A compressed body is decompressed under the same limit.
 """
 
 from __future__ import annotations
 
+import re
 import zlib
+from email.utils import parsedate_to_datetime
+from functools import lru_cache
 
 from insitu.errors import SourceError, TimedOutError
 from insitu.sources.http.deadline import RequestDeadline
 from insitu.sources.http.session import Response
 from insitu.sources.retry_policy import TransientError
 
-__all__ = ["content_encoding", "read_body"]
+__all__ = ["CONTENT_RANGE", "content_encoding", "parse_date", "parse_number", "read_body"]
 
 _PIECE = 1 << 20
+DIGITS = 19
+"""Of a number of bytes; more are no number of bytes, and Python refuses to parse some thousand."""
+_NUMBER = rf"[0-9]{{1,{DIGITS}}}"
+CONTENT_RANGE = re.compile(rf"\s*bytes\s+(?:({_NUMBER})\s*-\s*({_NUMBER})|\*)\s*/\s*({_NUMBER}|\*)\s*", re.IGNORECASE)
+"""`Content-Range` (RFC 9110, section 14.4): first and last byte, if any are sent, and the size or
+`*`.
+"""
+
+
+def parse_number(text: str | None) -> int | None:
+    """Return a number of bytes; None if the text is not one.
+
+    Examples
+    --------
+    >>> parse_number(" 12 "), parse_number("-1"), parse_number("9" * 5000), parse_number(None)
+    (12, None, None, None)
+    """
+    text = "" if text is None else text.strip()
+    return int(text) if text.isdecimal() and text.isascii() and len(text) <= DIGITS else None
+
+
+@lru_cache(64)
+def parse_date(text: str | None) -> float | None:
+    """Return the seconds since 1970 of an HTTP date; None if the text is not one.
+
+    Examples
+    --------
+    >>> parse_date("Thu, 01 Jan 1970 00:01:00 GMT"), parse_date("yesterday")
+    (60.0, None)
+    """
+    if text is None:
+        return None
+    try:
+        return parsedate_to_datetime(text).timestamp()
+    except (ValueError, OverflowError):
+        return None
 
 
 def content_encoding(response: Response, url: str) -> str | None:

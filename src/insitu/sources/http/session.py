@@ -205,7 +205,9 @@ def _origin(url: str) -> tuple[str, str]:
 
 
 def _discard(response: Response) -> None:
-    """Discard a response: a short body is read, which keeps its connection; a long one is cut off."""
+    """Discard a response: a short body is read, which keeps its connection; a long one is cut
+    off.
+    """
     size = response.headers.get("Content-Length", "")
     if size.isdecimal() and int(size) <= 16 << 10:
         try:

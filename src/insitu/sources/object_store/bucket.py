@@ -13,7 +13,7 @@ import re
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -38,7 +38,7 @@ from insitu.sources.throttle import throttle_for
 if TYPE_CHECKING:
     from obstore.store import ObjectStore
 
-__all__ = ["LAST_ATTEMPT_START", "Bucket", "bucket_for", "open_bucket"]
+__all__ = ["LAST_ATTEMPT_START", "Bucket", "BucketSettings", "bucket_for", "open_bucket"]
 
 Answer = TypeVar("Answer")
 log = logging.getLogger("insitu.sources")
@@ -53,6 +53,30 @@ _WRONG_REGION = re.compile(
 _RIGHT_REGION = re.compile(r"expecting '([a-z0-9-]+)'|<Region>([a-z0-9-]+)</Region>")
 
 
+@dataclass(frozen=True, slots=True, repr=False)
+class BucketSettings:
+    """How a bucket is reached: credentials, region, endpoint, retry policy."""
+
+    anonymous: bool = False
+    """Whether it is read without credentials because none were found."""
+    moves: bool = False
+    """Whether the bucket may lie in another region than was thought (S3)."""
+    policy: RetryPolicy = field(default_factory=RetryPolicy)
+    """Timeouts and retries."""
+    region: str | None = None
+    """The region that was given or found."""
+    endpoint: str | None = None
+    """Where to request objects and the region; None: the provider's own."""
+    trust: Trust = True
+    """Which certificates are trusted."""
+    config: Mapping[str, Any] = field(default_factory=dict)
+    """What the store was made with, keys included."""
+    provider: Callable[[], Any] | None = None
+    """Provider of keys."""
+    environment: bool = True
+    """Whether credentials of the environment may be used, too."""
+
+
 class Bucket:
     """A bucket with its store, credentials and retry policy.
 
@@ -62,48 +86,26 @@ class Bucket:
         A store of obstore for reading. It makes one attempt; retries are ours.
     place
         The bucket as a URL.
-    anonymous
-        Whether it is read without credentials because none were found.
+    settings
+        How it is reached.
     remake
         Makes the store for a region; with True, one that retries by itself.
-    moves
-        Whether the bucket may lie in another region than was thought (S3).
-    policy
-        Timeouts and retries.
-    endpoint, trust
-        Where to request the region, and which certificates are trusted.
-    config, provider
-        What the store was made with, keys included, or the provider of keys.
-    environment
-        Whether credentials of the environment may be used, too.
     """
 
     def __init__(
         self,
         store: ObjectStore,
         place: str,
-        *,
-        anonymous: bool = False,
+        settings: BucketSettings | None = None,
         remake: Callable[[str | None, bool], ObjectStore] | None = None,
-        moves: bool = False,
-        policy: RetryPolicy | None = None,
-        region: str | None = None,
-        endpoint: str | None = None,
-        trust: Trust = True,
-        config: Mapping[str, Any] | None = None,
-        provider: Callable[[], Any] | None = None,
-        environment: bool = True,
     ) -> None:
-        self.config, self.provider, self.environment = config or {}, provider, environment
+        self.settings = settings or BucketSettings()
         self._settled = False
         self.store = store
         self.place = place
-        self.anonymous = anonymous
-        self.endpoint = endpoint
-        self.policy = policy or RetryPolicy()
         self._retrying: ObjectStore | None = None if remake is not None else store
-        self._remake, self._moves, self._region, self._trust = remake, moves, region, trust
-        self._warned = not anonymous
+        self._remake, self._region = remake, self.settings.region
+        self._warned = not self.settings.anonymous
         self.renew()
         renew_after_fork(self)
 
@@ -120,7 +122,11 @@ class Bucket:
     @property
     def scope(self) -> str:
         """Digest of the credentials of this bucket; empty without any."""
-        return "" if self.anonymous or self.config.get("skip_signature") else credential_scope(self.config)
+        return (
+            ""
+            if self.settings.anonymous or self.settings.config.get("skip_signature")
+            else credential_scope(self.settings.config)
+        )
 
     @property
     def retrying_store(self) -> ObjectStore:
@@ -135,14 +141,16 @@ class Bucket:
         """Return the first of these environment variables that is set; none where the environment
         may not be used.
         """
-        return next((os.environ[name] for name in names if os.environ.get(name)), "") if self.environment else ""
+        return (
+            next((os.environ[name] for name in names if os.environ.get(name)), "") if self.settings.environment else ""
+        )
 
     def settle_region(self) -> None:
         """Find the region of a bucket of Amazon before anything is signed for it: a request to a
         signed address is not told the right region.
         """
         with self._lock:
-            if self._settled or self._remake is None or not self._moves or self.endpoint is not None:
+            if self._settled or self._remake is None or not self.settings.moves or self.settings.endpoint is not None:
                 return
             found = self._find_region()
             if found is not None and found != self.region:
@@ -160,7 +168,7 @@ class Bucket:
         try:
             return question(store)
         except (BaseError, OSError) as error:
-            if not self._moves or not _WRONG_REGION.search(str(error)) or not self._move(store, str(error)):
+            if not self.settings.moves or not _WRONG_REGION.search(str(error)) or not self._move(store, str(error)):
                 raise
         return question(self.store)
 
@@ -181,11 +189,11 @@ class Bucket:
                     throttle.back_off()
                 if not is_transient(error):
                     raise
-                raise TransientError(as_source_error(error, url, anonymous=self.anonymous)) from None
+                raise TransientError(as_source_error(error, url, anonymous=self.settings.anonymous)) from None
             finally:
                 throttle.leave()
 
-        return retry(attempt, self.policy, url=url, host=self.place, last_start=LAST_ATTEMPT_START)
+        return retry(attempt, self.settings.policy, url=url, host=self.place, last_start=LAST_ATTEMPT_START)
 
     def _move(self, store: ObjectStore, said: str) -> bool:
         """Make the store for the region where the bucket is; return False if that is unknown, or is
@@ -208,11 +216,11 @@ class Bucket:
     def _find_region(self) -> str | None:
         """Return the region of the bucket. S3 tells it to anybody, whatever else it refuses."""
         name = self.place.partition("://")[2]
-        url = f"{(self.endpoint or 'https://s3.amazonaws.com').rstrip('/')}/{name}"
+        url = f"{(self.settings.endpoint or 'https://s3.amazonaws.com').rstrip('/')}/{name}"
         policy = RetryPolicy(connect=5, read=5, deadline=10)
         try:
             with RequestDeadline(time.monotonic() + policy.deadline) as deadline:
-                answer = HttpSession(url, {}, policy, self._trust, name=self.place).ask("HEAD", {}, deadline)
+                answer = HttpSession(url, {}, policy, self.settings.trust, name=self.place).ask("HEAD", {}, deadline)
                 answer.close()
         except (SourceError, TransientError):
             return None
@@ -303,11 +311,8 @@ def _make_bucket(
         made = maker(name, config=chosen, client_options=client_options, retry_config=retries, **more)
         return cast("ObjectStore", made)
 
-    return Bucket(
-        make(None, False),
-        address.place,
+    reached = BucketSettings(
         anonymous=found.anonymous,
-        remake=make,
         moves=kind == "s3",
         policy=policy,
         region=settings.get("region"),
@@ -317,6 +322,7 @@ def _make_bucket(
         provider=provider,
         environment=may_use,
     )
+    return Bucket(make(None, False), address.place, reached, make)
 
 
 def _static_credentials(kind: str, settings: Mapping[str, Any]) -> Callable[[], Any] | None:

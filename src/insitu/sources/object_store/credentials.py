@@ -242,13 +242,15 @@ def parse_connection_string(text: str) -> dict[str, Any]:
 
     Examples
     --------
-    >>> parse_connection_string("DefaultEndpointsProtocol=https;AccountName=me;AccountKey=a2V5==;EndpointSuffix=core.windows.net")
+    >>> parse_connection_string("DefaultEndpointsProtocol=https;AccountName=me;AccountKey=a2V5==")
     {'account_name': 'me', 'account_key': 'a2V5=='}
     """
     names = {
-        "accountname": "account_name", "accountkey": "account_key", "sharedaccesssignature": "sas_key",
+        "accountname": "account_name",
+        "accountkey": "account_key",
+        "sharedaccesssignature": "sas_key",
         "blobendpoint": "endpoint",
-    }  # fmt: skip
+    }
     pairs = (part.partition("=") for part in text.split(";") if part.strip())
     return {names[key.strip().lower()]: value for key, _, value in pairs if key.strip().lower() in names}
 

@@ -134,8 +134,9 @@ def _parse_page(data: bytes, kind: str, name: str) -> tuple[ListingPage, str]:
 
     Examples
     --------
-    >>> page = b"<R><Contents><Key>a/b</Key><Size>3</Size></Contents><CommonPrefixes><Prefix>a/c/</Prefix></CommonPrefixes></R>"
-    >>> _parse_page(page, "s3", "s3://x")
+    >>> file = b"<Contents><Key>a/b</Key><Size>3</Size></Contents>"
+    >>> folder = b"<CommonPrefixes><Prefix>a/c/</Prefix></CommonPrefixes>"
+    >>> _parse_page(b"<R>" + file + folder + b"</R>", "s3", "s3://x")
     (ListingPage(folders=['a/c/'], files=[('a/b', 3)]), '')
     """
     if declares_doctype(data):

@@ -33,7 +33,7 @@ from insitu.sources.object_store.store_errors import (
     sends_whole_objects,
 )
 from insitu.sources.protocol import Range
-from insitu.sources.range_batch import LONGEST_REQUEST, fetch_many
+from insitu.sources.range_batch import RequestLimits, fetch_many
 from insitu.sources.ranges import clip
 from insitu.sources.redaction import redact_url
 from insitu.sources.retry_policy import RetryPolicy, TransientError, retry
@@ -75,11 +75,8 @@ class ObjectSource:
         The object's key in it.
     url
         Name for messages; shown without credentials.
-    gap, limit, width
-        For batches: bytes read along to save a request, longest merged request, requests under way
-        at once; by default learned from the responses.
-    whole
-        The largest object, in bytes, that is read whole (and kept) from a store without ranges.
+    limits
+        How ranges become requests.
     expected
         What was recorded of the object: another version raises `StaleSourceError`.
     again
@@ -103,23 +100,19 @@ class ObjectSource:
         path: str,
         url: str | None = None,
         *,
-        gap: int | None = None,
-        limit: int = LONGEST_REQUEST,
-        width: int | None = None,
-        whole: int = 64 << 20,
+        limits: RequestLimits | None = None,
         expected: Source | None = None,
         again: Callable[[Source | None], ObjectSource] | None = None,
         policy: RetryPolicy | None = None,
     ) -> None:
         name = redact_url(url or f"{type(store).__name__}://{path}")
         self._bucket = store if isinstance(store, Bucket) else Bucket(store, type(store).__name__)
-        self._path, self._policy = path, policy or self._bucket.policy
-        self._gap, self._limit, self._width = gap, limit, width
+        self._path, self._policy = path, policy or self._bucket.settings.policy
+        self._limits = limits or RequestLimits()
         self._identity = ObjectIdentity(name, expected)
         self._throttle = throttle_for(self._bucket.place)
         self._suffixes = True
         self._again = again
-        self._whole = whole
         self._body: bytes | None = None
         self.renew()
         renew_after_fork(self)
@@ -159,17 +152,14 @@ class ObjectSource:
 
     def read(self, offset: int, length: int) -> bytes:
         """Return one range."""
-        if length > self._limit:
+        if length > self._limits.longest:
             return self.read_many([(offset, length)])[0]
         start, there = clip(self.url, offset, length, self._identity.size)
         return self._range(start, there)
 
     def read_many(self, ranges: Sequence[Range]) -> list[bytes]:
         """Return many ranges: close ones are merged, all are requested at once."""
-        return fetch_many(
-            self._range, self.url, ranges, self._throttle,
-            size=self._identity.size, gap=self._gap, limit=self._limit, width=self._width,
-        )  # fmt: skip
+        return fetch_many(self._range, self.url, ranges, self._throttle, size=self._identity.size, limits=self._limits)
 
     def tail(self, length: int) -> bytes:
         """Return the last bytes, in one request where the store can (Azure cannot)."""
@@ -216,10 +206,10 @@ class ObjectSource:
         with self._lock:
             if self._body is None:
                 size = self.size()
-                if size > self._whole:
+                if size > self._limits.whole:
                     raise SourceError(
                         f"the store does not support ranges, and the object ({size} bytes) is too large to take whole "
-                        f"(limit {self._whole})",
+                        f"(limit {self._limits.whole})",
                         url=self.url,
                     )
                 self._body = self._get({}, 0, size)
@@ -323,7 +313,7 @@ class ObjectSource:
         """Return an error of obstore as one of ours."""
         if isinstance(error, PreconditionError):
             return self._identity.stale_error("the store has another version")
-        return as_source_error(error, self.url, offset, length, anonymous=self._bucket.anonymous)
+        return as_source_error(error, self.url, offset, length, anonymous=self._bucket.settings.anonymous)
 
     def __enter__(self) -> Self:
         return self
@@ -337,7 +327,7 @@ class ObjectSource:
         facts = self._identity.source() if self._identity.is_known or self._identity.size is not None else None
         if self._again is not None:
             return self._again, (facts,)
-        make = partial(ObjectSource, gap=self._gap, limit=self._limit, width=self._width, expected=facts)
+        make = partial(ObjectSource, limits=self._limits, expected=facts)
         return make, (self._bucket.retrying_store, self._path, self.url)
 
     def __repr__(self) -> str:

@@ -75,20 +75,20 @@ def open_signed_source(
 
 def is_anonymous(bucket: Bucket, options: Mapping[str, Any]) -> bool:
     """Return whether a bucket is read without keys."""
-    return bool(options.get("anon") or bucket.anonymous or bucket.config.get("skip_signature"))
+    return bool(options.get("anon") or bucket.settings.anonymous or bucket.settings.config.get("skip_signature"))
 
 
 def bucket_web_url(bucket: Bucket, address: Address) -> str:
     """Return the web address of a bucket, without a slash at its end."""
-    name, config = quote(address.bucket), bucket.config
+    name, config = quote(address.bucket), bucket.settings.config
     if address.kind == "s3":
         if config.get("virtual_hosted_style_request") in (True, "true"):
-            return (bucket.endpoint or f"https://{name}.s3.{bucket.region}.amazonaws.com").rstrip("/")
-        return f"{(bucket.endpoint or f'https://s3.{bucket.region}.amazonaws.com').rstrip('/')}/{name}"
+            return (bucket.settings.endpoint or f"https://{name}.s3.{bucket.region}.amazonaws.com").rstrip("/")
+        return f"{(bucket.settings.endpoint or f'https://s3.{bucket.region}.amazonaws.com').rstrip('/')}/{name}"
     if address.kind == "gcs":
-        place = bucket.endpoint or os.environ.get("GOOGLE_BASE_URL") or "https://storage.googleapis.com"
+        place = bucket.settings.endpoint or os.environ.get("GOOGLE_BASE_URL") or "https://storage.googleapis.com"
         return f"{place.rstrip('/')}/{name}"
-    there = bucket.endpoint or os.environ.get("AZURE_STORAGE_ENDPOINT") or os.environ.get("AZURE_ENDPOINT")
+    there = bucket.settings.endpoint or os.environ.get("AZURE_STORAGE_ENDPOINT") or os.environ.get("AZURE_ENDPOINT")
     return f"{(there or f'https://{_account(bucket)}.blob.core.windows.net').rstrip('/')}/{name}"
 
 
@@ -112,7 +112,7 @@ def sign_listing(bucket: Bucket, address: Address, query: Mapping[str, str]) -> 
     if address.kind == "azure":
         if sas := _sas(bucket):
             return f"{where}?{text}&{sas}", dict(_AZURE)
-        if key := bucket.config.get("account_key") or bucket.secret("AZURE_STORAGE_ACCOUNT_KEY"):
+        if key := bucket.settings.config.get("account_key") or bucket.secret("AZURE_STORAGE_ACCOUNT_KEY"):
             return f"{where}?{text}", _shared_key(where, query, _account(bucket), str(key))
     raise AccessError(
         "this bucket cannot be listed by a server: its credentials cannot sign requests",
@@ -147,27 +147,27 @@ def _bearer(bucket: Bucket, address: Address) -> dict[str, str] | None:
     names = {"gcs": "GOOGLE_BEARER_TOKEN", "azure": "AZURE_STORAGE_TOKEN"}
     if address.kind not in names:
         return None
-    token = bucket.config.get("bearer_token") or bucket.secret(names[address.kind])
+    token = bucket.settings.config.get("bearer_token") or bucket.secret(names[address.kind])
     if not token:
         return None
     return {"Authorization": f"Bearer {token}", **(_AZURE if address.kind == "azure" else {})}
 
 
 def _sas(bucket: Bucket) -> str:
-    found = bucket.config.get("sas_key") or bucket.secret("AZURE_STORAGE_SAS_TOKEN", "AZURE_STORAGE_SAS_KEY")
+    found = bucket.settings.config.get("sas_key") or bucket.secret("AZURE_STORAGE_SAS_TOKEN", "AZURE_STORAGE_SAS_KEY")
     return str(found).lstrip("?")
 
 
 def _account(bucket: Bucket) -> str:
-    return str(bucket.config.get("account_name") or os.environ.get("AZURE_STORAGE_ACCOUNT_NAME") or "")
+    return str(bucket.settings.config.get("account_name") or os.environ.get("AZURE_STORAGE_ACCOUNT_NAME") or "")
 
 
 def _keys(bucket: Bucket) -> tuple[str, str, str | None] | None:
-    config = bucket.config
+    config = bucket.settings.config
     if config.get("access_key_id"):
         return str(config["access_key_id"]), str(config.get("secret_access_key", "")), config.get("session_token")
-    if bucket.provider is not None:
-        found = bucket.provider()
+    if bucket.settings.provider is not None:
+        found = bucket.settings.provider()
         return found["access_key_id"], found["secret_access_key"], found.get("token")
     if key := bucket.secret("AWS_ACCESS_KEY_ID"):
         return key, bucket.secret("AWS_SECRET_ACCESS_KEY"), bucket.secret("AWS_SESSION_TOKEN") or None

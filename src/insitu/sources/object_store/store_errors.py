@@ -31,8 +31,8 @@ def is_throttled(error: Exception) -> bool:
 
     Examples
     --------
-    >>> is_throttled(OSError("status code: 503 Service Unavailable: <Code>SlowDown</Code>")), is_throttled(OSError("no"))
-    (True, False)
+    >>> is_throttled(OSError("status code: 503 Service Unavailable: <Code>SlowDown</Code>"))
+    True
     """
     return _THROTTLED.search(str(error)) is not None
 
@@ -95,7 +95,7 @@ def _without_xml(text: str) -> str:
 
     Examples
     --------
-    >>> _without_xml("403 Forbidden: <?xml ?><Error><Code>NoKey</Code><Message>Who?</Message><AWSAccessKeyId>AK</AWSAccessKeyId></Error>")
+    >>> _without_xml("403 Forbidden: <?xml ?><Error><Code>NoKey</Code><Message>Who?</Message><Id>AK</Id></Error>")
     '403 Forbidden: NoKey: Who?'
     """
     begin, page, rest = text.partition("<?xml")
@@ -108,6 +108,6 @@ def _without_xml(text: str) -> str:
 
 
 _CREDENTIALS = (
-    'Pass storage_options={"anon": True} for a public bucket, {"key": ..., "secret": ...} or {"profile": ...} for others, '
-    "or set them in the environment."
+    'Pass storage_options={"anon": True} for a public bucket, {"key": ..., "secret": ...} or {"profile": ...} for '
+    "others, or set them in the environment."
 )

@@ -19,12 +19,13 @@ import numpy.typing as npt
 from insitu.cancellation import check_deadline
 from insitu.errors import ModelError, UnsupportedError
 from insitu.model import Selection, VirtualArray
-from insitu.reading import ReadStatistics, SourcePool
+from insitu.reading import ReadContext
 from insitu.reducing.field import Partial
+from insitu.reducing.query import ReductionQuery
 from insitu.reducing.reduce import normalise_axes
-from insitu.reducing.reductions import METHODS, Reduction, ReductionRules
+from insitu.reducing.reductions import METHODS, Reduction
 from insitu.reducing.stream import fold_chunks
-from insitu.reducing.whole_blocks import block_shape, longest_chunks
+from insitu.reducing.whole_blocks import block_shape, box_slices, longest_chunks
 
 __all__ = ["WEIGHTED_METHODS", "Groups", "Weights", "grouped_statistics", "weighted_statistics"]
 
@@ -56,31 +57,25 @@ class Groups:
 
 
 def grouped_statistics(
-    array: VirtualArray,
-    methods: Sequence[str],
-    groups: Groups,
-    opened: SourcePool,
-    *,
-    axes: Sequence[int] | None = None,
-    selection: Any = ...,
-    rules: ReductionRules | None = None,
-    name: str | None = None,
-    tally: ReadStatistics | None = None,
+    array: VirtualArray, groups: Groups, query: ReductionQuery, context: ReadContext | None = None
 ) -> dict[str, npt.NDArray[Any]]:
     """Return statistics of each group: the grouped axis stays, with one element per group.
 
     Parameters
     ----------
-    array, methods, selection, rules, opened, name, tally
-        As for `insitu.reducing.statistics`; `argmin` and `argmax` are not available.
+    array
+        The array.
     groups
         The groups along one axis.
-    axes
-        Axes to reduce in addition to the grouped one; none if not given.
+    query
+        What to compute, without `argmin`, `argmax`, `median` and `quantile`. Its axes are reduced
+        in addition to the grouped one; without axes, only that one.
+    context
+        How to read the values.
     """
-    chosen = Selection.of(selection, array.shape)
+    methods, chosen = query.methods, Selection.of(query.selection, array.shape)
     shape = chosen.result_shape
-    along = normalise_axes([groups.axis] if axes is None else [*axes], len(shape))
+    along = normalise_axes([groups.axis] if query.axes is None else query.axes, len(shape))
     others = tuple(axis for axis in along if axis != groups.axis)
     if any(method not in METHODS or method.startswith("arg") for method in methods):
         raise UnsupportedError(
@@ -90,20 +85,21 @@ def grouped_statistics(
         raise ModelError(
             f"the axis has length {shape[groups.axis]}, but there are {len(groups.codes)} labels of groups"
         )
-    reduction = Reduction(tuple(methods), array.dtype, rules or ReductionRules())
+    reduction = Reduction(methods, array.dtype, query.rules)
     kept = [1 if axis in others else length for axis, length in enumerate(shape)]
     kept[groups.axis] = groups.count
     total = reduction.nothing(kept)
-    for box, partial in _partials_by_box(array[chosen], others, reduction, opened, name, tally):
-        codes = groups.codes[box[groups.axis]]
-        for code in np.unique(codes[codes >= 0]).tolist():
-            check_deadline()
-            at = np.flatnonzero(codes == code)
-            rows = {field: np.moveaxis(found, groups.axis, 0)[at] for field, found in partial.items()}
-            where = (*box[: groups.axis], code, *box[groups.axis + 1 :])
-            before = {field: found[where] for field, found in total.items()}
-            for field, merged in reduction.merge(before, reduction.collapse(rows)).items():
-                total[field][where] = merged
+    with (context or ReadContext()).open_sources() as opened:
+        for box, partial in _partials_by_box(array[chosen], others, reduction, opened):
+            codes = groups.codes[box[groups.axis]]
+            for code in np.unique(codes[codes >= 0]).tolist():
+                check_deadline()
+                at = np.flatnonzero(codes == code)
+                rows = {field: np.moveaxis(found, groups.axis, 0)[at] for field, found in partial.items()}
+                where = (*box[: groups.axis], code, *box[groups.axis + 1 :])
+                before = {field: found[where] for field, found in total.items()}
+                for field, merged in reduction.merge(before, reduction.collapse(rows)).items():
+                    total[field][where] = merged
     other = math.prod(shape[axis] for axis in others)
     sizes = np.bincount(groups.codes[groups.codes >= 0], minlength=groups.count)
     found: dict[str, list[npt.NDArray[Any]]] = {method: [] for method in methods}
@@ -118,37 +114,27 @@ def grouped_statistics(
 
 
 def weighted_statistics(
-    array: VirtualArray,
-    methods: Sequence[str],
-    weights: Weights,
-    opened: SourcePool,
-    *,
-    axes: Sequence[int] | None = None,
-    selection: Any = ...,
-    rules: ReductionRules | None = None,
-    keepdims: bool = False,
-    name: str | None = None,
-    tally: ReadStatistics | None = None,
+    array: VirtualArray, weights: Weights, query: ReductionQuery, context: ReadContext | None = None
 ) -> dict[str, npt.NDArray[Any]]:
     """Return weighted statistics. The weight of a value is the product of the weights along the
     axes.
 
     Parameters
     ----------
-    array, selection, rules, opened, name, tally
-        As for `insitu.reducing.statistics`.
-    methods
-        `sum`, `mean`, `var`, `std` (all in float64), `sum_of_weights`, `count`. As in xarray's
-        `weighted_statistics`: NaN is left out, and where the remaining weights add up to 0 the
-        result is NaN.
+    array
+        The array.
     weights
         By reduced axis, one number per element; by a tuple of axes for several axes together.
-    axes, keepdims
-        As for `insitu.reducing.statistics`.
+    query
+        What to compute: `sum`, `mean`, `var`, `std` (all in float64), `sum_of_weights`, `count`. As
+        in xarray's `weighted`: NaN is left out, and where the remaining weights add up to 0 the
+        result is NaN.
+    context
+        How to read the values.
     """
-    chosen = Selection.of(selection, array.shape)
+    methods, chosen = query.methods, Selection.of(query.selection, array.shape)
     shape = chosen.result_shape
-    along = normalise_axes(axes, len(shape))
+    along = normalise_axes(query.axes, len(shape))
     bad = [method for method in methods if method not in WEIGHTED_METHODS]
     if bad or array.dtype.kind not in "biuf":
         raise UnsupportedError(f"cannot compute the weighted {', '.join(bad) or 'statistics'} of {array.dtype} values")
@@ -157,22 +143,25 @@ def weighted_statistics(
     inner = tuple(axis for axis in along if axis not in weighed)
     # Squares only if they are needed: without them, one pass over a chunk is enough.
     measured = "var" if {"var", "std"} & set(methods) else "mean"
-    reduction = Reduction((measured,), array.dtype, replace(rules or ReductionRules(), ddof=0))
+    reduction = Reduction((measured,), array.dtype, replace(query.rules, ddof=0))
     kept = [1 if axis in along else length for axis, length in enumerate(shape)]
     state: WeightedState = (np.zeros(kept), np.zeros(kept), np.zeros(kept), np.zeros(kept))
     if not math.prod(shape):
         raise ModelError("cannot compute weighted statistics: the selection is empty")
-    for box, partial in _partials_by_box(array[chosen], inner, reduction, opened, name, tally):
-        weight: Any = np.float64(1)
-        for axes_, numbers in factors:
-            part = numbers[tuple(box[axis] for axis in axes_)]
-            weight = weight * part.reshape([part.shape[axes_.index(i)] if i in axes_ else 1 for i in range(len(shape))])
-        where = tuple(slice(0, 1) if axis in along else part for axis, part in enumerate(box))
-        before = (state[0][where], state[1][where], state[2][where], state[3][where])
-        for whole, part in zip(state, _merge_states(before, _contract(partial, weight, along)), strict=True):
-            whole[where] = part
+    with (context or ReadContext()).open_sources() as opened:
+        for box, partial in _partials_by_box(array[chosen], inner, reduction, opened):
+            weight: Any = np.float64(1)
+            for axes_, numbers in factors:
+                part = numbers[tuple(box[axis] for axis in axes_)]
+                weight = weight * part.reshape(
+                    [part.shape[axes_.index(i)] if i in axes_ else 1 for i in range(len(shape))]
+                )
+            where = tuple(slice(0, 1) if axis in along else part for axis, part in enumerate(box))
+            before = (state[0][where], state[1][where], state[2][where], state[3][where])
+            for whole, part in zip(state, _merge_states(before, _contract(partial, weight, along)), strict=True):
+                whole[where] = part
     found = {method: _finalise_weighted(method, state) for method in methods}
-    return found if keepdims else {method: values.squeeze(along) for method, values in found.items()}
+    return found if query.keepdims else {method: values.squeeze(along) for method, values in found.items()}
 
 
 def _check_weights(
@@ -229,12 +218,7 @@ def _finalise_weighted(method: str, state: tuple[Any, Any, Any, Any]) -> npt.NDA
 
 
 def _partials_by_box(
-    array: VirtualArray,
-    inner: tuple[int, ...],
-    reduction: Reduction,
-    opened: SourcePool,
-    name: str | None,
-    tally: ReadStatistics | None,
+    array: VirtualArray, inner: tuple[int, ...], reduction: Reduction, context: ReadContext
 ) -> Iterator[tuple[Box, Partial]]:
     """Yield partials of the boxes of an array, reduced along the `inner` axes,
     where their box is `slice(0, 1)`.
@@ -249,10 +233,6 @@ def _partials_by_box(
     counts = [-(-array.shape[axis] // steps[axis]) if axis in steps else 1 for axis in range(array.ndim)]
     for cell in np.ndindex(*counts):
         check_deadline()
-        key = tuple(
-            slice(i * steps[axis], min((i + 1) * steps[axis], array.shape[axis])) if axis in steps else slice(0, array.shape[axis])
-            for axis, i in enumerate(cell)
-        )  # fmt: skip
-        selection = Selection.of(key, array.shape)
-        partial = fold_chunks(array, selection, inner, reduction, opened, name=name, tally=tally)
+        key = box_slices(cell, steps, array.shape)
+        partial = fold_chunks(array, Selection.of(key, array.shape), inner, reduction, context)
         yield tuple(part if axis in steps else slice(0, 1) for axis, part in enumerate(key)), partial
