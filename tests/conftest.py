@@ -19,6 +19,7 @@ pytest_plugins = ["plugins.markers", "plugins.quick", "plugins.absent"]
 settings.register_profile("default", deadline=None, max_examples=100, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("ci", parent=settings.get_profile("default"), derandomize=True)
 settings.load_profile("ci" if os.environ.get("CI") else "default")
+os.environ.setdefault("INSITU_SCAN_CACHE", "off")  # tests of the cache name a folder of their own
 
 
 @pytest.fixture(scope="session")

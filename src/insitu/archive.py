@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal
@@ -18,6 +19,7 @@ import numpy.typing as npt
 
 from insitu.active.client import Active
 from insitu.active.reduce_array import reduce_array
+from insitu.combining.cached_archive import CachedArchive
 from insitu.combining.conventions import Decoding
 from insitu.combining.file_names import expand_paths, is_many, iter_positions, open_objects, resolve_references
 from insitu.combining.member import Member, Variable
@@ -86,8 +88,8 @@ class Archive:
     """What was opened; None if many files were combined."""
     urls: tuple[Any, ...] = ()
     """The files that were opened."""
-    survey: Survey | None = None
-    """The differences between files that were combined."""
+    survey: Survey | Callable[[], Survey] | None = None
+    """The differences between files that were combined; a function if they must be scanned for it."""
     active: Active | None = None
     """The server that reduces next to the data, if one is used."""
     cache: ChunkCache | None = None
@@ -193,14 +195,24 @@ class Archive:
             cache=cache_from_option(cache),
             kept=kept,
         )
+        known = CachedArchive.of(found, [place for place, _ in pairs], job, recipe) if many else None
+        if known is not None and parallel is None:
+            cached = known.find(job, make_loader(options))
+            if cached is not None:
+                archive._members[""] = cached
+                archive.survey = lambda: Survey.of(scan_many(found, job), cached)
+                return archive
         if many:
-            found_members = scan_many(found, job, parallel=parallel, progress=progress)
+            with known.recorder.recording() if known is not None else nullcontext():
+                found_members = scan_many(found, job, parallel=parallel, progress=progress)
             if combine_found is None:
                 load = make_loader(options)
                 member = recipe.combine_found(found_members, [place for place, _ in pairs], found, load, errors)
             else:
                 member = combine_found(found_members, [place for place, _ in pairs], found)
             archive._members[""] = member
+            if known is not None and parallel is None and combine_found is None:
+                known.keep(member)
             archive.survey = Survey.of(found_members, member)
             archive.only_groups = next(
                 (item for item in found_members if isinstance(item, Member) and item.groups), None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from insitu.active.fallback import settings as fallback
+from insitu.scanning.scan_cache import settings as scan_settings
 
 __all__ = ["Options", "options"]
 
@@ -21,6 +22,15 @@ class Options:
     """Bytes that are held at a time when an array is streamed to another store."""
     point_limit: int = 4096
     """Up to how many points a pointwise selection stays virtual; above, it is read."""
+
+    @property
+    def scan_cache(self) -> bool:
+        """Whether scans are kept on disk, so that an archive opens at once the second time."""
+        return scan_settings.enabled
+
+    @scan_cache.setter
+    def scan_cache(self, enabled: bool) -> None:
+        scan_settings.enabled = enabled
 
     @property
     def fallback_bytes(self) -> int:

@@ -46,10 +46,15 @@ The decoders use slots 0 to 2.
 """
 
 
+UNPACKED_BYTES = 1 << 20
+"""Bytes of stored values that are unpacked at once, where chunks are small."""
+
+
 class ArraySink:
     """Sink that fills an array."""
 
     takes_many = True
+    unpacks_many = True
 
     def __init__(self, plan: ReadPlan, grids: Sequence[TilePlan], out: npt.NDArray[Any]) -> None:
         self.grids = grids
@@ -94,16 +99,57 @@ class ArraySink:
     ) -> None:
         """Decode chunks of which the same box is wanted."""
         window = self.windows[grid]
-        if window.dtype == decoder.dtype:
+        packing = alike.packing
+        is_simple = decoder.records is None and decoder.back is None and not decoder.dtype.hasobject
+        if packing is not None and is_simple:
+            self._unpack_many(window, alike, decoder, data, source, packing)
+            return
+        if packing is None and window.dtype == decoder.dtype:
             decoder.scatter(data, alike.start, alike.extent, window, alike.at, source.read_many)
             return
         inside = tuple([slice(s, s + n) for s, n in zip(alike.start, alike.extent, strict=True)])
         for number, (chunk, place) in enumerate(zip(data, alike.at, strict=True)):
             outside = tuple([slice(b, b + n) for b, n in zip(place, alike.extent, strict=True)])
             try:
-                put(window, outside, decoder(chunk, None, source.read_many)[inside])
+                values = decoder(chunk, None, source.read_many)[inside]
+                put(window, outside, values if packing is None else unpack(values, packing))
             except InsituError as problem:
                 raise problem.with_context(number=number) from problem.__cause__
+
+    def _unpack_many(
+        self,
+        window: npt.NDArray[Any],
+        alike: ChunkGroup,
+        decoder: Decoder,
+        data: Sequence[memoryview],
+        source: ByteSource,
+        packing: Packing,
+    ) -> None:
+        """Decode small chunks side by side into a block, unpack the block, and copy it to the
+        output.
+        """
+        extent, rest = alike.extent, alike.extent[1:]
+        count = max(UNPACKED_BYTES // max(decoder.nbytes, 1), 1)
+        for first in range(0, len(data), count):
+            chunks, places = data[first : first + count], alike.at[first : first + count]
+            shape = (len(chunks) * extent[0], *rest)
+            stored = np.empty(shape, decoder.dtype)
+            beside = [(number * extent[0], *[0] * len(rest)) for number in range(len(chunks))]
+            try:
+                decoder.scatter(chunks, alike.start, extent, stored, beside, source.read_many)
+            except InsituError as problem:
+                raise problem.with_context(number=first + problem.place.pop("number", 0)) from problem.__cause__
+            if all(
+                place[0] == places[0][0] + number * extent[0] and place[1:] == places[0][1:]
+                for number, place in enumerate(places)
+            ):
+                view = window[tuple([slice(b, b + n) for b, n in zip(places[0], shape, strict=True)])]
+                unpack(stored, packing, view)
+                continue
+            values = unpack(stored, packing)
+            for begin, place in zip(range(0, shape[0], extent[0]), places, strict=True):
+                outside = tuple([slice(b, b + n) for b, n in zip(place, extent, strict=True)])
+                put(window, outside, values[begin : begin + extent[0]])
 
     def read_into_place(
         self, grid: int, alike: ChunkGroup, decoder: Decoder, offset: Sequence[int], source: ReadsInto
@@ -151,6 +197,7 @@ class StreamSink:
     """Sink that hands each wanted part to a consumer."""
 
     takes_many = False
+    unpacks_many = False
 
     def __init__(self, plan: ReadPlan, grids: Sequence[TilePlan], consume: Consumer) -> None:
         self.dtype = plan.array.dtype

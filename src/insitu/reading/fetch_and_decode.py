@@ -62,13 +62,13 @@ class ChunkSink(Protocol):
 
     takes_many: bool
     """Whether `decode_many` may be called with chunks of which the same box is wanted."""
+    unpacks_many: bool
+    """Whether these may be packed."""
 
     def decode_many(
         self, grid: int, alike: ChunkGroup, decoder: Decoder, data: Sequence[memoryview], source: ByteSource
     ) -> None:
-        """Take the bytes of chunks of which the same box is wanted, each by one cell, and which
-        have no packing.
-        """
+        """Take the bytes of chunks of which the same box is wanted, each by one cell."""
 
     def read_into_place(
         self, grid: int, alike: ChunkGroup, decoder: Decoder, offset: Sequence[int], source: ReadsInto
@@ -188,7 +188,8 @@ class PlanExecution:
             for number, here in _rows_by_tile(plan.tile[begin:end], len(self.grids)):
                 grid, rows = self.grids[number], plan.row[begin:end][here]
                 located, last, chunk = grid.locations, None, None
-                if self.sink.takes_many and not any_shared and grid.axes is not None:
+                takes_many = self.sink.unpacks_many if grid.packed else self.sink.takes_many
+                if takes_many and not any_shared and grid.axes is not None:
                     for alike in grid.group_similar_rows(rows):
                         check_deadline()
                         decoder = prepare(grid.encodings[alike.encoding], alike.shape, alike.mask)
@@ -284,6 +285,7 @@ class PlanExecution:
             grid.axes is None
             or not any(encoding.raw for encoding in grid.encodings)  # cheap checks first
             or not self.sink.takes_many
+            or grid.packed
             or length.min() < DIRECT_READ_BYTES
             or not isinstance(source, ReadsInto)
         ):

@@ -8,6 +8,7 @@ adjacent.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -20,7 +21,7 @@ from insitu.errors import CodecError
 from insitu.model import INLINE, WHOLE, ChunkLocations, Selection, Source, VirtualArray
 from insitu.model.axis import Indices
 from insitu.reading.distance import request_bytes as cost_of_request
-from insitu.reading.select_cells import TileSelection, count_places, select_cells
+from insitu.reading.select_cells import TileSelection, select_cells
 from insitu.reading.trim_ranges import trim_to_wanted_bytes
 
 __all__ = ["ReadPlan", "plan_read", "plan_tiles"]
@@ -104,7 +105,7 @@ def plan_tiles(array: VirtualArray, selection: Selection, wishes: Iterable[TileS
         resting.append(np.flatnonzero(source < 0))
         tiles.append(wish)
         located.append(rows)
-        elements += int(np.prod([sum(count_places(p) for p in part.outside) for part in wish.parts], dtype=object))
+        elements += math.prod(int(part.count_places().sum()) for part in wish.parts)
     tile, row, source, offset, length = _join_columns(columns)
     order = np.lexsort((offset, source))
     return ReadPlan(

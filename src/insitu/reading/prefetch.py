@@ -147,6 +147,7 @@ class _DiscardSink:
     """Sink that discards everything: the cache keeps the chunks."""
 
     takes_many = False
+    unpacks_many = False
 
     def fill(self, grid: int, position: Position, value: Any, packing: Packing | None) -> None:
         """Do nothing: there is nothing to cache."""

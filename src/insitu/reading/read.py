@@ -18,6 +18,7 @@ from insitu.reading.execute import execute, execute_all
 from insitu.reading.plan import plan_read
 from insitu.reading.prefetch import get_prefetcher
 from insitu.reading.read_context import ReadContext
+from insitu.reading.small_arrays import read_small_arrays
 from insitu.reading.source_pool import SourcePool
 from insitu.reading.tally import ReadStatistics, format_summary, log
 
@@ -104,13 +105,19 @@ def read_arrays(
     if follower is not None:
         course = [(array, Selection.of(part, array.shape)) for array, part in (requests if steps is None else steps)]
         follower.wait_for_pending(course)
-    values, jobs = [], []
-    for number, (array, selection) in enumerate(requests):
-        chosen = Selection.of(selection, array.shape)
-        values.append(_make_output(array, chosen, None, names[number] if names is not None else None))
-        if values[-1].size:
-            jobs.append((plan_read(array, chosen), values[-1], names[number] if names is not None else None))
+    known: Sequence[str | None] = names if names is not None else [None] * len(requests)
+    chosen = [Selection.of(selection, array.shape) for array, selection in requests]
+    values = [
+        _make_output(array, part, None, name) for (array, _), part, name in zip(requests, chosen, known, strict=True)
+    ]
     with SourcePool(storage_options) as opened:
+        rest = [number for number, found in enumerate(values) if found.size]
+        if cache is None:
+            whole = [number for number in rest if requests[number][1] is ...]
+            small = read_small_arrays([(requests[number][0], values[number]) for number in whole], opened, tally)
+            done = {whole[number] for number in small}
+            rest = [number for number in rest if number not in done]
+        jobs = [(plan_read(requests[number][0], chosen[number]), values[number], known[number]) for number in rest]
         execute_all(jobs, opened, tally, cache)
     if follower is not None and cache is not None:
         follower.prefetch_next(course, cache, storage_options)

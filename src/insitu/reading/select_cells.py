@@ -7,7 +7,7 @@ rows. The chunk table is not used here, since that may need I/O.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,7 +20,7 @@ from insitu.model.axis import AxisCut, Indices
 from insitu.model.tile import SPLIT_BYTES
 from insitu.reading.similar_tiles import MIN_GROUP_SIZE, TileGroup, fuse_tile_group, group_similar_tiles
 
-__all__ = ["AxisSelection", "Picker", "TileSelection", "count_places", "select_cells", "select_on_axis"]
+__all__ = ["AxisSelection", "Picker", "Slices", "TileSelection", "count_places", "select_cells", "select_on_axis"]
 
 Picker = slice | npt.NDArray[np.int64]
 """What to take along one axis: a slice or an index array."""
@@ -32,14 +32,44 @@ def count_places(outside: Picker) -> int:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Slices(Sequence[slice]):
+    """Many slices, as columns: a Python object is made only of the slice that is asked for."""
+
+    start: Indices
+    stop: Indices
+    """-1 after a negative step: to the first element."""
+    step: Indices
+
+    def __len__(self) -> int:
+        return len(self.start)
+
+    def __getitem__(self, row: Any) -> Any:
+        stop = int(self.stop[row])
+        return slice(int(self.start[row]), None if stop < 0 else stop, int(self.step[row]))
+
+    def __iter__(self) -> Iterator[slice]:
+        for start, stop, step in zip(self.start.tolist(), self.stop.tolist(), self.step.tolist(), strict=True):
+            yield slice(start, None if stop < 0 else stop, step)
+
+    def count_elements(self) -> Indices:
+        """Return the number of elements that each slice takes."""
+        return (self.stop - self.start + self.step - np.sign(self.step)) // self.step
+
+    def bounds(self) -> tuple[Indices, Indices]:
+        """Return the lowest and the highest element that each slice takes."""
+        last = self.start + (self.count_elements() - 1) * self.step
+        return np.minimum(self.start, last), np.maximum(self.start, last)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class AxisSelection:
     """What a selection takes along one axis of a tile: a row for each touched cell."""
 
     cell: Indices
     """Cell of the tile's grid."""
-    inside: tuple[Picker, ...]
+    inside: Sequence[Picker]
     """Elements of the decoded chunk; a slice of one element is repeated to fill `outside`."""
-    outside: tuple[Picker, ...]
+    outside: Sequence[Picker]
     """Place in the output."""
     stored: Indices
     """Number of elements of the chunk (or of the part of it that is fetched), at least 1."""
@@ -54,6 +84,24 @@ class AxisSelection:
 
     0 unless it is cut out of an uncompressed chunk.
     """
+
+    def count_elements(self) -> Indices:
+        """Return the number of elements of the chunk that each row takes."""
+        if isinstance(self.inside, Slices):
+            return self.inside.count_elements()
+        return np.array(
+            [
+                len(picker) if isinstance(picker, np.ndarray) else len(range(*picker.indices(stored)))
+                for picker, stored in zip(self.inside, self.stored.tolist(), strict=True)
+            ],
+            np.int64,
+        )
+
+    def count_places(self) -> Indices:
+        """Return the number of places of the output that each row fills."""
+        if isinstance(self.outside, Slices):
+            return self.outside.stop - self.outside.start
+        return np.array([count_places(picker) for picker in self.outside], np.int64)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -172,9 +220,11 @@ def _select_stride(axis: Axis, stride: Stride, at: int) -> AxisSelection:
 def _to_axis_selection(axis: Axis, cut: AxisCut, at: int) -> AxisSelection:
     """Return the axis selection of a cut."""
     stored = axis.stored_lengths(cut.cell)
-    inside = tuple(map(_element_slice, cut.skip.tolist(), cut.step.tolist(), cut.extent.tolist()))
-    begin = (cut.out + at).tolist()
-    outside = tuple(slice(b, b + n) for b, n in zip(begin, cut.extent.tolist(), strict=True))
+    begin = cut.out + at
+    # A step of 0 repeats one element.
+    end = np.where(cut.step == 0, cut.skip + 1, np.maximum(cut.skip + cut.step * cut.extent, -1))
+    inside = Slices(cut.skip, end, np.where(cut.step == 0, 1, cut.step))
+    outside = Slices(begin, begin + cut.extent, np.ones_like(begin))
     return AxisSelection(
         cell=cut.cell,
         inside=inside,
@@ -185,16 +235,6 @@ def _to_axis_selection(axis: Axis, cut: AxisCut, at: int) -> AxisSelection:
         wanted=np.where(cut.step == 0, 1, cut.extent),
         first=np.zeros(len(cut.cell), np.int64),
     )
-
-
-def _element_slice(skip: int, step: int, extent: int) -> slice:
-    """Return the slice of `extent` elements from `skip`, every `step`-th (it must not end at
-    -1).
-    """
-    if step == 0:
-        return slice(skip, skip + 1)
-    end = skip + step * extent
-    return slice(skip, end if end >= 0 else None, step)
 
 
 def _select_indices(axis: Axis, index: Indices, origin: int) -> AxisSelection:

@@ -7,6 +7,7 @@ form a group.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -15,9 +16,14 @@ import numpy as np
 import numpy.typing as npt
 
 from insitu.model import ChunkLocations, Packing
-from insitu.reading.select_cells import AxisSelection, TileSelection, count_places
+from insitu.reading.select_cells import AxisSelection, Slices, TileSelection
 
 __all__ = ["ChunkGroup", "Position", "TilePlan"]
+
+GROUPED_BYTES = 128 << 10
+"""Packed chunks up to this size are unpacked together: the fixed cost of unpacking (10 to 500 µs) is
+paid once for many. Larger ones are unpacked one by one, straight to their place.
+"""
 
 Position = tuple[int, ...]
 """For each axis, the row of its columns that a row of the plan combines."""
@@ -25,11 +31,12 @@ Position = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ChunkGroup:
-    """Rows that want the same box of chunks of one encoding, shape and filter mask."""
+    """Rows that want the same box of chunks of one encoding, packing, shape and filter mask."""
 
     rows: npt.NDArray[np.int64]
     """Positions of the group's rows in the rows that were given."""
     encoding: int
+    packing: Packing | None
     mask: int
     shape: tuple[int, ...]
     """Shape of the chunks."""
@@ -47,28 +54,31 @@ class _AxisKinds:
     __slots__ = ("begin", "kind", "kinds")
 
     def __init__(self, part: AxisSelection) -> None:
-        kinds: dict[tuple[int, int, int], int] = {}
-        self.begin = np.array([outside.start for outside in part.outside if isinstance(outside, slice)], np.int64)
-        self.kind = np.array(
-            [
-                kinds.setdefault((size, inside.start, count_places(outside)), len(kinds))
-                for size, inside, outside in zip(part.stored.tolist(), part.inside, part.outside, strict=True)
-                if isinstance(inside, slice)
-            ],
-            np.int64,
-        )
-        self.kinds = list(kinds)
+        assert isinstance(part.inside, Slices)
+        assert isinstance(part.outside, Slices)
+        self.begin = part.outside.start
+        columns = np.stack([part.stored, part.inside.start, part.count_places()])
+        if (columns == columns[:, :1]).all():  # as nearly always
+            self.kinds, self.kind = [tuple(columns[:, 0].tolist())], np.zeros(len(self.begin), np.int64)
+            return
+        kinds, number = np.unique(columns, axis=1, return_inverse=True)
+        self.kinds, self.kind = list(zip(*kinds.tolist(), strict=True)), number.reshape(-1)
 
 
 def _is_plain(part: AxisSelection) -> bool:
     """Return whether an axis takes consecutive elements of every chunk, each once."""
-    return part.exists and all(
-        isinstance(inside, slice)
-        and isinstance(outside, slice)
-        and inside.step in (None, 1)
-        and inside.stop - inside.start == count_places(outside)
-        for inside, outside in zip(part.inside, part.outside, strict=True)
+    inside = part.inside
+    return (
+        part.exists
+        and isinstance(inside, Slices)
+        and isinstance(part.outside, Slices)
+        and bool((inside.step == 1).all())
+        and bool((inside.stop - inside.start == part.count_places()).all())
     )
+
+
+def _has_indices(pickers: Sequence[Any]) -> bool:
+    return any(isinstance(picker, np.ndarray) for picker in pickers)
 
 
 class TilePlan:
@@ -82,6 +92,7 @@ class TilePlan:
         "inside",
         "locations",
         "outside",
+        "packed",
         "packings",
         "plain",
         "shape",
@@ -100,15 +111,19 @@ class TilePlan:
         self.whole = [part.whole.tolist() for part in parts]
         self.exists = [part.exists for part in parts]
         self.all_exist = all(self.exists)
-        self.plain = not any(isinstance(picker, np.ndarray) for part in parts for picker in part.outside)
+        self.plain = all(isinstance(part.outside, Slices) or not _has_indices(part.outside) for part in parts)
         used = np.unique(located.packing).tolist()
         rows = {row: touched.tile.packings[row] for row in used}
         self.packings: dict[int, Packing | None] = {n: None if row.identity else row for n, row in rows.items()}
-        packed = any(packing is not None for packing in self.packings.values())
-        self.axes = (
-            [_AxisKinds(part) for part in parts] if parts and not packed and all(map(_is_plain, parts)) else None
-        )
+        self.packed = any(packing is not None for packing in self.packings.values())
+        can_group = parts and not (self.packed and self._stored_bytes() > GROUPED_BYTES) and all(map(_is_plain, parts))
+        self.axes = [_AxisKinds(part) for part in parts] if can_group else None
         """For `group_similar_rows`; None where rows cannot be grouped."""
+
+    def _stored_bytes(self) -> int:
+        """Return the bytes of the largest chunk of stored values."""
+        itemsize = max(encoding.dtype.itemsize for encoding in self.encodings)
+        return int(itemsize * math.prod(max(sizes, default=0) for sizes in self.sizes))
 
     def at(self, columns: Sequence[Sequence[Any]], position: Position) -> tuple[Any, ...]:
         """Return one row of each axis' column."""
@@ -141,7 +156,7 @@ class TilePlan:
         group = np.zeros(len(rows), np.int64)
         for axis, i in zip(self.axes, index, strict=True):
             group = group * len(axis.kinds) + axis.kind[i]
-        for column in (self.locations.encoding, self.locations.filter_mask):
+        for column in (self.locations.encoding, self.locations.filter_mask, self.locations.packing):
             if column.strides != (0,):  # a column of one value says nothing
                 values, number = np.unique(column[rows], return_inverse=True)
                 group = group * len(values) + number.reshape(-1)
@@ -154,6 +169,7 @@ class TilePlan:
             yield ChunkGroup(
                 rows=mine,
                 encoding=int(self.locations.encoding[rows[first]]),
+                packing=self.packings[int(self.locations.packing[rows[first]])],
                 mask=int(self.locations.filter_mask[rows[first]]),
                 shape=shape,
                 start=start,

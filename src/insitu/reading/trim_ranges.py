@@ -14,7 +14,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from insitu.reading.select_cells import AxisSelection, Picker, TileSelection, count_places
+from insitu.model.axis import Indices
+from insitu.reading.select_cells import AxisSelection, Picker, Slices, TileSelection, count_places
 
 __all__ = ["trim_to_wanted_bytes"]
 
@@ -56,11 +57,20 @@ def _cost(parts: Sequence[AxisSelection], axes: Sequence[int], depth: int, items
             requests *= float(part.wanted.sum())
         elif position == depth:
             requests *= len(part.cell)
-            size *= float(np.mean([_extent(picker) for picker in part.inside]))
+            low, high = _bounds(part)
+            size *= float(np.mean(high - low + 1))
         else:
             requests *= len(part.cell)
             size *= float(part.stored.mean())
     return requests * (size + request_bytes)
+
+
+def _bounds(part: AxisSelection) -> tuple[Indices, Indices]:
+    """Return the lowest and the highest wanted element of each chunk."""
+    if isinstance(part.inside, Slices):
+        return part.inside.bounds()
+    ends = [_first_and_last(picker) for picker in part.inside]
+    return np.array([first for first, _ in ends], np.int64), np.array([last for _, last in ends], np.int64)
 
 
 def _first_and_last(picker: Picker) -> tuple[int, int]:
@@ -74,22 +84,23 @@ def _first_and_last(picker: Picker) -> tuple[int, int]:
     return picker.start + (stop + 1 - picker.start) // step * step, picker.start
 
 
-def _extent(picker: Picker) -> int:
-    low, high = _first_and_last(picker)
-    return high - low + 1
-
-
 def _trim_to_range(part: AxisSelection) -> AxisSelection:
     """Return the axis selection that fetches from the first to the last wanted element."""
-    ends = [_first_and_last(picker) for picker in part.inside]
-    low = np.array([first for first, _ in ends], np.int64)
-    stored = np.array([last - first + 1 for first, last in ends], np.int64)
-    inside = tuple(_shift_picker(picker, first) for picker, (first, _) in zip(part.inside, ends, strict=True))
-    in_order = [
-        _is_in_order(inner, int(many)) and count_places(outer) == many  # one element may stand for many
-        for inner, outer, many in zip(inside, part.outside, stored, strict=True)
-    ]
-    whole = np.array(in_order, bool)
+    low, high = _bounds(part)
+    stored = high - low + 1
+    inside: Sequence[Picker]
+    if isinstance(part.inside, Slices):
+        start, step = part.inside.start - low, part.inside.step
+        # A backward slice that stopped just before the range now stops before the beginning.
+        inside = Slices(start, np.maximum(part.inside.stop - low, -1), step)
+        whole = (step == 1) & (start == 0) & (inside.stop == stored) & (part.count_places() == stored)
+    else:
+        inside = tuple(_shift_picker(picker, first) for picker, first in zip(part.inside, low.tolist(), strict=True))
+        in_order = [
+            _is_in_order(inner, int(many)) and count_places(outer) == many  # one element may stand for many
+            for inner, outer, many in zip(inside, part.outside, stored, strict=True)
+        ]
+        whole = np.array(in_order, bool)
     return replace(part, inside=inside, stored=stored, first=part.first + low, whole=whole)
 
 
@@ -107,6 +118,8 @@ def _is_in_order(picker: Picker, length: int) -> bool:
 
 def _split_elements(part: AxisSelection) -> AxisSelection:
     """Return the axis selection that fetches each wanted element on its own."""
+    if isinstance(part.inside, Slices) and isinstance(part.outside, Slices):
+        return _split_slices(part, part.inside, part.outside)
     row: list[int] = []
     inner: list[int] = []
     outer: list[Picker] = []
@@ -135,4 +148,25 @@ def _split_elements(part: AxisSelection) -> AxisSelection:
         whole=np.array([count_places(picker) == 1 for picker in outer], bool),
         wanted=ones,
         first=part.first[rows] + np.array(inner, np.int64),
+    )
+
+
+def _split_slices(part: AxisSelection, inside: Slices, outside: Slices) -> AxisSelection:
+    """Return the same for slices, in columns."""
+    many = inside.count_elements()
+    rows = np.repeat(np.arange(len(many)), many)
+    number = np.arange(len(rows)) - np.repeat(np.cumsum(many) - many, many)
+    begin = outside.start[rows] + number
+    # One element stands for as many as the output has there.
+    end = np.where(many[rows] == 1, outside.stop[rows], begin + 1)
+    ones = np.ones(len(rows), np.int64)
+    return AxisSelection(
+        cell=part.cell[rows],
+        inside=Slices(np.zeros_like(rows), ones, ones),
+        outside=Slices(begin, end, ones),
+        stored=ones,
+        exists=part.exists,
+        whole=end - begin == 1,
+        wanted=ones,
+        first=part.first[rows] + inside.start[rows] + number * inside.step[rows],
     )

@@ -58,6 +58,7 @@ class BatchReducer:
         self.shadows = shadows
         self.reduction = reduction
         self.takes_many = True
+        self.unpacks_many = False  # small packed chunks go to a block, see `slot`
         self.chunk_kernel = ChunkKernel.of(reduction)
         self.found: PartialsByPlace = {}
         self.block: npt.NDArray[Any] | None = None

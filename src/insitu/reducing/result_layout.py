@@ -64,12 +64,9 @@ class TileProjection:
         self.kept = tuple(axis for axis in range(len(touched.parts)) if axis not in self.reduced)
         self.inside = [part.inside for part in touched.parts]
         self.outside = [part.outside for part in touched.parts]
-        self.taken = [
-            [_picked_length(picker, stored) for picker, stored in zip(part.inside, part.stored.tolist(), strict=True)]
-            for part in touched.parts
-        ]
+        self.taken = [part.count_elements().tolist() for part in touched.parts]
         """For each axis and cell, how many elements of its chunk it takes."""
-        self.shown = [[_picked_length(picker, 0) for picker in part.outside] for part in touched.parts]
+        self.shown = [part.count_places().tolist() for part in touched.parts]
         """For each axis and cell, how many elements of the selection it fills:
         more than it takes if values repeat.
         """
@@ -125,14 +122,6 @@ class TileProjection:
         for axis, row in zip(self.kept, key, strict=True):
             region[axis] = self.outside[axis][row]
         return tuple(region)
-
-
-def _picked_length(picker: Picker, stored: int) -> int:
-    if isinstance(picker, np.ndarray):
-        return len(picker)
-    if picker.step is None:
-        return int(picker.stop) - int(picker.start)
-    return len(range(*picker.indices(stored)))
 
 
 def get_region(window: npt.NDArray[Any], region: tuple[Picker, ...]) -> npt.NDArray[Any]:

@@ -23,6 +23,7 @@ from insitu.forking import fork_safe_lock
 from insitu.model import Source
 from insitu.sources import tracing
 from insitu.sources.access_policy import check_path
+from insitu.sources.opened_urls import note_opened
 from insitu.sources.protocol import Range, copy_to_buffer
 from insitu.sources.ranges import clip
 
@@ -78,6 +79,7 @@ class LocalSource:
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self._url = os.path.abspath(path)
+        note_opened(self._url)
         try:
             check_path(self._url)
             # Looked at before it is opened: opening a pipe would wait for a writer.

@@ -28,7 +28,8 @@ from insitu.sources.storage_options import has_credentials, http_settings, optio
 from insitu.sources.throttle import throttle_for
 
 if TYPE_CHECKING:
-    from insitu.sources.object_store.object_source import ObjectSource
+    from insitu.sources.opened_urls import note_opened
+from insitu.sources.object_store.object_source import ObjectSource
 
 __all__ = ["Openable", "is_local", "open_source", "read_all", "request_bytes"]
 
@@ -71,6 +72,8 @@ def open_source(
     b'bc'
     """
     if isinstance(url, str):
+        if is_remote(url):
+            note_opened(url)
         source = _open_url(url, options_for(url, storage_options), expected)
     elif isinstance(url, os.PathLike):
         source = LocalSource(url)

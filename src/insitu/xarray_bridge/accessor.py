@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any
@@ -37,7 +37,7 @@ class InsituAccessor:
 
     def __init__(self, dataset: xarray.Dataset) -> None:
         self._dataset = dataset
-        self.survey: Survey | None = None
+        self.survey: Survey | Callable[[], Survey] | None = None
         self.origin: Origin | None = None
         """The archive that the dataset was opened from; None for datasets made from it."""
 
@@ -197,6 +197,8 @@ class InsituAccessor:
             raise ValueError(
                 "only the very dataset that insitu.open_mfdataset returned has a report, not those made from it"
             )
+        if not isinstance(self.survey, Survey):
+            self.survey = self.survey()
         return self.survey.report()
 
     def stats(

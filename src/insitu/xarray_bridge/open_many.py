@@ -14,7 +14,7 @@ from insitu.combining.file_names import expand_paths, labels_from_names
 from insitu.combining.member import CombineError, GridPosition, Member
 from insitu.combining.recipe import Recipe
 from insitu.combining.rules import DEFAULT
-from insitu.combining.scan_member import make_loader
+from insitu.combining.scan_member import make_loader, scan_member
 from insitu.formats import InsituWarning
 from insitu.lazy_array.deferred_values import Access
 from insitu.reading import ChunkCache
@@ -171,9 +171,10 @@ def open_mfdataset(
 
 def _attributes_of_file(path: Any, archive: Archive) -> Mapping[str, Any]:
     wanted = expand_paths([path])[0]
-    if str(wanted) not in archive.attributes_by_url:
+    if str(wanted) not in map(str, archive.urls):
         raise CombineError(f"attrs_file {path} is not one of the opened files")
-    return archive.attributes_by_url[str(wanted)]
+    known = archive.attributes_by_url.get(str(wanted))
+    return scan_member(wanted, archive.job).attributes if known is None else known
 
 
 def _count_files(nested: Any) -> int:

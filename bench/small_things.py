@@ -1,0 +1,58 @@
+"""Is insitu ever slower than plain xarray on the small things of every day?
+
+python bench/small_things.py [--quick] [--case NAME]
+"""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+
+import machine
+from archives import folder
+from small_files import write_small_archives
+from table import Contestant, Target, arguments, compete, show
+
+CASES = {
+    "few": ("one file of 3 variables, opened and loaded", "load", "few.nc", "netcdf4", 20),
+    "many": ("200 small variables, opened and loaded", "load", "many.nc", "netcdf4", 3),
+    "standard": ("3,650 chunks of one record, packed, standard calendar", "load", "standard.nc", "netcdf4", 2),
+    "noleap": ("3,650 chunks of one record, packed, noleap calendar", "load", "noleap.nc", "netcdf4", 2),
+    "records": ("NetCDF-3, 76 variables of 252 records of one value", "load", "records.nc", "scipy", 5),
+    "texts": ("500 texts and characters", "load", "texts.nc", "netcdf4", 20),
+    "scalar": ("a scalar", "load", "scalar.nc", "netcdf4", 20),
+    "twenty": ("20 files as one", "load", "month*.nc", "netcdf4", 2),
+    "second": ("the second opening, and its text", "second_opening", "few.nc", "netcdf4", 20),
+    "ten": ("ten uses of one variable", "ten_uses", "days.nc", "netcdf4", 1),
+    "spells": ("xclim hot_spell_frequency", "spells", "days.nc", "netcdf4", 1),
+}
+
+
+def main() -> None:
+    """Run the cases that were asked for."""
+    options = arguments(__doc__)
+    print(machine.describe())
+    here = folder() / "small"
+    write_small_archives(here)
+    for case in options.case or CASES:
+        title, call, files, engine, repeat = CASES[case]
+        if case == "spells" and find_spec("xclim") is None:
+            print("\nxclim is not installed: hot_spell_frequency was not measured")
+            continue
+        path = sorted(map(str, here.glob(files))) if "*" in files else str(here / files)
+        peers = {"insitu": "insitu", f"xarray, {engine}": engine}
+        if engine == "netcdf4":
+            peers["xarray, h5netcdf"] = "h5netcdf"
+        contestants = [
+            Contestant(
+                name,
+                f"small_uses:{call}",
+                {"path": path, "engine": peer, "repeat": repeat, "warm": path if isinstance(path, str) else path[0]},
+            )
+            for name, peer in peers.items()
+        ]
+        results = compete(contestants, rounds=options.rounds)
+        show(f"{title} (×{repeat})", results, targets=[Target(f"xarray, {engine}", 1)])
+
+
+if __name__ == "__main__":
+    main()

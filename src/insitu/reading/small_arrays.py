@@ -1,0 +1,151 @@
+"""Whole small arrays of uncompressed local files, read without a plan.
+
+A file of many small variables (200 of 100 values; NetCDF-3 records of one value) costs more to plan
+than to read. Where the bytes of a whole array lie in equal steps of one file, they are one strided
+view of it: the ranges of all such arrays are read together, and copied. Everything else, and every
+error, is left to the plan.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from insitu.cf.unpack import unpack
+from insitu.errors import InsituError
+from insitu.model import Packing, Source, VirtualArray
+from insitu.reading.distance import is_far
+from insitu.reading.fetch import fetch_rows
+from insitu.reading.scatter import put
+from insitu.reading.source_pool import SourcePool
+from insitu.reading.tally import ReadStatistics
+
+__all__ = ["read_small_arrays"]
+
+SMALL_BYTES = 256 << 10
+"""Larger arrays are read by a plan, by several threads."""
+MAX_SPAN_BYTES = 4 << 20
+"""Span of the file that the steps of an array may cover."""
+MERGED_GAP_BYTES = 16 << 10
+"""Ranges of the file that are closer than this are read as one."""
+
+
+@dataclass(frozen=True, slots=True)
+class _StridedBytes:
+    """The bytes of an array: `count` equal pieces of a file, `step` bytes apart."""
+
+    source: Source
+    offset: int
+    count: int
+    step: int
+    length: int
+    """Bytes of a piece."""
+    dtype: np.dtype[Any]
+    packing: Packing | None
+
+    @property
+    def end(self) -> int:
+        return self.offset + (self.count - 1) * self.step + self.length
+
+
+def read_small_arrays(
+    jobs: Sequence[tuple[VirtualArray, npt.NDArray[Any]]], opened: SourcePool, tally: ReadStatistics | None
+) -> set[int]:
+    """Fill the outputs of small uncompressed arrays; return the numbers of those that are done.
+
+    Parameters
+    ----------
+    jobs
+        Whole arrays, and where their values go.
+    opened
+        Pool of open sources.
+    tally
+        Counts requests and bytes.
+    """
+    found = [(number, place) for number, (array, _) in enumerate(jobs) if (place := _locate(array)) is not None]
+    by_source: dict[Source, list[tuple[int, _StridedBytes]]] = {}
+    for number, place in found:
+        by_source.setdefault(place.source, []).append((number, place))
+    done: set[int] = set()
+    for source, places in by_source.items():
+        try:
+            _read_source(source, places, jobs, opened, tally)
+        except InsituError:
+            continue  # the plan meets the same error, and says which variable and chunk it concerns
+        done.update(number for number, _ in places)
+    return done
+
+
+def _locate(array: VirtualArray) -> _StridedBytes | None:
+    """Return where the bytes of a whole array lie, if they lie in equal steps of one local file."""
+    if len(array.tiles) != 1 or not 0 < array.size * array.dtype.itemsize <= SMALL_BYTES:
+        return None
+    tile = array.tiles[0]
+    if len(tile.encodings) != 1 or tile.shape != array.shape or array.dtype.hasobject:
+        return None
+    encoding, axes = tile.encodings[0], tile.axes
+    if not encoding.raw or encoding.order is not None or tile.dimensions != tuple(range(len(axes))):
+        return None
+    if encoding.dtype.hasobject or any(not axis.is_regular or axis.length % axis.size for axis in axes):
+        return None
+    if any(axis.count != 1 for axis in axes[1:]):
+        return None
+    count = axes[0].count if axes else 1
+    rows = tile.chunks.locate(np.ix_(*(np.arange(axis.count) for axis in axes)))
+    source, length, packing = (np.asarray(column) for column in (rows.source, rows.length, rows.packing))
+    nbytes = encoding.dtype.itemsize * math.prod(axis.size for axis in axes)
+    if source[0] < 0 or (source != source[0]).any() or (length != nbytes).any() or (packing != packing[0]).any():
+        return None
+    about = tile.chunks.sources[int(source[0])]
+    if is_far([about]) or about.optional:
+        return None
+    step = nbytes
+    if count > 1:
+        steps = np.diff(np.asarray(rows.offset))
+        step = int(steps[0])
+        if step < nbytes or (steps != step).any() or step * count > MAX_SPAN_BYTES:
+            return None
+    row = tile.packings[int(packing[0])]
+    return _StridedBytes(about, int(rows.offset[0]), count, step, nbytes, encoding.dtype, None if row.identity else row)
+
+
+def _read_source(
+    source: Source,
+    places: list[tuple[int, _StridedBytes]],
+    jobs: Sequence[tuple[VirtualArray, npt.NDArray[Any]]],
+    opened: SourcePool,
+    tally: ReadStatistics | None,
+) -> None:
+    places.sort(key=lambda item: item[1].offset)
+    low: list[int] = []
+    high: list[int] = []
+    which = []
+    for _, place in places:
+        if not low or place.offset > high[-1] + MERGED_GAP_BYTES:
+            low.append(place.offset)
+            high.append(place.end)
+        high[-1] = max(high[-1], place.end)
+        which.append(len(low) - 1)
+    offset = np.array(low, np.int64)
+    with opened.acquire(source) as file:
+        data, requests, fetched = fetch_rows(file, offset, np.array(high, np.int64) - offset)
+    decoded = 0
+    for (number, place), block in zip(places, which, strict=True):
+        array, out = jobs[number]
+        pieces: npt.NDArray[Any] = np.ndarray(
+            (place.count, place.length // place.dtype.itemsize), place.dtype, data[block], place.offset - low[block],
+            (place.step, place.dtype.itemsize),
+        )  # fmt: skip
+        stored = pieces.reshape(array.shape)
+        if place.packing is not None:
+            unpack(stored, place.packing, out)
+        else:
+            put(out, (), stored)
+        decoded += stored.nbytes
+    if tally is not None:
+        tally.add(requests, fetched, decoded, sum(place.count for _, place in places), 0.0, 0.0)

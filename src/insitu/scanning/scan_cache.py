@@ -1,0 +1,345 @@
+"""Cache of scans on disk: the second time that an archive is opened, its files are not scanned.
+
+An entry is an insitu store, found by two hashes. The *key* covers what was asked for: the URLs, the
+options that change the result, the versions of insitu and of plug-in formats. The *identity* covers
+the state of every file that the scan touched, external links and missing files included: size,
+modification and change time in nanoseconds, inode and device. A file that changes gives another
+identity, so an entry is never outdated; it is only not found any more.
+
+A file that changed less than two seconds before the scan is not cached: a second change within the
+resolution of its clock would not be noticed. Where a file system reports neither change times nor
+inodes, a change within one tick of the modification time that keeps the size is not noticed later.
+
+The folder is `INSITU_SCAN_CACHE`, or `insitu/scans` in the user's cache folder; `INSITU_SCAN_CACHE=off`
+switches the cache off. It is not used if other users may write to it. Entries that were not used for
+longest are deleted when all together exceed `max_bytes`, except those that a process has open.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import stat
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from functools import cache
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import Any
+
+from insitu.forking import fork_safe_lock
+from insitu.sources.address import is_remote
+from insitu.sources.opened_urls import record_opened_urls
+
+if sys.platform != "win32":
+    import fcntl
+
+__all__ = ["CachedScan", "ScanCache", "ScanRecorder", "default_scan_cache", "settings"]
+
+MAX_BYTES = 1 << 30
+"""Bytes of all entries."""
+RECENT_NS = 2_000_000_000
+"""A file that changed within this time before the scan is not cached."""
+FORMAT_VERSION = 1
+"""Of the entries; another one is not read."""
+MISSING = (-1, 0, 0, 0, 0)
+"""Identity of a file that does not exist."""
+
+
+@dataclass(slots=True)
+class Settings:
+    """Settings of the process."""
+
+    enabled: bool = True
+    """Whether archives are looked up in the cache, and kept there."""
+
+
+settings = Settings()
+
+
+@dataclass(frozen=True, slots=True)
+class CachedScan:
+    """An entry of the cache, open: it is not deleted before the process ends."""
+
+    store: str
+    """Path of the insitu store."""
+    notes: dict[str, Any]
+    """What was noted beside it."""
+
+
+class ScanCache:
+    """Scans on disk, shared by processes.
+
+    Parameters
+    ----------
+    folder
+        Where the entries lie; created when the first one is written.
+    max_bytes
+        Bytes of all entries.
+    """
+
+    def __init__(self, folder: str | os.PathLike[str], max_bytes: int = MAX_BYTES) -> None:
+        self.folder = Path(folder)
+        self.max_bytes = max_bytes
+
+    def find(self, key: str, urls: Sequence[str]) -> CachedScan | None:
+        """Return the entry of a key if the files are what they were; None if there is none.
+
+        Parameters
+        ----------
+        key
+            From `make_key`.
+        urls
+            The files that were asked for.
+        """
+        if not self._is_ours():
+            return None
+        try:
+            index = json.loads((self.folder / f"{key}.json").read_bytes())
+            identity = identify([*urls, *index["others"]])
+            entry = self.folder / f"{key}-{identity.digest}"
+            if index["version"] != FORMAT_VERSION or not _hold(entry):
+                return None
+            notes = json.loads((entry / "notes.json").read_bytes())
+        except (OSError, ValueError, KeyError, TypeError):  # no entry, or one that another version wrote
+            return None
+        with suppress(OSError):
+            os.utime(entry)  # used now
+        return CachedScan(str(entry / "scan.insitu"), notes)
+
+    def put(
+        self, key: str, recorder: ScanRecorder, urls: Sequence[str], write: Callable[[str], None], notes: dict[str, Any]
+    ) -> bool:
+        """Write an entry; return False if that is not possible or not safe.
+
+        Parameters
+        ----------
+        key
+            From `make_key`.
+        recorder
+            Recorded which files the scan touched.
+        urls
+            The files that were asked for.
+        write
+            Writes the insitu store at a path.
+        notes
+            What is noted beside it, as JSON.
+        """
+        others = sorted(recorder.touched - set(urls))
+        if any(is_remote(url) for url in others):
+            return False
+        try:
+            identity = identify([*urls, *others])
+        except OSError:
+            return False
+        if identity.newest > recorder.began - RECENT_NS or not self._make_folder():
+            return False
+        entry = self.folder / f"{key}-{identity.digest}"
+        part = self.folder / f"part-{os.getpid()}-{threading.get_ident()}-{time.monotonic_ns()}"
+        try:
+            part.mkdir(mode=0o700)
+            write(str(part / "scan.insitu"))
+            (part / "notes.json").write_text(json.dumps(notes), encoding="utf-8")
+            (part / "lock").touch()
+            if identify([*urls, *others]) != identity:  # changed while it was scanned
+                return False
+            with suppress(OSError):  # another process was faster
+                part.rename(entry)
+            index = self.folder / f"index-{os.getpid()}-{threading.get_ident()}"
+            index.write_text(json.dumps({"version": FORMAT_VERSION, "others": others}), encoding="utf-8")
+            index.replace(self.folder / f"{key}.json")
+        except OSError:  # the disk is full, or the folder cannot be written to: a cache is not worth an error
+            return False
+        finally:
+            shutil.rmtree(part, ignore_errors=True)
+        self.evict(self.max_bytes)
+        return True
+
+    def entries(self) -> list[tuple[str, int, float]]:
+        """Return name, bytes and time of last use of each entry, the least recently used first."""
+        found = []
+        with suppress(OSError):
+            for item in os.scandir(self.folder):
+                if item.is_dir(follow_symlinks=False) and not item.name.startswith("part-"):
+                    with suppress(OSError):
+                        found.append((item.name, _count_bytes(Path(item.path)), item.stat().st_mtime))
+        return sorted(found, key=lambda entry: entry[2])
+
+    def evict(self, max_bytes: int) -> int:
+        """Delete the least recently used entries until the others fit; return the bytes that are
+        left. Entries that a process has open stay.
+        """
+        found = self.entries()
+        total = sum(size for _, size, _ in found)
+        for name, size, _ in found:
+            if total <= max_bytes:
+                break
+            if _delete(self.folder / name):
+                total -= size
+        return total
+
+    def clear(self) -> int:
+        """Delete all entries that no process has open; return the bytes of those that stay."""
+        left = self.evict(-1)
+        with suppress(OSError):
+            held = {name.partition("-")[0] for name, _, _ in self.entries()}
+            for item in os.scandir(self.folder):
+                if item.name.endswith(".json") and item.name.removesuffix(".json") not in held:
+                    with suppress(OSError):
+                        os.unlink(item.path)
+                elif item.name.startswith("part-") and time.time() - item.stat().st_mtime > 3600:  # of a crash
+                    shutil.rmtree(item.path, ignore_errors=True)
+        return left
+
+    def _make_folder(self) -> bool:
+        with suppress(OSError):
+            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return self._is_ours()
+
+    def _is_ours(self) -> bool:
+        """Return whether the folder exists and nobody else may write to it."""
+        try:
+            found = self.folder.stat()
+        except OSError:
+            return False
+        if sys.platform == "win32":
+            return stat.S_ISDIR(found.st_mode)
+        return stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid() and not found.st_mode & 0o022
+
+
+@dataclass(frozen=True, slots=True)
+class FilesIdentity:
+    """The state of some files."""
+
+    digest: str
+    newest: int
+    """The latest modification or change, in nanoseconds."""
+
+
+def identify(paths: Sequence[str]) -> FilesIdentity:
+    """Return the state of local files; a missing one has a state, too.
+
+    Raises
+    ------
+    OSError
+        If one of them is a folder, or cannot be looked at.
+    """
+    hashed = hashlib.blake2b(digest_size=16)
+    newest = 0
+    for path in paths:
+        try:
+            found = os.stat(path)
+        except FileNotFoundError:
+            hashed.update(repr((path, MISSING)).encode())
+            continue
+        if not stat.S_ISREG(found.st_mode):
+            raise IsADirectoryError(path)
+        state = (found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino, found.st_dev)
+        hashed.update(repr((path, state)).encode())
+        newest = max(newest, found.st_mtime_ns, found.st_ctime_ns)
+    return FilesIdentity(hashed.hexdigest(), newest)
+
+
+def make_key(urls: Sequence[str], options: dict[str, Any]) -> str:
+    """Return the key of what was asked for: the same only for the same files, options and versions."""
+    asked = json.dumps([FORMAT_VERSION, _readers(), list(urls), options], sort_keys=True, default=repr)
+    return hashlib.blake2b(asked.encode(), digest_size=16).hexdigest()
+
+
+@cache
+def _readers() -> list[str]:
+    """Return what identifies the code that scans: that of insitu, and plug-in formats."""
+    package = Path(__file__).parents[1]
+    newest = max(path.stat().st_mtime_ns for path in package.rglob("*.py"))
+    found = entry_points(group="insitu.formats")
+    plugins = sorted(f"{entry.value} {entry.dist.version if entry.dist is not None else ''}" for entry in found)
+    return [str(package), str(newest), *plugins]
+
+
+class ScanRecorder:
+    """Which files a scan touches, and when it began."""
+
+    __slots__ = ("began", "touched")
+
+    def __init__(self) -> None:
+        self.began = time.time_ns()
+        self.touched: set[str] = set()
+
+    @contextmanager
+    def recording(self) -> Iterator[None]:
+        """Record the files that are opened by the threads of this process."""
+        with record_opened_urls() as found:
+            try:
+                yield
+            finally:
+                self.touched |= found
+
+
+def default_scan_cache() -> ScanCache | None:
+    """Return the cache of the user; None if it is switched off."""
+    named = os.environ.get("INSITU_SCAN_CACHE", "")
+    if not settings.enabled or named.lower() in ("off", "0", "false", "no"):
+        return None
+    return ScanCache(named or _user_folder())
+
+
+def _user_folder() -> Path:
+    if sys.platform == "win32":
+        return Path(os.environ.get("LOCALAPPDATA", Path.home())) / "insitu" / "scans"
+    if sys.platform == "darwin":
+        return Path.home() / "Library" / "Caches" / "insitu" / "scans"
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "insitu" / "scans"
+
+
+_held: dict[str, int] = {}
+"""Descriptors of the lock files of entries that this process has open."""
+_held_lock = fork_safe_lock()
+
+
+def _hold(entry: Path) -> bool:
+    """Keep an entry from being deleted while this process lives; return whether it exists."""
+    if sys.platform == "win32":  # an open file cannot be deleted there
+        return entry.is_dir()
+    with _held_lock:
+        if str(entry) in _held:
+            return entry.is_dir()
+        try:
+            descriptor = os.open(entry / "lock", os.O_RDONLY | os.O_CLOEXEC)
+        except OSError:
+            return False
+        fcntl.flock(descriptor, fcntl.LOCK_SH)
+        if not entry.is_dir():  # deleted in between
+            os.close(descriptor)
+            return False
+        _held[str(entry)] = descriptor
+        return True
+
+
+def _delete(entry: Path) -> bool:
+    """Delete an entry unless a process has it open; return whether it is gone."""
+    if sys.platform == "win32":
+        shutil.rmtree(entry, ignore_errors=True)
+        return not entry.exists()
+    try:
+        descriptor = os.open(entry / "lock", os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        shutil.rmtree(entry, ignore_errors=True)  # half an entry
+        return not entry.exists()
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        shutil.rmtree(entry, ignore_errors=True)
+    except OSError:
+        return False
+    finally:
+        os.close(descriptor)
+    return not entry.exists()
+
+
+def _count_bytes(folder: Path) -> int:
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
