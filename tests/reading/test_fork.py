@@ -24,9 +24,9 @@ from insitu.active import transport
 from insitu.codecs import libraries
 from insitu.formats.grib import grid_coordinates
 from insitu.formats.grib.codecs import eccodes_library
+from insitu.lru import LruCache
 from insitu.reading import thread_pools as reading_pool
 from insitu.reading.cache import ChunkCache
-from insitu.references.page_cache import PageCache
 from insitu.references.store.row_file import RowFile
 from insitu.references.url_pool import UrlPool
 from insitu.references.urls import UrlResolver
@@ -91,9 +91,9 @@ def chunk_cache(path: Path) -> tuple[Any, Callable[[], object]]:
     return cache._lock, lambda: cache.get("x", lambda: np.zeros(3))
 
 
-def recent(path: Path) -> tuple[Any, Callable[[], object]]:
-    pages: PageCache[str] = PageCache(len)
-    return pages._lock, lambda: pages.find("x", lambda: "page")
+def lru_cache(path: Path) -> tuple[Any, Callable[[], object]]:
+    pages: LruCache[str, str] = LruCache(100, len)
+    return pages._lock, lambda: pages.get_or_load("x", lambda: "page")
 
 
 def url_pool(path: Path) -> tuple[Any, Callable[[], object]]:
@@ -119,7 +119,7 @@ def connection(path: Path) -> tuple[Any, Callable[[], object]]:
 
 LOCKS: dict[str, Callable[[Path], tuple[Any, Callable[[], object]]]] = {
     "reading.cache.ChunkCache": chunk_cache,
-    "references.page_cache.Recent": recent,
+    "lru.LruCache": lru_cache,
     "references.url_pool.Pool": url_pool,
     "references.store.row_file.Part": part,
     "sources.local.LocalSource": local_source,

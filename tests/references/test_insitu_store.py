@@ -278,7 +278,7 @@ def test_a_million_chunks_take_six_bytes_each(tmp_path: Path) -> None:
     # One chunk loads one group of rows.
     store = open_store(str(target))
     store.group().arrays["a"].tiles[0].chunks[5000, 50]
-    assert len(store.pages._pages) == 1
+    assert len(store.pages) == 1
     # And anybody can query it.
     table = pq.read_table(next(target.glob("chunks-*")), filters=[("cell", "==", 777_713)])
     assert table.to_pylist()[0]["offset"] == int(back.locate(cell).offset[0])

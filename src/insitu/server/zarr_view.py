@@ -29,9 +29,9 @@ from insitu.cancellation import check_deadline
 from insitu.combining.scan_member import make_loader
 from insitu.combining.stored_view import zarr_tree
 from insitu.errors import InsituError, NotFoundError
+from insitu.lru import LruCache
 from insitu.reading.zarr_store import ByteSpan, ZarrTree
 from insitu.reading.zarr_store.encoded_chunks import EncodedChunks
-from insitu.references.page_cache import PageCache
 from insitu.server.authentication import Credentials, authenticate
 from insitu.server.batch import add_login
 from insitu.server.client_cache import ClientCache
@@ -166,7 +166,9 @@ class _ZarrTreeCache:
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _making: KeyedLocks = field(default_factory=KeyedLocks)
     _numbers: Iterator[int] = field(default_factory=count)
-    _encoded: PageCache[bytes] = field(default_factory=lambda: PageCache(len, ENCODED_CACHE_BYTES))
+    _encoded: LruCache[tuple[int, str], bytes] = field(
+        default_factory=lambda: LruCache(ENCODED_CACHE_BYTES, len, min_items=1)
+    )
 
     def open(self, url: str, zarr_format: int, who: Credentials) -> _CachedTree:
         """Return an archive; scan it if it is not cached or has changed."""
@@ -231,7 +233,7 @@ class _ZarrTreeCache:
         if place is None:
             return None
         if isinstance(tree.views[place[0]], EncodedChunks):
-            whole = self._encoded.find((kept.number, key), lambda: tree.get(key) or b"")
+            whole = self._encoded.get_or_load((kept.number, key), lambda: tree.get(key) or b"")
         else:
             found = tree.get(key)
             if found is None:

@@ -20,13 +20,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from insitu.errors import FormatError, InsituError, NotFoundError
+from insitu.lru import LruCache
 from insitu.model import INLINE, UNWRITTEN, WHOLE, ChunkLocations, ChunkState, GroupDetails, Source, Tile, VirtualGroup
 from insitu.model.axis import Indices
 from insitu.model.chunks import get_chunk_state
 from insitu.model.derived import ExpandedTable, SelectedTable
 from insitu.references import arrow
 from insitu.references.atomic_write import Folder, new_directory, open_folder
-from insitu.references.page_cache import PageCache
 from insitu.references.sparse_table import flat_cell_numbers
 from insitu.references.url_pool import UrlPool
 from insitu.references.urls import UrlResolver
@@ -41,6 +41,7 @@ from insitu.zarr_metadata.json_fields import integer_field, object_field
 __all__ = ["ParquetTable", "read_parquet", "write_parquet"]
 
 RECORD_SIZE = 100_000
+_RECORDS_BYTES = 64 << 20
 _ROWS_PER_URL = 10
 """Rows per URL above which URLs are dictionary-encoded, as kerchunk does."""
 
@@ -77,7 +78,9 @@ class ParquetTable:
     missing: str = "raise"
     """If a file of rows is missing: "raise" an error, or treat its chunks as "unwritten"."""
     storage_options: Mapping[str, Any] | None = field(default=None, repr=False)
-    records: PageCache[RecordRows | None] = field(default_factory=lambda: PageCache(_record_bytes), repr=False)
+    records: LruCache[int, RecordRows | None] = field(
+        default_factory=lambda: LruCache(_RECORDS_BYTES, _record_bytes, min_items=1), repr=False
+    )
 
     @property
     def sources(self) -> Sequence[Source]:
@@ -92,9 +95,9 @@ class ParquetTable:
         offset, length = np.zeros(len(number), np.int64), np.zeros(len(number), np.int64)
         inline = bytearray()
         needed = np.unique(record).tolist()
-        self._load([k for k in needed if not self.records.has(k)])
+        self._load([k for k in needed if k not in self.records])
         for k in needed:
-            rows = self.records.find(k, partial(self._read, k))
+            rows = self.records.get_or_load(k, partial(self._read, k))
             here = slice(None) if len(needed) == 1 else record == k
             if rows is None:
                 source[here] = UNWRITTEN
@@ -120,7 +123,7 @@ class ParquetTable:
     def _load(self, records: list[int]) -> None:
         """Read several remote files of rows in parallel."""
         if len(records) > 1 and local_path(self.url) is None:
-            gather(lambda k, stop: self.records.find(k, partial(self._read, k)), records)
+            gather(lambda k, stop: self.records.get_or_load(k, partial(self._read, k)), records)
 
     def _read(self, record: int) -> RecordRows | None:
         name = self._name(record)

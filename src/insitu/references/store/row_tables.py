@@ -16,18 +16,20 @@ import numpy as np
 import numpy.typing as npt
 
 from insitu.errors import FormatError
+from insitu.lru import LruCache
 from insitu.model import INLINE, UNWRITTEN, WHOLE, ChunkLocations, ChunkState, ChunkTable, Source
 from insitu.model.axis import Indices
 from insitu.model.chunks import COLUMN_NAMES, get_chunk_state
 from insitu.model.derived import ExpandedTable, SelectedTable
 from insitu.references import arrow
-from insitu.references.page_cache import PageCache
 from insitu.references.sparse_table import flat_cell_numbers
 from insitu.references.store.row_file import ROWS_PER_GROUP, RowFile
 from insitu.sources.listing import local_path
 from insitu.sources.threads import gather
 
-__all__ = ["GridRows", "RowPage", "SparseRows", "StackedTables", "new_page_cache"]
+__all__ = ["GridRows", "PageCache", "SparseRows", "StackedTables", "new_page_cache"]
+
+_PAGES_BYTES = 128 << 20
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -40,13 +42,17 @@ class RowPage:
     inline: bytes
 
 
+PageCache = LruCache[tuple[int, int, tuple[str, ...]], RowPage]
+"""Pages by the number of the file, the group of rows and the columns."""
+
+
 def _page_bytes(page: RowPage) -> int:
     return 256 + len(page.inline) + sum(column.nbytes for column in page.columns.values())
 
 
-def new_page_cache() -> PageCache[RowPage]:
+def new_page_cache() -> PageCache:
     """Return an empty page cache for one store."""
-    return PageCache(_page_bytes, 128 << 20)
+    return LruCache(_PAGES_BYTES, _page_bytes, min_items=1)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -61,7 +67,7 @@ class StoredRows:
     count: int
     constant: Mapping[str, int]
     """Columns that have one value in all of these rows."""
-    pages: PageCache[RowPage] = field(repr=False)
+    pages: PageCache = field(repr=False)
     encoding_map: Indices = field(repr=False)
     """From the store's encodings and packings to the tile's; -1: not one of the tile's."""
     packing_map: Indices = field(repr=False)
@@ -77,13 +83,13 @@ class StoredRows:
     def load(self, groups: Sequence[int]) -> None:
         """Fetch several remote groups in parallel."""
         if len(groups) > 1 and local_path(self.part.url) is None:
-            missing = [group for group in groups if not self.pages.has((self.number, group, self.names()))]
+            missing = [group for group in groups if (self.number, group, self.names()) not in self.pages]
             gather(lambda group, stop: self.page(group), missing)
 
     def page(self, group: int, names: tuple[str, ...] | None = None) -> RowPage:
         """Return one group of rows."""
         wanted = self.names() if names is None else names
-        return self.pages.find((self.number, group, wanted), partial(_read_page, self.part, group, wanted))
+        return self.pages.get_or_load((self.number, group, wanted), partial(_read_page, self.part, group, wanted))
 
     def rows(self, row: Indices) -> ChunkLocations:
         """Return where the cells of these rows lie."""

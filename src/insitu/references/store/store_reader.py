@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from insitu.errors import FormatError, InsituError, ModelError, NotFoundError
+from insitu.lru import LruCache
 from insitu.model import (
     ABSENT,
     IDENTITY,
@@ -32,11 +33,17 @@ from insitu.model import (
     VirtualGroup,
 )
 from insitu.model.axis import Indices
-from insitu.references.page_cache import PageCache
 from insitu.references.store import root
 from insitu.references.store.json_values import dtype_from_json, unpack
 from insitu.references.store.row_file import ROWS_PER_GROUP, RowFile
-from insitu.references.store.row_tables import GridRows, RowPage, SparseRows, StackedTables, StoredRows, new_page_cache
+from insitu.references.store.row_tables import (
+    GridRows,
+    PageCache,
+    SparseRows,
+    StackedTables,
+    StoredRows,
+    new_page_cache,
+)
 from insitu.references.store.small_tables import read_axes, read_packings
 from insitu.references.store.validation import (
     RowRanges,
@@ -56,6 +63,7 @@ from insitu.zarr_metadata.json_fields import required_field as needed
 __all__ = ["OpenStore", "StoredSources", "open_store"]
 
 NAME_LISTS = ("coordinates", "unindexed", "unlimited")
+_SOURCE_PAGES_BYTES = 64 << 20
 _SOURCE_COLUMNS = ("url", "size", "etag", "modified", "optional")
 
 
@@ -71,7 +79,9 @@ class StoredSources(Sequence[Source]):
     base: UrlResolver
     starts: Indices
     """Number of the first source in each file, and the number of all sources."""
-    pages: PageCache[Mapping[str, Any]] = field(default_factory=lambda: PageCache(_page_bytes), repr=False)
+    pages: LruCache[tuple[int, int], Mapping[str, Any]] = field(
+        default_factory=lambda: LruCache(_SOURCE_PAGES_BYTES, _page_bytes, min_items=1), repr=False
+    )
 
     @classmethod
     def of(cls, parts: Sequence[RowFile], base: UrlResolver) -> StoredSources:
@@ -105,7 +115,7 @@ class StoredSources(Sequence[Source]):
         return is_relative(str(self._page(which, 0)["url"][0].as_py()))
 
     def _page(self, which: int, group: int) -> Mapping[str, Any]:
-        return self.pages.find((which, group), partial(self.parts[which].columns, group, _SOURCE_COLUMNS))
+        return self.pages.get_or_load((which, group), partial(self.parts[which].columns, group, _SOURCE_COLUMNS))
 
     def _source(self, page: Mapping[str, Any], row: int) -> Source:
         url, size, etag, modified, optional = (page[name][row].as_py() for name in _SOURCE_COLUMNS)
@@ -133,7 +143,7 @@ class OpenStore:
     encodings: tuple[Encoding, ...]
     packings: Packings
     axes: Mapping[str, npt.NDArray[np.int64]]
-    pages: PageCache[RowPage] = field(default_factory=new_page_cache)
+    pages: PageCache = field(default_factory=new_page_cache)
     used: RowRanges = field(default_factory=RowRanges, repr=False)
     """The rows of chunks and axes that the tree uses so far."""
 
