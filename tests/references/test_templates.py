@@ -7,12 +7,16 @@ import pytest
 from insitu.errors import FormatError
 from insitu.references.kerchunk.templates import Templates, generate_references
 
+DEEP = {f"deep{level}": "{{ " + "-" * 480 + f"deep{level + 1}" + " }}" for level in range(7)} | {"deep7": "{{ 1 }}"}
+"""Templates that are not too deep for themselves, but together."""
+
 
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("{{u}}", "s3://b/x.nc"), ("{{ u }}", "s3://b/x.nc"), ("{{f(c='a')}}", "a.nc"), ('{{f(c="a" + "b")}}', "ab.nc"), ("plain", "plain"),
-        ("{{ 2 * (3 + 4) - 5 // 2 }}", "12"), ("{{ '%03d' % 7 }}", "007"), ("{{ '%02d-%d' | format(1, 2) }}", "01-2"), ("{{ 7 | string }}", "7"),
+        ("{{u}}", "s3://b/x.nc"), ("{{ u }}", "s3://b/x.nc"), ("{{f(c='a')}}", "a.nc"),
+        ('{{f(c="a" + "b")}}', "ab.nc"), ("plain", "plain"), ("{{ 2 * (3 + 4) - 5 // 2 }}", "12"),
+        ("{{ '%03d' % 7 }}", "007"), ("{{ '%02d-%d' | format(1, 2) }}", "01-2"), ("{{ 7 | string }}", "7"),
         ("a{{ 1 }}b{{ 2 }}", "a1b2"), ("{{ -3 }}", "-3"), ("{{g}}", "s3://b/x.nc#"),
     ],
 )  # fmt: skip
@@ -23,15 +27,17 @@ def test_supported_templates(text: str, expected: str) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "{{ __import__('os').system('true') }}", "{{ ().__class__ }}", "{{ u.upper() }}", "{{ [x for x in range(9)] }}", "{{ 9 ** 9 ** 9 }}",
-        "{{ 'a' * 1000000000 }}", "{{ lambda: 1 }}", "{{ nothing }}", "{{ }}", "{{ 1 / 0 }}", "{{ u[0] }}", "{{ f'{u}' }}", "{{ open('x') }}",
-        "{{ loop }}", "{{ " + "(" * 400 + " }}", "{{ 9223372036854775807 * 9223372036854775807 }}", "{{ '%999999999d' % 1 }}", "{{ '%*d' | format(9, 9) }}",
-        "{{ " + "1+" * 400 + "1 }}", "{{ u | upper }}", "{{ 'abc' | int }}", "{{ 'inf' | int }}",
+        "{{ __import__('os').system('true') }}", "{{ ().__class__ }}", "{{ u.upper() }}",
+        "{{ [x for x in range(9)] }}", "{{ 9 ** 9 ** 9 }}", "{{ 'a' * 1000000000 }}", "{{ lambda: 1 }}",
+        "{{ nothing }}", "{{ }}", "{{ 1 / 0 }}", "{{ u[0] }}", "{{ f'{u}' }}", "{{ open('x') }}", "{{ loop }}",
+        "{{ " + "(" * 400 + " }}", "{{ 9223372036854775807 * 9223372036854775807 }}", "{{ '%999999999d' % 1 }}",
+        "{{ '%*d' | format(9, 9) }}", "{{ " + "1+" * 400 + "1 }}", "{{ u | upper }}", "{{ 'abc' | int }}",
+        "{{ 'inf' | int }}", "{{ '%c' % 99999999 }}", "{{ '%c' | format(99999999) }}", "{{ '%d' % u }}", "{{deep0}}",
     ],
 )  # fmt: skip
 def test_refused(text: str) -> None:
     with pytest.raises(FormatError):
-        Templates({"u": "x", "loop": "{{loop}}"}).render(text)
+        Templates({"u": "x", "loop": "{{loop}}", **DEEP}).render(text)
 
 
 def test_gen() -> None:
@@ -49,9 +55,10 @@ def test_gen() -> None:
 @pytest.mark.parametrize(
     "item",
     [
-        7, {"key": "x", "url": "y"}, {"key": "x", "url": "y", "dimensions": {"i": {"stop": 10**12}}}, {"key": "x", "url": "y", "dimensions": {"i": {"stop": 10**30}}},
-        {"key": "x", "url": 3, "dimensions": {}},
-        {"key": "x", "url": "y", "dimensions": {"i": {"stop": "a"}}}, {"key": "x", "url": "y", "dimensions": {"i": {"stop": 1, "step": 0}}},
+        7, {"key": "x", "url": "y"}, {"key": "x", "url": "y", "dimensions": {"i": {"stop": 10**12}}},
+        {"key": "x", "url": "y", "dimensions": {"i": {"stop": 10**30}}},
+        {"key": "x", "url": 3, "dimensions": {}}, {"key": "x", "url": "y", "dimensions": {"i": {"stop": "a"}}},
+        {"key": "x", "url": "y", "dimensions": {"i": {"stop": 1, "step": 0}}},
         {"key": "x", "url": "y", "offset": "z", "length": "1", "dimensions": {"i": {"stop": 1}}},
     ],
 )  # fmt: skip

@@ -61,11 +61,29 @@ def test_fill_values(data: st.DataObject, zarr_format: int) -> None:
         (2, "?"),
         ({}, "<f4"),
         ("0xzz", "<f4"),
+        ("0x1ffffffff", "<f4"),
+        (10**400, "<f4"),
+        (10**30, "<M8[s]"),
+        ([300], "S3"),
+        ({}, "O"),
+        ([1, 2, 3], "<c8"),
     ],
 )
 def test_values_that_are_none(value: Any, dtype: str) -> None:
     with pytest.raises(FormatError, match="fill_value"):
         fill.from_json(value, np.dtype(dtype))
+
+
+@pytest.mark.parametrize("text", [",", "01", "4)", "é", "\ud800", [["a", ","]], [["a", "<f4", 3]]])
+def test_types_that_are_none(text: Any) -> None:
+    with pytest.raises(FormatError):
+        dtypes.from_v2(text)
+
+
+@pytest.mark.parametrize("unit", ["x", "s],<f4", "\ud800", ""])
+def test_units_that_are_none(unit: str) -> None:
+    with pytest.raises(FormatError, match="unit of time"):
+        dtypes.from_v3({"name": "numpy.datetime64", "configuration": {"unit": unit}})
 
 
 @given(

@@ -14,11 +14,24 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-__all__ = ["binary_array", "boolean_array", "number_array", "offsets_and_bytes", "to_integers", "valid_mask"]
+__all__ = [
+    "binary_array",
+    "boolean_array",
+    "number_array",
+    "offsets_and_bytes",
+    "text_array",
+    "to_integers",
+    "to_number_rows",
+    "to_numbers",
+    "valid_mask",
+]
 
 _TYPES = {
-    np.dtype(np.int32): pa.int32(), np.dtype(np.int64): pa.int64(), np.dtype(np.uint64): pa.uint64(), np.dtype(np.float64): pa.float64(),
-}  # fmt: skip
+    np.dtype(np.int32): pa.int32(),
+    np.dtype(np.int64): pa.int64(),
+    np.dtype(np.uint64): pa.uint64(),
+    np.dtype(np.float64): pa.float64(),
+}
 
 
 def number_array(
@@ -91,6 +104,34 @@ def to_integers(array: Any) -> npt.NDArray[np.int64]:
     elif pa.types.is_unsigned_integer(array.type) and len(values) and int(values.max()) >= 2**63:
         raise TypeError("a number does not fit into 64 bits")
     return np.where(there, values, 0).astype(np.int64) if not there.all() else values.astype(np.int64)
+
+
+def to_numbers(array: Any, dtype: type[Any]) -> npt.NDArray[Any]:
+    """Return a column of numbers of one type as a NumPy array.
+
+    Raises
+    ------
+    TypeError
+        If it holds something else, or nulls.
+    """
+    if array.type != _TYPES[np.dtype(dtype)] or array.null_count:
+        raise TypeError(f"expected {_TYPES[np.dtype(dtype)]}, found {array.type} with {array.null_count} nulls")
+    if not len(array):
+        return np.zeros(0, dtype)
+    return np.frombuffer(array.buffers()[1], dtype)[array.offset : array.offset + len(array)]
+
+
+def to_number_rows(array: Any, width: int, dtype: type[Any]) -> npt.NDArray[Any]:
+    """Return a column of lists of `width` numbers as a NumPy array of two dimensions.
+
+    Raises
+    ------
+    TypeError
+        If it holds something else, or nulls.
+    """
+    if not pa.types.is_fixed_size_list(array.type) or array.type.list_size != width or array.null_count:
+        raise TypeError(f"expected lists of {width} numbers, found {array.type} with {array.null_count} nulls")
+    return to_numbers(array.flatten(), dtype).reshape(len(array), width)
 
 
 def offsets_and_bytes(array: Any) -> tuple[npt.NDArray[np.int64], bytes]:

@@ -245,11 +245,11 @@ def fill_chunk(array: ZarrArraySpec) -> bytes | None:
     data: Any = np.full(array.chunks, encoding.fill_value(), encoding.dtype)
     if data.nbytes > _LARGEST_FILL_CHUNK:
         return None
-    try:
-        for row in (*(filters or ()), *([compressor] if compressor else [])):
+    for row in (*(filters or ()), *([compressor] if compressor else [])):
+        try:
             data = get_codec(dict(row)).encode(data)
-    except (ValueError, TypeError, ImportError, NotImplementedError):
-        return None
+        except Exception:  # codecs of plugins raise anything; without a chunk, documents say what is missing
+            return None
     data = data.tobytes() if isinstance(data, np.ndarray) else bytes(data)
     return data if len(data) <= _LARGEST_FILL and _is_fill_chunk(data, array) else None
 

@@ -15,13 +15,14 @@ import numpy as np
 from insitu.errors import FormatError, UnsupportedError
 from insitu.zarr_metadata.json_fields import (
     integer_field,
+    integers_field,
     name_and_configuration,
     object_field,
     required_field,
     text_field,
 )
 
-__all__ = ["from_v2", "from_v3", "to_v2", "to_v3"]
+__all__ = ["from_v2", "from_v3", "numpy_dtype", "to_v2", "to_v3"]
 
 _SIMPLE = {
     name: np.dtype(name).newbyteorder("<")
@@ -33,6 +34,9 @@ _SIMPLE = {
 _NAMES = {dtype: name for name, dtype in _SIMPLE.items()}
 _VARIABLE_LENGTH = frozenset({"string", "bytes", "variable_length_utf8", "variable_length_bytes"})
 _LARGEST = 1 << 31
+_TIME_UNITS = frozenset(
+    {"generic", "Y", "M", "W", "D", "h", "m", "s", "ms", "us", "\N{GREEK SMALL LETTER MU}s", "ns", "ps", "fs", "as"}
+)
 
 
 def from_v2(value: Any) -> np.dtype[Any]:
@@ -50,24 +54,35 @@ def from_v2(value: Any) -> np.dtype[Any]:
 
 
 def _read_v2(value: Any) -> np.dtype[Any]:
+    if isinstance(value, str):
+        return numpy_dtype(value)
+    if not isinstance(value, list):
+        raise FormatError(f"'dtype' must be text or a list of fields, not {value!r}")
+    fields = []
+    for item in value:
+        if not isinstance(item, list) or len(item) not in (2, 3) or not isinstance(item[0], str):
+            raise FormatError(
+                f"{item!r} is not a field of a structured type: expected [name, type] or [name, type, shape]"
+            )
+        shape = integers_field(item[2], "dtype") if len(item) == 3 else ()
+        fields.append((item[0], _read_v2(item[1]), shape))
+    return _join_fields(fields)
+
+
+def numpy_dtype(text: str) -> np.dtype[Any]:
+    """Return the type that a string of NumPy's names; raise `FormatError` if there is none."""
     try:
-        if isinstance(value, str):
-            return np.dtype(value)
-        if isinstance(value, list):
-            fields = []
-            for item in value:
-                if not isinstance(item, list) or len(item) not in (2, 3) or not isinstance(item[0], str):
-                    raise FormatError(
-                        f"{item!r} is not a field of a structured type: expected [name, type] or [name, type, shape]"
-                    )
-                shape = tuple(integer_field(n, "dtype") for n in item[2]) if len(item) == 3 else ()
-                fields.append((item[0], _read_v2(item[1]), shape))
-            return np.dtype(fields)
+        return np.dtype(text)
+    except (TypeError, ValueError, SyntaxError) as problem:  # NumPy parses "2,<f4" as Python
+        raise FormatError(f"{text[:80]!r} is not a NumPy type: {problem}") from None
+
+
+def _join_fields(fields: list[Any]) -> np.dtype[Any]:
+    """Return a structured type; NumPy refuses names that occur twice, and sizes beyond 2 GiB."""
+    try:
+        return np.dtype(fields)
     except (TypeError, ValueError) as problem:
-        if isinstance(problem, FormatError):
-            raise
-        raise FormatError(f"{value!r} is not a NumPy type: {problem}") from None
-    raise FormatError(f"'dtype' must be text or a list of fields, not {value!r}")
+        raise FormatError(f"these fields do not make a structured type: {problem}") from None
 
 
 def from_v3(value: Any) -> np.dtype[Any]:
@@ -92,10 +107,9 @@ def from_v3(value: Any) -> np.dtype[Any]:
         unit = text_field(required_field(configuration, "unit"), "unit")
         scale = integer_field(configuration.get("scale_factor", 1), "scale_factor", least=1)
         kind = "M8" if name == "numpy.datetime64" else "m8"
-        try:
-            return np.dtype(f"<{kind}" if unit == "generic" else f"<{kind}[{scale}{unit}]")
-        except TypeError:
-            raise FormatError(f"{unit!r} is not a unit of time") from None
+        if unit not in _TIME_UNITS:
+            raise FormatError(f"{unit!r} is not a unit of time")
+        return numpy_dtype(f"<{kind}" if unit == "generic" else f"<{kind}[{scale}{unit}]")
     if name in ("fixed_length_utf32", "null_terminated_bytes", "fixed_length_ascii", "raw_bytes"):
         size = _size_in_bytes(configuration, name)
         if name == "fixed_length_utf32":
@@ -135,10 +149,7 @@ def _structured_dtype(fields: Any) -> np.dtype[Any]:
                 f"field {name!r} has values of variable length: such structured types are not supported"
             )
         members.append((text_field(name, "fields.name"), member))
-    try:
-        return np.dtype(members)
-    except (TypeError, ValueError) as problem:
-        raise FormatError(f"these fields do not make a structured type: {problem}") from None
+    return _join_fields(members)
 
 
 def to_v2(dtype: np.dtype[Any]) -> Any:

@@ -7,18 +7,21 @@ parts of complex numbers, fields of structured types.
 from __future__ import annotations
 
 import base64
-import binascii
+import re
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from insitu.errors import FormatError
+from insitu.zarr_metadata.json_fields import base64_field
 
 __all__ = ["from_json", "to_json"]
 
 _SPECIAL_FLOATS = {
-    "nan": np.nan, "infinity": np.inf, "-infinity": -np.inf, "+infinity": np.inf, "inf": np.inf, "-inf": -np.inf, "+inf": np.inf,
+    "nan": np.nan,
+    "infinity": np.inf, "+infinity": np.inf, "-infinity": -np.inf,
+    "inf": np.inf, "+inf": np.inf, "-inf": -np.inf,
 }  # fmt: skip
 
 
@@ -33,34 +36,25 @@ def from_json(value: Any, dtype: np.dtype[Any]) -> bytes | None:
     """
     if value is None:
         return None
-    try:
-        return _element_bytes(value, dtype)
-    except (TypeError, ValueError, OverflowError, binascii.Error) as problem:
-        if isinstance(problem, FormatError):
-            raise
-        raise FormatError(f"fill_value {value!r} is not a value of type {dtype}: {problem}") from None
-
-
-def _element_bytes(value: Any, dtype: np.dtype[Any]) -> bytes:
     if dtype.hasobject:
         return _decode_bytes(value)
     if dtype.kind == "f":
         return _float_bytes(value, dtype)
     if dtype.kind == "c":
         half = np.dtype(f"{dtype.byteorder}f{dtype.itemsize // 2}")
-        real, imaginary = value if isinstance(value, list) else (value, 0.0)
-        return _float_bytes(real, half) + _float_bytes(imaginary, half)
+        parts = value if isinstance(value, list) else [value, 0.0]
+        if len(parts) != 2:
+            raise _not_of_type(value, dtype)
+        return _float_bytes(parts[0], half) + _float_bytes(parts[1], half)
     if dtype.kind in "iu":
-        if isinstance(value, float) and not value.is_integer():
-            raise FormatError(f"fill_value {value!r} is not an integer")
-        return np.array(int(value), dtype).tobytes()
+        return _integer_bytes(value, dtype)
     if dtype.kind == "b":
         if value not in (0, 1, True, False):
             raise FormatError(f"fill_value {value!r} is not a boolean")
         return np.array(bool(value), dtype).tobytes()
     if dtype.kind in "mM":
-        number = np.iinfo(np.int64).min if isinstance(value, str) and value.lower() == "nat" else int(value)
-        return np.array(number, dtype.str[0] + "i8").tobytes()
+        is_nat = isinstance(value, str) and value.lower() == "nat"
+        return _integer_bytes(np.iinfo(np.int64).min if is_nat else value, np.dtype(dtype.str[0] + "i8"))
     if dtype.kind == "U":
         return np.array("" if value == 0 else str(value), dtype).tobytes()
     if dtype.names is not None and isinstance(value, Mapping):
@@ -68,14 +62,39 @@ def _element_bytes(value: Any, dtype: np.dtype[Any]) -> bytes:
     return _fixed_length_bytes(value, dtype)
 
 
+def _not_of_type(value: Any, dtype: np.dtype[Any]) -> FormatError:
+    return FormatError(f"fill_value {value!r:.80} is not a value of type {dtype}")
+
+
 def _float_bytes(value: Any, dtype: np.dtype[Any]) -> bytes:
+    if not isinstance(value, int | float | str):
+        raise _not_of_type(value, dtype)
     if isinstance(value, str):
         if value.lower() in _SPECIAL_FLOATS:
             value = _SPECIAL_FLOATS[value.lower()]
-        elif value.lower().startswith("0x"):
-            bits = int(value, 16).to_bytes(dtype.itemsize, "big")
-            return bits if dtype.str[0] == ">" else bits[::-1]
-    return np.array(float(value), dtype).tobytes()
+        elif re.fullmatch(r"0x[0-9a-f]+", value.lower()):
+            bits = int(value, 16)
+            if bits >= 1 << 8 * dtype.itemsize:
+                raise _not_of_type(value, dtype)
+            return bits.to_bytes(dtype.itemsize, "big" if dtype.str[0] == ">" else "little")
+    try:
+        number = float(value)
+    except (ValueError, OverflowError):  # not a number; an integer beyond all floats
+        raise _not_of_type(value, dtype) from None
+    return np.array(number, dtype).tobytes()
+
+
+def _integer_bytes(value: Any, dtype: np.dtype[Any]) -> bytes:
+    if not isinstance(value, int | float | str) or (isinstance(value, float) and not value.is_integer()):
+        raise _not_of_type(value, dtype)
+    try:
+        number = int(value)
+    except ValueError:
+        raise _not_of_type(value, dtype) from None
+    limits = np.iinfo(dtype)
+    if not limits.min <= number <= limits.max:
+        raise _not_of_type(value, dtype)
+    return np.array(number, dtype).tobytes()
 
 
 def _fixed_length_bytes(value: Any, dtype: np.dtype[Any]) -> bytes:
@@ -90,8 +109,14 @@ def _fixed_length_bytes(value: Any, dtype: np.dtype[Any]) -> bytes:
 
 def _decode_bytes(value: Any) -> bytes:
     if isinstance(value, list):
+        if not all(isinstance(item, int) and 0 <= item < 256 for item in value):
+            raise FormatError(f"fill_value {value!r:.80} is not a list of bytes")
         return bytes(value)
-    return base64.b64decode(value, validate=True) if isinstance(value, str) else bytes(str(value), "utf-8")
+    if isinstance(value, str):
+        return base64_field(value, "fill_value")
+    if not isinstance(value, int | float):
+        raise FormatError(f"fill_value {value!r:.80} is neither text nor a number")
+    return str(value).encode()
 
 
 def _structure_bytes(value: Mapping[str, Any], dtype: np.dtype[Any]) -> bytes:
@@ -107,7 +132,12 @@ def from_text(value: Any) -> bytes | None:
     """Return the fill value of variable-length texts, as UTF-8. A number becomes its digits, as in
     zarr-python.
     """
-    return None if value is None or value == "" else str(value).encode()
+    if value is None or value == "":
+        return None
+    try:
+        return str(value).encode()
+    except UnicodeEncodeError:
+        raise FormatError(f"fill_value {value!r:.80} is not valid text") from None
 
 
 def to_json(fill: bytes | None, dtype: np.dtype[Any], *, zarr_format: int, text_values: bool = True) -> Any:

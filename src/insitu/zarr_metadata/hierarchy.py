@@ -7,8 +7,6 @@ consolidated metadata or from kerchunk references. The caller provides the chunk
 
 from __future__ import annotations
 
-import base64
-import binascii
 import struct
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
@@ -20,7 +18,7 @@ from insitu.errors import FormatError, InsituError
 from insitu.model import ArrayDetails, GroupDetails, Tile, VirtualArray, VirtualGroup
 from insitu.zarr_metadata import array_document as arrays
 from insitu.zarr_metadata.array_document import ArrayMetadata
-from insitu.zarr_metadata.json_fields import object_field, parse_object
+from insitu.zarr_metadata.json_fields import base64_field, object_field, parse_object
 from insitu.zarr_metadata.json_fields import required_field as needed
 
 __all__ = ["DOCUMENTS", "ZarrNode", "build_tree", "consolidated_documents", "parse_nodes"]
@@ -218,14 +216,18 @@ def _chunk_shape(array: ArrayMetadata) -> tuple[int, ...] | None:
 
 def _decode_fill_value(value: Any, dtype: np.dtype[Any]) -> Any:
     """Return a `_FillValue` that xarray wrote to a V3 store: floats and bytes are base64 there."""
-    try:
-        if dtype.kind == "f" and isinstance(value, str):
-            return struct.unpack("<d", base64.standard_b64decode(value))[0]
-        if dtype.kind == "c" and isinstance(value, list) and len(value) == 2:
-            real, imaginary = (struct.unpack("<d", base64.standard_b64decode(part))[0] for part in value)
-            return complex(real, imaginary)
-        if dtype.kind == "S" and isinstance(value, str):
-            return base64.standard_b64decode(value)
-    except (struct.error, binascii.Error, ValueError, TypeError):
-        raise FormatError(f"_FillValue {value!r} is not a value of type {dtype}") from None
+    if dtype.kind == "f" and isinstance(value, str):
+        return _decode_float(value)
+    if dtype.kind == "c" and isinstance(value, list) and len(value) == 2:
+        return complex(*map(_decode_float, value))
+    if dtype.kind == "S" and isinstance(value, str):
+        return base64_field(value, "_FillValue")
     return value
+
+
+def _decode_float(value: Any) -> float:
+    data = base64_field(value, "_FillValue")
+    if len(data) != 8:
+        raise FormatError(f"'_FillValue' must be a float of 8 bytes in base64, not {value!r}")
+    number: float = struct.unpack("<d", data)[0]
+    return number

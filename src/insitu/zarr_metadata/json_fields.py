@@ -6,6 +6,7 @@ the field that is wrong.
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -13,6 +14,7 @@ from typing import Any
 from insitu.errors import FormatError
 
 __all__ = [
+    "base64_field",
     "integer_field",
     "integers_field",
     "list_field",
@@ -77,6 +79,15 @@ def text_field(value: Any, name: str) -> str:
     if not isinstance(value, str):
         raise FormatError(f"{name!r} must be text, not {_json_type(value)}")
     return value
+
+
+def base64_field(value: Any, name: str) -> bytes:
+    """Return the bytes of a field that must be text in base64."""
+    text = text_field(value, name)
+    try:
+        return base64.b64decode(text, validate=True)
+    except ValueError as problem:
+        raise FormatError(f"{name!r} must be base64: {problem}") from None
 
 
 def integers_field(value: Any, name: str, *, least: int = 0, count: int | None = None) -> tuple[int, ...]:

@@ -9,6 +9,7 @@ from itertools import groupby
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from insitu.errors import UnsupportedError
 from insitu.model import Encoding
@@ -160,15 +161,23 @@ def _missing_chunk_fill(spec: ZarrArraySpec, encoding: Encoding) -> bytes | None
 def _to_element_bytes(value: Any, dtype: np.dtype[Any]) -> bytes:
     if dtype.hasobject:
         return str(value).encode("utf-8", "surrogateescape")
-    try:
-        with np.errstate(all="ignore"):
-            cast = np.asarray(value).reshape(-1)[:1].astype(dtype)
-            same = dtype.kind not in "iub" or bool(cast[0] == np.asarray(value).reshape(-1)[0])
-    except (TypeError, ValueError, IndexError, OverflowError):
-        same = False
-    if not same:
+    cast = _cast_first(value, dtype)
+    if cast is None:
         raise UnsupportedError(f"{value!r} is not a value of the stored type {dtype}")
     return cast.tobytes()
+
+
+def _cast_first(value: Any, dtype: np.dtype[Any]) -> npt.NDArray[Any] | None:
+    """Return the first of some values in a type; None if it is not a value of that type."""
+    try:
+        given = np.asarray(value).reshape(-1)[:1]
+        with np.errstate(all="ignore"):
+            cast: npt.NDArray[Any] = given.astype(dtype)
+    except (TypeError, ValueError, OverflowError):  # what NumPy raises for values that it cannot convert
+        return None
+    if not len(cast) or (dtype.kind in "iub" and not bool(cast[0] == given[0])):
+        return None
+    return cast
 
 
 def _is_same_fill(one: bytes | None, other: bytes | None, dtype: np.dtype[Any]) -> bool:

@@ -97,6 +97,16 @@ def test_what_numpy_cannot_say_is_refused_by_name(tmp_path: Path, scan) -> None:
     assert len(told) == 2
 
 
+@pytest.mark.parametrize("tag", ["NUMPY:01", "NUMPY:,", "NUMPY:2,<f4", "NUMPY:x", "NUMPY:<M8[s],<f4"])
+def test_tags_that_name_no_type_of_numpy(tmp_path: Path, scan, tag: str) -> None:
+    path = tmp_path / "x.h5"
+    with h5py.File(path, "w") as file:
+        kind = h5py.h5t.create(h5py.h5t.OPAQUE, 8)
+        kind.set_tag(tag.encode())
+        h5py.h5d.create(file.id, b"x", kind, h5py.h5s.create_simple((3,)))
+    assert scan(path).arrays["x"].dtype == np.dtype("V8")
+
+
 def test_times_are_seconds(tmp_path: Path, scan) -> None:
     path = tmp_path / "x.h5"
     with h5py.File(path, "w") as file:

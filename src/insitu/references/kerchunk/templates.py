@@ -48,12 +48,15 @@ class Templates:
             return text
         if values is None and text in self._known:
             return self._known[text]
-        made = self._filled(text, values or {}, 0)
+        try:
+            made = self._fill_in(text, values or {}, 0)
+        except RecursionError:
+            raise FormatError(f"the template {text[:40]!r}... is nested too deeply") from None
         if values is None:
             self._known[text] = made
         return made
 
-    def _filled(self, text: str, values: Mapping[str, Value], depth: int) -> str:
+    def _fill_in(self, text: str, values: Mapping[str, Value], depth: int) -> str:
         if depth > _DEEPEST_NESTING:
             raise FormatError(
                 f"templates are nested more than {_DEEPEST_NESTING} levels deep, or refer to each other in a circle"
@@ -80,11 +83,11 @@ class Templates:
                 if name in values:
                     return values[name]
                 if name in self._texts:
-                    return self._filled(self._texts[name], {}, depth + 1)
+                    return self._fill_in(self._texts[name], {}, depth + 1)
                 raise FormatError(f"the template uses {name!r}, which is not defined")
             case ast.Call(func=ast.Name(id=name), args=[], keywords=keywords) if name in self._texts:
                 given = {k.arg: self._node(k.value, values, depth, text) for k in keywords if k.arg is not None}
-                return self._filled(self._texts[name], given, depth + 1)
+                return self._fill_in(self._texts[name], given, depth + 1)
             case ast.UnaryOp(op=ast.USub(), operand=inner):
                 return _require_range(-_require_number(self._node(inner, values, depth, text), text), text)
             case ast.BinOp(left=left, op=ast.BitOr(), right=right):
@@ -126,7 +129,7 @@ def _format(pattern: str, values: tuple[Value, ...], text: str) -> str:
         raise FormatError(f"the template {{{{{text}}}}} is not supported")
     try:
         return pattern % values
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):  # what Python's formatting of values raises
         raise FormatError(f"the template {{{{{text}}}}} has a format that does not match its values") from None
 
 

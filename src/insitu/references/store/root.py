@@ -13,12 +13,12 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from insitu.errors import FormatError, InsituError, UnsupportedError
+from insitu.errors import FormatError, ModelError, UnsupportedError
 from insitu.model import Codec, Encoding
 from insitu.references.store.json_values import dtype_from_json, dtype_to_json, pack, unpack
 from insitu.references.store.row_file import RowFile
 from insitu.references.store.validation import check_fields
-from insitu.zarr_metadata.json_fields import integer_field, list_field, object_field, text_field
+from insitu.zarr_metadata.json_fields import base64_field, integer_field, list_field, object_field, text_field
 
 __all__ = [
     "NAME",
@@ -162,7 +162,7 @@ def encoding_from_json(row: Any) -> Encoding:
             dtype_from_json(given["dtype"]),
             tuple(codecs),
             None if order is None else tuple(integer_field(axis, "order") for axis in list_field(order, "order")),
-            None if fill is None else base64.b64decode(text_field(fill, "fill"), validate=True),
+            None if fill is None else base64_field(fill, "fill"),
         )
-    except (ValueError, InsituError) as problem:  # not base64; or not an encoding
+    except ModelError as problem:
         raise FormatError(f"an encoding is damaged: {problem}") from None

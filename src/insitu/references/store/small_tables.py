@@ -22,7 +22,14 @@ from insitu.zarr_metadata.json_fields import integer_field, list_field, object_f
 
 __all__ = ["read_axes", "read_packings"]
 
-_NOT_PLAIN = ("kinds", "missing_types", "missing", "missing_type")
+_PACKING_COLUMNS: dict[str, type[Any]] = {
+    "kind": np.int32,
+    "scale": np.float64,
+    "offset": np.float64,
+    "missing": np.uint64,
+    "missing_type": np.int32,
+    "epoch": np.int64,
+}
 _AXIS_COLUMNS = ("extent", "skip", "step", "stored")
 
 
@@ -53,17 +60,18 @@ def read_packings(row: Mapping[str, Any], url: str, options: Mapping[str, Any] |
     if integer_field(row["rows"], "rows") != part.rows:
         raise FormatError(f"the root claims {row['rows']} packings, but their file has {part.rows} rows")
     wide = ("missing", "missing_type") if width else ()
-    plain = [column.name for column in fields(Packings) if column.name not in _NOT_PLAIN]
+    plain = [name for name in _PACKING_COLUMNS if name not in ("missing", "missing_type")]
     columns: dict[str, Any] = {
         "missing": np.zeros((part.rows, 0), np.uint64), "missing_type": np.zeros((part.rows, 0), np.int32)
     }  # fmt: skip
     for name, column in part.whole([*plain, *wide]).items():
         try:
-            inner = column.values if name in wide else column
-            kind = inner.type.to_pandas_dtype()
-            flat = np.frombuffer(inner.buffers()[1], kind)[inner.offset : inner.offset + len(inner)]
-            columns[name] = flat.reshape(part.rows, width) if name in wide else flat
-        except (AttributeError, TypeError, ValueError, NotImplementedError) as problem:  # of another Arrow type
+            dtype = _PACKING_COLUMNS[name]
+            if name in wide:
+                columns[name] = arrow.to_number_rows(column, width, dtype)
+            else:
+                columns[name] = arrow.to_numbers(column, dtype)
+        except TypeError as problem:
             raise FormatError(f"column {name!r} of the packings cannot be read: {problem}") from None
     types = tuple(text_field(name, "missing_types") for name in list_field(row["missing_types"], "missing_types"))
     if bool(width) != bool(types):

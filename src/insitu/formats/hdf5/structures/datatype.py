@@ -184,7 +184,7 @@ def _opaque(body: bytes, at: int, size: int, bits: int) -> tuple[Datatype, int]:
     if tag.startswith("NUMPY:"):  # how h5py stores datetime64 and timedelta64
         try:
             told = np.dtype(tag[6:])
-        except TypeError:
+        except (TypeError, ValueError, SyntaxError):  # NumPy parses "2,<f4" as Python
             told = dtype
         if told.kind in "mM" and told.itemsize == size:
             dtype = told
