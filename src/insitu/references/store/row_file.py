@@ -16,7 +16,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from insitu.errors import FormatError, InsituError, NotFoundError, StaleSourceError, TruncatedError
+from insitu.errors import FormatError, NotFoundError, StaleSourceError, TruncatedError
 from insitu.forking import fork_safe_lock
 from insitu.sources import open_source
 
@@ -27,6 +27,8 @@ ROWS_PER_GROUP = 1 << 16
 SMALL_FILE = 1 << 18
 """Most bytes of a file that is fetched as a whole."""
 INLINE_COLUMN = "inline"
+_ARROW_ERRORS = (pa.ArrowException, OSError, ValueError)
+"""What pyarrow raises for damaged files."""
 TAIL_BYTES = 1 << 16
 """Bytes at the end of a file that the Parquet library reads first."""
 
@@ -94,53 +96,58 @@ class RowFile:
         begin = 0
         if data is None:
             begin, data = self._fetch_group(meta, group, names)
+        file = pa.PythonFile(_PartialFile(self.nbytes, begin, data), "r")
         try:
-            file = pq.ParquetFile(
-                pa.PythonFile(_PartialFile(self.nbytes, begin, data), "r"),
-                metadata=meta,
-                page_checksum_verification=True,
+            table = pq.ParquetFile(file, metadata=meta, page_checksum_verification=True).read_row_group(
+                group, columns=list(names), use_threads=False
             )
-            table = file.read_row_group(group, columns=list(names), use_threads=False)
-            return {name: table.column(name).combine_chunks() for name in names}
-        except (pa.ArrowException, OSError, ValueError, KeyError) as problem:
+        except _ARROW_ERRORS as problem:
             raise FormatError(f"the rows cannot be read: {problem}", url=self.url, structure=f"group {group}") from None
+        return self._select(table, names)
 
     def whole(self, names: Sequence[str]) -> dict[str, Any]:
         """Return columns of all rows, as Arrow arrays."""
         data = self._fetch(0, self.nbytes)
+        self._verify_footer(data)
+        meta = self._parse_footer(pa.BufferReader(data))
+        self._verify_groups(meta, data)
         try:
-            self._verify_footer(data)
-            file = pq.ParquetFile(pa.BufferReader(data), page_checksum_verification=True)
-            self._verify_groups(self._check(file.metadata), data)
+            file = pq.ParquetFile(pa.BufferReader(data), metadata=meta, page_checksum_verification=True)
             table = file.read(columns=list(names), use_threads=False).combine_chunks()
-            return {name: table.column(name).combine_chunks() for name in names}
-        except InsituError:
-            raise
-        except (pa.ArrowException, OSError, ValueError, KeyError) as problem:
+        except _ARROW_ERRORS as problem:
             raise FormatError(f"the rows cannot be read: {problem}", url=self.url, structure="rows") from None
+        return self._select(table, names)
+
+    def _select(self, table: Any, names: Sequence[str]) -> dict[str, Any]:
+        for name in names:
+            if table.column_names.count(name) != 1:
+                raise FormatError(f"the file has no column {name!r}, or several", url=self.url, structure="columns")
+        return {name: table.column(name).combine_chunks() for name in names}
 
     def _open(self) -> None:
-        try:
-            if self.nbytes <= SMALL_FILE:
-                data = self._fetch(0, self.nbytes)
-                self._verify_footer(data)
-                self.known["meta"] = self._check(pq.read_metadata(pa.BufferReader(data)))
-                self._verify_groups(self.known["meta"], data)
-                self.known["data"] = data
-                return
+        if self.nbytes <= SMALL_FILE:
+            data = self._fetch(0, self.nbytes)
+            self._verify_footer(data)
+            meta = self._parse_footer(pa.BufferReader(data))
+            self._verify_groups(meta, data)
+            self.known["data"] = data
+        else:
             length = min(max(self.footer, TAIL_BYTES), self.nbytes)
             begin = self.nbytes - length
             tail = self._fetch(begin, length)
             self._verify_footer(tail)
-            self.known["meta"] = self._check(
-                pq.read_metadata(pa.PythonFile(_PartialFile(self.nbytes, begin, tail), "r"))
-            )
-        except InsituError:
-            raise
-        except (pa.ArrowException, OSError, ValueError) as problem:
-            raise FormatError(f"the footer cannot be read: {problem}", url=self.url, structure="footer") from None
+            meta = self._parse_footer(pa.PythonFile(_PartialFile(self.nbytes, begin, tail), "r"))
+        self.known["meta"] = meta
 
-    def _check(self, meta: Any) -> Any:
+    def _parse_footer(self, file: Any) -> Any:
+        try:
+            meta = pq.read_metadata(file)
+        except _ARROW_ERRORS as problem:
+            raise FormatError(f"the footer cannot be read: {problem}", url=self.url, structure="footer") from None
+        self._check(meta)
+        return meta
+
+    def _check(self, meta: Any) -> None:
         """Raise `FormatError` if rows, group sizes or checksums do not match the root."""
         if meta.num_rows != self.rows:
             raise FormatError(
@@ -157,7 +164,6 @@ class RowFile:
             raise FormatError(
                 "the root does not have a checksum for each group of rows", url=self.url, structure="footer"
             )
-        return meta
 
     def verify(self) -> None:
         """Read the whole file, a group of rows at a time, and compare it with its checksums.
@@ -195,6 +201,8 @@ class RowFile:
             for section, checksum in zip(_group_sections(meta, group), self.group_checksums[group], strict=True)
             if names is None or not section[2].isdisjoint(names)
         ]
+        if not wanted:
+            raise FormatError(f"the file has none of the columns {names}", url=self.url, structure="columns")
         first, last = wanted[0][0][0], wanted[-1][0][1]
         data = self._fetch(first, last - first)
         for (begin, end, _), checksum in wanted:
