@@ -435,9 +435,8 @@ def test_datasets_are_saved_and_appended(tmp_path: Path) -> None:
     for number, (begin, days) in enumerate([("2020-01-01", 31), ("2020-02-01", 29)]):
         time = (np.arange(days) + np.datetime64(begin)).astype("M8[ns]")
         made = xr.Dataset({"t": (("time", "x"), np.arange(days * 3.0).reshape(days, 3) + number)}, {"time": time})
-        made.to_netcdf(
-            tmp_path / f"{number}.nc", engine="netcdf4", encoding={"t": {"chunksizes": (1, 3), "zlib": True}, "time": {"units": f"days since {begin}"}}
-        )  # fmt: skip
+        encoding = {"t": {"chunksizes": (1, 3), "zlib": True}, "time": {"units": f"days since {begin}"}}
+        made.to_netcdf(tmp_path / f"{number}.nc", engine="netcdf4", encoding=encoding)
     target = tmp_path / "x.icechunk"
     insitu.open_dataset(tmp_path / "0.nc").insitu.save(target, message="January")
     insitu.open_dataset(tmp_path / "1.nc").insitu.append(target, "time")

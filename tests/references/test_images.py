@@ -19,7 +19,8 @@ from insitu.references import open_references, save
 pytestmark = pytest.mark.filterwarnings("ignore:.*")
 
 CHAINS = [
-    ("lzw", None), ("lzw", True), ("zlib", True), ("zstd", None), ("packbits", None), ("png", None), ("jpegxl", None), ("lerc", None),
+    ("lzw", None), ("lzw", True), ("zlib", True), ("zstd", None), ("packbits", None),
+    ("png", None), ("jpegxl", None), ("lerc", None),
 ]  # fmt: skip
 
 

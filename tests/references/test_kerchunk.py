@@ -24,8 +24,9 @@ from insitu.references import open_references, save, with_renamed_sources
 from mosaics import Case, evaluate, mosaics
 
 FORMS: dict[str, dict[str, Any]] = {
-    "x.json": {}, "x3.json": {"zarr_format": 3}, "x.json.zst": {}, "x.json.gz": {}, "inline.json": {"inline_threshold": 200}, "x.parq": {"record_size": 7},
-    "whole.parq": {}, "inline.parq": {"inline_threshold": 200}, "x.parquet": {}, "relative.json": {"relative": True}, "x.insitu": {},
+    "x.json": {}, "x3.json": {"zarr_format": 3}, "x.json.zst": {}, "x.json.gz": {},
+    "inline.json": {"inline_threshold": 200}, "x.parq": {"record_size": 7}, "whole.parq": {},
+    "inline.parq": {"inline_threshold": 200}, "x.parquet": {}, "relative.json": {"relative": True}, "x.insitu": {},
 }  # fmt: skip
 
 
@@ -239,6 +240,8 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     "of another rank": ({"a/0.0": ["x", 1, 2]}, "a/0.0"),
     "no key": ({"a/x": ["x", 1, 2]}, "a/x"),
     "bad base64": ({"a/1": "base64:%%"}, "a/1"),
+    "base64 that is not ASCII": ({"a/1": "base64:é"}, "a/1"),
+    "text that is not Unicode": ({"a/1": "\ud800"}, "a/1"),
     "bad template": ({"a/1": ["{{nope}}", 1, 2]}, "a/1"),
     "bad metadata": ({"a/.zarray": "{"}, "a/.zarray"),
     "metadata elsewhere": ({"a/.zarray": ["x", 1, 2]}, "a/.zarray"),

@@ -304,8 +304,13 @@ def test_boxes_against_counting(tmp_path: Path) -> None:
         check_boxes((120, 120), np.concatenate([corners, corners[-1:]]), np.ones((len(corners) + 1, 2), int))
 
 
-@pytest.mark.parametrize("row", [(-1, 0, 1, 4), (3, 2, 1, 4), (2, 1, -2, 4), (2, 0, 1, 0), (1, 1, 0, 0), (1, 0, 1, -1), (1, -1, 1, 4),
-                                 (2**62, 0, 2**62, 4), (2**62, 0, 0, 0)])  # fmt: skip
+@pytest.mark.parametrize(
+    "row",
+    [
+        (-1, 0, 1, 4), (3, 2, 1, 4), (2, 1, -2, 4), (2, 0, 1, 0), (1, 1, 0, 0), (1, 0, 1, -1), (1, -1, 1, 4),
+        (2**62, 0, 2**62, 4), (2**62, 0, 0, 0),
+    ],
+)  # fmt: skip
 def test_cells_that_show_what_is_not_there(row: tuple[int, ...]) -> None:
     names = ("extent", "skip", "step", "stored")
     check_cells({name: np.array([value], np.int64) for name, value in zip(names, (3, 0, 1, 4), strict=True)})

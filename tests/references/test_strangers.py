@@ -32,7 +32,8 @@ MODEST = settings(max_examples=40, deadline=None, suppress_health_check=[HealthC
 ODD = st.one_of(
     st.none(), st.booleans(), st.integers(-5, 5), st.sampled_from([2**31, 2**63, 2**64, -(2**63), 10**30, 1e308, 0.5]),
     st.text(max_size=5), st.sampled_from(["base64:", "{{a}}", "../x", "c", "<i2", "|O", "int8", "NaN", "0xff", "\x00"]),
-    st.lists(st.integers(-2, 3), max_size=3), st.dictionaries(st.sampled_from(["name", "id", "a"]), st.integers(0, 1), max_size=2),
+    st.lists(st.integers(-2, 3), max_size=3),
+    st.dictionaries(st.sampled_from(["name", "id", "a"]), st.integers(0, 1), max_size=2),
 )  # fmt: skip
 
 
@@ -99,7 +100,8 @@ V2 = {
     ".zattrs": {"title": "x"},
     "a/.zarray": {
         "zarr_format": 2, "shape": [5, 3], "chunks": [2, 3], "dtype": "<i2", "fill_value": -1, "order": "C",
-        "filters": [{"id": "shuffle", "elementsize": 2}], "compressor": {"id": "zlib", "level": 1}, "dimension_separator": ".",
+        "filters": [{"id": "shuffle", "elementsize": 2}], "compressor": {"id": "zlib", "level": 1},
+        "dimension_separator": ".",
     },
     "a/.zattrs": {"_ARRAY_DIMENSIONS": ["y", "x"]},
     "a/0.0": ["data.bin", 2, 4],
@@ -112,7 +114,10 @@ V3 = {
         "zarr_format": 3, "node_type": "array", "shape": [5, 3], "data_type": "int16", "fill_value": -1,
         "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [2, 3]}},
         "chunk_key_encoding": {"name": "default", "configuration": {"separator": "/"}},
-        "codecs": [{"name": "bytes", "configuration": {"endian": "little"}}, {"name": "zstd", "configuration": {"level": 1, "checksum": False}}],
+        "codecs": [
+            {"name": "bytes", "configuration": {"endian": "little"}},
+            {"name": "zstd", "configuration": {"level": 1, "checksum": False}},
+        ],
         "dimension_names": ["y", "x"], "attributes": {},
     },
     "a/c/0/0": ["data.bin", 2, 4],
@@ -121,7 +126,10 @@ V1 = {
     "version": 1,
     "templates": {"u": "data.bin", "f": "{{c}}.bin"},
     "gen": [
-        {"key": "a/{{i}}.0", "url": "{{f(c='data')}}", "offset": "{{i * 4}}", "length": "4", "dimensions": {"i": {"stop": 3}}}
+        {
+            "key": "a/{{i}}.0", "url": "{{f(c='data')}}", "offset": "{{i * 4}}", "length": "4",
+            "dimensions": {"i": {"stop": 3}},
+        }
     ],
     "refs": V2,
 }  # fmt: skip
@@ -227,7 +235,8 @@ def test_rows_of_parquet_directories(
     table = pq.read_table(path).to_pydict()
     name = data.draw(st.sampled_from(sorted(table)))
     kinds = [
-        st.lists(st.integers(-(2**63), 2**63 - 1), min_size=4, max_size=4), st.lists(st.floats(), min_size=4, max_size=4),
+        st.lists(st.integers(-(2**63), 2**63 - 1), min_size=4, max_size=4),
+        st.lists(st.floats(), min_size=4, max_size=4),
         st.lists(st.text(max_size=3), min_size=4, max_size=4), st.lists(st.booleans(), min_size=4, max_size=4),
         st.lists(st.binary(max_size=3), min_size=4, max_size=4), st.just([None] * 4),
     ]  # fmt: skip

@@ -18,8 +18,8 @@ from insitu.zarr_metadata import array_document as documents
 from insitu.zarr_metadata.to_zarr import to_zarr_spec
 
 DTYPES = [
-    "?", "i1", "<i2", ">i4", "<u8", "<f2", ">f4", "<f8", "<c8", ">c16", "S5", "<U3", ">U3", "V6", "<M8[ns]", ">m8[10us]",
-    [("a", "<i4"), ("b", "S3"), ("c", "<f8")],
+    "?", "i1", "<i2", ">i4", "<u8", "<f2", ">f4", "<f8", "<c8", ">c16", "S5", "<U3", ">U3", "V6",
+    "<M8[ns]", ">m8[10us]", [("a", "<i4"), ("b", "S3"), ("c", "<f8")],
 ]  # fmt: skip
 
 
@@ -108,8 +108,10 @@ def test_keys_that_are_none(key: str) -> None:
 
 CHAINS = [
     (), (Codec("zlib", {"level": 4}),), (Codec("shuffle", {"elementsize": 4}), Codec("zlib", {"level": 1})),
-    (Codec("blosc", {"cname": "zstd", "clevel": 3, "shuffle": 2, "blocksize": 0}),), (Codec("zstd", {"level": 3}), Codec("fletcher32", {})),
-    (Codec("delta", {"dtype": "<i4"}), Codec("gzip", {"level": 1})), (Codec("bz2", {"level": 1}),), (Codec("lzma", {}),), (Codec("crc32c", {}),),
+    (Codec("blosc", {"cname": "zstd", "clevel": 3, "shuffle": 2, "blocksize": 0}),),
+    (Codec("zstd", {"level": 3}), Codec("fletcher32", {})),
+    (Codec("delta", {"dtype": "<i4"}), Codec("gzip", {"level": 1})),
+    (Codec("bz2", {"level": 1}),), (Codec("lzma", {}),), (Codec("crc32c", {}),),
 ]  # fmt: skip
 
 

@@ -56,7 +56,7 @@ def _chunks_across(tile: Tile, axis: int) -> tuple[tuple[int, int, bool], ...] |
     return tuple([(a.length, a.size, a.padded) for i, a in enumerate(tile.axes) if i != number])
 
 
-_SINGLE_AXIS = Axis.repeated(1)
+_SINGLE_AXIS = Axis.broadcast(1)
 
 
 def repeat_arrays(arrays: Sequence[VirtualArray], lengths: Sequence[int], dim: str) -> VirtualArray | None:

@@ -26,13 +26,14 @@ from insitu.model.tile import Tile
 __all__ = ["VirtualArray"]
 
 RELATION_ATTRIBUTES = (
-    "coordinates", "grid_mapping", "bounds", "climatology", "cell_measures", "formula_terms", "geometry", "node_coordinates",
-    "node_count", "part_node_count", "interior_ring",
+    "coordinates", "grid_mapping", "bounds", "climatology", "cell_measures", "formula_terms", "geometry",
+    "node_coordinates", "node_count", "part_node_count", "interior_ring",
 )  # fmt: skip
 """Attributes that name other variables, which decoding may move to the encoding."""
 NO_DETAILS = ArrayDetails()
 ENCODING_ATTRIBUTES = (
-    "_FillValue", "missing_value", "scale_factor", "add_offset", "_Unsigned", "units", "calendar", "_Encoding", "least_significant_digit", *RELATION_ATTRIBUTES
+    "_FillValue", "missing_value", "scale_factor", "add_offset", "_Unsigned", "units", "calendar", "_Encoding",
+    "least_significant_digit", *RELATION_ATTRIBUTES,
 )  # fmt: skip
 """Attributes that decoding may move to the encoding."""
 

@@ -76,7 +76,7 @@ class Axis:
         return axis._to_regular() or axis
 
     @classmethod
-    def repeated(cls, length: int) -> Axis:
+    def broadcast(cls, length: int) -> Axis:
         """Return an axis that the chunks do not have: their value repeats (broadcast, stack)."""
         return cls.irregular([length], 0, 0, 0)
 
@@ -107,7 +107,7 @@ class Axis:
             *(c[cells] if len(c) > 1 else np.broadcast_to(c, cells.shape) for c in columns[1:]),
         )
 
-    def stored(self, cells: Indices) -> Indices:
+    def stored_lengths(self, cells: Indices) -> Indices:
         """Return how many elements the chunks of these cells have along this axis."""
         if self.cells is None:
             return np.full(cells.shape, self.size, np.int64) if self.padded else self.show(cells).stored

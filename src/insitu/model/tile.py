@@ -90,7 +90,7 @@ class Tile:
     def expand(self, dimension: int, length: int = 1) -> Tile:
         """Insert a new dimension along which the values repeat."""
         layout = (*self.dimensions[:dimension], len(self.axes), *self.dimensions[dimension:])
-        tile = replace(self, axes=(*self.axes, Axis.repeated(1)), chunks=self.chunks.with_new_axis(), layout=layout)
+        tile = replace(self, axes=(*self.axes, Axis.broadcast(1)), chunks=self.chunks.with_new_axis(), layout=layout)
         return tile if length == 1 else tile.broadcast(dimension, length)
 
     def broadcast(self, dimension: int, length: int) -> Tile:

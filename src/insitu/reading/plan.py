@@ -139,7 +139,7 @@ def _narrow_to_parts(wish: TileSelection, rows: ChunkLocations) -> ChunkLocation
     if not any(part.first.any() for part in wish.parts) and not _is_cut_short(wish):
         return rows
     cells = [part.cell for part in wish.parts]
-    full = [np.maximum(axis.stored(c), 1) for axis, c in zip(wish.tile.axes, cells, strict=True)]
+    full = [np.maximum(axis.stored_lengths(c), 1) for axis, c in zip(wish.tile.axes, cells, strict=True)]
     itemsizes = np.array([encoding.dtype.itemsize for encoding in wish.tile.encodings])
     stride = itemsizes[np.asarray(rows.encoding)].reshape(wish.grid)
     shift = np.zeros(wish.grid, np.int64)
@@ -170,6 +170,6 @@ def _narrow_to_parts(wish: TileSelection, rows: ChunkLocations) -> ChunkLocation
 def _is_cut_short(wish: TileSelection) -> bool:
     """Return whether some part takes fewer elements than its chunk has stored."""
     for part, axis in zip(wish.parts, wish.tile.axes, strict=True):
-        if not (part.stored == np.maximum(axis.stored(part.cell), 1)).all():
+        if not (part.stored == np.maximum(axis.stored_lengths(part.cell), 1)).all():
             return True
     return False

@@ -169,7 +169,7 @@ def _select_stride(axis: Axis, stride: Stride, at: int) -> AxisSelection:
 
 def _to_axis_selection(axis: Axis, cut: AxisCut, at: int) -> AxisSelection:
     """Return the axis selection of a cut."""
-    stored = axis.stored(cut.cell)
+    stored = axis.stored_lengths(cut.cell)
     inside = tuple(map(_element_slice, cut.skip.tolist(), cut.step.tolist(), cut.extent.tolist()))
     begin = (cut.out + at).tolist()
     outside = tuple(slice(b, b + n) for b, n in zip(begin, cut.extent.tolist(), strict=True))

@@ -261,7 +261,8 @@ def save(
     if kind not in FORMATS:
         raise UnsupportedError(
             f"cannot tell the format from the name {url!r}" if format is None else f"unknown format {format!r}",
-            hint=f"End the name in .insitu, .json, .parq, .parquet or .icechunk, or give format= ({', '.join(FORMATS)})",
+            hint="End the name in .insitu, .json, .parq, .parquet or .icechunk, "
+            f"or give format= ({', '.join(FORMATS)})",
         )
     if mode not in ("w", "x"):
         raise ValueError(f'mode must be "w" or "x", not {mode!r}')

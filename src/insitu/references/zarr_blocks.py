@@ -165,7 +165,7 @@ class ZarrExport:
             known = np.array([names[number] for number in used.tolist()] or [0], np.int64)
             url[stored] = known[at.reshape(-1)]
             offset, length = np.array(rows.offset, np.int64), np.array(rows.length, np.int64)
-            self._measured(array, source, offset, length)
+            self._fill_in_lengths(array, source, offset, length)
             data = self._read_inline(array, rows, source, offset, length)
             if fill is not None:
                 data |= dict.fromkeys(np.flatnonzero(source == UNWRITTEN).tolist(), fill)
@@ -173,7 +173,7 @@ class ZarrExport:
             inline[list(data)] = True
             yield ReferenceBlock(begin, urls, url, offset, length, stored & ~inline, inline, data)
 
-    def _measured(
+    def _fill_in_lengths(
         self, array: ZarrArraySpec, source: Indices, offset: npt.NDArray[np.int64], length: npt.NDArray[np.int64]
     ) -> None:
         """Fill in the lengths of chunks that reach to the end of their file: references need a

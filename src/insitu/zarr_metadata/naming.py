@@ -10,9 +10,9 @@ from insitu.model import Codec, Encoding
 __all__ = ["is_standard", "to_v2", "to_v3"]
 
 _NUMCODECS = frozenset({
-    "adler32", "astype", "base64", "bitround", "blosc", "bz2", "crc32", "crc32c", "delta", "fixedscaleoffset", "fletcher32", "gzip",
-    "jenkins_lookup3", "json2", "lz4", "lzma", "msgpack2", "packbits", "pcodec", "quantize", "shuffle", "vlen-array",
-    "vlen-bytes", "vlen-utf8", "zfpy", "zlib", "zstd",
+    "adler32", "astype", "base64", "bitround", "blosc", "bz2", "crc32", "crc32c", "delta", "fixedscaleoffset",
+    "fletcher32", "gzip", "jenkins_lookup3", "json2", "lz4", "lzma", "msgpack2", "packbits", "pcodec",
+    "quantize", "shuffle", "vlen-array", "vlen-bytes", "vlen-utf8", "zfpy", "zlib", "zstd",
 })  # fmt: skip
 """Codecs that numcodecs registers, which readers of V2 have."""
 _IMAGECODECS = "imagecodecs_"

@@ -128,8 +128,8 @@ def _fill_v2(spec: ZarrArraySpec, encoding: Encoding, attributes: dict[str, Any]
         if encoding.dtype.kind in "OSU" or _is_nan(needed, encoding.dtype):  # masking it changes nothing
             return fill.to_json(needed, encoding.dtype, zarr_format=2, text_values=text_values)
         raise UnsupportedError(
-            f"chunks that were never written hold {_format_fill(needed, encoding.dtype)}, which is not declared as missing: "
-            "Zarr V2 would mask it (V3 can hold it)"
+            f"chunks that were never written hold {_format_fill(needed, encoding.dtype)}, "
+            "which is not declared as missing: Zarr V2 would mask it (V3 can hold it)"
         )
     raw = _to_element_bytes(masks, encoding.dtype)
     if (spec.unwritten or spec.absent) and not _is_same_fill(raw, needed, encoding.dtype):

@@ -103,7 +103,17 @@ def test_files_that_link_to_each_other(tmp_path: Path) -> None:
     assert {"x", "to_b/x", "to_b/to_c/x", "to_c/x", "to_c/to_b/x"} == {name for name, _ in group.all_arrays()}
 
 
-@pytest.mark.parametrize(("target", "path"), [("/.", "link/g/x"), (".", "link/g/x"), ("/g/.", "link/x"), ("/./g", "link/x"), ("g/./x", "link"), ("/g//x", "link")])  # fmt: skip
+@pytest.mark.parametrize(
+    ("target", "path"),
+    [
+        ("/.", "link/g/x"),
+        (".", "link/g/x"),
+        ("/g/.", "link/x"),
+        ("/./g", "link/x"),
+        ("g/./x", "link"),
+        ("/g//x", "link"),
+    ],
+)
 def test_dots_in_the_path_of_a_link(tmp_path: Path, target: str, path: str) -> None:
     with h5py.File(tmp_path / "other.h5", "w") as file:
         file["g/x"] = np.arange(3)

@@ -167,7 +167,8 @@ class GroupBuilder:
         cut = [name for name, have, want in zip(array.dims, array.shape, shape, strict=True) if have > want]
         if cut:
             warnings.warn(
-                f"the dataset {variable.name!r} is longer than its dimension {', '.join(cut)}: its shape is {array.shape}, not {shape}. "
+                f"the dataset {variable.name!r} is longer than its dimension {', '.join(cut)}: "
+                f"its shape is {array.shape}, not {shape}. "
                 f"Elements behind the end of the dimension are not shown [in {self.file.url}]",
                 InsituWarning,
                 stacklevel=2,

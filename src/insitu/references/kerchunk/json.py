@@ -8,7 +8,6 @@ objects. Compressed files (zstd, gzip) are supported.
 from __future__ import annotations
 
 import base64
-import binascii
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -161,12 +160,12 @@ def _inline_bytes(key: str, value: str | bytes) -> bytes:
     """Return the inline data of a reference as bytes."""
     if isinstance(value, bytes):
         return value
-    if not value.startswith("base64:"):
-        return value.encode("utf-8", "surrogateescape")
     try:
+        if not value.startswith("base64:"):
+            return value.encode("utf-8", "surrogateescape")
         return base64.b64decode(value[7:], validate=True)
-    except binascii.Error:
-        raise FormatError("the inline data is not valid base64", structure=key) from None
+    except ValueError:
+        raise FormatError("the inline data is neither text nor base64", structure=key) from None
 
 
 class _TableBuilder:
@@ -219,11 +218,12 @@ class _TableBuilder:
                 every = range(count)
                 return _compact_table(
                     grid, self.pool, numbers, np.fromiter(map(known.__getitem__, urls), np.int64, count),
-                    _integer_column(begins, "offset", path, names, every), _integer_column(sizes, "length", path, names, every), b"",
+                    _integer_column(begins, "offset", path, names, every),
+                    _integer_column(sizes, "length", path, names, every), b"",
                 )  # fmt: skip
-        return self._mixed(path, grid, names, values, numbers)
+        return self._mixed_table(path, grid, names, values, numbers)
 
-    def _mixed(
+    def _mixed_table(
         self, path: str, grid: tuple[int, ...], names: list[str], values: list[Any], numbers: Indices
     ) -> ChunkTable:
         """Return the table of an array with references of several kinds."""

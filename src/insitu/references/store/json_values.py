@@ -7,9 +7,12 @@ all others stay as they are.
 |---|---|
 | None, bool, int, str, finite float, list, dict | as they are |
 | NaN, infinities | `{"$float": "NaN"}` |
-| NumPy scalar, array | `{"$dtype": "<f4", "$value": 1.5}`, `{"$dtype": "<f4", "$shape": [2], "$base64": …}` |
-| a record, or records, with texts or sequences in them | `{"$dtype": [["a", "\|O"]], "$records": [["x"]]}`, `{"$dtype": …, "$shape": [2], "$records": [["x"], ["y"]]}` |
-| bytes, complex, tuple, a dtype | `{"$bytes": base64}`, `{"$complex": [re, im]}`, `{"$tuple": […]}`, `{"$type": "<f4"}` |
+| NumPy scalar | `{"$dtype": "<f4", "$value": 1.5}` |
+| array | `{"$dtype": "<f4", "$shape": [2], "$base64": …}` |
+| a record with texts or sequences | `{"$dtype": [["a", "\|O"]], "$records": [["x"]]}` |
+| records | `{"$dtype": …, "$shape": [2], "$records": [["x"], ["y"]]}` |
+| bytes, complex | `{"$bytes": base64}`, `{"$complex": [re, im]}` |
+| tuple, a dtype | `{"$tuple": […]}`, `{"$type": "<f4"}` |
 """
 
 from __future__ import annotations

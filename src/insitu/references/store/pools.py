@@ -20,7 +20,8 @@ from insitu.references.store.store_reader import OpenStore
 __all__ = ["AXES", "SOURCES", "Pools"]
 
 SOURCES = pa.schema([
-    ("url", pa.string()), ("size", pa.int64()), ("etag", pa.string()), ("modified", pa.float64()), ("optional", pa.bool_()),
+    ("url", pa.string()), ("size", pa.int64()), ("etag", pa.string()), ("modified", pa.float64()),
+    ("optional", pa.bool_()),
 ])  # fmt: skip
 AXES = pa.schema([(name, pa.int64()) for name in ("extent", "skip", "step", "stored")])
 

@@ -105,7 +105,7 @@ class RowFile:
             raise FormatError(f"the rows cannot be read: {problem}", url=self.url, structure=f"group {group}") from None
         return self._select(table, names)
 
-    def whole(self, names: Sequence[str]) -> dict[str, Any]:
+    def all_columns(self, names: Sequence[str]) -> dict[str, Any]:
         """Return columns of all rows, as Arrow arrays."""
         data = self._fetch(0, self.nbytes)
         self._verify_footer(data)
@@ -183,14 +183,14 @@ class RowFile:
 
     def _verify_footer(self, tail: bytes) -> None:
         if digest(tail[len(tail) - self.footer :]) != self.checksum:
-            raise self._damaged("footer")
+            raise self._checksum_error("footer")
 
     def _verify_groups(self, meta: Any, data: bytes) -> None:
         """Compare all groups of rows of a file in memory with their checksums."""
         for group, sums in enumerate(self.group_checksums):
             for (begin, end, _), checksum in zip(_group_sections(meta, group), sums, strict=True):
                 if digest(data[begin:end]) != checksum:
-                    raise self._damaged(f"group {group}")
+                    raise self._checksum_error(f"group {group}")
 
     def _fetch_group(self, meta: Any, group: int, names: Sequence[str] | None) -> tuple[int, bytes]:
         """Fetch and verify the sections of a group that hold some columns (None: all); return
@@ -207,10 +207,10 @@ class RowFile:
         data = self._fetch(first, last - first)
         for (begin, end, _), checksum in wanted:
             if digest(data[begin - first : end - first]) != checksum:
-                raise self._damaged(f"group {group}")
+                raise self._checksum_error(f"group {group}")
         return first, data
 
-    def _damaged(self, structure: str) -> FormatError:
+    def _checksum_error(self, structure: str) -> FormatError:
         return FormatError(
             "the file is damaged: it does not match the checksum in the root",
             url=self.url,

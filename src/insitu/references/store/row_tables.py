@@ -118,8 +118,8 @@ class StoredRows:
                     inline += page.inline
         self._check(found)
         encoding, packing = (
-            self._local(found["encoding"], self.encoding_map),
-            self._local(found["packing"], self.packing_map),
+            self._to_tile_numbers(found["encoding"], self.encoding_map),
+            self._to_tile_numbers(found["packing"], self.packing_map),
         )
         return ChunkLocations(
             found["source"], found["offset"], found["length"], found["filter_mask"], encoding, packing, bytes(inline)
@@ -138,7 +138,7 @@ class StoredRows:
             if stored.any() and int(found[name][stored].min()) < least:
                 raise FormatError(f"a row has a negative {name}", url=self.part.url, structure=name)
 
-    def _local(self, numbers: Indices, known: Indices) -> Indices:
+    def _to_tile_numbers(self, numbers: Indices, known: Indices) -> Indices:
         if len(numbers) and (int(numbers.min()) < 0 or int(numbers.max()) >= len(known)):
             raise FormatError(
                 "a row has an encoding or packing number that the store does not have",

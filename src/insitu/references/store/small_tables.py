@@ -37,7 +37,7 @@ def read_axes(row: Any, url: str, options: Mapping[str, Any] | None) -> dict[str
     """Return the columns of the irregular axes, checked."""
     if row is None:
         return {name: np.zeros(0, np.int64) for name in _AXIS_COLUMNS}
-    found = root.row_file_from_json(row, url, options).whole(_AXIS_COLUMNS)
+    found = root.row_file_from_json(row, url, options).all_columns(_AXIS_COLUMNS)
     try:
         columns = {name: arrow.to_integers(found[name]) for name in _AXIS_COLUMNS}
     except TypeError as problem:
@@ -64,7 +64,7 @@ def read_packings(row: Mapping[str, Any], url: str, options: Mapping[str, Any] |
     columns: dict[str, Any] = {
         "missing": np.zeros((part.rows, 0), np.uint64), "missing_type": np.zeros((part.rows, 0), np.int32)
     }  # fmt: skip
-    for name, column in part.whole([*plain, *wide]).items():
+    for name, column in part.all_columns([*plain, *wide]).items():
         try:
             dtype = _PACKING_COLUMNS[name]
             if name in wide:

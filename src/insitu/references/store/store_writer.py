@@ -53,7 +53,8 @@ _CHUNK_SCHEMA = pa.schema([
     ("filter_mask", pa.int64()), ("encoding", pa.int32()), ("packing", pa.int32()), ("inline", pa.large_binary()),
 ])  # fmt: skip
 _COLUMN_TYPES: dict[str, type[Any]] = {
-    "source": np.int32, "offset": np.int64, "length": np.int64, "filter_mask": np.int64, "encoding": np.int32, "packing": np.int32,
+    "source": np.int32, "offset": np.int64, "length": np.int64, "filter_mask": np.int64,
+    "encoding": np.int32, "packing": np.int32,
 }  # fmt: skip
 UrlFormatter = Callable[[str], str]
 
@@ -306,7 +307,7 @@ class _StoreWriter:
 
     def _table(self, table: ChunkTable, encodings: Indices, packings: Indices) -> dict[str, Any]:
         """Return a chunk table as the root describes it; write the rows that the store lacks."""
-        known = self._known(table)
+        known = self._existing_entry(table)
         if known is not None:
             return known
         if isinstance(table, JoinedTable):
@@ -319,12 +320,12 @@ class _StoreWriter:
             return self._sparse(table, encodings, packings)
         return self._dense(table, encodings, packings)
 
-    def _known(self, table: ChunkTable) -> dict[str, Any] | None:
+    def _existing_entry(self, table: ChunkTable) -> dict[str, Any] | None:
         """Return the root's entry about a table that is in the store already; None: it is not."""
         if self.opened is None:
             return None
         if isinstance(table, StackedTables):
-            inner = [self._known(part) for part in table.tables]
+            inner = [self._existing_entry(part) for part in table.tables]
             found = [row for row in inner if row is not None]
             return {"kind": "joined", "axis": table.axis, "tables": found} if len(found) == len(inner) else None
         if isinstance(table, GridRows | SparseRows) and table.sources is self.opened.sources:
@@ -348,7 +349,7 @@ class _StoreWriter:
             self._add(numbers, rows, table.sources, known, encodings, packings, constant)
         self.tiles += 1
         row = {"kind": "rows", "shape": list(table.shape), "part": self.part, "row": first, "count": total}
-        return {**row, "constant": constant.found()}
+        return {**row, "constant": constant.values()}
 
     def _sparse(self, table: SparseTable | ListedCells, encodings: Indices, packings: Indices) -> dict[str, Any]:
         total = len(table.number)
@@ -363,7 +364,7 @@ class _StoreWriter:
         self.tiles += 1
         return {
             "kind": "sparse", "shape": list(table.shape), "part": self.part, "row": first, "count": total,
-            "constant": constant.found(), "starts": [int(table.number[cut - first]) for cut in cuts],
+            "constant": constant.values(), "starts": [int(table.number[cut - first]) for cut in cuts],
         }  # fmt: skip
 
     def _add(
@@ -400,7 +401,7 @@ class _StoreWriter:
             "source": source, "offset": offset, "length": length, "filter_mask": np.asarray(rows.filter_mask, np.int64),
             "encoding": encodings[rows.encoding], "packing": packings[rows.packing],
         }  # fmt: skip
-        constant.look(columns)
+        constant.add(columns)
         wide = {name: arrow.number_array(np.asarray(column), _COLUMN_TYPES[name]) for name, column in columns.items()}
         tile = arrow.number_array(np.full(len(numbers), self.tiles), np.int32)
         self.writer.add({**wide, "tile": tile, "cell": arrow.number_array(numbers, np.int64), "inline": raw})
@@ -412,7 +413,7 @@ class _ConstantColumns:
     def __init__(self) -> None:
         self._values: dict[str, int | None] = {}
 
-    def look(self, columns: Mapping[str, Any]) -> None:
+    def add(self, columns: Mapping[str, Any]) -> None:
         for name, column in columns.items():
             if not len(column) or self._values.get(name, 0) is None:
                 continue
@@ -420,7 +421,7 @@ class _ConstantColumns:
             same = self._values.get(name, value) == value and bool((np.asarray(column) == value).all())
             self._values[name] = value if same else None
 
-    def found(self) -> dict[str, int]:
+    def values(self) -> dict[str, int]:
         return {name: value for name in COLUMN_NAMES if (value := self._values.get(name)) is not None}
 
 

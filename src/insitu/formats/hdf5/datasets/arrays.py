@@ -196,7 +196,7 @@ def _plain_encoding(datatype: Datatype, filters: tuple[Filter, ...], fill: bytes
 def _heap_codec(file: FileContext, datatype: Datatype) -> Codec:
     """Elements of varying length: records that point into global heaps."""
     if file.has_heaps_in_cache_image:
-        file.unsupported("the variable-length values lie in a metadata cache image, which is not supported for data")
+        file.refuse("the variable-length values lie in a metadata cache image, which is not supported for data")
     widths = {
         "offset_size": file.offset_size,
         **({"length_size": file.length_size} if file.length_size != 8 else {}),

@@ -205,7 +205,7 @@ def _read_description(file: FileContext, dataset: Dataset, parts: dict[int, Mess
         # stored inline.
         place, inside = parts[LAYOUT].place, dataset.layout
         if place < 0:
-            file.unsupported("variable-length values in a shared layout message are not supported")
+            file.refuse("variable-length values in a shared layout message are not supported")
         dataset.layout = ContiguousLayout(place + inside.at if inside.data else None, len(inside.data))
     if FILTERS in parts:
         dataset.filters = parse_once(parse_filters, parts[FILTERS].body)

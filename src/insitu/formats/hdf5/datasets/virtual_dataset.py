@@ -44,7 +44,7 @@ def resolve_extent(neighbours: SiblingFiles, window: ReadCache, dataset: Dataset
         axis = mapping.target_selection.endless_axis
         for number, line in enumerate(mapping.target_selection.lines[: len(shape)]):
             if not line.is_endless:
-                least[number] = max(least[number], line.reach(line.length))
+                least[number] = max(least[number], line.required_extent(line.length))
         for _, behind in mapping.target_selection.boxes:
             least = [max(a, b) for a, b in zip(least, behind, strict=True)]
         if axis is None:
@@ -54,7 +54,7 @@ def resolve_extent(neighbours: SiblingFiles, window: ReadCache, dataset: Dataset
         end = 0
         for here, _, _ in _iterate_sources(neighbours, window, mapping):
             line = here.lines[axis]
-            end = max(end, line.reach(line.length))
+            end = max(end, line.required_extent(line.length))
         found[axis] = max(found.get(axis, 0), end)
     for axis, end in found.items():
         shape[axis] = max(end, least[axis])
@@ -94,7 +94,7 @@ def _iterate_sources(
         return
     if of >= source.ndim:
         raise FormatError("a selection has more axes than its source", structure="virtual dataset")
-    count = there.lines[of].within(source.shape[of])
+    count = there.lines[of].count_before(source.shape[of])
     yield _replace_line(here, axis, line.clip(count)), _replace_line(there, of, there.lines[of].clip(count)), source
 
 

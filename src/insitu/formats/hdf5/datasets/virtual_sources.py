@@ -53,7 +53,7 @@ def place_mapping(
     if "none" in (here.kind, there.kind):
         return
     from_shape = source.shape[: source.ndim - extra]
-    here, there = here.on(shape), there.on(from_shape)
+    here, there = here.with_lines(shape), there.with_lines(from_shape)
     _check_selection(here, shape, "the virtual dataset")
     _check_selection(there, from_shape, "its source")
     if here.kind == there.kind == "lines":
@@ -73,7 +73,7 @@ def _check_selection(picked: StoredSelection, shape: tuple[int, ...], whose: str
             if len(picked.lines) != len(shape):
                 raise FormatError(f"a selection has {len(picked.lines)} axes, but {whose} has {len(shape)}")
             line = picked.lines[axis]
-            end = line.reach(line.length)
+            end = line.required_extent(line.length)
         else:
             if any(len(first) != len(shape) for first, _ in picked.boxes):
                 raise FormatError(f"a selection has another number of axes than {whose}")

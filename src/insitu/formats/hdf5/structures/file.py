@@ -79,6 +79,6 @@ class FileContext:
         """Raise `FormatError` for a damaged structure."""
         raise FormatError(f"the {structure} {what}", url=self.url, offset=address + self.base, structure=structure)
 
-    def unsupported(self, what: str, hint: str | None = None) -> NoReturn:
+    def refuse(self, what: str, hint: str | None = None) -> NoReturn:
         """Raise `UnsupportedError`."""
         raise UnsupportedError(what, url=self.url, hint=hint)

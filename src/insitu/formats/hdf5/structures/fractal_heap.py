@@ -371,7 +371,7 @@ def _undo_filters(file: FileContext, heap: _Heap, data: bytes, mask: int, size: 
         if mask >> position & 1:
             continue
         if item.number != 1:
-            file.unsupported(f"metadata heaps compressed by filter {item.number} ({item.name}) are not supported")
+            file.refuse(f"metadata heaps compressed by filter {item.number} ({item.name}) are not supported")
         if not 0 < size < INFLATED_LIMIT:
             file.fail(f"is said to inflate to {size} bytes", heap.address, "fractal heap block")
         try:

@@ -132,7 +132,7 @@ def _parse_v1(
 
 
 def _refuse(file: FileContext, kind: int) -> NoReturn:
-    file.unsupported(f"object header message {kind:#x} is unknown, and the file requires readers to know it")
+    file.refuse(f"object header message {kind:#x} is unknown, and the file requires readers to know it")
 
 
 def _continuation(file: FileContext, body: bytes) -> tuple[int, int]:

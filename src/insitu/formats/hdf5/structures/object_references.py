@@ -92,7 +92,7 @@ def read_references(file: FileContext, attribute: Attribute) -> Walk[ReferenceVa
         nonlocal count
         count += 1
         if count > REFERENCES_LIMIT:
-            file.unsupported(f"attributes of more than {REFERENCES_LIMIT} references are not supported")
+            file.refuse(f"attributes of more than {REFERENCES_LIMIT} references are not supported")
         if note == "region" and len(raw) == file.offset_size + 4:
             regions.setdefault(raw, ResolvedReference(None))
         return None

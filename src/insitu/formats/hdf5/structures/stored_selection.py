@@ -64,7 +64,7 @@ class AxisHyperslab:
             else AxisHyperslab(self.start, rest, 1, rest)
         )
 
-    def within(self, extent: int) -> int:
+    def count_before(self, extent: int) -> int:
         """Return how many elements of an unlimited line lie before `extent`."""
         if extent <= self.start:
             return 0
@@ -73,7 +73,7 @@ class AxisHyperslab:
         whole, rest = divmod(extent - self.start, self.stride)
         return whole * self.block + min(rest, self.block)
 
-    def reach(self, elements: int) -> int:
+    def required_extent(self, elements: int) -> int:
         """Return the extent that so many elements need."""
         if not elements:
             return 0
@@ -122,7 +122,7 @@ class StoredSelection:
         """The axis along which it is unlimited, if there is one."""
         return next((axis for axis, line in enumerate(self.lines) if line.is_endless), None)
 
-    def on(self, shape: tuple[int, ...]) -> StoredSelection:
+    def with_lines(self, shape: tuple[int, ...]) -> StoredSelection:
         """Return the selection with lines, if it is "all" of a shape."""
         return (
             self

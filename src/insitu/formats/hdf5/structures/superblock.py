@@ -143,16 +143,12 @@ def check_whole_file(file: FileContext, end: int, driver: bytes) -> None:
         The name of the driver that wrote it, if it is stored.
     """
     if driver == FAMILY and end > file.size:
-        file.unsupported(
-            "the file is only the first member of a family of files; families are not supported", JOIN_FAMILY
-        )
+        file.refuse("the file is only the first member of a family of files; families are not supported", JOIN_FAMILY)
     if driver == MULTI:
-        file.unsupported(
-            "the file is one member of a split or multi set of files; such sets are not supported", REPACK_SET
-        )
+        file.refuse("the file is one member of a split or multi set of files; such sets are not supported", REPACK_SET)
     if driver not in (b"", FAMILY):
         name = driver.rstrip(b"\0 ").decode("ascii", "backslashreplace")
-        file.unsupported(
+        file.refuse(
             f"the file was written by the HDF5 driver {name!r}, which is not supported",
             "Repack it into an ordinary file with h5repack, and that driver",
         )

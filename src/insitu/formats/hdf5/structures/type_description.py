@@ -43,15 +43,15 @@ def describe_type(datatype: Datatype) -> dict[str, Any]:
         return {"kind": "compound", "size": datatype.size // math.prod(datatype.shape), "members": members}
     if datatype.number is not None:
         return {"kind": "number", "dtype": datatype.dtype.str, "layout": dict(datatype.number)}
-    return _plain(datatype.dtype, {offset: padding for offset, _, padding in datatype.texts})
+    return _plain_description(datatype.dtype, {offset: padding for offset, _, padding in datatype.texts})
 
 
-def _plain(dtype: np.dtype[Any], paddings: dict[int, str], at: int = 0) -> dict[str, Any]:
+def _plain_description(dtype: np.dtype[Any], paddings: dict[int, str], at: int = 0) -> dict[str, Any]:
     """A type of fixed size, as JSON can say it."""
     if dtype.fields is None:
         return {"kind": "plain", "dtype": dtype.str, **({"padding": paddings[at]} if at in paddings else {})}
     members = []
     for name in dtype.names or ():
         member, offset = dtype.fields[name][:2]
-        members.append([name, offset, list(member.shape), _plain(member.base, paddings, at + offset)])
+        members.append([name, offset, list(member.shape), _plain_description(member.base, paddings, at + offset)])
     return {"kind": "compound", "size": dtype.itemsize, "members": members}
