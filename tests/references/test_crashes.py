@@ -109,14 +109,14 @@ class _File:
 def mortal(steps: _Steps) -> Iterator[None]:
     """Where the writer's steps are counted."""
 
-    def counted(act: Callable[..., Any]) -> Callable[..., Any]:
+    def count_calls(act: Callable[..., Any]) -> Callable[..., Any]:
         def run(*given: Any, **named: Any) -> Any:
             steps.step()
             return act(*given, **named)
 
         return run
 
-    def opened(path: Any, mode: str = "r", *given: Any, **named: Any) -> Any:
+    def open_counted(path: Any, mode: str = "r", *given: Any, **named: Any) -> Any:
         if "w" not in mode:
             return original(path, mode, *given, **named)
         steps.step()
@@ -125,8 +125,8 @@ def mortal(steps: _Steps) -> Iterator[None]:
     original = builtins.open
     with pytest.MonkeyPatch.context() as patch:
         for name in ("replace", "rename", "fsync", "unlink", "makedirs"):
-            patch.setattr(os, name, counted(getattr(os, name)))
-        patch.setattr(builtins, "open", opened)
+            patch.setattr(os, name, count_calls(getattr(os, name)))
+        patch.setattr(builtins, "open", open_counted)
         yield
 
 

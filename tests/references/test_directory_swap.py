@@ -110,13 +110,13 @@ def test_another_writer_gets_in_between_the_two_steps(tmp_path: Path, monkeypatc
     monkeypatch.setattr(directory_swap, "_exchange", lambda path, other: False)
     rename, other_writer = os.rename, [True]
 
-    def interrupted(source: str, target: str) -> None:
+    def fail_midway(source: str, target: str) -> None:
         if target.endswith("/x") and source.endswith("/made") and other_writer:
             other_writer.clear()
             rename(folder / "other", folder / "x")
         rename(source, target)
 
-    monkeypatch.setattr(os, "rename", interrupted)
+    monkeypatch.setattr(os, "rename", fail_midway)
     directory_swap.replace_directory(str(folder / "x"), str(folder / "made"))
     assert (folder / "x" / "name").read_text() == "made"
     assert (folder / "made" / "name").read_text() == "other"

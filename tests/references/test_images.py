@@ -25,7 +25,7 @@ CHAINS = [
 
 
 @pytest.fixture(scope="module", autouse=True)
-def registered() -> None:
+def register_codecs() -> None:
     """What a reader of such references has to do once."""
     from imagecodecs.numcodecs import register_codecs
 

@@ -43,7 +43,7 @@ from insitu.references.store.root import PREVIOUS
 from mosaics import Case, evaluate, mosaics
 
 
-def opened(path: Path) -> VirtualGroup:
+def open_saved(path: Path) -> VirtualGroup:
     group = open_references(str(path))
     assert group is not None
     return group
@@ -102,7 +102,7 @@ def test_every_mosaic_comes_back(tmp_path_factory: pytest.TempPathFactory, case:
     target = tmp_path_factory.mktemp("s") / "x.insitu"
     save(with_renamed_sources(VirtualGroup({"a": case.array}), lambda url: f"s3://{url}"), target)
     disk = {f"s3://{url}": data for url, data in case.disk.items()}
-    back = opened(target).arrays["a"]
+    back = open_saved(target).arrays["a"]
     np.testing.assert_array_equal(evaluate(back, disk), case.values)
     assert back.dims == case.array.dims
     again = pickle.loads(pickle.dumps(back))
@@ -116,7 +116,7 @@ def test_everything_else_comes_back(tmp_path: Path) -> None:
     details = GroupDetails(dims={"time": 31})
     sub = VirtualGroup({"x": make_month(9)}, attributes={"deep": True}, details=details, problems={"y": "no"})
     save(VirtualGroup({"tas": whole}, {"sub": sub}, attributes, GroupDetails(format="hdf5")), tmp_path / "x.insitu")
-    back = opened(tmp_path / "x.insitu")
+    back = open_saved(tmp_path / "x.insitu")
     assert_same_chunks(back.arrays["tas"], whole)
     assert_same_chunks(back.groups["sub"].arrays["x"], make_month(9))
     assert back.groups["sub"].problems == {"y": "no"}
@@ -133,7 +133,7 @@ def test_fill_values_come_back(tmp_path: Path, dtype: Any) -> None:
         VirtualGroup({"a": VirtualArray.of(tile, dims=("x",), attributes={"f": fill}, fill_value=fill)}),
         tmp_path / "x.insitu",
     )
-    back = opened(tmp_path / "x.insitu").array("a")
+    back = open_saved(tmp_path / "x.insitu").array("a")
     assert back.fill_value == fill
     assert back.attributes["f"] == fill
     assert type(back.fill_value) is type(fill)
@@ -146,7 +146,7 @@ def test_a_sparse_grid_stays_sparse(tmp_path: Path) -> None:
     array = VirtualArray.of(Tile((Axis.regular(10**6, 1),) * 2, (Encoding(np.dtype("u1")),), table), dims=("y", "x"))
     save(VirtualGroup({"a": array, "b": make_month(1), "c": array}), tmp_path / "x.insitu")
     for name in "ac":
-        back = opened(tmp_path / "x.insitu").arrays[name].tiles[0].chunks
+        back = open_saved(tmp_path / "x.insitu").arrays[name].tiles[0].chunks
         assert back[5, 7] == table[5, 7]
         assert back[999_999, 0] == table[999_999, 0]
         assert back[0, 3].filter_mask == 1
@@ -166,8 +166,8 @@ def test_append_adds_parts_and_reads_nothing_old(tmp_path: Path) -> None:
     chunks = {path.name: path.read_bytes() for path in target.glob("chunks-*")}
     for n in range(3, 12):
         append(VirtualGroup({"tas": months[n]}), target, "time")
-    assert_same_chunks(opened(target).arrays["tas"], concatenate(months, "time"))
-    assert_same_chunks(opened(target).arrays["map"], make_month(99)[0])
+    assert_same_chunks(open_saved(target).arrays["tas"], concatenate(months, "time"))
+    assert_same_chunks(open_saved(target).arrays["map"], make_month(99)[0])
     for name, data in chunks.items():
         assert (target / name).read_bytes() == data
     tables = json.loads((target / NAME).read_text())["tree"]["arrays"]["tas"]["tiles"][0]["chunks"]
@@ -179,10 +179,10 @@ def test_append_is_what_combining_gives(tmp_path: Path) -> None:
     target = tmp_path / "x.insitu"
     save(VirtualGroup({"tas": make_month(0)}), target)
     append(VirtualGroup({"tas": make_month(1).transpose(1, 0)}), target, "time")
-    assert_same_chunks(opened(target).arrays["tas"], concatenate([make_month(0), make_month(1)], "time"))
+    assert_same_chunks(open_saved(target).arrays["tas"], concatenate([make_month(0), make_month(1)], "time"))
     append(VirtualGroup({"pr": make_month(2)}), target, "time")
-    assert {name: array.shape for name, array in opened(target).arrays.items()} == {"tas": (93, 4), "pr": (93, 4)}
-    assert isinstance(opened(target).arrays["pr"].tiles[0].chunks[0, 0], Absent)
+    assert {name: array.shape for name, array in open_saved(target).arrays.items()} == {"tas": (93, 4), "pr": (93, 4)}
+    assert isinstance(open_saved(target).arrays["pr"].tiles[0].chunks[0, 0], Absent)
 
 
 def test_append_refuses_what_does_not_fit(tmp_path: Path) -> None:
@@ -210,7 +210,7 @@ def test_two_writers_one_wins_the_other_is_told(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setattr(store_writer._StoreWriter, "_document", slow)
     with pytest.raises(SourceError, match="another writer"):
         append(VirtualGroup({"tas": make_month(2)}), target, "time")
-    assert_same_chunks(opened(target).arrays["tas"], concatenate([make_month(0), make_month(1)], "time"))
+    assert_same_chunks(open_saved(target).arrays["tas"], concatenate([make_month(0), make_month(1)], "time"))
     assert {path.name for path in target.glob("*.parquet")} == named_files(target)
 
 
@@ -222,7 +222,7 @@ def test_a_crash_leaves_the_old_state(tmp_path: Path, monkeypatch: pytest.Monkey
             patch.setattr(pools.Pools, step, _die)
             with pytest.raises(KeyboardInterrupt):
                 save(VirtualGroup({"tas": concatenate([make_month(1), make_month(2)], "time")}), target)
-        assert_same_chunks(opened(target).arrays["tas"], make_month(0))
+        assert_same_chunks(open_saved(target).arrays["tas"], make_month(0))
     assert not list(target.glob("*.tmp"))
 
 
@@ -233,7 +233,7 @@ def _die(*_: Any) -> Any:
 def test_a_reader_of_a_replaced_store_is_told(tmp_path: Path) -> None:
     target = tmp_path / "x.insitu"
     save(VirtualGroup({"tas": make_month(0)}), target)
-    old, other = opened(target), opened(target)
+    old, other = open_saved(target), open_saved(target)
     save(VirtualGroup({"tas": make_month(1)}), target)
     columns(other.arrays["tas"])  # the previous state is kept
     save(VirtualGroup({"tas": make_month(2)}), target)
@@ -270,7 +270,7 @@ def test_a_million_chunks_take_six_bytes_each(tmp_path: Path) -> None:
     save(VirtualGroup({"a": array}), target)
     size = sum(path.stat().st_size for path in target.iterdir())
     assert size / 1_000_000 <= 6
-    back = opened(target).arrays["a"].tiles[0].chunks
+    back = open_saved(target).arrays["a"].tiles[0].chunks
     state = back[9_999, 99]
     assert state.source.url.endswith("file-00999.nc")
     cell = [np.array([7777]), np.array([13])]
@@ -327,7 +327,7 @@ def test_damaged_roots(tmp_path: Path, case: str) -> None:
     path = target / NAME
     path.write_text(DAMAGE[case](json.loads(path.read_text())))
     with pytest.raises(FormatError) as caught:
-        opened(target)
+        open_saved(target)
     assert str(target) in str(caught.value)
 
 
@@ -341,23 +341,23 @@ def test_newer_versions_and_damaged_parts(tmp_path: Path) -> None:
     for at in range(4, len(good), 7):
         part.write_bytes(good[:at] + bytes([good[at] ^ 0x55]) + good[at + 1 :])
         try:
-            assert columns(opened(target).arrays["tas"]) == right
+            assert columns(open_saved(target).arrays["tas"]) == right
         except InsituError:
             told += 1
     assert told > 10
     part.write_bytes(good[:-20])
     with pytest.raises(InsituError, match="cut short"):
-        columns(opened(target).arrays["tas"])
+        columns(open_saved(target).arrays["tas"])
     root = json.loads((target / NAME).read_text())
     (target / NAME).write_text(json.dumps({**root, "version": 99}))
     with pytest.raises(UnsupportedError, match="version"):
-        opened(target)
+        open_saved(target)
 
 
 def test_renamed_sources(tmp_path: Path) -> None:
     group = VirtualGroup({"tas": concatenate([make_month(0), make_month(1)], "time")})
     save(group, tmp_path / "x.insitu")
-    stored = opened(tmp_path / "x.insitu")
+    stored = open_saved(tmp_path / "x.insitu")
     for tree in (group, stored):
         for how in (
             {"s3://b/": "/data/", "s3://": "x"},
@@ -370,7 +370,7 @@ def test_renamed_sources(tmp_path: Path) -> None:
     with pytest.raises(ModelError):
         with_renamed_sources(group, lambda url: "")
     save(with_renamed_sources(stored, {"s3://b/": "/data/"}), tmp_path / "y.insitu")
-    assert {row[0].url for row in columns(opened(tmp_path / "y.insitu").arrays["tas"])} == {
+    assert {row[0].url for row in columns(open_saved(tmp_path / "y.insitu").arrays["tas"])} == {
         "/data/0000.nc",
         "/data/0001.nc",
     }
@@ -378,10 +378,10 @@ def test_renamed_sources(tmp_path: Path) -> None:
 
 def test_absent_and_a_selection_of_a_store(tmp_path: Path) -> None:
     save(VirtualGroup({"tas": concatenate([make_month(0), make_month(1)], "time")}), tmp_path / "x.insitu")
-    lazy = opened(tmp_path / "x.insitu").arrays["tas"]
+    lazy = open_saved(tmp_path / "x.insitu").arrays["tas"]
     eager = concatenate([make_month(0), make_month(1)], "time")
     for pick in (lambda a: a.take(0, [40, -1, 3, 5]), lambda a: a[35:3:-2], lambda a: a[7].expand_dims(1, "k")):
         save(VirtualGroup({"tas": pick(lazy)}), tmp_path / "y.insitu")
-        back = opened(tmp_path / "y.insitu").arrays["tas"]
+        back = open_saved(tmp_path / "y.insitu").arrays["tas"]
         assert columns(back) == columns(pick(eager))
-    assert any(row[0] == ABSENT for row in columns(opened(tmp_path / "x.insitu").arrays["tas"].take(0, [-1, 2])))
+    assert any(row[0] == ABSENT for row in columns(open_saved(tmp_path / "x.insitu").arrays["tas"].take(0, [-1, 2])))

@@ -30,7 +30,7 @@ FORMS: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 
 
-def opened(path: Path | str, **options: Any) -> VirtualGroup:
+def open_saved(path: Path | str, **options: Any) -> VirtualGroup:
     group = open_references(str(path), **options)
     assert group is not None
     return group
@@ -83,14 +83,14 @@ def test_round_trip(archive: Path, tmp_path: Path, name: str) -> None:
     group = insitu.scan(archive, decode=False)
     target = tmp_path / name
     save(group, target, **FORMS[name])
-    assert_same_tree(opened(target), group)
+    assert_same_tree(open_saved(target), group)
     decoded = group if target.suffix == ".insitu" else insitu.scan(archive)
     # … and from there into every other form.
     for other in ("y.json", "y.parq", "y.insitu", "y.parquet"):
         convert(str(target), str(tmp_path / other))
         # A store of ours holds values as they are meant; the others hold stored ones, and
         # attributes that say how they are meant.
-        assert_same_tree(opened(tmp_path / other), decoded if other == "y.insitu" else group)
+        assert_same_tree(open_saved(tmp_path / other), decoded if other == "y.insitu" else group)
 
 
 def test_states_and_tables(archive: Path, tmp_path: Path) -> None:
@@ -98,7 +98,7 @@ def test_states_and_tables(archive: Path, tmp_path: Path) -> None:
     save(group, tmp_path / "x.json")
     save(group, tmp_path / "x.parq", record_size=3)
     for target in ("x.json", "x.parq"):
-        back = opened(tmp_path / target)
+        back = open_saved(tmp_path / target)
         for path in ("a", "b", "c", "g/h/f"):
             ours, theirs = back.array(path).tiles[0].chunks, group.array(path).tiles[0].chunks
             for cell in np.ndindex(*theirs.shape):
@@ -119,7 +119,7 @@ def test_portable_archives(archive: Path, tmp_path: Path) -> None:
     (tmp_path / "one").rename(tmp_path / "two")
     expected = insitu.scan(tmp_path / "two" / "data" / "a.h5", decode=False)
     for name in ("x.json", "x.parq", "x.insitu", "x.parquet"):
-        assert_same_tree(opened(tmp_path / "two" / name), expected)
+        assert_same_tree(open_saved(tmp_path / "two" / name), expected)
 
 
 @settings(max_examples=60)
@@ -140,7 +140,7 @@ def test_a_mosaic_is_said_right_or_refused(tmp_path_factory: pytest.TempPathFact
             assert ".insitu" in refused
             assert not (folder / name).exists()
             continue
-        back = opened(folder / name).arrays["a"]
+        back = open_saved(folder / name).arrays["a"]
         np.testing.assert_array_equal(evaluate(back, disk), case.values)
 
 
@@ -153,7 +153,7 @@ def test_refusals_name_variables_files_and_a_way_out(tmp_path: Path) -> None:
     # Another level of compression decodes the same, so Zarr can say it.
     fine = concatenate(files[:2], 0)
     save(VirtualGroup({"t": fine}), tmp_path / "x.json")
-    assert read_array(opened(tmp_path / "x.json").arrays["t"]).tolist() == read_array(fine).tolist()
+    assert read_array(open_saved(tmp_path / "x.json").arrays["t"]).tolist() == read_array(fine).tolist()
     with pytest.raises(UnsupportedError) as caught:
         save(VirtualGroup({"t": concatenate(files, 0), "ok": fine}), tmp_path / "y.json")
     message = str(caught.value)
@@ -188,7 +188,7 @@ def reference(**keys: Any) -> dict[str, Any]:
     }
 
 
-def written(tmp_path: Path, document: Any) -> Path:
+def write_json(tmp_path: Path, document: Any) -> Path:
     path = tmp_path / "refs.json"
     path.write_text(json.dumps(document))
     return path
@@ -205,22 +205,22 @@ def test_every_way_to_write_a_reference(tmp_path: Path) -> None:
     ):
         refs = reference(**{"a/0": first, "a/1": second})
         for document in (refs, {"version": 1, "refs": refs}):
-            group = opened(written(tmp_path, document))
+            group = open_saved(write_json(tmp_path, document))
             assert read_array(group.arrays["a"]).tolist() == expected
     templated = {
         "version": 1,
         "templates": {"u": "data.bin", "f": "{{n}}.bin"},
         "refs": reference(**{"a/0": ["{{u}}", 2, 4], "a/1": ["{{f(n='whole')}}"]}),
     }
-    assert read_array(opened(written(tmp_path, templated)).arrays["a"]).tolist() == [1, 2, 3, 4]
+    assert read_array(open_saved(write_json(tmp_path, templated)).arrays["a"]).tolist() == [1, 2, 3, 4]
     gen = {"key": "a/{{i}}", "url": "{{u}}", "offset": "{{i * 2}}", "length": "4", "dimensions": {"i": {"stop": 2}}}
     generated = {"version": 1, "templates": {"u": "data.bin"}, "gen": [gen], "refs": reference()}
-    assert read_array(opened(written(tmp_path, generated)).arrays["a"]).tolist() == [9, 1, 1, 2]
+    assert read_array(open_saved(write_json(tmp_path, generated)).arrays["a"]).tolist() == [9, 1, 1, 2]
     unnamed = reference(**{"a/0": [None, 2, 4]})
-    group = opened(written(tmp_path, unnamed), target=str(tmp_path / "data.bin"))
+    group = open_saved(write_json(tmp_path, unnamed), target=str(tmp_path / "data.bin"))
     assert read_array(group.arrays["a"]).tolist() == [1, 2, -1, -1]
     (tmp_path / "refs.json").write_bytes(gzip.compress(json.dumps(reference(**{"a/1": ["whole.bin"]})).encode()))
-    assert read_array(opened(tmp_path / "refs.json").arrays["a"]).tolist() == [-1, -1, 3, 4]
+    assert read_array(open_saved(tmp_path / "refs.json").arrays["a"]).tolist() == [-1, -1, 3, 4]
 
 
 BAD: dict[str, tuple[dict[str, Any], str]] = {
@@ -252,7 +252,7 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
 def test_malformed_references(tmp_path: Path, case: str) -> None:
     keys, named = BAD[case]
     with pytest.raises(FormatError) as caught:
-        opened(written(tmp_path, {"version": 1, "refs": reference(**keys)}))
+        open_saved(write_json(tmp_path, {"version": 1, "refs": reference(**keys)}))
     assert named in str(caught.value)
     assert "refs.json" in str(caught.value)
 
@@ -273,7 +273,7 @@ def test_what_is_no_set_of_references(tmp_path: Path) -> None:
 
 def test_a_range_past_the_end_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "data.bin").write_bytes(b"12")
-    group = opened(written(tmp_path, reference(**{"a/0": ["data.bin", 0, 4]})))
+    group = open_saved(write_json(tmp_path, reference(**{"a/0": ["data.bin", 0, 4]})))
     with pytest.raises(InsituError, match=r"data\.bin"):
         read_array(group.arrays["a"])
 
@@ -287,7 +287,7 @@ def test_zarr_v3_in_references_with_a_shard(tmp_path: Path) -> None:
         "a/zarr.json": (tmp_path / "s" / "zarr.json").read_text(),
         "a/c/0": ["s/c/0"],
     }
-    group = opened(written(tmp_path, refs))
+    group = open_saved(write_json(tmp_path, refs))
     assert read_array(group.arrays["a"]).tolist() == [1, 2, 7, 7, 7, 7, 7, 7]
 
 
@@ -334,7 +334,7 @@ def test_parquet_as_it_is_met(tmp_path: Path) -> None:
             "refs.1.parq": {"path": [url, None, None], "offset": [12, 0, 0], "size": [4, 0, 0]},
         },
     )  # fmt: skip
-    array = opened(root).array("g/a")
+    array = open_saved(root).array("g/a")
     assert read_array(array).tolist() == [0, 1, -1, -1, 7, 8, 6, 7]
     assert isinstance(array.tiles[0].chunks[2], Inline)
     assert read_array(array, np.s_[5]) == 8
@@ -349,16 +349,16 @@ def test_parquet_of_inline_data_only_and_floats_for_nothing(tmp_path: Path) -> N
             "refs.1.parq": {"path": nothing, "offset": [0, 0, 0], "size": [0, 0, 0], "raw": nothing},
         },
     )
-    assert read_array(opened(root).array("g/a")).tolist() == [1, 2, 3, 4, 5, 6, -1, -1]
+    assert read_array(open_saved(root).array("g/a")).tolist() == [1, 2, 3, 4, 5, 6, -1, -1]
 
 
 def test_parquet_rows_are_read_when_needed(tmp_path: Path) -> None:
     root = directory(tmp_path, {"refs.0.parq": {"raw": [b"\1\0\2\0", b"\3\0\4\0", b"\5\0\6\0"]}})
-    array = opened(root).array("g/a")
+    array = open_saved(root).array("g/a")
     assert read_array(array, np.s_[:6]).tolist() == [1, 2, 3, 4, 5, 6]
     with pytest.raises(FormatError, match=r"refs\.1\.parq"):
         read_array(array)
-    assert read_array(opened(root, missing="unwritten").array("g/a")).tolist() == [1, 2, 3, 4, 5, 6, -1, -1]
+    assert read_array(open_saved(root, missing="unwritten").array("g/a")).tolist() == [1, 2, 3, 4, 5, 6, -1, -1]
 
 
 @pytest.mark.parametrize(
@@ -384,14 +384,14 @@ def test_parquet_rows_are_read_when_needed(tmp_path: Path) -> None:
 def test_malformed_rows(tmp_path: Path, table: dict[str, Any]) -> None:
     root = directory(tmp_path, {"refs.0.parq": table})
     with pytest.raises(FormatError, match=r"refs\.0\.parq"):
-        read_array(opened(root).array("g/a"), np.s_[:6])
+        read_array(open_saved(root).array("g/a"), np.s_[:6])
 
 
 def test_malformed_directories(tmp_path: Path) -> None:
     root = directory(tmp_path, {})
     (root / "g" / "a" / "refs.0.parq").write_bytes(b"PAR1 no")
     with pytest.raises(FormatError, match=r"refs\.0\.parq"):
-        read_array(opened(root).array("g/a"), np.s_[:2])
+        read_array(open_saved(root).array("g/a"), np.s_[:2])
     for text in (
         "{",
         '{"record_size": 0, "metadata": {}}',
@@ -421,7 +421,7 @@ def test_flat_tables_with_other_names(tmp_path: Path) -> None:
                 rows[name].append(item)
         pq.write_table(pa.table(rows), tmp_path / "flat.parquet")
         for url in (tmp_path / "flat.parquet", f"reference+parquet://{tmp_path / 'flat.parquet'}"):
-            assert read_array(opened(url).arrays["a"]).tolist() == [2, 3, -1, -1]
+            assert read_array(open_saved(url).arrays["a"]).tolist() == [2, 3, -1, -1]
     pq.write_table(pa.table({"x": [1]}), tmp_path / "flat.parquet")
     with pytest.raises(FormatError, match="does not hold kerchunk references"):
         open_references(str(tmp_path / "flat.parquet"))
@@ -462,8 +462,8 @@ def test_zaro_names(archive: Path, tmp_path: Path) -> None:
     group = insitu.scan(archive, decode=False)
     save(group, tmp_path / "x.json")
     save(group, tmp_path / "x.parq")
-    assert_same_tree(opened(f"reference+json://{tmp_path}/x.json"), group)
-    assert_same_tree(opened(f"virtualizarr://{tmp_path}/x.parq"), group)
+    assert_same_tree(open_saved(f"reference+json://{tmp_path}/x.json"), group)
+    assert_same_tree(open_saved(f"virtualizarr://{tmp_path}/x.parq"), group)
 
 
 def test_remote_references_do_not_open_local_files(tmp_path: Path) -> None:
@@ -479,5 +479,5 @@ def test_remote_references_do_not_open_local_files(tmp_path: Path) -> None:
 
 
 def test_sources_know_only_what_they_are(tmp_path: Path) -> None:
-    group = opened(written(tmp_path, reference(**{"a/0": ["data.bin", 0, 4]})))
+    group = open_saved(write_json(tmp_path, reference(**{"a/0": ["data.bin", 0, 4]})))
     assert group.sources == (Source(str(tmp_path / "data.bin")),)

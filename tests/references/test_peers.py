@@ -126,7 +126,7 @@ def test_virtualizarrs_parsers(archive: Path, tmp_path: Path, name: str) -> None
             assert group[variable][...].tolist() == file[variable][...].tolist()
 
 
-def kerchunked(archive: Path, **options: Any) -> dict[str, Any]:
+def scan_with_kerchunk(archive: Path, **options: Any) -> dict[str, Any]:
     hdf = pytest.importorskip("kerchunk.hdf")
     found: dict[str, Any] = hdf.SingleHdf5ToZarr(str(archive), **options).translate()
     return found
@@ -134,7 +134,7 @@ def kerchunked(archive: Path, **options: Any) -> dict[str, Any]:
 
 @pytest.mark.parametrize("threshold", [0, 1000])
 def test_kerchunks_json(archive: Path, tmp_path: Path, threshold: int) -> None:
-    refs = kerchunked(archive, inline_threshold=threshold)
+    refs = scan_with_kerchunk(archive, inline_threshold=threshold)
     (tmp_path / "k.json").write_text(json.dumps(refs))
     assert_reads_like_h5py(open_references(str(tmp_path / "k.json")), archive)
 
@@ -143,7 +143,7 @@ def test_kerchunks_json(archive: Path, tmp_path: Path, threshold: int) -> None:
 def test_kerchunks_parquet(archive: Path, tmp_path: Path, record_size: int) -> None:
     pytest.importorskip("fastparquet")
     df = pytest.importorskip("kerchunk.df")
-    refs = kerchunked(archive, inline_threshold=300)
+    refs = scan_with_kerchunk(archive, inline_threshold=300)
     df.refs_to_dataframe(refs, str(tmp_path / "k.parq"), record_size=record_size)
     # kerchunk leaves files out in which no chunk was written.
     assert_reads_like_h5py(open_references(str(tmp_path / "k.parq"), missing="unwritten"), archive)
@@ -183,7 +183,7 @@ def test_kerchunks_combination_of_files(tmp_path: Path, threshold: int) -> None:
         encoding = {"t": {"zlib": True, "chunksizes": (2, 5)}}
         xr.Dataset(variables, days).to_netcdf(path, engine="h5netcdf", encoding=encoding)
         paths.append(str(path))
-    parts = [kerchunked(Path(path)) for path in paths]
+    parts = [scan_with_kerchunk(Path(path)) for path in paths]
     joined = combine.MultiZarrToZarr(
         parts, concat_dims=["time"], identical_dims=["x", "flag"], remote_protocol="file", inline_threshold=threshold
     ).translate()

@@ -94,19 +94,19 @@ GAINS: dict[str, dict[str, Any]] = {
 PLAIN: dict[str, Any] = {"scale_factor": None, "add_offset": None, "_FillValue": None, "units": None}
 
 
-def opened(paths: list[Path]) -> Any:
+def open_files(paths: list[Path]) -> Any:
     return insitu.open_dataset(paths[0]) if len(paths) == 1 else insitu.open_mfdataset(paths)
 
 
 def from_dataset(paths: list[Path], target: Path) -> None:
-    opened(paths).insitu.save(target)
+    open_files(paths).insitu.save(target)
 
 
 def from_scan(paths: list[Path], target: Path) -> None:
     save(insitu.scan(paths[0]), target)
 
 
-def inlined(paths: list[Path], target: Path) -> None:
+def save_inline(paths: list[Path], target: Path) -> None:
     save(insitu.scan(paths[0]), target, inline_threshold=40)
 
 
@@ -115,7 +115,7 @@ FORMS: dict[str, tuple[str, Callable[[list[Path], Path], None], tuple[int, ...]]
     "insitu-scan": ("x.insitu", from_scan, (1,)),
     "json": ("x.json", from_dataset, (1, 3)),
     "json-scan": ("x.json", from_scan, (1,)),
-    "json-inline": ("x.json", inlined, (1,)),
+    "json-inline": ("x.json", save_inline, (1,)),
     "parq": ("x.parq", from_dataset, (1, 3)),
     "parquet-scan": ("x.parquet", from_scan, (1,)),
 }
@@ -148,7 +148,7 @@ def test_what_is_refreshed_is_what_opening_anew_gives(
     # What does not say how it was made keeps the variables that it has: the others may have been
     # left out on purpose.
     left_out = [] if form == "insitu" else ["more"]
-    mended = refresh_and_compare(target, lambda: opened(paths).drop_vars(left_out, errors="ignore").load())
+    mended = refresh_and_compare(target, lambda: open_files(paths).drop_vars(left_out, errors="ignore").load())
     if form == "insitu" and change.get("dtype") is None:
         assert mended, "a saved dataset can be made again"
 
@@ -190,7 +190,7 @@ def test_one_file_with_the_same_meaning_is_renewed_in_every_form(tmp_path: Path)
 
 def test_the_oracle_is_xarray(tmp_path: Path) -> None:
     paths = [make(tmp_path / f"{n}.nc", n) for n in range(3)]
-    opened(paths).insitu.save(tmp_path / "x.insitu")
+    open_files(paths).insitu.save(tmp_path / "x.insitu")
     rewrite_file(paths[0], 0, scale_factor=1.0, units="K")
     refresh(tmp_path / "x.insitu")
     with xr.open_mfdataset(paths, engine="netcdf4") as files:
@@ -259,26 +259,26 @@ def test_a_function_cannot_be_repeated(tmp_path: Path) -> None:
 def test_what_was_appended_is_appended_again(tmp_path: Path) -> None:
     paths = [make(tmp_path / f"{n}.nc", n) for n in range(4)]
     target = tmp_path / "x.insitu"
-    opened(paths[:2]).insitu.save(target)
+    open_files(paths[:2]).insitu.save(target)
     for _ in range(2):
         insitu.open_mfdataset(paths[1:]).insitu.append(target, "time")
     rewrite_file(paths[2], 2, seed=1, scale_factor=3.0)
     refresh(target)
-    xr.testing.assert_identical(insitu.open_dataset(target).load(), opened(paths).load())
+    xr.testing.assert_identical(insitu.open_dataset(target).load(), open_files(paths).load())
     assert insitu.open_dataset(paths[3]).insitu.append(target, "time").steps == 0
 
 
 def test_an_archive_that_moved_is_refreshed_where_it_is(tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
     paths = [make(tmp_path / "a" / f"{n}.nc", n) for n in range(2)]
-    opened(paths).insitu.save(tmp_path / "a" / "x.insitu", relative=True)
+    open_files(paths).insitu.save(tmp_path / "a" / "x.insitu", relative=True)
     (tmp_path / "a").rename(tmp_path / "b")
     moved = [tmp_path / "b" / path.name for path in paths]
     rewrite_file(moved[1], 1, seed=1)
     refresh(tmp_path / "b" / "x.insitu")
     (tmp_path / "b").rename(tmp_path / "c")
     found = insitu.open_dataset(tmp_path / "c" / "x.insitu").load()
-    xr.testing.assert_identical(found, opened([tmp_path / "c" / path.name for path in paths]).load())
+    xr.testing.assert_identical(found, open_files([tmp_path / "c" / path.name for path in paths]).load())
 
 
 def test_a_store_that_grew_in_the_meantime_is_not_overwritten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -286,7 +286,7 @@ def test_a_store_that_grew_in_the_meantime_is_not_overwritten(tmp_path: Path, mo
 
     paths = [make(tmp_path / f"{n}.nc", n) for n in range(3)]
     target = tmp_path / "x.insitu"
-    opened(paths[:2]).insitu.save(target)
+    open_files(paths[:2]).insitu.save(target)
     rewrite_file(paths[0], 0, seed=1)
     original = refreshing.scan_tree
 
@@ -301,7 +301,7 @@ def test_a_store_that_grew_in_the_meantime_is_not_overwritten(tmp_path: Path, mo
     monkeypatch.undo()
     assert insitu.open_dataset(target).sizes["time"] == 12
     refresh(target)
-    xr.testing.assert_identical(insitu.open_dataset(target).load(), opened(paths).load())
+    xr.testing.assert_identical(insitu.open_dataset(target).load(), open_files(paths).load())
 
 
 # Other formats: every cell with an encoding and a packing of its own.

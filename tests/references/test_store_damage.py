@@ -200,7 +200,7 @@ def nodes(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
             yield from nodes(inner, (*path, key))
 
 
-def changed(document: Any, path: tuple[Any, ...], change: Callable[[Any, Any], None]) -> Any:
+def change_field(document: Any, path: tuple[Any, ...], change: Callable[[Any, Any], None]) -> Any:
     copy = json.loads(json.dumps(document))
     holder = copy
     for key in path[:-1]:
@@ -254,7 +254,7 @@ def test_every_field_of_the_root(tmp_path: Path) -> None:
         if only_the_checksum_tells(where, document):
             continue
         for label, change in changes(document, where):
-            data = json.dumps(changed(document, where, change)).encode()
+            data = json.dumps(change_field(document, where, change)).encode()
             (path / NAME).write_bytes(data)
             try:
                 found = _meaning(open_store(str(path)).group())

@@ -45,7 +45,7 @@ def places(node: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
         yield from places(value, (*path, key))
 
 
-def changed(draw: Any, document: Any) -> Any:
+def change_document(draw: Any, document: Any) -> Any:
     """The document with something else somewhere, or with something missing."""
     document = copy.deepcopy(document)
     for _ in range(draw(st.integers(1, 2))):
@@ -140,7 +140,7 @@ V1 = {
 def test_json(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject, which: str) -> None:
     folder = tmp_path_factory.mktemp("s")
     (folder / "data.bin").write_bytes(bytes(40))
-    (folder / "x.json").write_text(json.dumps(changed(data.draw, {"v0": V2, "v1": V1, "v3": V3}[which])))
+    (folder / "x.json").write_text(json.dumps(change_document(data.draw, {"v0": V2, "v1": V1, "v3": V3}[which])))
     assert_readable_or_located_error(lambda: read_everything(open_references(str(folder / "x.json"))), str(folder))
 
 
@@ -169,12 +169,12 @@ def test_zarr_documents(tmp_path_factory: pytest.TempPathFactory, data: st.DataO
             zarr.consolidate_metadata(folder)
     documents = [path for path in folder.rglob("*") if path.name in ("zarr.json", ".zarray", ".zgroup", ".zattrs")]
     path = data.draw(st.sampled_from(sorted(documents)))
-    path.write_text(json.dumps(changed(data.draw, json.loads(path.read_text()))))
+    path.write_text(json.dumps(change_document(data.draw, json.loads(path.read_text()))))
     assert_readable_or_located_error(lambda: read_everything(open_zarr(str(folder))), str(folder))
 
 
 @pytest.fixture(scope="module")
-def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def saved_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """One tree in the forms that are folders or tables."""
     folder = tmp_path_factory.mktemp("saved")
     (folder / "data.bin").write_bytes(np.arange(30, dtype="<i2").tobytes())
@@ -194,19 +194,21 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @MODEST
 @given(data=st.data())
-def test_roots_of_stores(saved: Path, tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
+def test_roots_of_stores(saved_folder: Path, tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
     folder = tmp_path_factory.mktemp("s") / "x.insitu"
-    shutil.copytree(saved / "x.insitu", folder)
+    shutil.copytree(saved_folder / "x.insitu", folder)
     root = folder / "root.json"
-    root.write_text(json.dumps(changed(data.draw, json.loads(root.read_text()))))
+    root.write_text(json.dumps(change_document(data.draw, json.loads(root.read_text()))))
     assert_readable_or_located_error(lambda: read_everything(open_references(str(folder))), str(folder.parent))
 
 
 @MODEST
 @given(data=st.data(), form=st.sampled_from(["x.insitu", "x.parq", "x.parquet"]))
-def test_damaged_files(saved: Path, tmp_path_factory: pytest.TempPathFactory, data: st.DataObject, form: str) -> None:
+def test_damaged_files(
+    saved_folder: Path, tmp_path_factory: pytest.TempPathFactory, data: st.DataObject, form: str
+) -> None:
     target = tmp_path_factory.mktemp("s") / form
-    (shutil.copytree if (saved / form).is_dir() else shutil.copy)(saved / form, target)
+    (shutil.copytree if (saved_folder / form).is_dir() else shutil.copy)(saved_folder / form, target)
     files = sorted(path for path in [target, *target.rglob("*")] if path.is_file())
     path = data.draw(st.sampled_from(files))
     content = bytearray(path.read_bytes())
@@ -227,10 +229,10 @@ def test_damaged_files(saved: Path, tmp_path_factory: pytest.TempPathFactory, da
 @MODEST
 @given(data=st.data())
 def test_rows_of_parquet_directories(
-    saved: Path, tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+    saved_folder: Path, tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
 ) -> None:
     target = tmp_path_factory.mktemp("s") / "x.parq"
-    shutil.copytree(saved / "x.parq", target)
+    shutil.copytree(saved_folder / "x.parq", target)
     path = target / "b" / "refs.0.parq"
     table = pq.read_table(path).to_pydict()
     name = data.draw(st.sampled_from(sorted(table)))
@@ -247,12 +249,12 @@ def test_rows_of_parquet_directories(
     assert_readable_or_located_error(lambda: read_everything(open_references(str(target))), "")
 
 
-def test_a_missing_file_of_rows_is_named(saved: Path, tmp_path: Path) -> None:
-    shutil.copytree(saved / "x.parq", tmp_path / "x.parq")
+def test_a_missing_file_of_rows_is_named(saved_folder: Path, tmp_path: Path) -> None:
+    shutil.copytree(saved_folder / "x.parq", tmp_path / "x.parq")
     (tmp_path / "x.parq" / "b" / "refs.1.parq").unlink()
     with pytest.raises(InsituError, match=r"b/refs\.1\.parq"):
         read_everything(open_references(str(tmp_path / "x.parq")))
-    shutil.copytree(saved / "x.insitu", tmp_path / "x.insitu")
+    shutil.copytree(saved_folder / "x.insitu", tmp_path / "x.insitu")
     part = next((tmp_path / "x.insitu").glob("chunks-*"))
     part.unlink()
     with pytest.raises(InsituError, match=part.name):

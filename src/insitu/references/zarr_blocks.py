@@ -21,6 +21,7 @@ from insitu.model import INLINE, UNWRITTEN, ChunkLocations, VirtualGroup
 from insitu.model.axis import Indices
 from insitu.references.to_standard_codecs import to_standard_codecs
 from insitu.sources import open_source
+from insitu.sources.address import scheme_of
 from insitu.zarr_metadata import naming, to_documents
 from insitu.zarr_metadata.to_zarr import ZarrArraySpec, to_zarr_spec
 
@@ -268,7 +269,7 @@ def _is_fill_chunk(data: bytes, array: ZarrArraySpec) -> bool:
 
 def _with_forward_slashes(url: str) -> str:
     # fsspec takes a path with or without scheme; a Windows path only without.
-    return url.replace(os.sep, "/") if "://" not in url and os.sep != "/" else url
+    return url.replace(os.sep, "/") if scheme_of(url) is None and os.sep != "/" else url
 
 
 def _unsupported_error(reasons: Mapping[str, str], what: str) -> InsituError:

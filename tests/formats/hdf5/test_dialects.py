@@ -61,7 +61,7 @@ def test_deep_groups(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def typed(tmp_path: Path) -> Path:
+def typed_file(tmp_path: Path) -> Path:
     """Every kind of type that a user of netCDF-4 may define."""
     path = tmp_path / "types.nc"
     with netCDF4.Dataset(path, "w") as file:
@@ -87,9 +87,9 @@ def typed(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("decode", [True, False])
-def test_user_defined_types(typed: Path, decode: bool) -> None:
-    ours = insitu.open_dataset(typed, decode_cf=decode)
-    with xr.open_dataset(typed, engine="netcdf4", decode_cf=decode) as theirs:
+def test_user_defined_types(typed_file: Path, decode: bool) -> None:
+    ours = insitu.open_dataset(typed_file, decode_cf=decode)
+    with xr.open_dataset(typed_file, engine="netcdf4", decode_cf=decode) as theirs:
         assert list(ours.variables) == list(theirs.variables)
         assert ours.sizes == theirs.sizes
         assert ours.attrs["pair"].tolist() == theirs.attrs["pair"].tolist()
@@ -103,9 +103,9 @@ def test_user_defined_types(typed: Path, decode: bool) -> None:
             else:
                 assert mine.dtype == values.dtype, name
                 np.testing.assert_array_equal(mine, values)
-    with xr.open_dataset(typed, engine="netcdf4", group="group") as theirs:
-        xr.testing.assert_identical(insitu.open_dataset(typed, group="group").load(), theirs.load())
-    assert insitu.scan(typed, decode=False).arrays["filled"].details.enumeration == {
+    with xr.open_dataset(typed_file, engine="netcdf4", group="group") as theirs:
+        xr.testing.assert_identical(insitu.open_dataset(typed_file, group="group").load(), theirs.load())
+    assert insitu.scan(typed_file, decode=False).arrays["filled"].details.enumeration == {
         "clear": 0,
         "cumulus": 1,
         "missing": 255,

@@ -40,7 +40,7 @@ def test_external_storage(tmp_path: Path, monkeypatch) -> None:
 
 
 @pytest.fixture
-def linked(tmp_path: Path) -> Path:
+def linking_file(tmp_path: Path) -> Path:
     with h5py.File(tmp_path / "other.h5", "w") as file:
         file["g/x"] = np.arange(4.0)
         file["g/deep/y"] = np.arange(3)
@@ -63,15 +63,15 @@ def linked(tmp_path: Path) -> Path:
     return path
 
 
-def test_external_links(linked: Path) -> None:
-    group = insitu.scan(linked, decode=False)
+def test_external_links(linking_file: Path) -> None:
+    group = insitu.scan(linking_file, decode=False)
     assert set(group.problems) == {"no_file", "no_object", "all/back"}
     names = {name for name, _ in group.all_arrays()}
     assert names == {
         *("own", "dataset", "soft", "twice", "through", "group/x", "group/deep/y"),
         *("all/soft", "all/further", "all/g/x", "all/g/deep/y"),
     }
-    with h5py.File(linked) as file:
+    with h5py.File(linking_file) as file:
         for name in names:
             np.testing.assert_array_equal(insitu.read(group, name, decode=False), file[name][...], err_msg=name)
     lengths: dict[str, int] = {}
@@ -80,16 +80,20 @@ def test_external_links(linked: Path) -> None:
             assert lengths.setdefault(dim, length) == length
 
 
-def test_parts_through_external_links(linked: Path) -> None:
-    assert {name for name, _ in insitu.scan(linked, variables=["all/g/x"], decode=False).all_arrays()} == {"all/g/x"}
-    assert {name for name, _ in insitu.scan(linked, variables=["dataset"], decode=False).all_arrays()} == {"dataset"}
-    assert set(insitu.scan(linked, group="all/g", decode=False).arrays) == {"x"}
-    assert set(insitu.scan(linked, group="group/deep", variables=["y"], decode=False).arrays) == {"y"}
-    assert insitu.read(linked, "through", decode=False).tolist() == [0, 1, 2]
+def test_parts_through_external_links(linking_file: Path) -> None:
+    assert {name for name, _ in insitu.scan(linking_file, variables=["all/g/x"], decode=False).all_arrays()} == {
+        "all/g/x"
+    }
+    assert {name for name, _ in insitu.scan(linking_file, variables=["dataset"], decode=False).all_arrays()} == {
+        "dataset"
+    }
+    assert set(insitu.scan(linking_file, group="all/g", decode=False).arrays) == {"x"}
+    assert set(insitu.scan(linking_file, group="group/deep", variables=["y"], decode=False).arrays) == {"y"}
+    assert insitu.read(linking_file, "through", decode=False).tolist() == [0, 1, 2]
     with pytest.raises(VariableError):
-        insitu.scan(linked, variables=["group/gone"], decode=False)
+        insitu.scan(linking_file, variables=["group/gone"], decode=False)
     with pytest.raises(VariableError):
-        insitu.scan(linked, group="no_file", decode=False)
+        insitu.scan(linking_file, group="no_file", decode=False)
 
 
 def test_files_that_link_to_each_other(tmp_path: Path) -> None:

@@ -70,9 +70,9 @@ def _dimensions(group: netCDF4.Dataset, path: str = "") -> dict[str, tuple[str, 
     return found
 
 
-def _assert_dims_like_netcdf4(path: Path, made: Callable[[h5py.File], None]) -> None:
+def _assert_dims_like_netcdf4(path: Path, write: Callable[[h5py.File], None]) -> None:
     with h5py.File(path, "w") as file:
-        made(file)
+        write(file)
     ours = {name: array.dims for name, array in insitu.scan(path, decode=False).all_arrays()}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # variables that it has no type for
@@ -84,16 +84,16 @@ def _assert_dims_like_netcdf4(path: Path, made: Callable[[h5py.File], None]) -> 
 
 @pytest.mark.parametrize("kinds", TYPES.values(), ids=TYPES)
 def test_numbers_beside_odd_types(tmp_path: Path, kinds: list[Any]) -> None:
-    def made(file: h5py.File) -> None:
+    def write(file: h5py.File) -> None:
         for number, kind in enumerate(kinds):
             _put(file, f"v{number}", kind, 4 + number)
         file["last"] = np.zeros((20, 4))
 
-    _assert_dims_like_netcdf4(tmp_path / "x.h5", made)
+    _assert_dims_like_netcdf4(tmp_path / "x.h5", write)
 
 
 def test_numbers_in_groups(tmp_path: Path) -> None:
-    def made(file: h5py.File) -> None:
+    def write(file: h5py.File) -> None:
         for number, name in enumerate(("a", "a/deeper", "b", "")):
             group = file.require_group(name) if name else file
             _put(group, "array", ARRAY, 4 + number)
@@ -103,11 +103,11 @@ def test_numbers_in_groups(tmp_path: Path) -> None:
             group.create_dataset("grown", (3, 6), "f4", maxshape=(None, None))
         file["last"] = np.zeros(20)
 
-    _assert_dims_like_netcdf4(tmp_path / "x.h5", made)
+    _assert_dims_like_netcdf4(tmp_path / "x.h5", write)
 
 
 def test_numbers_beside_scales(tmp_path: Path) -> None:
-    def made(file: h5py.File) -> None:
+    def write(file: h5py.File) -> None:
         file["x"] = np.arange(4)
         file["x"].make_scale()
         for name, shape in (("attached", (4,)), ("loose", (4, 5)), ("square", (4, 4))):
@@ -117,4 +117,4 @@ def test_numbers_beside_scales(tmp_path: Path) -> None:
         _put(file, "arrays", ARRAY, 7)
         file["last"] = np.zeros((5, 9))
 
-    _assert_dims_like_netcdf4(tmp_path / "x.h5", made)
+    _assert_dims_like_netcdf4(tmp_path / "x.h5", write)

@@ -69,7 +69,7 @@ def test_objects(path: Path, group: str | None) -> None:
     assert attributes["after"] == 5
 
 
-def _picked(text: str, shape: tuple[int, ...]) -> np.ndarray:
+def _parse_mask(text: str, shape: tuple[int, ...]) -> np.ndarray:
     """Which elements a text names."""
     mask = np.zeros(shape, bool)
     inside = text.removeprefix("/group/data")
@@ -95,7 +95,7 @@ def test_regions(path: Path, name: str) -> None:
         else:
             for first, last in selection.get_select_hyper_blocklist():
                 mask[tuple(slice(a, b + 1) for a, b in zip(first, last, strict=True))] = True
-    np.testing.assert_array_equal(_picked(text, mask.shape), mask)
+    np.testing.assert_array_equal(_parse_mask(text, mask.shape), mask)
 
 
 def test_regions_of_many_pieces_are_cut_short(tmp_path: Path) -> None:

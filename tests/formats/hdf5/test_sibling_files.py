@@ -37,11 +37,11 @@ def virtual(tmp_path: Path) -> Path:
 def test_options_go_along(virtual: Path, monkeypatch) -> None:
     asked = []
 
-    def noted(url, options):
+    def note_url(url, options):
         asked.append((Path(url).name, options))
         return open_source(url, options)
 
-    monkeypatch.setattr(sibling_files, "open_source", noted)
+    monkeypatch.setattr(sibling_files, "open_source", note_url)
     insitu.scan(virtual, storage_options={"key": "k"}, decode=False)
     assert sorted(asked) == [("far.h5", {"key": "k"}), ("near.h5", {"key": "k"})]
 
@@ -71,12 +71,12 @@ def test_nothing_gets_past_a_gate(virtual: Path) -> None:
 
 
 def test_what_may_not_be_read_is_no_fill_value(virtual: Path, monkeypatch) -> None:
-    def denied(url, options):
+    def deny(url, options):
         if "far" in url:
             raise AccessError("may not be read", url=url)
         return open_source(url, options)
 
-    monkeypatch.setattr(sibling_files, "open_source", denied)
+    monkeypatch.setattr(sibling_files, "open_source", deny)
     with pytest.raises(AccessError):
         insitu.scan(virtual, variables=["virtual"], decode=False)
     assert insitu.scan(virtual, variables=["near"], decode=False).arrays["near"].shape == (3,)

@@ -14,7 +14,7 @@ from insitu.errors import FormatError
 from insitu.model import Stored
 
 
-def _sized(path: Path, offset: int, length: int, **options: int) -> None:
+def _write_sized(path: Path, offset: int, length: int, **options: int) -> None:
     """A file with addresses of `offset` and lengths of `length` bytes."""
     create = h5py.h5p.create(h5py.h5p.FILE_CREATE)
     create.set_sizes(offset, length)
@@ -38,7 +38,7 @@ def _sized(path: Path, offset: int, length: int, **options: int) -> None:
 @pytest.mark.parametrize("options", [{}, {"userblock": 1024}, {"k": 5}])
 def test_widths_and_constants(tmp_path: Path, scan, same_chunks, offset, length, options) -> None:
     path = tmp_path / "x.h5"
-    _sized(path, offset, length, **options)
+    _write_sized(path, offset, length, **options)
     group = scan(path)
     assert group.attributes["text"] == "a text in the heap"
     assert len(group.groups) == 20

@@ -62,7 +62,7 @@ def state(target: Path) -> Any:
     return [list(group.array("t").shape), said]
 
 
-def forked(work: Callable[[], Any]) -> tuple[int, Any]:
+def run_forked(work: Callable[[], Any]) -> tuple[int, Any]:
     """The result of something that a forked child does, and how it ended (as `waitpid` says)."""
     read, write = os.pipe()
     child = os.fork()
@@ -86,15 +86,10 @@ def writers(folder: Path, suffix: str) -> dict[str, tuple[Callable[[Path], Any],
     """What is there before, and what the writer does, by name."""
     one, two = folder / "one.nc", folder / "two.nc"
 
-    def scanned(*names: str) -> Any:
-        from insitu.xarray_bridge import open_mfdataset
-
-        return open_mfdataset([str(folder / name) for name in names], combine="nested", concat_dim="time")
-
-    def saved(target: Path) -> None:
+    def save_first(target: Path) -> None:
         save(insitu.scan(one, variables=["t"]), target)
 
-    def resumed(target: Path) -> None:
+    def resume(target: Path) -> None:
         from typer.testing import CliRunner
 
         from insitu.cli import app
@@ -106,10 +101,10 @@ def writers(folder: Path, suffix: str) -> dict[str, tuple[Callable[[Path], Any],
             raise RuntimeError(done.output) from done.exception
 
     return {
-        "save": (saved, lambda target: save(insitu.scan(two, variables=["t"]), target)),
-        "append": (saved, lambda target: append(insitu.scan(two, variables=["t"]), target, "time").steps),
-        "refresh": (saved, lambda target: (write_file(one, 0, 50), insitu.refresh(target))[0]),
-        "resume": (saved, resumed),
+        "save": (save_first, lambda target: save(insitu.scan(two, variables=["t"]), target)),
+        "append": (save_first, lambda target: append(insitu.scan(two, variables=["t"]), target, "time").steps),
+        "refresh": (save_first, lambda target: (write_file(one, 0, 50), insitu.refresh(target))[0]),
+        "resume": (save_first, resume),
     }
 
 
@@ -132,7 +127,7 @@ def main() -> None:
             os.utime(folder / "one.nc", ns=(10**18, 10**18))
         return target
 
-    def acted(target: Path, call: int) -> int:
+    def act_and_die(target: Path, call: int) -> int:
         if work == "refresh":
             write_file(folder / "one.nc", 0, 50)
         calls.die_at(call)
@@ -143,27 +138,27 @@ def main() -> None:
     os.utime(folder / "one.nc", ns=(10**18, 10**18))
     write_file(folder / "two.nc", 4)
     (folder / "before").mkdir()
-    assert forked(lambda: before(folder / "before" / f"x{suffix}"))[0] == 0
-    old = forked(lambda: state(folder / "before" / f"x{suffix}"))[1]
+    assert run_forked(lambda: before(folder / "before" / f"x{suffix}"))[0] == 0
+    old = run_forked(lambda: state(folder / "before" / f"x{suffix}"))[1]
     target = prepare("first")
-    status, modules = forked(lambda: (acted(target, -1), state(target), sorted(sys.modules))[-1])
+    status, modules = run_forked(lambda: (act_and_die(target, -1), state(target), sorted(sys.modules))[-1])
     assert status == 0, "the writer fails by itself"
     for name in modules:  # once here, and not in every child
         with contextlib.suppress(ImportError):
             importlib.import_module(name)
     target = prepare("whole")
-    status, total = forked(lambda: acted(target, -1))
+    status, total = run_forked(lambda: act_and_die(target, -1))
     assert status == 0, "the writer fails by itself"
-    new = forked(lambda: state(target))[1]
+    new = run_forked(lambda: state(target))[1]
     assert old is not None
     assert new not in (old, None)
     assert 3 < total < MOST, total
     seen = {"old": 0, "new": 0}
     for call in range(total):
         target = prepare("killed")
-        status, _ = forked(lambda target=target, call=call: acted(target, call))
+        status, _ = run_forked(lambda target=target, call=call: act_and_die(target, call))
         assert os.WIFSIGNALED(status), f"call {call}: the writer went on"
-        status, found = forked(lambda target=target: state(target))
+        status, found = run_forked(lambda target=target: state(target))
         assert status == 0, f"call {call}: what is left cannot be opened"
         assert found in (old, new), f"call {call}: {found} is neither the old nor the new state"
         seen["old" if found == old else "new"] += 1
@@ -172,9 +167,9 @@ def main() -> None:
         # Whatever was left lying around is in nobody's way: what was begun can be done again.
         again = act if found == old or work != "append" else None
         if again is not None:
-            status, _ = forked(lambda target=target, again=again: again(target))
+            status, _ = run_forked(lambda target=target, again=again: again(target))
             assert status == 0, f"call {call}: it cannot be done again"
-            status, found = forked(lambda target=target: state(target))
+            status, found = run_forked(lambda target=target: state(target))
             assert found == new, f"call {call}: done again it gives {found}"
     print(json.dumps({"calls": total, **seen}))
 

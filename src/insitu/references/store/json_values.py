@@ -188,9 +188,12 @@ def _reshape(array: npt.NDArray[Any], value: Mapping[str, Any]) -> npt.NDArray[A
 
 def _unpack_complex(parts: list[Any]) -> complex:
     numbers = [_unpack(part) for part in parts]
-    if len(numbers) != 2 or not all(isinstance(number, float) for number in numbers):
-        raise FormatError("'$complex' must be two floats")
-    return complex(*numbers)
+    if len(numbers) != 2 or not all(isinstance(number, int | float) for number in numbers):
+        raise FormatError("'$complex' must be two numbers")
+    try:
+        return complex(*numbers)
+    except OverflowError:
+        raise FormatError("an integer of '$complex' is too large") from None
 
 
 def _unpack_item(item: Any) -> tuple[Any, Any]:
