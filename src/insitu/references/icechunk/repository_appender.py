@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from insitu.codecs import decode
-from insitu.errors import FormatError, InsituError, ModelError, NotFoundError, StaleSourceError, UnsupportedError
+from insitu.errors import InsituError, ModelError, NotFoundError, StaleSourceError, UnsupportedError
 from insitu.model import ABSENT, INLINE, UNWRITTEN, Axis, Columns, Encoding, Source, Tile, VirtualGroup
 from insitu.references.icechunk.repository import RepositoryVersion, parse_version, repository_exists
 from insitu.references.icechunk.repository_reader import open_icechunk, run_async
@@ -315,5 +315,3 @@ def _decode_chunk(data: bytes, array: ZarrArraySpec, path: str) -> npt.NDArray[A
         return decode(data, array.encoding, array.chunks)
     except InsituError as problem:
         raise problem.with_context(variable=path) from None
-    except ValueError as problem:
-        raise FormatError(f"a chunk cannot be decoded: {problem}", variable=path) from None
