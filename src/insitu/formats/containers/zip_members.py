@@ -119,7 +119,8 @@ def end_of_local_header(header: bytes, offset: int, url: str, member: str = "a m
             offset=offset,
             structure="local file header",
         )
-    return offset + LOCAL_HEADER + sum(struct.unpack_from("<HH", header, 26))
+    name_length, extra_length = struct.unpack_from("<HH", header, 26)
+    return int(offset + LOCAL_HEADER + name_length + extra_length)
 
 
 def _find_end_record(tail: bytes) -> int:
