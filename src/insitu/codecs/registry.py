@@ -9,6 +9,7 @@ here.
 from __future__ import annotations
 
 from insitu.codecs.buffer_spec import BufferSpec, DecodeStep, StepFactory
+from insitu.codecs.configuration import reading_configuration
 from insitu.codecs.external_codecs import find_external_step
 from insitu.codecs.outside_values import OutsideValues
 from insitu.errors import CodecError, UnknownCodecError
@@ -154,7 +155,8 @@ def make_outside_values(codec: Codec) -> OutsideValues:
     """Return the resolver of references for a codec of `OUTSIDE_VALUES`."""
     module, _, name = OUTSIDE_VALUES[codec.name].partition(":")
     kind = getattr(import_before_fork(f"insitu.{module}"), name)
-    found: OutsideValues = kind.of(codec.configuration)
+    with reading_configuration(codec.name):  # of nested types; no data is decoded here
+        found: OutsideValues = kind.of(codec.configuration)
     return found
 
 
@@ -185,10 +187,6 @@ def make_step(codec: Codec, form: BufferSpec) -> DecodeStep:
     except CodecError as error:
         error.with_context(codec=codec.name)
         raise
-    except (KeyError, TypeError, ValueError, OverflowError) as error:
-        raise CodecError(
-            f"the configuration of codec {codec.name!r} is invalid: {error!r}", codec=codec.name
-        ) from error
     if found is None:
         raise _unknown_codec_error(codec.name)
     return found

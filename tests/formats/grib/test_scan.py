@@ -281,7 +281,7 @@ def _counted(data: bytes) -> CountingSource:
 
 
 def test_a_scan_far_away_takes_few_round_trips(make: Makes, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("insitu.formats.parsing.read_cache._is_remote", lambda url: True)
+    monkeypatch.setattr("insitu.formats.parsing.read_cache.is_remote", lambda url: True)
     size = 16 * 31
     equal = b"".join(
         make(level=level, step=step, values=np.arange(size)) for level in range(100, 1000, 50) for step in range(40)

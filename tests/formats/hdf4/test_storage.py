@@ -337,3 +337,24 @@ def test_damaged(tmp_path: Path, method: int) -> None:
                             insitu.read(array, decode=False)
                 except InsituError:
                     continue
+
+
+@pytest.mark.parametrize("coder", [0, 4])
+def test_special_elements_that_refer_to_themselves(tmp_path: Path, coder: int) -> None:
+    file = _new(tmp_path / "a.hdf")
+    dataset = file.create("v", TYPES["i2"], (40, 50))
+    dataset.setcompress(SD.SDC.COMP_DEFLATE, 6)
+    dataset[:] = _values("i2", (40, 50))
+    dataset.endaccess()
+    file.end()
+    data = bytearray((tmp_path / "a.hdf").read_bytes())
+    (count,) = struct.unpack_from(">H", data, 4)
+    rows = [(10 + 12 * row, *struct.unpack_from(">HHii", data, 10 + 12 * row)) for row in range(count)]
+    (header,) = [row for row in rows if row[1] == 702 | 0x4000]
+    (stored,) = [row for row in rows if row[1] == 40]
+    struct.pack_into(">H", data, header[3] + 12, coder)
+    # What is said to be the compressed bytes is the header that refers to them.
+    struct.pack_into(">HHii", data, stored[0], 40 | 0x4000, stored[2], header[3], header[4])
+    (tmp_path / "b.hdf").write_bytes(data)
+    with pytest.raises(InsituError, match="cycle" if coder == 0 else "not supported"):
+        insitu.scan(tmp_path / "b.hdf", decode=False)

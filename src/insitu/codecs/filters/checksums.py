@@ -12,6 +12,7 @@ from collections.abc import Callable
 import numpy as np
 
 from insitu.codecs.buffer_spec import BufferSpec, Configuration, Data, DecodeStep, Octets, as_octets
+from insitu.codecs.configuration import integer_field, integers_field
 from insitu.codecs.libraries import find_function, require_function
 from insitu.errors import ChecksumError, CodecError
 
@@ -68,9 +69,11 @@ def adler32(configuration: Configuration, form: BufferSpec) -> DecodeStep:
 def jenkins_lookup3(configuration: Configuration, form: BufferSpec) -> DecodeStep:
     """Return the step for numcodecs' lookup3, with `initval` and `prefix`."""
     compute = require_function("jenkins_lookup3", ("numcodecs.jenkins", "jenkins_lookup3"), install="numcodecs")
-    start = int(configuration.get("initval", 0))
-    given = configuration.get("prefix")
-    prefix = np.array([] if given is None else given, np.uint8)
+    start = integer_field(configuration, "initval", 0)
+    values = integers_field(configuration, "prefix", ())
+    if not 0 <= start < 1 << 32 or any(not 0 <= value < 256 for value in values):
+        raise CodecError("the initial value or the prefix of jenkins_lookup3 is not valid", codec="jenkins_lookup3")
+    prefix = np.array(values, np.uint8)
 
     def accepted(data: Octets) -> tuple[int]:
         return (int(compute(np.concatenate([prefix, data]) if prefix.size else data, start)),)

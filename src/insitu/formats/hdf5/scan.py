@@ -70,7 +70,7 @@ def _scan(
     file = FileContext(window.url, window.size, peek=window.peek, joined=as_joined_file(window.source) is not None)
     walk = _read_objects(file, place.group, place.names, lambda objects: _resolve_extents(neighbours, window, objects))
     try:
-        picked = run(walk, window, damage=())
+        picked = run(walk, window)
     except (SetMemberError, TruncatedFileError) as problem:
         return _scan(neighbours, place._replace(window=join_set(neighbours, window, problem)), problems, above)
     if isinstance(picked, ExternalTarget):

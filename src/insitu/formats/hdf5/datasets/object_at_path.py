@@ -81,7 +81,7 @@ def open_object(
     """
     for _ in range(HOPS_LIMIT):
         opened = _open_file(neighbours, window)
-        found = run(read_object_at(opened, path), opened.window, damage=())
+        found = run(read_object_at(opened, path), opened.window)
         if found is None:
             return None
         if not isinstance(found, ExternalTarget):
@@ -107,7 +107,7 @@ def _open_file(neighbours: SiblingFiles, window: ReadCache) -> ParsedFile:
 
 def _parse_file_header(window: ReadCache) -> ParsedFile:
     file = FileContext(window.url, window.size, peek=window.peek, joined=as_joined_file(window.source) is not None)
-    return ParsedFile(window, file, run(read_file_header(file), window, damage=()))
+    return ParsedFile(window, file, run(read_file_header(file), window))
 
 
 def external_target(link: tuple[str, str], rest: list[str]) -> ExternalTarget:

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from insitu.codecs.buffer_spec import BufferSpec, Configuration, Data, DecodeStep, Octets, as_octets
+from insitu.codecs.configuration import floats_field, integers_field
 from insitu.errors import CodecError
 
 __all__ = ["tiff_ycbcr"]
@@ -30,15 +31,16 @@ def tiff_ycbcr(configuration: Configuration, form: BufferSpec) -> DecodeStep:
     Configuration: `subsampling` (pixels across and down that share their chroma), `coefficients`,
     and `reference` (black and white of each component).
     """
-    across, down = (int(number) for number in configuration.get("subsampling", (2, 2)))
+    subsampling = integers_field(configuration, "subsampling", (2, 2))
     rows, columns = _extents(form)
-    if not {across, down} <= {1, 2, 4}:
-        raise CodecError(f"chroma subsampling {across} × {down} is not valid: 1, 2 and 4 are", codec="tiff_ycbcr")
+    if len(subsampling) != 2 or not set(subsampling) <= {1, 2, 4}:
+        raise CodecError(f"chroma subsampling {subsampling} is not valid: two of 1, 2 and 4 are", codec="tiff_ycbcr")
+    across, down = subsampling
     grid = -(-rows // down), -(-columns // across)
     size = across * down + 2
     tables = _chroma_tables(
-        tuple(configuration.get("coefficients") or (0.299, 0.587, 0.114)),
-        tuple(configuration.get("reference") or (0, 255, 128, 255, 128, 255)),
+        floats_field(configuration, "coefficients", (0.299, 0.587, 0.114)),
+        floats_field(configuration, "reference", (0, 255, 128, 255, 128, 255)),
     )
 
     def run(data: Data, out: Octets | None) -> Data:
@@ -65,9 +67,9 @@ def _chroma_tables(luma: Sequence[float], reference: Sequence[float]) -> list[ND
 
     Light, red by Cr, green by Cb, green by Cr, blue by Cb.
     """
-    red, green, blue = (np.float32(part) for part in luma)
-    if len(reference) != 6 or not green:
+    if len(luma) != 3 or len(reference) != 6 or not np.isfinite([*luma, *reference]).all() or not np.float32(luma[1]):
         raise CodecError("the YCbCr coefficients or reference values are not valid", codec="tiff_ycbcr")
+    red, green, blue = (np.float32(part) for part in luma)
     of_red, of_blue = np.float32(2) - np.float32(2) * red, np.float32(2) - np.float32(2) * blue
     d1, d3 = _to_fixed_point(of_red), _to_fixed_point(of_blue)
     d2, d4 = -_to_fixed_point(red * of_red / green), -_to_fixed_point(blue * of_blue / green)
