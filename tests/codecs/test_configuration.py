@@ -24,7 +24,8 @@ from insitu.errors import CodecError, UnknownCodecError
 from insitu.model import Codec, Encoding
 
 ODD: list[Any] = [
-    None, -1, 0, 3, 1 << 40, "x", "", "<f8", "O", "V0", "(2", 1.5, float("nan"), float("inf"), [], [1], [None], ["x"], {"a": 1}, True,
+    None, -1, 0, 3, 1 << 40, "x", "", "<f8", "O", "V0", "(2", 1.5, float("nan"), float("inf"), [], [1], [None], ["x"],
+    {"a": 1}, True,
 ]  # fmt: skip
 
 

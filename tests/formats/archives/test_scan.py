@@ -90,7 +90,8 @@ def _tar(form: int) -> Any:
 
 
 WRITERS = {
-    "zip": _zip, "zip64": _zip64, "streamed zip": _streamed, "ustar": _tar(tarfile.USTAR_FORMAT), "gnu tar": _tar(tarfile.GNU_FORMAT),
+    "zip": _zip, "zip64": _zip64, "streamed zip": _streamed, "ustar": _tar(tarfile.USTAR_FORMAT),
+    "gnu tar": _tar(tarfile.GNU_FORMAT),
     "pax": _tar(tarfile.PAX_FORMAT),
 }  # fmt: skip
 

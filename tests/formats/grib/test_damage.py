@@ -284,7 +284,8 @@ def test_one_child_serves_the_process() -> None:
 @pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
 def test_the_child_inherits_no_secrets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     secrets = {
-        "AWS_SECRET_ACCESS_KEY": "hush", "INSITU_SERVE": '{"tokens": ["hush"]}', "INSITU_TOKENS": "hush", "https_proxy": "http://me:hush@proxy",
+        "AWS_SECRET_ACCESS_KEY": "hush", "INSITU_SERVE": '{"tokens": ["hush"]}', "INSITU_TOKENS": "hush",
+        "https_proxy": "http://me:hush@proxy",
         "NETRC": "/home/me/hush", "GOOGLE_BEARER_TOKEN": "hush", "SOME_NAME_THAT_NOBODY_KNOWS": "hush",
     }  # fmt: skip
     for name, value in secrets.items():
@@ -344,7 +345,8 @@ def test_it_ends_with_its_parent(tmp_path: Path) -> None:
     (tmp_path / "a.grib").write_bytes(message)
     program = (
         "import os, signal, pathlib; from insitu.formats.grib.codecs import subprocess_decoder as decoder\n"
-        f"decoder.{decode_in_subprocess.__name__}(pathlib.Path({str(tmp_path / 'a.grib')!r}).read_bytes(), 'values', {values.size})\n"
+        f"data = pathlib.Path({str(tmp_path / 'a.grib')!r}).read_bytes()\n"
+        f"decoder.{decode_in_subprocess.__name__}(data, 'values', {values.size})\n"
         "print(decoder._worker.process.pid, flush=True); os.kill(os.getpid(), signal.SIGKILL)"
     )
     told = subprocess.run([sys.executable, "-c", program], capture_output=True, timeout=120, check=False)

@@ -22,7 +22,8 @@ WGS84 = {1024: 2, 1025: 1, 2048: 4326}
 GEOGRAPHIC = {1024: 2, 1025: 1, 2048: USER}
 CITED = {**GEOGRAPHIC, 2049: "my system"}
 MERCATOR = {
-    1024: 1, 1025: 1, 3072: USER, 2048: 4326, 3074: USER, 3075: 1, 3076: 9001, 3080: 15.0, 3081: 0.0, 3082: 500.0, 3083: 0.0, 3092: 0.9996,
+    1024: 1, 1025: 1, 3072: USER, 2048: 4326, 3074: USER, 3075: 1, 3076: 9001, 3080: 15.0, 3081: 0.0, 3082: 500.0,
+    3083: 0.0, 3092: 0.9996,
 }  # fmt: skip
 SYSTEMS: dict[str, dict[int, Any]] = {
     "EPSG's system, whatever the unit": {**WGS84, 2054: 9104},
@@ -81,7 +82,8 @@ def write_keys(path: Path, keys: dict[int, Any], minor: int) -> None:
             table += [key, 34737, len(value) + 1, len(text)]
             text += f"{value}|"
     table = [1, 1, minor, len(keys), *table]
-    tags: list[Any] = [(33550, "d", 3, (10.0, 10.0, 0.0), True), (33922, "d", 6, (0.0, 0.0, 0.0, 500.0, 400.0, 0.0), True)]  # fmt: skip
+    tags: list[Any] = [(33550, "d", 3, (10.0, 10.0, 0.0), True),
+        (33922, "d", 6, (0.0, 0.0, 0.0, 500.0, 400.0, 0.0), True)]  # fmt: skip
     tags.append((34735, "H", len(table), tuple(table), True))
     if numbers:
         tags.append((34736, "d", len(numbers), tuple(numbers), True))

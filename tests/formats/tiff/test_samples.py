@@ -89,7 +89,8 @@ def test_chroma_that_pixels_share(ratio: tuple[int, int], compression: int, refe
     across, down = ratio
     height, width, rows = 22, 37, 8
     tags: dict[int, Any] = {
-        256: width, 257: height, 258: ("H", [8, 8, 8]), 259: compression, 262: 6, 277: 3, 278: rows, 530: ("H", [across, down]),
+        256: width, 257: height, 258: ("H", [8, 8, 8]), 259: compression, 262: 6, 277: 3, 278: rows,
+        530: ("H", [across, down]),
     }  # fmt: skip
     if reference:
         tags |= {532: ("R", reference), 529: ("R", (0.2126, 0.7152, 0.0722))}

@@ -63,7 +63,8 @@ def scan_grib_index(
         file = next((found for name in names if (found := neighbours.open_sibling(window, name)) is not None), None)
         if file is None:
             raise NotFoundError(
-                f"the GRIB file of the index is missing: {' or '.join(names) or 'the index has no name to derive it from'}",
+                "the GRIB file of the index is missing: "
+                f"{' or '.join(names) or 'the index has no name to derive it from'}",
                 url=window.url,
             )
         lines = read_index(window, file.size)

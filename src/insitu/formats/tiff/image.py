@@ -26,7 +26,8 @@ SAMPLE_FORMAT, JPEG_TABLES, JPEG_PLACE, IMAGE_DEPTH, LERC_PARAMETERS = 339, 347,
 COEFFICIENTS, SUBSAMPLING, REFERENCE = 529, 530, 532
 TAGS = (
     SUBFILE, OLD_SUBFILE, WIDTH, HEIGHT, BITS, COMPRESSION, PHOTOMETRIC, FILL_ORDER, STRIP_OFFSETS, SAMPLES,
-    ROWS_PER_STRIP, STRIP_COUNTS, PLANAR, T4_OPTIONS, PREDICTOR, TILE_WIDTH, TILE_HEIGHT, TILE_OFFSETS, TILE_COUNTS, SAMPLE_FORMAT,
+    ROWS_PER_STRIP, STRIP_COUNTS, PLANAR, T4_OPTIONS, PREDICTOR, TILE_WIDTH, TILE_HEIGHT, TILE_OFFSETS, TILE_COUNTS,
+    SAMPLE_FORMAT,
     JPEG_TABLES, JPEG_PLACE, IMAGE_DEPTH, LERC_PARAMETERS, COEFFICIENTS, SUBSAMPLING, REFERENCE,
 )  # fmt: skip
 
@@ -35,15 +36,19 @@ YCBCR = 6
 OLD_JPEG, JPEG = 6, 7
 UNSIGNED, SIGNED, FLOAT, VOID, COMPLEX_INTEGER, COMPLEX = 1, 2, 3, 4, 5, 6
 
-COMPRESSIONS = {1: "none", 2: "ccitt rle", 3: "ccitt fax 3", 4: "ccitt fax 4", 5: "lzw", 7: "jpeg", 8: "deflate", 32773: "packbits", 32946: "deflate", 50013: "deflate",
+COMPRESSIONS = {1: "none", 2: "ccitt rle", 3: "ccitt fax 3", 4: "ccitt fax 4", 5: "lzw", 7: "jpeg", 8: "deflate",
+    32773: "packbits", 32946: "deflate", 50013: "deflate",
     33007: "jpeg", 34892: "jpeg", 32909: "pixarlog", 33004: "jpeg 2000",
-    34887: "lerc", 34712: "jpeg 2000", 33003: "jpeg 2000", 33005: "jpeg 2000", 34925: "lzma", 34933: "png", 34934: "jpeg xr", 22610: "jpeg xr",
+    34887: "lerc", 34712: "jpeg 2000", 33003: "jpeg 2000", 33005: "jpeg 2000", 34925: "lzma", 34933: "png",
+    34934: "jpeg xr", 22610: "jpeg xr",
     50000: "zstd", 34926: "zstd", 50001: "webp", 34927: "webp", 50002: "jpeg xl", 52546: "jpeg xl"}  # fmt: skip
 UNSUPPORTED_COMPRESSIONS = {6: "old-style JPEG", 9: "JBIG", 10: "JBIG", 32771: "CCITT RLE with word alignment",
-    34661: "JBIG", 34676: "SGI LogLuv", 34677: "SGI LogLuv 24", 32766: "NeXT 2-bit RLE", 32809: "ThunderScan", 32908: "PixarFilm", 32947: "Kodak DCS",
+    34661: "JBIG", 34676: "SGI LogLuv", 34677: "SGI LogLuv 24", 32766: "NeXT 2-bit RLE", 32809: "ThunderScan",
+    32908: "PixarFilm", 32947: "Kodak DCS",
     65000: "EER", 65001: "EER", 65002: "EER"}  # fmt: skip
 IMAGE_CODECS = {"ccitt rle": "imagecodecs_ccittrle", "ccitt fax 4": "imagecodecs_ccittfax4", "webp": "imagecodecs_webp",
-    "jpeg 2000": "imagecodecs_jpeg2k", "jpeg xl": "imagecodecs_jpegxl", "png": "imagecodecs_png", "jpeg xr": "imagecodecs_jpegxr",
+    "jpeg 2000": "imagecodecs_jpeg2k", "jpeg xl": "imagecodecs_jpegxl", "png": "imagecodecs_png",
+    "jpeg xr": "imagecodecs_jpegxr",
     "pixarlog": "imagecodecs_pixarlog"}  # fmt: skip
 BYTE_CODECS = {
     "lzw": "imagecodecs_lzw",
@@ -216,7 +221,8 @@ def _image_of(directory: Directory) -> TiffImage:
         tags.fail(f"strips or tiles of {block[0]} × {block[1]} pixels are too large")
     subfile = tags.number(SUBFILE, 0) or (1 if tags.number(OLD_SUBFILE, 1) == 2 else 0)
     return TiffImage(
-        tags, width, height, bands, dtype, codecs, compression, tiled, block, planar, subfile, bits, samples, subsampling
+        tags, width, height, bands, dtype, codecs, compression, tiled, block, planar, subfile, bits, samples,
+        subsampling
     )  # fmt: skip
 
 

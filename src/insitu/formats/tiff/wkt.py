@@ -114,7 +114,10 @@ def geographic_text(proj: Any, keys: dict[int, Any], *, alone: bool = True) -> s
     prime = _prime_meridian(proj, keys, said.get("primem"))
     # A system with a number has the unit that EPSG gives it.
     unit = DEGREE if code is not None else angular_unit(keys)
-    return f'GEOGCS["{name or "unknown"}",DATUM["{datum}",{spheroid}{datum_mark}],{prime},{unit.wkt},AXIS["Latitude",NORTH],AXIS["Longitude",EAST]{mark}]'
+    return (
+        f'GEOGCS["{name or "unknown"}",DATUM["{datum}",{spheroid}{datum_mark}],{prime},{unit.wkt},'
+        f'AXIS["Latitude",NORTH],AXIS["Longitude",EAST]{mark}]'
+    )
 
 
 def _prime_meridian(proj: Any, keys: dict[int, Any], name: str | None) -> str:
