@@ -101,6 +101,8 @@ def _zarr_step(name: str, configuration: Configuration, form: BufferSpec) -> Dec
     except (KeyError, ValueError):
         # Some versions of zarr raise a KeyError, others an error of their own that is a ValueError.
         return None
+    # Not public: zarr's public codec class takes an `ArraySpec`, which zarr exports nowhere, and a
+    # prototype, which only newer releases export.
     from zarr.abc.codec import ArrayArrayCodec, ArrayBytesCodec
     from zarr.core.array_spec import ArrayConfig, ArraySpec
     from zarr.core.buffer import default_buffer_prototype

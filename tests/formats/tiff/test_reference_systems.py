@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import insitu
+from insitu.formats.tiff.crs import crs_attributes
 
 tifffile = pytest.importorskip("tifffile")
 rioxarray = pytest.importorskip("rioxarray")
@@ -114,3 +115,12 @@ def test_projected_coordinates_in_kilometres_are_no_metres(tmp_path: Path) -> No
     found = insitu.open_dataset(tmp_path / "a.tif")["spatial_ref"].attrs["spatial_ref"]
     assert 'PARAMETER["false_easting",500]' in found
     assert 'UNIT["kilometre",1000' in found
+
+
+def test_keys_of_another_type_are_no_system_or_left_out() -> None:
+    """Text for the axis of an ellipsoid, numbers that are none."""
+    for odd in ("é", "", float("nan"), float("inf"), -1, 0):
+        for key in (2054, 2057, 2058, 2059, 2060, 3075, 3076, 3080):
+            keys = {1024: 2, 2057: 6378137.0, 2051: 1, key: odd}
+            assert isinstance(crs_attributes(keys), dict)
+            assert isinstance(crs_attributes({**keys, 1024: 1}), dict)

@@ -207,7 +207,7 @@ def _merge_fields(lines: list[IndexLine], guesses: dict[IndexLine, Guess], looks
     """Return the table of all fields, from messages and lines."""
     products = {line.offset: len(guess[0].product) for line, guess in guesses.items() if line.number == 0}
     for _ in range(ROUNDS):
-        if not (odd := looks.unexplained(products)):
+        if not (odd := looks.find_unexplained(products)):
             break
         looks.read(odd)
     several = len(looks.grids()) > 1

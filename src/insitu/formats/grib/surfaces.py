@@ -112,7 +112,7 @@ def parse_level(text: str) -> list[Layer]:
         return [(one, other) for one in _plain(upper) for other in _plain(lower)]
     if (two := _TWO.fullmatch(text)) is not None and two[3] in _BETWEEN:
         code, factor = _BETWEEN[two[3]]
-        return [(pair[0], pair[1]) for pair in _scaled(code, factor, two[1], two[2])]
+        return [(pair[0], pair[1]) for pair in _scaled_surfaces(code, factor, two[1], two[2])]
     first, dash, second = text.partition(" - ")
     return [(one, other) for one in _parse_surface(first) for other in (_parse_surface(second) if dash else [NOWHERE])]
 
@@ -127,14 +127,14 @@ def _parse_surface(text: str) -> list[Surface]:
     if pattern not in _NUMBERED:
         return []
     code, factor = _NUMBERED[pattern]
-    return [some[0] for some in _scaled(code, factor, match[2])]
+    return [some[0] for some in _scaled_surfaces(code, factor, match[2])]
 
 
 def _plain(code: int) -> list[Surface]:
     return [Surface(code, bytes(5)), Surface(code, MISSING)]
 
 
-def _scaled(code: int, factor: int, *texts: str) -> list[tuple[Surface, ...]]:
+def _scaled_surfaces(code: int, factor: int, *texts: str) -> list[tuple[Surface, ...]]:
     """Return candidates with the fewest decimals that the numbers need.
 
     If any needs some, also with one more.

@@ -89,8 +89,12 @@ def _attributes(items: tuple[tuple[int, Any], ...]) -> tuple[tuple[str, Any], ..
         wkt = _text(proj, keys, code)
         if not wkt:
             return ()
-        found = dict(proj.CRS.from_wkt(wkt).to_cf())
-    except (proj.exceptions.ProjError, KeyError, ValueError):
+        system = proj.CRS.from_wkt(wkt)
+    except proj.exceptions.ProjError:
+        return ()
+    try:
+        found = dict(system.to_cf())
+    except (proj.exceptions.ProjError, KeyError, ValueError):  # what pyproj raises for a system that CF does not have
         return ()
     found["spatial_ref"] = found["crs_wkt"] = wkt
     return tuple(found.items())

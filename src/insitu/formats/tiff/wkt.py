@@ -64,7 +64,10 @@ def ellipsoid_of(proj: Any, keys: dict[int, Any]) -> tuple[float, float]:
     if isinstance(inverse, float) and abs(inverse - GRS80) > 1e-9:
         return major, inverse
     # GDAL knows that of GRS 1980 by both axes, too: the last digits differ from what is written.
-    minor = GRS80_MINOR if isinstance(inverse, float) else float(keys.get(SEMI_MINOR, major))
+    written = keys.get(SEMI_MINOR)
+    minor = (
+        GRS80_MINOR if isinstance(inverse, float) else float(written) if isinstance(written, (int, float)) else major
+    )
     return major, 0.0 if abs(major - minor) < ROUND else major / (major - minor)
 
 

@@ -20,7 +20,8 @@ __all__ = ["hcompress"]
 
 MAGIC = b"\xdd\x99"
 PLACES = (
-    # since 7.0, and before
+    # Not public: astropy's public `CompImageHDU` decodes whole files only, and no other library
+    # has this code. Since 7.0, and before.
     ("astropy.io.fits.hdu.compressed._codecs", "HCompress1"),
     ("astropy.io.fits._tiled_compression.codecs", "HCompress1"),
 )

@@ -17,7 +17,7 @@ from insitu.codecs.buffer_spec import BufferSpec, Configuration, Data, DecodeSte
 from insitu.codecs.configuration import float_field, integer_field
 from insitu.errors import CodecError
 
-__all__ = ["fits_quantized"]
+__all__ = ["dequantize"]
 
 RANDOMS = 10000
 ZERO = -2147483646
@@ -48,7 +48,7 @@ def _random_numbers(seed: int, count: int) -> NDArray[np.float32]:
     return np.concatenate(parts)[:count]
 
 
-def fits_quantized(configuration: Configuration, form: BufferSpec) -> DecodeStep:
+def dequantize(configuration: Configuration, form: BufferSpec) -> DecodeStep:
     """Prepare for rounded floats, from `scale`, `zero`, `blank`, `dither` (0, 1 or 2) and `seed`
     (the tile's place in the sequence).
     """

@@ -16,7 +16,7 @@ from insitu.codecs.buffer_spec import BufferSpec, Configuration, Data, DecodeSte
 from insitu.codecs.configuration import dtype_field, float_field, integer_field
 from insitu.errors import CodecError
 
-__all__ = ["fits_bits", "fits_digits", "fits_logical", "fits_scaled", "fits_text"]
+__all__ = ["fits_bits", "fits_digits", "fits_logical", "fits_text", "scale_complex"]
 
 TRUE = ord("T")
 
@@ -48,7 +48,7 @@ def fits_bits(configuration: Configuration, form: BufferSpec) -> DecodeStep:
     return DecodeStep("fits_bits", run, BufferSpec(rows * size, form.exact))
 
 
-def fits_scaled(configuration: Configuration, form: BufferSpec) -> DecodeStep:
+def scale_complex(configuration: Configuration, form: BufferSpec) -> DecodeStep:
     """Prepare for complex numbers of type `base` that are multiplied by `scale`, then added to
     `zero`, in double precision.
 

@@ -18,7 +18,7 @@ from insitu.codecs.configuration import dtype_field, integer_field, integers_fie
 from insitu.codecs.libraries import Function, require_function
 from insitu.errors import CodecError
 
-__all__ = ["bitorder", "clipped", "complex_integers", "delta", "float24", "floatpred", "lzw", "packbits", "packints"]
+__all__ = ["bitorder", "clip", "complex_integers", "delta", "float24", "float_predictor", "lzw", "packbits", "packints"]
 
 
 def lzw(configuration: Configuration, form: BufferSpec) -> DecodeStep:
@@ -115,7 +115,7 @@ def delta(configuration: Configuration, form: BufferSpec) -> DecodeStep:
     )
 
 
-def floatpred(configuration: Configuration, form: BufferSpec) -> DecodeStep:
+def float_predictor(configuration: Configuration, form: BufferSpec) -> DecodeStep:
     """Prepare for TIFF's predictor 3.
 
     Along `axis` the bytes of floats by significance, as differences.
@@ -155,7 +155,7 @@ def _predictor_array(
     return dtype, shape
 
 
-def clipped(configuration: Configuration, form: BufferSpec) -> DecodeStep:
+def clip(configuration: Configuration, form: BufferSpec) -> DecodeStep:
     """Prepare for data that may be longer than the chunk, up to `nbytes`.
 
     Some writers fill the last strip.
