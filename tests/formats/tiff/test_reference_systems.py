@@ -124,3 +124,6 @@ def test_keys_of_another_type_are_no_system_or_left_out() -> None:
             keys = {1024: 2, 2057: 6378137.0, 2051: 1, key: odd}
             assert isinstance(crs_attributes(keys), dict)
             assert isinstance(crs_attributes({**keys, 1024: 1}), dict)
+    for number in (9001, 32633, 4978, 5773, 7030):  # EPSG's number of something that is no geographic system
+        assert isinstance(crs_attributes({1024: 2, 2048: number, 2057: 6326}), dict)
+        assert isinstance(crs_attributes({1024: 2, 2048: number}), dict)

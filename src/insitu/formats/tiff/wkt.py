@@ -106,8 +106,8 @@ def geographic_text(proj: Any, keys: dict[int, Any], *, alone: bool = True) -> s
         )
         if found:
             datum, body, body_mark, datum_mark = found[1], found[2], found[3] or "", found[4] or ""
-        if code is not None:
-            name, mark = re.findall(r'^GEOGCS\["([^"]*)"', text)[0], f',AUTHORITY["EPSG","{code}"]'
+        if code is not None and (own := re.match(r'GEOGCS\["([^"]*)"', text)):  # not so of a number of another kind
+            name, mark = own[1], f',AUTHORITY["EPSG","{code}"]'
         elif number is not None and not name:
             name = proj.crs.Datum.from_epsg(number).name.removesuffix(" ensemble")
     elif (shape := epsg_code(keys, ELLIPSOID)) is not None:
