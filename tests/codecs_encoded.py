@@ -194,8 +194,6 @@ def encoded(name: str, hdf5_class: Any) -> Chunk:
         "shuffle": lambda: raw(elementsize=2),
         "snappy": lambda: plain(lambda data: imagecodecs.snappy_encode(data)),
         "szip": lambda: raw("<u2", struct.pack("<I", size) + szip, **parameters),
-        "tiff_cielab": lambda: Chunk({}, "u1", (48, 64, 4), noise(48 * 64 * 3)),
-        "tiff_cmyk": lambda: Chunk({}, "u1", (48, 64, 4), noise(48 * 64 * 4)),
         "tiff_ycbcr": lambda: Chunk({"subsampling": [2, 2]}, "u1", (48, 64, 3), noise(48 * 64 * 3 // 2)),
         "transpose": lambda: raw(order=[1, 0]),
         "vlen-array": lambda: _texts("vlen-array"),

@@ -76,9 +76,12 @@ def _grib(path: Path, year: int) -> None:
         for moment, values in zip(moments, _values(year), strict=True):
             handle = eccodes.codes_grib_new_from_samples("regular_ll_sfc_grib2")
             keys = {
-                "shortName": "2t", "dataDate": int(str(moment)[:10].replace("-", "")), "dataTime": 0, "Ni": len(LONGITUDES), "Nj": len(LATITUDES),
-                "latitudeOfFirstGridPointInDegrees": 60, "latitudeOfLastGridPointInDegrees": -60, "longitudeOfFirstGridPointInDegrees": 0,
-                "longitudeOfLastGridPointInDegrees": 337.5, "iDirectionIncrementInDegrees": 22.5, "jDirectionIncrementInDegrees": 4, "bitsPerValue": 16,
+                "shortName": "2t", "dataDate": int(str(moment)[:10].replace("-", "")), "dataTime": 0,
+                "Ni": len(LONGITUDES), "Nj": len(LATITUDES),
+                "latitudeOfFirstGridPointInDegrees": 60, "latitudeOfLastGridPointInDegrees": -60,
+                "longitudeOfFirstGridPointInDegrees": 0,
+                "longitudeOfLastGridPointInDegrees": 337.5, "iDirectionIncrementInDegrees": 22.5,
+                "jDirectionIncrementInDegrees": 4, "bitsPerValue": 16,
             }  # fmt: skip
             for key, value in keys.items():
                 eccodes.codes_set(handle, key, value)

@@ -46,8 +46,10 @@ def _grib(folder: Path) -> str:
     eccodes = pytest.importorskip("eccodes")
     handle = eccodes.codes_grib_new_from_samples("regular_ll_pl_grib2")
     keys = {
-        "Ni": SHAPE[1], "Nj": SHAPE[0], "latitudeOfFirstGridPointInDegrees": 63, "latitudeOfLastGridPointInDegrees": 0, "iDirectionIncrementInDegrees": 1,
-        "longitudeOfFirstGridPointInDegrees": 0, "longitudeOfLastGridPointInDegrees": 95, "jDirectionIncrementInDegrees": 1, "packingType": "grid_ccsds",
+        "Ni": SHAPE[1], "Nj": SHAPE[0], "latitudeOfFirstGridPointInDegrees": 63, "latitudeOfLastGridPointInDegrees": 0,
+        "iDirectionIncrementInDegrees": 1,
+        "longitudeOfFirstGridPointInDegrees": 0, "longitudeOfLastGridPointInDegrees": 95,
+        "jDirectionIncrementInDegrees": 1, "packingType": "grid_ccsds",
         "bitsPerValue": 24,
     }  # fmt: skip
     for key, value in keys.items():

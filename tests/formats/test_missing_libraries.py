@@ -66,10 +66,13 @@ def test_fits(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("hidden", "code", "expected"),
     [
-        ("icechunk", "insitu.open_dataset({file!r}, decode_times=False).insitu.save({file!r} + '.icechunk')", "insitu[icechunk]"),
+        ("icechunk", "insitu.open_dataset({file!r}, decode_times=False).insitu.save({file!r} + '.icechunk')",
+        "insitu[icechunk]"),
         ("zarr", "insitu.zarr_store({file!r})", "insitu[zarr]"),
         ("dask", "insitu.open_dataset({file!r}, decode_times=False, chunks={{}})", "insitu[dask]"),
-        ("cbor2", "insitu.open_dataset({file!r}, decode_times=False, active='http://127.0.0.1:9', " "active_required=True).v.mean().values", "insitu[serve]"),
+        ("cbor2",
+        "insitu.open_dataset({file!r}, decode_times=False, active='http://127.0.0.1:9', "
+        "active_required=True).v.mean().values", "insitu[serve]"),
         ("cftime", "insitu.open_dataset({file!r})", "cftime"),
         ("fsspec", "insitu.scan('sftp://nowhere/a.nc')", "fsspec"),
     ],

@@ -46,6 +46,8 @@ AS_TIFFFILE = {
     "jxl-rgbi.tif", "rgbsmall_JXL.tif", "rgbsmall_JXL_separate.tif", "block_width_above_32bit.tif", "hugeblocksize.tif",
     # chroma of a JPEG magnified by libjpeg-turbo
     "rgbsmall_JPEG_ycbcr.tif", "w_jpeg.tiff", "quad-tile.jpg.tiff", "tiled-jpeg-ycbcr.tif",
+    # CMYK and CIE L*a*b*, shown as stored
+    "cielab.tif", "rgbsmall_cmyk.tif", "cmyk-3c-8b.tiff", "tiled-cmyk-i8.tif",
 }  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""Joins arrays of single characters into arrays of fixed-length text.
+"""Join arrays of single characters into arrays of fixed-length text.
 
 netCDF-3 and many netCDF-4 files hold text as single characters along a last dimension. The bytes of
 `n` characters are the bytes of one `S<n>`, so where a cell has whole texts only its encoding

@@ -194,7 +194,8 @@ def _choose_datetime64(numbers: NDArray[Any], unit: str, date: str, calendar: st
         if fine != base:
             clock = replace(
                 clock, dtype=f"datetime64[{fine}]", fine=fine, number=convert_count(*moment, fine),
-                warning=f"Can't decode floating point datetimes to {base!r} without precision loss: decoded as " f"datetime64[{fine}]",
+                warning=f"Can't decode floating point datetimes to {base!r} without precision loss: "
+                f"decoded as datetime64[{fine}]",
             )  # fmt: skip
     _to_ticks(numbers, clock.unit, base, clock.fine, clock.number)
     return clock

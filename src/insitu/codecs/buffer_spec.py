@@ -100,6 +100,12 @@ class DecodeStep:
     """
     idle: bool = False
     """Whether decoding does nothing: the chain skips the step."""
+    uses_library: bool = False
+    """Whether `run` calls a library of others.
+
+    Each library raises its own exceptions for damaged data, so all of them mean damaged data. What
+    other steps raise, except `CodecError`, is a defect of ours.
+    """
 
 
 StepFactory = Callable[[Configuration, BufferSpec], DecodeStep]

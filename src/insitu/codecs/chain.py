@@ -149,7 +149,8 @@ def prepare(encoding: Encoding, shape: tuple[int, ...], filter_mask: int = 0) ->
     back = None if order is None else tuple(int(axis) for axis in np.argsort(order))
     # A chunk without codecs has one exact size as well.
     nbytes = math.prod(stored) * dtype.itemsize
-    return Decoder(tuple(steps), dtype, stored, back, nbytes, records, _find_batch_library(steps, nbytes))
+    chunk_bytes = form.limit if form.exact else -1
+    return Decoder(tuple(steps), dtype, stored, back, nbytes, chunk_bytes, records, _find_batch_library(steps, nbytes))
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,6 +169,8 @@ class Decoder:
     """The transposition that undoes the encoding's order."""
     nbytes: int
     """Bytes of the decoded chunk."""
+    chunk_bytes: int
+    """Bytes of the chunk as stored, if the chain does not compress; -1: any."""
     records: OutsideValues | None
     """Resolves references to values outside of the chunk, if there are any."""
     batch_library: NativeLibrary | None = None
@@ -212,10 +215,7 @@ class Decoder:
                 last = self.steps[-1][0]
                 if last.box is not None:
                     planes = self._run(data, len(self.steps) - 1, None)
-                    try:
-                        last.box(planes, self.stored, tuple([start for start, _, _ in shown]), out)
-                    except ValueError as error:
-                        raise _decode_error(last, error) from error
+                    last.box(planes, self.stored, tuple([start for start, _, _ in shown]), out)
                     return
         if self.steps:
             room = get_buffer(CHUNK_SLOT, self.nbytes)
@@ -279,8 +279,6 @@ class Decoder:
         except CodecError as error:
             error.with_context(number=number)
             raise
-        except ValueError as error:
-            raise _decode_error(last, error).with_context(number=number) from error
 
     def _scatter_batch(
         self,
@@ -363,6 +361,8 @@ class Decoder:
         final = count - 1
         slot = 0
         step = None
+        if self.chunk_bytes >= 0 and (found := _count_bytes(data)) != self.chunk_bytes:
+            raise CodecError(f"the chunk has {found} bytes, but {self.chunk_bytes} bytes are declared")
         try:
             for position in range(count):
                 step, nbytes = self.steps[position]
@@ -384,9 +384,9 @@ class Decoder:
                 error.with_context(codec=step.name)
             raise
         except Exception as error:
-            # Each library raises its own exceptions for damaged data; they mean the same to the
-            # caller.
-            raise _decode_error(step, error) from error
+            if step is None or not step.uses_library:
+                raise  # a defect of ours
+            raise CodecError(f"{step.name} cannot decode the data: {error}", codec=step.name) from error
         return data
 
     def _check_size(self, data: Data) -> Octets:
@@ -406,11 +406,6 @@ def _find_batch_library(steps: list[tuple[DecodeStep, int]], nbytes: int) -> Nat
     if len(steps) > 2 or (len(steps) == 2 and (steps[1][0].name != "shuffle" or steps[1][0].box is None)):
         return None
     return find_native_library(steps[0][0].name)
-
-
-def _decode_error(step: DecodeStep | None, error: Exception) -> CodecError:
-    name = step.name if step is not None else None
-    return CodecError(f"{name} cannot decode the data: {error}", codec=name)
 
 
 def _count_bytes(data: Data) -> int:

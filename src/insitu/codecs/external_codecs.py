@@ -81,13 +81,15 @@ def _numcodecs_step(name: str, configuration: Configuration, form: BufferSpec) -
             codec=name,
             hint=f"Try `pip install {name}`",
         ) from error
+    except Exception as error:  # whatever a class of another package raises for its parameters
+        raise _configuration_error(name, error) from error
 
     def run(data: Data, out: Octets | None) -> Data:
         raw = as_octets(data)
         # External classes get a copy: our buffers are reused for the next chunk.
         return _bytes_or_objects(codec.decode(raw.tobytes()), form)
 
-    return DecodeStep(name, run, _unknown_output(form))
+    return DecodeStep(name, run, _unknown_output(form), uses_library=True)
 
 
 def _zarr_step(name: str, configuration: Configuration, form: BufferSpec) -> DecodeStep | None:
@@ -99,22 +101,26 @@ def _zarr_step(name: str, configuration: Configuration, form: BufferSpec) -> Dec
     except (KeyError, ValueError):
         # Some versions of zarr raise a KeyError, others an error of their own that is a ValueError.
         return None
-    settings = {key: value for key, value in configuration.items() if key != FILL_KEY}
-    codec = found.from_dict({"name": name, "configuration": settings})
+    # Not public: zarr's public codec class takes an `ArraySpec`, which zarr exports nowhere, and a
+    # prototype, which only newer releases export.
     from zarr.abc.codec import ArrayArrayCodec, ArrayBytesCodec
     from zarr.core.array_spec import ArrayConfig, ArraySpec
     from zarr.core.buffer import default_buffer_prototype
     from zarr.dtype import parse_dtype
 
     prototype = default_buffer_prototype()
-    kind = parse_dtype(form.dtype, zarr_format=3)
-    fill = kind.default_scalar()
-    if FILL_KEY in configuration:
-        element = np.frombuffer(base64.b64decode(configuration[FILL_KEY]), form.dtype, count=1)[0]
-        fill = kind.cast_scalar(element)
-    given = ArraySpec(form.shape, kind, fill, ArrayConfig("C", write_empty_chunks=True), prototype)
-    codec = codec.evolve_from_array_spec(given)
-    after = codec.resolve_metadata(given)
+    settings = {key: value for key, value in configuration.items() if key != FILL_KEY}
+    try:
+        kind = parse_dtype(form.dtype, zarr_format=3)
+        fill = kind.default_scalar()
+        if FILL_KEY in configuration:
+            element = np.frombuffer(base64.b64decode(configuration[FILL_KEY]), form.dtype, count=1)[0]
+            fill = kind.cast_scalar(element)
+        given = ArraySpec(form.shape, kind, fill, ArrayConfig("C", write_empty_chunks=True), prototype)
+        codec = found.from_dict({"name": name, "configuration": settings}).evolve_from_array_spec(given)
+        after = codec.resolve_metadata(given)
+    except Exception as error:  # whatever zarr or a class of another package raises for its parameters
+        raise _configuration_error(name, error) from error
     to_array = isinstance(codec, ArrayArrayCodec)
 
     def run(data: Data, out: Octets | None) -> Data:
@@ -129,10 +135,13 @@ def _zarr_step(name: str, configuration: Configuration, form: BufferSpec) -> Dec
         return _bytes_or_objects(values, form)
 
     if to_array:
-        return DecodeStep(name, run, BufferSpec.array(after.dtype.to_native_dtype(), after.shape))
-    return DecodeStep(
-        name, run, _unknown_output(form) if isinstance(codec, ArrayBytesCodec) else _unknown_output(form.as_bytes())
-    )
+        return DecodeStep(name, run, BufferSpec.array(after.dtype.to_native_dtype(), after.shape), uses_library=True)
+    given_form = form if isinstance(codec, ArrayBytesCodec) else form.as_bytes()
+    return DecodeStep(name, run, _unknown_output(given_form), uses_library=True)
+
+
+def _configuration_error(name: str, error: Exception) -> CodecError:
+    return CodecError(f"the configuration of codec {name!r} is invalid: {error!r}", codec=name)
 
 
 def _unknown_output(form: BufferSpec) -> BufferSpec:

@@ -22,13 +22,13 @@ from insitu.sources.fsspec_source import FsspecSource
 from insitu.sources.identity import check_identity
 from insitu.sources.local import LocalSource
 from insitu.sources.memory import MemorySource
+from insitu.sources.opened_urls import note_opened
 from insitu.sources.protocol import ByteSource
 from insitu.sources.redaction import redact_url
 from insitu.sources.storage_options import has_credentials, http_settings, options_for
 from insitu.sources.throttle import throttle_for
 
 if TYPE_CHECKING:
-    from insitu.sources.opened_urls import note_opened
 from insitu.sources.object_store.object_source import ObjectSource
 
 __all__ = ["Openable", "is_local", "open_source", "read_all", "request_bytes"]

@@ -15,7 +15,7 @@ import pytest
 
 import insitu
 from insitu.errors import FormatError, InsituError, UnsupportedError
-from insitu.formats import InsituWarning
+from insitu.formats import InsituWarning, scan_format
 from insitu.model import Stored, VirtualGroup
 from insitu.sources import MemorySource
 
@@ -66,9 +66,11 @@ def test_texts_of_varying_length(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "values",
     [
-        "<v>a</v>", '<v c="3">a</v>', '<v c="99999999999999">a</v>', '<v c="-1">a</v>', '<v c="x">a</v>', '<v s="4">!</v><v/>',
+        "<v>a</v>", '<v c="3">a</v>', '<v c="99999999999999">a</v>', '<v c="-1">a</v>', '<v c="x">a</v>',
+        '<v s="4">!</v><v/>',
         f'<v s="4">{_armoured(b"no deflate")}</v><v/>', f'<v s="9">{_armoured(zlib.compress(b"abc"))}</v><v/>',
-        f'<v s="2">{_armoured(zlib.compress(b"abc"))}</v><v/>', '<v s="99999999999">YQ==</v><v/>', f'<v c="{"9" * 5000}">a</v>',
+        f'<v s="2">{_armoured(zlib.compress(b"abc"))}</v><v/>', '<v s="99999999999">YQ==</v><v/>',
+        f'<v c="{"9" * 5000}">a</v>',
     ],
 )  # fmt: skip
 def test_texts_that_make_no_sense(values: str) -> None:
@@ -214,7 +216,8 @@ def test_two_deflates(tmp_path: Path) -> None:
     data = zlib.compress(zlib.compress(values.tobytes(), 2), 9)
     (tmp_path / "a.bin").write_bytes(b"junk" + data)
     inside = (
-        '<Int32 name="v"><Dim size="100"/><dmrpp:chunks compressionType="deflate deflate" deflateLevel="2 9" byteOrder="LE">'
+        '<Int32 name="v"><Dim size="100"/>'
+        '<dmrpp:chunks compressionType="deflate deflate" deflateLevel="2 9" byteOrder="LE">'
         f'<dmrpp:chunkDimensionSizes>100</dmrpp:chunkDimensionSizes><dmrpp:chunk offset="4" nBytes="{len(data)}" '
         'chunkPositionInArray="[0]"/></dmrpp:chunks></Int32>'
     )
@@ -307,7 +310,8 @@ def test_enumerations_attributes_and_dimensions() -> None:
         '<Group name="g"><Dimension name="x" size="2"/><Enumeration name="inner" basetype="Int16"/>'
         '<Enum name="c" enum="/colour"><Dim name="/g/x"/><Attribute name="one" type="Int32" value="7"/>'
         '<Attribute name="two" type="Float32"><Value value="1.5"/><Value>*</Value></Attribute>'
-        '<Attribute name="box" type="Container"><Attribute name="in" type="String"><Value>t</Value></Attribute></Attribute>'
+        '<Attribute name="box" type="Container">'
+        '<Attribute name="in" type="String"><Value>t</Value></Attribute></Attribute>'
         '<Map name="/g/x"/><dmrpp:compact>AQI=</dmrpp:compact></Enum>'
         '<Enum name="d" enum="/g/inner"><Dim name="/h/y" size="1"/><dmrpp:compact>AQI=</dmrpp:compact></Enum></Group>'
     )
@@ -323,7 +327,8 @@ def test_enumerations_attributes_and_dimensions() -> None:
 
 def test_attributes_that_hold_no_values_are_named() -> None:
     inside = (
-        '<Int8 name="v"><Attribute name="more" type="OtherXML"><x><y/></x></Attribute><Attribute name="none" type="String"/>'
+        '<Int8 name="v"><Attribute name="more" type="OtherXML"><x><y/></x></Attribute>'
+        '<Attribute name="none" type="String"/>'
         "<dmrpp:compact>BQ==</dmrpp:compact></Int8>"
     )
     with pytest.warns(InsituWarning, match="attribute 'more': it holds <x>"):
@@ -346,7 +351,8 @@ def test_flipped_bytes_do_no_harm() -> None:
         + _armoured(zlib.compress(b"bc"))
         + "</v></dmrpp:vlsa></String>"
         f'<Structure name="r">{members}<dmrpp:specialstructuredata>{data}</dmrpp:specialstructuredata></Structure>'
-        f'<Structure name="s">{MEMBERS}<Dim size="2"/><dmrpp:chunks fillValue="7 -1.5 3" structOffset="8 16 32"/></Structure>'
+        f'<Structure name="s">{MEMBERS}<Dim size="2"/>'
+        '<dmrpp:chunks fillValue="7 -1.5 3" structOffset="8 16 32"/></Structure>'
     )
     random = np.random.default_rng(0)
     for place in range(len(document)):
@@ -397,8 +403,10 @@ def test_lists_of_any_form(form: str) -> None:
 @pytest.mark.parametrize(
     "row",
     [
-        PLAIN.format(offset="", nbytes=3, at=4), PLAIN.format(offset="9" * 30, nbytes=3, at=4), PLAIN.format(offset=1, nbytes=3, at=3),
-        PLAIN.format(offset=1, nbytes=3, at=400), PLAIN.format(offset=-1, nbytes=3, at=4), PLAIN.format(offset=1, nbytes=3, at="0,0"),
+        PLAIN.format(offset="", nbytes=3, at=4), PLAIN.format(offset="9" * 30, nbytes=3, at=4),
+        PLAIN.format(offset=1, nbytes=3, at=3),
+        PLAIN.format(offset=1, nbytes=3, at=400), PLAIN.format(offset=-1, nbytes=3, at=4),
+        PLAIN.format(offset=1, nbytes=3, at="0,0"),
         "<nonsense/", PLAIN.format(offset="1 1", nbytes=3, at=4),
     ],
 )  # fmt: skip
@@ -408,3 +416,38 @@ def test_lists_with_one_bad_row(row: str) -> None:
         _open(f'<Int8 name="v"><Dim size="40"/><dmrpp:chunks>{sizes}{_rows(5, PLAIN)}{row}</dmrpp:chunks></Int8>')
     with pytest.raises(FormatError):
         _open(f'<Int8 name="v"><Dim size="40"/><dmrpp:chunks>{sizes}{row}</dmrpp:chunks></Int8>')
+
+
+HUGE = "9" * 20
+LONG = "1" * 5000
+ONE_AXIS = '<Dim size="1"/>'
+CHUNK = '<dmrpp:chunk offset="0" nBytes="2" chunkPositionInArray="[0]"/>'
+
+
+@pytest.mark.parametrize(
+    "inside",
+    [
+        f'<Int8 name="v"><Dim size="4"/><dmrpp:chunks><dmrpp:chunkDimensionSizes>{HUGE}</dmrpp:chunkDimensionSizes>{CHUNK}'
+        "</dmrpp:chunks></Int8>",
+        f'<Int8 name="v"><Dim size="4"/><dmrpp:chunks><dmrpp:chunkDimensionSizes>{LONG}</dmrpp:chunkDimensionSizes>{CHUNK}'
+        "</dmrpp:chunks></Int8>",
+        '<Int8 name="v"><Dim size="4"/><dmrpp:chunks><dmrpp:chunkDimensionSizes>x</dmrpp:chunkDimensionSizes>'
+        "</dmrpp:chunks></Int8>",
+        f'<Int8 name="v"><Dim size="4"/><dmrpp:chunk offset="{HUGE}" nBytes="4"/></Int8>',
+        '<Int8 name="v"><Dim size="4"/><dmrpp:chunk offset="0"/></Int8>',
+        '<Int8 name="v"><Dim size="4"/><dmrpp:chunk offset="0" nBytes="x"/></Int8>',
+        f'<Structure name="s"><Int8 name="a"/><Dim size="2"/><dmrpp:chunks structOffset="{LONG}"/></Structure>',
+        f'<Structure name="s"><Int8 name="a">{ONE_AXIS * 70}</Int8><Dim size="2"/><dmrpp:chunks/></Structure>',
+        '<String name="t"><dmrpp:FixedLengthStringArray string_length="999999999999999999"/>'
+        '<dmrpp:chunk offset="0" nBytes="4"/></String>',
+    ],
+)
+def test_numbers_that_nothing_can_have_are_damage(inside: str) -> None:
+    with pytest.raises(FormatError):
+        _open(inside)
+
+
+def test_an_encoding_that_is_not_known() -> None:
+    document = b'<?xml version="1.0" encoding="koi8-q"?><Dataset xmlns="http://xml.opendap.org/ns/DAP/4.0#"/>'
+    with pytest.raises(FormatError, match="encoding"):
+        scan_format(MemorySource(document), format="dmrpp")

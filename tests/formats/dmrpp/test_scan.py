@@ -22,7 +22,8 @@ from insitu.errors import FormatError, InsituError, UnsupportedError, VariableEr
 from insitu.model import Inline, Stored, Unwritten, VirtualArray, VirtualGroup
 from insitu.sources import CountingSource, MemorySource
 
-DAP = {"u1": "UInt8", "i1": "Int8", "i2": "Int16", "u2": "UInt16", "i4": "Int32", "u4": "UInt32", "i8": "Int64", "u8": "UInt64", "f4": "Float32", "f8": "Float64"}  # fmt: skip
+DAP = {"u1": "UInt8", "i1": "Int8", "i2": "Int16", "u2": "UInt16", "i4": "Int32", "u4": "UInt32", "i8": "Int64",
+    "u8": "UInt64", "f4": "Float32", "f8": "Float64"}  # fmt: skip
 FILTERS = {"zlib": "deflate", "shuffle": "shuffle", "fletcher32": "fletcher32"}
 
 
@@ -32,7 +33,8 @@ def document(group: VirtualGroup, name: str, href: str = "OPeNDAP_DMRpp_DATA_ACC
         '<Dataset xmlns="http://xml.opendap.org/ns/DAP/4.0#" xmlns:dmrpp="http://xml.opendap.org/dap/dmrpp/1.0.0#" '
         f'dapVersion="4.0" dmrVersion="1.0" name="{name}" dmrpp:href="{href}" dmrpp:version="3.20.13">'
         f"{_inside(group, '/')}"
-        '<Attribute name="build_dmrpp_metadata" type="Container"><Attribute name="version" type="String"><Value>1</Value></Attribute></Attribute>'
+        '<Attribute name="build_dmrpp_metadata" type="Container">'
+        '<Attribute name="version" type="String"><Value>1</Value></Attribute></Attribute>'
         "</Dataset>"
     )
 
@@ -53,9 +55,8 @@ def _attributes(attributes: Any) -> str:
     for name, value in attributes.items():
         kind = "String" if isinstance(value, str) else DAP[np.asarray(value).dtype.str[1:]]
         texts = [str(item) for item in np.atleast_1d(value).tolist()]
-        parts.append(
-            f"<Attribute name={quoteattr(name)} type={quoteattr(kind)}>{''.join(f'<Value>{escape(t)}</Value>' for t in texts)}</Attribute>"
-        )
+        values = "".join(f"<Value>{escape(text)}</Value>" for text in texts)
+        parts.append(f"<Attribute name={quoteattr(name)} type={quoteattr(kind)}>{values}</Attribute>")
     return "".join(parts)
 
 
@@ -174,7 +175,10 @@ def _open(inside: str, href: str = "https://example.com/data.nc", **options: Any
 def test_missing_data_is_deflated_in_the_document() -> None:
     data = np.arange(100.0)
     text = base64.b64encode(zlib.compress(data.tobytes())).decode()
-    inside = f'<Dimension name="x" size="100"/><Float64 name="v"><Dim name="/x"/><dmrpp:missingdata>\n {text[:40]}\n {text[40:]}</dmrpp:missingdata></Float64>'
+    inside = (
+        '<Dimension name="x" size="100"/><Float64 name="v"><Dim name="/x"/>'
+        f"<dmrpp:missingdata>\n {text[:40]}\n {text[40:]}</dmrpp:missingdata></Float64>"
+    )
     np.testing.assert_array_equal(insitu.read(_open(inside), "v", decode=False), data)
     with pytest.raises(FormatError, match="1600 are needed"):
         _open(inside.replace('size="100"', 'size="200"'))
@@ -236,9 +240,12 @@ def test_what_is_not_read_is_refused_by_name() -> None:
         '<Int8 name="v"><Dim size="-4"/></Int8>',
         '<Int8 name="v"><Dim size="4"/><dmrpp:chunks><dmrpp:chunkDimensionSizes>2 '
         "2</dmrpp:chunkDimensionSizes></dmrpp:chunks></Int8>",
-        '<Int8 name="v"><Dim size="4"/><dmrpp:chunks><dmrpp:chunkDimensionSizes>0</dmrpp:chunkDimensionSizes></dmrpp:chunks></Int8>',
-        '<Int8 name="v"><Dim size="4"/><dmrpp:chunks><dmrpp:chunkDimensionSizes>2</dmrpp:chunkDimensionSizes><dmrpp:chunk offset="0" nBytes="2" chunkPositionInArray="[9]"/></dmrpp:chunks></Int8>',
-        '<Int8 name="v"><Dim size="4"/><dmrpp:chunks><dmrpp:chunkDimensionSizes>2</dmrpp:chunkDimensionSizes><dmrpp:chunk offset="0" nBytes="2" chunkPositionInArray="[1]"/></dmrpp:chunks></Int8>',
+        '<Int8 name="v"><Dim size="4"/><dmrpp:chunks><dmrpp:chunkDimensionSizes>0</dmrpp:chunkDimensionSizes>'
+        "</dmrpp:chunks></Int8>",
+        '<Int8 name="v"><Dim size="4"/><dmrpp:chunks><dmrpp:chunkDimensionSizes>2</dmrpp:chunkDimensionSizes>'
+        '<dmrpp:chunk offset="0" nBytes="2" chunkPositionInArray="[9]"/></dmrpp:chunks></Int8>',
+        '<Int8 name="v"><Dim size="4"/><dmrpp:chunks><dmrpp:chunkDimensionSizes>2</dmrpp:chunkDimensionSizes>'
+        '<dmrpp:chunk offset="0" nBytes="2" chunkPositionInArray="[1]"/></dmrpp:chunks></Int8>',
         '<Int8 name="v"><Dim size="4"/><dmrpp:chunks><dmrpp:chunk offset="x" nBytes="2"/></dmrpp:chunks></Int8>',
         '<Int8 name="v"><Dim size="4"/><dmrpp:compact>!!</dmrpp:compact></Int8>',
         '<Int8 name="v"><Dim size="4"/><dmrpp:chunks fillValue="many"/></Int8>',

@@ -31,7 +31,8 @@ def _header(**cards: Any) -> bytes:
 FIRST = _header(SIMPLE=True, BITPIX=8, NAXIS=0)
 TABLE = {"XTENSION": "BINTABLE", "BITPIX": 8, "NAXIS": 2}
 PACKED = {
-    **TABLE, "NAXIS1": 8, "NAXIS2": 1, "PCOUNT": 0, "GCOUNT": 1, "TFIELDS": 1, "TTYPE1": "COMPRESSED_DATA", "TFORM1": "1PB(8)", "ZIMAGE": True,
+    **TABLE, "NAXIS1": 8, "NAXIS2": 1, "PCOUNT": 0, "GCOUNT": 1, "TFIELDS": 1, "TTYPE1": "COMPRESSED_DATA",
+    "TFORM1": "1PB(8)", "ZIMAGE": True,
     "ZCMPTYPE": "RICE_1", "ZBITPIX": 16, "ZNAXIS": 2,
 }  # fmt: skip
 CASES: dict[str, bytes] = {
@@ -42,11 +43,15 @@ CASES: dict[str, bytes] = {
     "axes of text": _header(SIMPLE=True, BITPIX=8, NAXIS="many"),
     "2^60 rows": FIRST + _header(**TABLE, NAXIS1=8, NAXIS2=1 << 60, PCOUNT=0, GCOUNT=1, TFIELDS=1, TFORM1="1K"),
     "rows of nothing": FIRST + _header(**TABLE, NAXIS1=0, NAXIS2=1 << 40, PCOUNT=0, GCOUNT=1, TFIELDS=1, TFORM1="0A"),
-    "cells of 2^60": FIRST + _header(**TABLE, NAXIS1=8, NAXIS2=1, PCOUNT=0, GCOUNT=1, TFIELDS=1, TFORM1="1152921504606846976J"),
-    "bits of 2^60": FIRST + _header(**TABLE, NAXIS1=8, NAXIS2=1, PCOUNT=0, GCOUNT=1, TFIELDS=1, TFORM1="1152921504606846976X"),
+    "cells of 2^60": FIRST + _header(**TABLE, NAXIS1=8, NAXIS2=1, PCOUNT=0, GCOUNT=1, TFIELDS=1,
+    TFORM1="1152921504606846976J"),
+    "bits of 2^60": FIRST + _header(**TABLE, NAXIS1=8, NAXIS2=1, PCOUNT=0, GCOUNT=1, TFIELDS=1,
+    TFORM1="1152921504606846976X"),
     "2^40 columns": FIRST + _header(**TABLE, NAXIS1=8, NAXIS2=1, PCOUNT=0, GCOUNT=1, TFIELDS=1 << 40),
-    "a heap at 2^60": FIRST + _header(**TABLE, NAXIS1=8, NAXIS2=1, PCOUNT=1 << 60, GCOUNT=1, TFIELDS=1, TFORM1="1PJ", THEAP=1 << 60) + b"\x7f" * 2880,
-    "cells of text as wide as the world": FIRST + _header(XTENSION="TABLE", BITPIX=8, NAXIS=2, NAXIS1=8, NAXIS2=1, PCOUNT=0, GCOUNT=1, TFIELDS=1, TFORM1="I99999999", TBCOL1=1) + bytes(2880),
+    "a heap at 2^60": FIRST + _header(**TABLE, NAXIS1=8, NAXIS2=1, PCOUNT=1 << 60, GCOUNT=1, TFIELDS=1, TFORM1="1PJ",
+    THEAP=1 << 60) + b"\x7f" * 2880,
+    "cells of text as wide as the world": FIRST + _header(XTENSION="TABLE", BITPIX=8, NAXIS=2, NAXIS1=8, NAXIS2=1,
+    PCOUNT=0, GCOUNT=1, TFIELDS=1, TFORM1="I99999999", TBCOL1=1) + bytes(2880),
     "tiles of 2^60": FIRST + _header(**PACKED, ZNAXIS1=1 << 60, ZNAXIS2=1, ZTILE1=1 << 60, ZTILE2=1) + bytes(2880),
     "2^60 tiles": FIRST + _header(**PACKED, ZNAXIS1=1 << 60, ZNAXIS2=1, ZTILE1=1, ZTILE2=1) + bytes(2880),
 }  # fmt: skip

@@ -68,7 +68,8 @@ def test_columns_of_one_length(tmp_path: Path, letter: str, repeat: int, scale: 
 
 
 @pytest.mark.parametrize("letter", TYPES)
-@pytest.mark.parametrize("cards", [{}, {"TSCAL": 2.5, "TZERO": 10.0}, {"TZERO": 32768}, {"TNULL": NULL}, {"TSCAL": 2.5, "TNULL": NULL}])  # fmt: skip
+@pytest.mark.parametrize("cards", [{}, {"TSCAL": 2.5, "TZERO": 10.0}, {"TZERO": 32768}, {"TNULL": NULL},
+    {"TSCAL": 2.5, "TNULL": NULL}])  # fmt: skip
 def test_columns_of_varying_length(tmp_path: Path, letter: str, cards: dict[str, float]) -> None:
     """TSCAL, TZERO and TNULL belong to the values in the heap (section 7.3.5); astropy does not
     apply them there.

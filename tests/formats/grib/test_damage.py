@@ -16,9 +16,11 @@ import numpy as np
 import pytest
 
 import insitu
-from insitu.errors import CodecError, InsituError, SourceError
+from insitu.errors import CodecError, FormatError, InsituError, InsituWarning, SourceError
+from insitu.formats import scan_format
 from insitu.formats.grib.codecs import subprocess_decoder
 from insitu.formats.grib.codecs.subprocess_decoder import decode_in_subprocess
+from insitu.sources import MemorySource
 
 eccodes = pytest.importorskip("eccodes")
 
@@ -282,7 +284,8 @@ def test_one_child_serves_the_process() -> None:
 @pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
 def test_the_child_inherits_no_secrets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     secrets = {
-        "AWS_SECRET_ACCESS_KEY": "hush", "INSITU_SERVE": '{"tokens": ["hush"]}', "INSITU_TOKENS": "hush", "https_proxy": "http://me:hush@proxy",
+        "AWS_SECRET_ACCESS_KEY": "hush", "INSITU_SERVE": '{"tokens": ["hush"]}', "INSITU_TOKENS": "hush",
+        "https_proxy": "http://me:hush@proxy",
         "NETRC": "/home/me/hush", "GOOGLE_BEARER_TOKEN": "hush", "SOME_NAME_THAT_NOBODY_KNOWS": "hush",
     }  # fmt: skip
     for name, value in secrets.items():
@@ -342,7 +345,8 @@ def test_it_ends_with_its_parent(tmp_path: Path) -> None:
     (tmp_path / "a.grib").write_bytes(message)
     program = (
         "import os, signal, pathlib; from insitu.formats.grib.codecs import subprocess_decoder as decoder\n"
-        f"decoder.{decode_in_subprocess.__name__}(pathlib.Path({str(tmp_path / 'a.grib')!r}).read_bytes(), 'values', {values.size})\n"
+        f"data = pathlib.Path({str(tmp_path / 'a.grib')!r}).read_bytes()\n"
+        f"decoder.{decode_in_subprocess.__name__}(data, 'values', {values.size})\n"
         "print(decoder._worker.process.pid, flush=True); os.kill(os.getpid(), signal.SIGKILL)"
     )
     told = subprocess.run([sys.executable, "-c", program], capture_output=True, timeout=120, check=False)
@@ -357,3 +361,38 @@ def test_it_ends_with_its_parent(tmp_path: Path) -> None:
             break
         gone.wait(0.1)
     assert state in ("gone", "Z")
+
+
+@pytest.mark.parametrize("length", [0, 4, 40, 0x800000])
+@pytest.mark.parametrize("first", [True, False])
+def test_a_message_of_no_length_does_not_keep_the_scan(length: int, first: bool) -> None:
+    """GRIB 1, behind the end of another message: it would be found again and again."""
+    handle = eccodes.codes_grib_new_from_samples("regular_ll_sfc_grib1")
+    good = bytes(eccodes.codes_get_message(handle))
+    eccodes.codes_release(handle)
+    bad = good[:4] + length.to_bytes(3, "big") + good[7:]
+    with pytest.raises(FormatError, match="its headers"):
+        scan_format(MemorySource((b"" if first else good) + bad + good))
+    with pytest.warns(InsituWarning, match="its headers"):
+        tree = scan_format(MemorySource((b"" if first else good) + bad + good), errors="warn")
+    assert len(tree.problems) == 1
+    assert "latitude" in tree.arrays
+
+
+def test_a_grid_of_one_row_without_an_increment_does_not_end_the_process(tmp_path: Path) -> None:
+    """An assertion of ecCodes fails: it must not be asked in this process."""
+    handle = eccodes.codes_grib_new_from_samples("regular_ll_sfc_grib2")
+    eccodes.codes_set(handle, "Nj", 1)
+    eccodes.codes_set(handle, "jDirectionIncrementGiven", 0)
+    eccodes.codes_set_missing(handle, "jDirectionIncrement")
+    eccodes.codes_set(handle, "numberOfDataPoints", eccodes.codes_get(handle, "Ni"))
+    eccodes.codes_set_values(handle, np.arange(eccodes.codes_get(handle, "Ni"), dtype=float))
+    (tmp_path / "a.grib").write_bytes(eccodes.codes_get_message(handle))
+    eccodes.codes_release(handle)
+    program = (
+        "import sys, insitu; tree = insitu.scan(sys.argv[1], decode=False); "
+        "print(insitu.read(tree, 't', decode=False).sum(), sorted(tree.problems))"
+    )
+    done = subprocess.run([sys.executable, "-c", program, str(tmp_path / "a.grib")], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split(" ", 1)[1].strip() in ("[]", "['latitude', 'longitude']")

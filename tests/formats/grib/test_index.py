@@ -13,6 +13,9 @@ import xarray
 import insitu
 from insitu.errors import FormatError, NotFoundError
 from insitu.formats.grib import mars
+from insitu.formats.grib.index_file import read_index
+from insitu.formats.parsing.read_cache import ReadCache
+from insitu.sources import MemorySource
 
 eccodes = pytest.importorskip("eccodes")
 from .conftest import Makes, together  # noqa: E402
@@ -58,7 +61,8 @@ def _index(messages: list[tuple[bytes, dict[str, Any]]]) -> str:
     lines, offset = [], 0
     for message, said in messages:
         line = {
-            "type": "fc", "levtype": "pl", "param": said["name"], "levelist": str(said["level"]), "date": str(said["date"]), "time": "0600",
+            "type": "fc", "levtype": "pl", "param": said["name"], "levelist": str(said["level"]),
+            "date": str(said["date"]), "time": "0600",
             "step": str(said["step"]), "_offset": offset, "_length": len(message),
         }  # fmt: skip
         lines.append(json.dumps(line))
@@ -158,3 +162,26 @@ def test_found_beside_a_large_file(tmp_path: Path, make: Makes, served: Any, mon
     # One that lies is of no use, and does no harm.
     (tmp_path / side).write_text((tmp_path / side).read_text().replace(":d=", "1:d="))
     xarray.testing.assert_identical(insitu.open_dataset(served.url(data)).load(), expected)
+
+
+GOOD_LINE = {"date": "20240101", "time": "0000", "step": "6", "param": "2t", "_offset": 0, "_length": 100}
+BAD_LINES = [
+    *(json.dumps({**GOOD_LINE, name: odd}) for name in ("_offset", "_length") for odd in ("x", -1, 1e400, None, [],
+    0.5, 10**30)),
+    *(json.dumps({**GOOD_LINE, "date": odd}) for odd in ("2024", "2024x101", "20240231", "99999999", -20240101)),
+    *(json.dumps({**GOOD_LINE, "time": odd}) for odd in ("9900", "ab", -1)),
+    "{" * 100_000, json.dumps({**GOOD_LINE, "_length": 5}), '{"_offset": 0, "_length": ' + "9" * 5000 + "}",
+    "1:0:d=2024010100:TMP:500 mb", "1:x:d=2024010100:TMP:500 mb:6 hour fcst:",
+    "1:0:d=2024013100000:TMP:500 mb:6 hour fcst:\n2:-5:::::",
+    "1:0:d=20241301:TMP:500 mb:6 hour fcst:", "1:50:d=20240101:TMP:500 mb:anl:\n2:40:d=20240101:TMP:500 mb:anl:",
+    "1:0:d=20240101:TMP\n\xff",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("line", BAD_LINES, ids=range(len(BAD_LINES)))
+@pytest.mark.parametrize("before", [True, False])
+def test_a_damaged_index_is_a_format_error(line: str, before: bool) -> None:
+    good = json.dumps(GOOD_LINE) if line.startswith("{") else "1:0:d=2024010100:TMP:500 mb:6 hour fcst:"
+    text = f"{good}\n{line}\n" if before else f"{line}\n{good}\n"
+    with pytest.raises(FormatError):
+        read_index(ReadCache(MemorySource(text.encode("latin-1"))), 100)

@@ -34,19 +34,29 @@ class Level(NamedTuple):
 
 LEVELS = [
     *(Level(f"{level:g} mb", (100, 0, round(level * 100))) for level in (1000, 850, 500, 10, 1, 0.4)),
-    Level("surface", (1, None, None)), Level("surface", (1, 0, 0)), Level("mean sea level", (101, None, None)), Level("2 m above ground", (103, 0, 2)),
-    Level("80 m above ground", (103, 0, 80)), Level("0-0.1 m below ground", (106, 0, 0), (106, 1, 1)), Level("0.1-0.4 m below ground", (106, 1, 1), (106, 1, 4)),
-    Level("tropopause", (7, 0, 0)), Level("max wind", (6, 0, 0)), Level("0C isotherm", (4, 0, 0)), Level("entire atmosphere", (10, 0, 0)),
-    Level("entire atmosphere (considered as a single layer)", (200, 0, 0)), Level("low cloud layer", (214, 0, 0)), Level("0.995 sigma level", (104, 4, 9950)),
-    Level("0.33-1 sigma layer", (104, 2, 33), (104, 2, 100)), Level("30-0 mb above ground", (108, 0, 3000), (108, 0, 0)), Level("1 hybrid level", (105, 0, 1)),
-    Level("PV=2e-06 (Km^2/kg/s) surface", (109, 9, 2000)), Level("PV=-2e-06 (Km^2/kg/s) surface", (109, 9, 2000 + 2**31)), Level("320 K isentropic level", (107, 0, 320)),
-    Level("3000-0 m above ground", (103, 0, 3000), (103, 0, 0)), Level("cloud ceiling", (215, 0, 0)), Level("planetary boundary layer", (220, 0, 0)),
-    Level("surface - tropopause", (1, 0, 0), (7, 0, 0)), Level("local level type 250 7", (250, 0, 7)), Level("457 m above mean sea level", (102, 0, 457)),
+    Level("surface", (1, None, None)), Level("surface", (1, 0, 0)), Level("mean sea level", (101, None, None)),
+    Level("2 m above ground", (103, 0, 2)),
+    Level("80 m above ground", (103, 0, 80)), Level("0-0.1 m below ground", (106, 0, 0), (106, 1, 1)),
+    Level("0.1-0.4 m below ground", (106, 1, 1), (106, 1, 4)),
+    Level("tropopause", (7, 0, 0)), Level("max wind", (6, 0, 0)), Level("0C isotherm", (4, 0, 0)),
+    Level("entire atmosphere", (10, 0, 0)),
+    Level("entire atmosphere (considered as a single layer)", (200, 0, 0)), Level("low cloud layer", (214, 0, 0)),
+    Level("0.995 sigma level", (104, 4, 9950)),
+    Level("0.33-1 sigma layer", (104, 2, 33), (104, 2, 100)),
+    Level("30-0 mb above ground", (108, 0, 3000), (108, 0, 0)), Level("1 hybrid level", (105, 0, 1)),
+    Level("PV=2e-06 (Km^2/kg/s) surface", (109, 9, 2000)), Level("PV=-2e-06 (Km^2/kg/s) surface",
+    (109, 9, 2000 + 2**31)), Level("320 K isentropic level", (107, 0, 320)),
+    Level("3000-0 m above ground", (103, 0, 3000), (103, 0, 0)), Level("cloud ceiling", (215, 0, 0)),
+    Level("planetary boundary layer", (220, 0, 0)),
+    Level("surface - tropopause", (1, 0, 0), (7, 0, 0)), Level("local level type 250 7", (250, 0, 7)),
+    Level("457 m above mean sea level", (102, 0, 457)),
     Level("500-1000 mb", (100, 0, 50000), (100, 0, 100000)),
 ]  # fmt: skip
 NAMES = {
-    "TMP": (0, 0, 0), "HGT": (0, 3, 5), "UGRD": (0, 2, 2), "VGRD": (0, 2, 3), "RH": (0, 1, 1), "PRES": (0, 3, 0), "PRMSL": (0, 3, 1), "CRAIN": (0, 1, 192),
-    "DSWRF": (0, 4, 192), "TCDC": (0, 6, 1), "TSOIL": (2, 0, 2), "SOILW": (2, 0, 192), "ICEC": (10, 2, 0), "MSLET": (0, 3, 192), "HTSGW": (10, 0, 3), "APCP": (0, 1, 8),
+    "TMP": (0, 0, 0), "HGT": (0, 3, 5), "UGRD": (0, 2, 2), "VGRD": (0, 2, 3), "RH": (0, 1, 1), "PRES": (0, 3, 0),
+    "PRMSL": (0, 3, 1), "CRAIN": (0, 1, 192),
+    "DSWRF": (0, 4, 192), "TCDC": (0, 6, 1), "TSOIL": (2, 0, 2), "SOILW": (2, 0, 192), "ICEC": (10, 2, 0),
+    "MSLET": (0, 3, 192), "HTSGW": (10, 0, 3), "APCP": (0, 1, 8),
     "var discipline=0 master_table=2 parmcat=1 parm=250": (0, 1, 250),
 }  # fmt: skip
 
@@ -77,8 +87,10 @@ def message(what: What, packing: str = "grid_simple", **more: Any) -> bytes:
     """Its message, key by key."""
     side = 12 + 5 * what.grid
     keys: dict[str, Any] = {
-        "centre": 7, "subCentre": 0, "dataDate": what.date, "dataTime": 600, "Ni": side, "Nj": side, "iDirectionIncrementInDegrees": 1, "jDirectionIncrementInDegrees": 1,
-        "latitudeOfFirstGridPointInDegrees": side - 1, "latitudeOfLastGridPointInDegrees": 0, "longitudeOfFirstGridPointInDegrees": 0,
+        "centre": 7, "subCentre": 0, "dataDate": what.date, "dataTime": 600, "Ni": side, "Nj": side,
+        "iDirectionIncrementInDegrees": 1, "jDirectionIncrementInDegrees": 1,
+        "latitudeOfFirstGridPointInDegrees": side - 1, "latitudeOfLastGridPointInDegrees": 0,
+        "longitudeOfFirstGridPointInDegrees": 0,
         "longitudeOfLastGridPointInDegrees": side - 1,
     }  # fmt: skip
     template = (8 if what.member is None else 11) if what.statistic is not None else (0 if what.member is None else 1)
@@ -216,7 +228,8 @@ def test_at_random(tmp_path: Path, looked: list[int]) -> None:
             fields.append(
                 What(
                     str(random.choice(list(NAMES))), LEVELS[random.integers(len(LEVELS))], begin, end, statistic,
-                    random.choice([None, 1, 7]), int(random.choice([20231231, 20240229])), int(packing == "grid_simple" and random.integers(8) == 0),
+                    random.choice([None, 1, 7]), int(random.choice([20231231, 20240229])),
+                    int(packing == "grid_simple" and random.integers(8) == 0),
                 )
             )  # fmt: skip
         path = _write(tmp_path, fields, packing=packing)
@@ -290,7 +303,8 @@ def test_damaged_anywhere(tmp_path: Path, looked: list[int], seed: int) -> None:
 
 
 WORDS = {
-    "2t": "sfc", "10u": "sfc", "msl": "sfc", "sp": "sfc", "tp": "sfc", "skt": "sfc", "tcwv": "sfc", "ssrd": "sfc", "lsm": "sfc", "z": "sfc", "t": "pl", "u": "pl", "gh": "pl", "q": "pl",
+    "2t": "sfc", "10u": "sfc", "msl": "sfc", "sp": "sfc", "tp": "sfc", "skt": "sfc", "tcwv": "sfc", "ssrd": "sfc",
+    "lsm": "sfc", "z": "sfc", "t": "pl", "u": "pl", "gh": "pl", "q": "pl",
 }  # fmt: skip
 
 
@@ -318,7 +332,8 @@ def _mars(folder: Path, types: tuple[str, ...] = ("fc",), steps: tuple[int, ...]
                 messages.append(eccodes.codes_get_message(handle))
                 eccodes.codes_release(handle)
                 line: dict[str, Any] = {
-                    "domain": "g", "date": "20240101", "time": "1200", "expver": "0001", "class": "od", "type": kind, "stream": "oper", "step": str(step),
+                    "domain": "g", "date": "20240101", "time": "1200", "expver": "0001", "class": "od", "type": kind,
+                    "stream": "oper", "step": str(step),
                     "levtype": levels, "param": param,
                 }  # fmt: skip
                 if level is not None:

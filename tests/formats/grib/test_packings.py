@@ -19,7 +19,8 @@ pytest.importorskip("imagecodecs")
 POINTS = 16 * 31
 GAP = 1e30
 PACKINGS = [
-    "grid_simple", "grid_complex", "grid_complex_spatial_differencing", "grid_ccsds", "grid_jpeg", "grid_png", "grid_ieee",
+    "grid_simple", "grid_complex", "grid_complex_spatial_differencing", "grid_ccsds", "grid_jpeg", "grid_png",
+    "grid_ieee",
 ]  # fmt: skip
 
 
@@ -98,7 +99,8 @@ def test_decimal_scales_that_are_no_exact_powers(decimal: int, edition: int) -> 
     same(message)
 
 
-def packed(bits: int, groups: list[tuple[int, int, list[int]]], missing: int, order: int = 0, extra: bytes = b"") -> bytes:  # fmt: skip
+def packed(bits: int, groups: list[tuple[int, int, list[int]]], missing: int, order: int = 0,
+    extra: bytes = b"") -> bytes:  # fmt: skip
     """Complex packing written here, on a grid of its own: each group a reference, a width and its
     numbers.
     """
@@ -116,7 +118,8 @@ def packed(bits: int, groups: list[tuple[int, int, list[int]]], missing: int, or
     stream += values + "0" * (-len(values) % 8)
     data = extra + int(stream, 2).to_bytes(len(stream) // 8, "big")
     template = 3 if order else 2
-    head = struct.pack(">IHfHHBBBBIIIBBIBIB", count, template, 3.5, 1, 2, bits, 0, 1, missing, 0, 0, len(groups), 0, 6, 0, 1, len(groups[-1][2]), 9)  # fmt: skip
+    head = struct.pack(">IHfHHBBBBIIIBBIBIB", count, template, 3.5, 1, 2, bits, 0, 1, missing, 0, 0, len(groups), 0, 6,
+        0, 1, len(groups[-1][2]), 9)  # fmt: skip
     head += bytes((order, 2)) if order else b""
     at = 16
     while message[at + 4] != 5:

@@ -53,8 +53,10 @@ def _same(path: Path, group: str | None = None, **keys: Any) -> xarray.Dataset:
 
 
 GRIDS = [
-    "regular_ll_pl_grib1", "regular_ll_pl_grib2", "regular_ll_sfc_grib1", "regular_gg_pl_grib1", "regular_gg_ml_grib2", "reduced_gg_pl_32_grib1",
-    "reduced_gg_pl_32_grib2", "rotated_ll_pl_grib1", "rotated_ll_pl_grib2", "rotated_gg_pl_grib2", "reduced_ll_sfc_grib2", "polar_stereographic_pl_grib1",
+    "regular_ll_pl_grib1", "regular_ll_pl_grib2", "regular_ll_sfc_grib1", "regular_gg_pl_grib1", "regular_gg_ml_grib2",
+    "reduced_gg_pl_32_grib1",
+    "reduced_gg_pl_32_grib2", "rotated_ll_pl_grib1", "rotated_ll_pl_grib2", "rotated_gg_pl_grib2",
+    "reduced_ll_sfc_grib2", "polar_stereographic_pl_grib1",
     "polar_stereographic_sfc_grib2", "reduced_rotated_gg_sfc_grib2", "GRIB1", "GRIB2",
 ]  # fmt: skip
 
@@ -67,7 +69,8 @@ def test_grids(tmp_path: Path, make: Makes, sample: str) -> None:
 
 def _space_view() -> dict[str, Any]:
     return {
-        "gridType": "space_view", "Nx": 40, "Ny": 40, "latitudeOfSubSatellitePoint": 0, "longitudeOfSubSatellitePoint": 0, "dx": 38, "dy": 38, "Xp": 20000,
+        "gridType": "space_view", "Nx": 40, "Ny": 40, "latitudeOfSubSatellitePoint": 0,
+        "longitudeOfSubSatellitePoint": 0, "dx": 38, "dy": 38, "Xp": 20000,
         "Yp": 20000, "Xo": 0, "Yo": 0, "Nr": 6610700,
     }  # fmt: skip
 
@@ -76,17 +79,23 @@ def _space_view() -> dict[str, Any]:
 def test_projections(tmp_path: Path, make: Makes, kind: str) -> None:
     keys: dict[str, dict[str, Any]] = {
         "lambert": {
-            "gridType": "lambert", "Nx": 30, "Ny": 20, "DxInMetres": 30000, "DyInMetres": 30000, "Latin1InDegrees": 45, "Latin2InDegrees": 45,
-            "LaDInDegrees": 45, "LoVInDegrees": 10, "latitudeOfFirstGridPointInDegrees": 40, "longitudeOfFirstGridPointInDegrees": 2,
+            "gridType": "lambert", "Nx": 30, "Ny": 20, "DxInMetres": 30000, "DyInMetres": 30000, "Latin1InDegrees": 45,
+            "Latin2InDegrees": 45,
+            "LaDInDegrees": 45, "LoVInDegrees": 10, "latitudeOfFirstGridPointInDegrees": 40,
+            "longitudeOfFirstGridPointInDegrees": 2,
         },
         "mercator": {
-            "gridType": "mercator", "Ni": 30, "Nj": 20, "DiInMetres": 30000, "DjInMetres": 30000, "latitudeOfFirstGridPointInDegrees": 10,
-            "longitudeOfFirstGridPointInDegrees": 2, "latitudeOfLastGridPointInDegrees": 15, "longitudeOfLastGridPointInDegrees": 10,
+            "gridType": "mercator", "Ni": 30, "Nj": 20, "DiInMetres": 30000, "DjInMetres": 30000,
+            "latitudeOfFirstGridPointInDegrees": 10,
+            "longitudeOfFirstGridPointInDegrees": 2, "latitudeOfLastGridPointInDegrees": 15,
+            "longitudeOfLastGridPointInDegrees": 10,
         },
         "space_view": _space_view(),
         "lambert_azimuthal_equal_area": {
-            "gridType": "lambert_azimuthal_equal_area", "Nx": 30, "Ny": 20, "DxInMetres": 30000, "DyInMetres": 30000, "standardParallelInDegrees": 45,
-            "centralLongitudeInDegrees": 10, "latitudeOfFirstGridPointInDegrees": 40, "longitudeOfFirstGridPointInDegrees": 2,
+            "gridType": "lambert_azimuthal_equal_area", "Nx": 30, "Ny": 20, "DxInMetres": 30000, "DyInMetres": 30000,
+            "standardParallelInDegrees": 45,
+            "centralLongitudeInDegrees": 10, "latitudeOfFirstGridPointInDegrees": 40,
+            "longitudeOfFirstGridPointInDegrees": 2,
         },
     }  # fmt: skip
     chosen = keys[kind]
@@ -220,8 +229,10 @@ def test_points_without_values(tmp_path: Path, make: Makes) -> None:
 
 
 PACKINGS = [
-    (1, "grid_simple"), (1, "grid_second_order"), (1, "grid_second_order_no_SPD"), (1, "grid_second_order_SPD1"), (1, "grid_second_order_row_by_row"),
-    (2, "grid_simple"), (2, "grid_complex"), (2, "grid_complex_spatial_differencing"), (2, "grid_ccsds"), (2, "grid_jpeg"), (2, "grid_png"),
+    (1, "grid_simple"), (1, "grid_second_order"), (1, "grid_second_order_no_SPD"), (1, "grid_second_order_SPD1"),
+    (1, "grid_second_order_row_by_row"),
+    (2, "grid_simple"), (2, "grid_complex"), (2, "grid_complex_spatial_differencing"), (2, "grid_ccsds"),
+    (2, "grid_jpeg"), (2, "grid_png"),
     (2, "grid_ieee"), (2, "grid_second_order"),
 ]  # fmt: skip
 
@@ -281,7 +292,7 @@ def _counted(data: bytes) -> CountingSource:
 
 
 def test_a_scan_far_away_takes_few_round_trips(make: Makes, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("insitu.formats.parsing.read_cache._is_remote", lambda url: True)
+    monkeypatch.setattr("insitu.formats.parsing.read_cache.is_remote", lambda url: True)
     size = 16 * 31
     equal = b"".join(
         make(level=level, step=step, values=np.arange(size)) for level in range(100, 1000, 50) for step in range(40)

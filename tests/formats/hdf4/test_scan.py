@@ -18,7 +18,8 @@ from insitu.sources.local import LocalSource
 SD = pytest.importorskip("pyhdf.SD")
 
 TYPES = {
-    "i1": SD.SDC.INT8, "u1": SD.SDC.UINT8, "i2": SD.SDC.INT16, "u2": SD.SDC.UINT16, "i4": SD.SDC.INT32, "u4": SD.SDC.UINT32, "f4": SD.SDC.FLOAT32,
+    "i1": SD.SDC.INT8, "u1": SD.SDC.UINT8, "i2": SD.SDC.INT16, "u2": SD.SDC.UINT16, "i4": SD.SDC.INT32,
+    "u4": SD.SDC.UINT32, "f4": SD.SDC.FLOAT32,
     "f8": SD.SDC.FLOAT64,
 }  # fmt: skip
 

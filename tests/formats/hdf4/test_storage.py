@@ -18,7 +18,8 @@ from insitu.model import Inline
 
 SD = pytest.importorskip("pyhdf.SD")
 TYPES = {
-    "i1": SD.SDC.INT8, "u1": SD.SDC.UINT8, "i2": SD.SDC.INT16, "u2": SD.SDC.UINT16, "i4": SD.SDC.INT32, "u4": SD.SDC.UINT32, "f4": SD.SDC.FLOAT32,
+    "i1": SD.SDC.INT8, "u1": SD.SDC.UINT8, "i2": SD.SDC.INT16, "u2": SD.SDC.UINT16, "i4": SD.SDC.INT32,
+    "u4": SD.SDC.UINT32, "f4": SD.SDC.FLOAT32,
     "f8": SD.SDC.FLOAT64,
 }  # fmt: skip
 METHODS = {
@@ -337,3 +338,24 @@ def test_damaged(tmp_path: Path, method: int) -> None:
                             insitu.read(array, decode=False)
                 except InsituError:
                     continue
+
+
+@pytest.mark.parametrize("coder", [0, 4])
+def test_special_elements_that_refer_to_themselves(tmp_path: Path, coder: int) -> None:
+    file = _new(tmp_path / "a.hdf")
+    dataset = file.create("v", TYPES["i2"], (40, 50))
+    dataset.setcompress(SD.SDC.COMP_DEFLATE, 6)
+    dataset[:] = _values("i2", (40, 50))
+    dataset.endaccess()
+    file.end()
+    data = bytearray((tmp_path / "a.hdf").read_bytes())
+    (count,) = struct.unpack_from(">H", data, 4)
+    rows = [(10 + 12 * row, *struct.unpack_from(">HHii", data, 10 + 12 * row)) for row in range(count)]
+    (header,) = [row for row in rows if row[1] == 702 | 0x4000]
+    (stored,) = [row for row in rows if row[1] == 40]
+    struct.pack_into(">H", data, header[3] + 12, coder)
+    # What is said to be the compressed bytes is the header that refers to them.
+    struct.pack_into(">HHii", data, stored[0], 40 | 0x4000, stored[2], header[3], header[4])
+    (tmp_path / "b.hdf").write_bytes(data)
+    with pytest.raises(InsituError, match="cycle" if coder == 0 else "not supported"):
+        insitu.scan(tmp_path / "b.hdf", decode=False)

@@ -92,7 +92,8 @@ class Writer:
 
     def header(self) -> bytes:
         variables = [
-            self.name(v.name) + self.count(len(v.dims)) + b"".join(map(self.count, v.dims)) + v.attributes + struct.pack(">i", v.code)
+            self.name(v.name) + self.count(len(v.dims)) + b"".join(map(self.count,
+            v.dims)) + v.attributes + struct.pack(">i", v.code)
             + self.count(v.vsize) + struct.pack(">i" if self.version == 1 else ">q", v.begin)
             for v in self.variables
         ]  # fmt: skip

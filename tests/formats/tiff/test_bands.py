@@ -37,7 +37,8 @@ def write(path: Path, *, scales: Any = SCALES, offsets: Any = OFFSETS, **how: An
 FORMS: dict[str, dict[str, Any]] = {
     "chunky": {"interleave": "pixel"},
     "planar": {"interleave": "band"},
-    "tiles": {"interleave": "pixel", "tiled": True, "blockxsize": 16, "blockysize": 16, "compress": "deflate", "predictor": 2},
+    "tiles": {"interleave": "pixel", "tiled": True, "blockxsize": 16, "blockysize": 16, "compress": "deflate",
+    "predictor": 2},
     "no nodata": {"nodata": None},
     "scales alone": {"offsets": (0.0, 0.0, 0.0)},
     "offsets alone": {"scales": (0.5, 0.5, 0.5)},

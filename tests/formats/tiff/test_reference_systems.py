@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import insitu
+from insitu.formats.tiff.crs import crs_attributes
 
 tifffile = pytest.importorskip("tifffile")
 rioxarray = pytest.importorskip("rioxarray")
@@ -22,7 +23,8 @@ WGS84 = {1024: 2, 1025: 1, 2048: 4326}
 GEOGRAPHIC = {1024: 2, 1025: 1, 2048: USER}
 CITED = {**GEOGRAPHIC, 2049: "my system"}
 MERCATOR = {
-    1024: 1, 1025: 1, 3072: USER, 2048: 4326, 3074: USER, 3075: 1, 3076: 9001, 3080: 15.0, 3081: 0.0, 3082: 500.0, 3083: 0.0, 3092: 0.9996,
+    1024: 1, 1025: 1, 3072: USER, 2048: 4326, 3074: USER, 3075: 1, 3076: 9001, 3080: 15.0, 3081: 0.0, 3082: 500.0,
+    3083: 0.0, 3092: 0.9996,
 }  # fmt: skip
 SYSTEMS: dict[str, dict[int, Any]] = {
     "EPSG's system, whatever the unit": {**WGS84, 2054: 9104},
@@ -81,7 +83,8 @@ def write_keys(path: Path, keys: dict[int, Any], minor: int) -> None:
             table += [key, 34737, len(value) + 1, len(text)]
             text += f"{value}|"
     table = [1, 1, minor, len(keys), *table]
-    tags: list[Any] = [(33550, "d", 3, (10.0, 10.0, 0.0), True), (33922, "d", 6, (0.0, 0.0, 0.0, 500.0, 400.0, 0.0), True)]  # fmt: skip
+    tags: list[Any] = [(33550, "d", 3, (10.0, 10.0, 0.0), True),
+        (33922, "d", 6, (0.0, 0.0, 0.0, 500.0, 400.0, 0.0), True)]  # fmt: skip
     tags.append((34735, "H", len(table), tuple(table), True))
     if numbers:
         tags.append((34736, "d", len(numbers), tuple(numbers), True))
@@ -112,3 +115,15 @@ def test_projected_coordinates_in_kilometres_are_no_metres(tmp_path: Path) -> No
     found = insitu.open_dataset(tmp_path / "a.tif")["spatial_ref"].attrs["spatial_ref"]
     assert 'PARAMETER["false_easting",500]' in found
     assert 'UNIT["kilometre",1000' in found
+
+
+def test_keys_of_another_type_are_no_system_or_left_out() -> None:
+    """Text for the axis of an ellipsoid, numbers that are none."""
+    for odd in ("é", "", float("nan"), float("inf"), -1, 0):
+        for key in (2054, 2057, 2058, 2059, 2060, 3075, 3076, 3080):
+            keys = {1024: 2, 2057: 6378137.0, 2051: 1, key: odd}
+            assert isinstance(crs_attributes(keys), dict)
+            assert isinstance(crs_attributes({**keys, 1024: 1}), dict)
+    for number in (9001, 32633, 4978, 5773, 7030):  # EPSG's number of something that is no geographic system
+        assert isinstance(crs_attributes({1024: 2, 2048: number, 2057: 6326}), dict)
+        assert isinstance(crs_attributes({1024: 2, 2048: number}), dict)

@@ -89,7 +89,8 @@ def test_chroma_that_pixels_share(ratio: tuple[int, int], compression: int, refe
     across, down = ratio
     height, width, rows = 22, 37, 8
     tags: dict[int, Any] = {
-        256: width, 257: height, 258: ("H", [8, 8, 8]), 259: compression, 262: 6, 277: 3, 278: rows, 530: ("H", [across, down]),
+        256: width, 257: height, 258: ("H", [8, 8, 8]), 259: compression, 262: 6, 277: 3, 278: rows,
+        530: ("H", [across, down]),
     }  # fmt: skip
     if reference:
         tags |= {532: ("R", reference), 529: ("R", (0.2126, 0.7152, 0.0722))}
@@ -110,31 +111,44 @@ def test_chroma_of_tiles() -> None:
     np.testing.assert_array_equal(_ours(data), _rasterio(data))
 
 
-@pytest.mark.parametrize("photometric", ["separated", "cielab", "ycbcr"])
 @pytest.mark.parametrize("compression", [None, "lzw", "zlib", "packbits", "zstd", "lzma"])
 @pytest.mark.parametrize("tile", [None, (32, 32)])
-def test_colours_become_red_green_and_blue(tmp_path: Path, photometric: str, compression: Any, tile: Any) -> None:
-    values = _noise(50, 70, 4 if photometric == "separated" else 3)
+def test_ycbcr_becomes_red_green_and_blue(tmp_path: Path, compression: Any, tile: Any) -> None:
     how: dict[str, Any] = {"tile": tile} if tile else {"rowsperstrip": 16}
-    tifffile.imwrite(tmp_path / "a.tif", values, photometric=photometric, compression=compression, **how)
+    tifffile.imwrite(tmp_path / "a.tif", _noise(50, 70, 3), photometric="ycbcr", compression=compression, **how)
     with rasterio.open(tmp_path / "a.tif") as file:
         np.testing.assert_array_equal(insitu.read(tmp_path / "a.tif", "band_data", decode=False), file.read())
 
 
-def test_colours_stored_band_by_band_or_in_16_bits_are_shown_as_stored(tmp_path: Path) -> None:
-    values = _noise(4, 20, 30)
-    tifffile.imwrite(tmp_path / "a.tif", values, photometric="separated", planarconfig="separate")
-    np.testing.assert_array_equal(insitu.read(tmp_path / "a.tif", "band_data", decode=False), values)
-    wide = np.moveaxis(values, 0, -1).astype("u2") * 200
-    tifffile.imwrite(tmp_path / "b.tif", wide, photometric="separated")
-    np.testing.assert_array_equal(insitu.read(tmp_path / "b.tif", "band_data", decode=False), np.moveaxis(wide, -1, 0))
+@pytest.mark.parametrize(("photometric", "samples"), [("separated", 4), ("separated", 5), ("cielab", 3)])
+@pytest.mark.parametrize("compression", [None, "lzw", "zlib"])
+@pytest.mark.parametrize("dtype", ["u1", "u2"])
+@pytest.mark.parametrize("planar", [True, False])
+def test_cmyk_and_cie_lab_are_shown_as_stored(
+    tmp_path: Path, photometric: str, samples: int, compression: Any, dtype: str, planar: bool
+) -> None:
+    """As tifffile shows them (GDAL makes RGB of eight bits, and shows sixteen bits as stored)."""
+    values = _noise(50, 70, samples).astype(dtype) * (200 if dtype == "u2" else 1)
+    stored = np.ascontiguousarray(np.moveaxis(values, -1, 0)) if planar else values
+    tifffile.imwrite(
+        tmp_path / "a.tif",
+        stored,
+        photometric=photometric,
+        compression=compression,
+        planarconfig="separate" if planar else "contig",
+        rowsperstrip=16,
+    )
+    found = insitu.read(tmp_path / "a.tif", "band_data", decode=False)
+    expected = tifffile.imread(tmp_path / "a.tif")
+    np.testing.assert_array_equal(found, expected if planar else np.moveaxis(expected, -1, 0))
+    assert found.shape == (samples, 50, 70)
 
 
-def test_inks_in_jpeg(tmp_path: Path) -> None:
+def test_cmyk_in_jpeg_is_shown_as_stored(tmp_path: Path) -> None:
     values = np.full((32, 48, 4), (10, 60, 90, 30), "u1")
     tifffile.imwrite(tmp_path / "a.tif", values, photometric="separated", compression="jpeg")
-    with rasterio.open(tmp_path / "a.tif") as file:
-        np.testing.assert_array_equal(insitu.read(tmp_path / "a.tif", "band_data", decode=False), file.read())
+    found = insitu.read(tmp_path / "a.tif", "band_data", decode=False)
+    np.testing.assert_array_equal(found, np.moveaxis(tifffile.imread(tmp_path / "a.tif"), -1, 0))
 
 
 def test_old_style_jpeg_that_is_a_file_of_its_own(tmp_path: Path) -> None:

@@ -338,9 +338,12 @@ def test_coordinates_and_attributes_are_as_rioxarray_shows_them(tmp_path: Path, 
 
 
 SYSTEMS = [
-    "EPSG:4326", "EPSG:4269", "EPSG:3857", "EPSG:3035", "EPSG:5070", "EPSG:3413", "EPSG:2263", "EPSG:26918+5703", "ESRI:54009",
-    "+proj=sinu +lon_0=0 +R=6371007.181", "+proj=lcc +lat_1=25 +lat_0=25 +lon_0=265 +R=6371229", "+proj=longlat +R=6371229",
-    "+proj=aea +lat_1=29.5 +lat_2=45.5 +lat_0=23 +lon_0=-96 +datum=NAD83", "+proj=robin", "+proj=eqc +lat_ts=30", "+proj=utm +zone=33 +ellps=intl",
+    "EPSG:4326", "EPSG:4269", "EPSG:3857", "EPSG:3035", "EPSG:5070", "EPSG:3413", "EPSG:2263", "EPSG:26918+5703",
+    "ESRI:54009",
+    "+proj=sinu +lon_0=0 +R=6371007.181", "+proj=lcc +lat_1=25 +lat_0=25 +lon_0=265 +R=6371229",
+    "+proj=longlat +R=6371229",
+    "+proj=aea +lat_1=29.5 +lat_2=45.5 +lat_0=23 +lon_0=-96 +datum=NAD83", "+proj=robin", "+proj=eqc +lat_ts=30",
+    "+proj=utm +zone=33 +ellps=intl",
 ]  # fmt: skip
 
 

@@ -53,7 +53,8 @@ def test_bytes_of_varying_length(tmp_path: Path, fill: Any) -> None:
     assert_same_as_zarr(tmp_path / "a.zarr")
 
 
-@pytest.mark.parametrize(("dtype", "fill"), [("|S4", ""), ("|S4", "YWJj"), ("|S4", None), ("<U4", "abc"), (">U4", "é"), ("<U4", ""), ("<U4", None)])  # fmt: skip
+@pytest.mark.parametrize(("dtype", "fill"), [("|S4", ""), ("|S4", "YWJj"), ("|S4", None), ("<U4", "abc"), (">U4", "é"),
+    ("<U4", ""), ("<U4", None)])  # fmt: skip
 def test_texts_of_one_length(tmp_path: Path, dtype: str, fill: Any) -> None:
     write_v2(tmp_path / "a.zarr", dtype, fill, None)
     assert_same_as_zarr(tmp_path / "a.zarr")
@@ -71,7 +72,9 @@ def test_bytes_of_v3(tmp_path: Path, fill: Any) -> None:
     assert_same_as_zarr(tmp_path / "a.zarr")
 
 
-@pytest.mark.parametrize(("name", "configuration", "fill"), [("null_terminated_bytes", {"length_bytes": 4}, "YWJj"), ("null_terminated_bytes", {"length_bytes": 4}, ""), ("fixed_length_utf32", {"length_bytes": 16}, "abc"), ("fixed_length_utf32", {"length_bytes": 16}, ""), ("raw_bytes", {"length_bytes": 3}, "YWJj")])  # fmt: skip
+@pytest.mark.parametrize(("name", "configuration", "fill"), [("null_terminated_bytes", {"length_bytes": 4}, "YWJj"),
+    ("null_terminated_bytes", {"length_bytes": 4}, ""), ("fixed_length_utf32", {"length_bytes": 16}, "abc"),
+    ("fixed_length_utf32", {"length_bytes": 16}, ""), ("raw_bytes", {"length_bytes": 3}, "YWJj")])  # fmt: skip
 def test_fixed_lengths_of_v3(tmp_path: Path, name: str, configuration: dict[str, int], fill: str) -> None:
     kind = {"name": name, "configuration": configuration}
     write_v3(tmp_path / "a.zarr", kind, fill, [{"name": "bytes", "configuration": {"endian": "little"}}])

@@ -36,7 +36,8 @@ from insitu.references import save
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning", "ignore::FutureWarning", "ignore:.*")
 
-DTYPES = ["bool", "i1", "u1", "<i2", ">i2", "<i4", "<u4", ">i8", "<u8", "<f2", "<f4", ">f4", "<f8", "<c8", "<c16", "S3", "<U4", ">U4",
+DTYPES = ["bool", "i1", "u1", "<i2", ">i2", "<i4", "<u4", ">i8", "<u8", "<f2", "<f4", ">f4", "<f8", "<c8", "<c16",
+    "S3", "<U4", ">U4",
           "<M8[ns]", "<m8[10us]"]  # fmt: skip
 
 
@@ -78,7 +79,8 @@ def same(ours: npt.NDArray[Any], theirs: Any) -> None:
 def test_dtypes(tmp_path: Path, dtype: str, zarr_format: int) -> None:
     data = values(dtype, (7, 5))
     array = zarr.create_array(
-        tmp_path / "a", shape=data.shape, chunks=(3, 2), dtype=data.dtype if zarr_format == 2 else data.dtype.newbyteorder("<"),
+        tmp_path / "a", shape=data.shape, chunks=(3, 2),
+        dtype=data.dtype if zarr_format == 2 else data.dtype.newbyteorder("<"),
         zarr_format=zarr_format, fill_value=None if zarr_format == 2 else 0 if data.dtype.kind not in "SUmM" else None,
     )  # fmt: skip
     array[:4, :] = data[:4]  # the last row of chunks is not written
@@ -103,7 +105,8 @@ CHAINS: dict[str, dict[str, Any]] = {
         "chunks": (2, 6, 4), "compressors": None,
     },
     "sharded, no checksum": {
-        "serializer": ShardingCodec(chunk_shape=(2, 3, 2), codecs=[BytesCodec(endian="big")], index_codecs=[BytesCodec(endian="big")]),
+        "serializer": ShardingCodec(chunk_shape=(2, 3, 2), codecs=[BytesCodec(endian="big")],
+        index_codecs=[BytesCodec(endian="big")]),
         "chunks": (4, 6, 4), "compressors": None,
     },
     "sharded twice": {
@@ -116,7 +119,8 @@ CHAINS: dict[str, dict[str, Any]] = {
         "chunks": (4, 6, 4), "compressors": None,
     },
     "shard compressed": {
-        "serializer": ShardingCodec(chunk_shape=(2, 3, 2), codecs=[BytesCodec()]), "chunks": (4, 6, 4), "compressors": GzipCodec(),
+        "serializer": ShardingCodec(chunk_shape=(2, 3, 2), codecs=[BytesCodec()]), "chunks": (4, 6, 4),
+        "compressors": GzipCodec(),
     },
 }  # fmt: skip
 
@@ -146,7 +150,8 @@ def test_v2_layouts(tmp_path: Path, order: str, separator: str, fill: int | None
     data = values("<i4", (5, 8, 3))
     array = zarr.create_array(
         tmp_path / "a", shape=data.shape, chunks=(2, 3, 3), dtype="<i4", zarr_format=2, order=order, fill_value=fill,
-        chunk_key_encoding={"name": "v2", "separator": separator}, compressors=numcodecs.Zlib(1), filters=[numcodecs.Delta("<i4")],
+        chunk_key_encoding={"name": "v2", "separator": separator}, compressors=numcodecs.Zlib(1),
+        filters=[numcodecs.Delta("<i4")],
     )  # fmt: skip
     array[1:3] = data[1:3]
     found = only(tmp_path / "a")
@@ -234,8 +239,10 @@ def test_sharded_in_zip(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("value", "dtype", "expected"),
     [
-        ("NaN", "float32", np.nan), ("Infinity", "float64", np.inf), ("-Infinity", "float16", -np.inf), ("0x7fc00001", "float32", np.nan),
-        ([1.5, "NaN"], "complex64", complex(1.5, np.nan)), (-5, "int8", -5), (True, "bool", True), (1e20, "float32", np.float32(1e20)),
+        ("NaN", "float32", np.nan), ("Infinity", "float64", np.inf), ("-Infinity", "float16", -np.inf),
+        ("0x7fc00001", "float32", np.nan),
+        ([1.5, "NaN"], "complex64", complex(1.5, np.nan)), (-5, "int8", -5), (True, "bool", True),
+        (1e20, "float32", np.float32(1e20)),
     ],
 )  # fmt: skip
 def test_v3_fill_values(tmp_path: Path, value: Any, dtype: str, expected: Any) -> None:
@@ -341,8 +348,10 @@ def test_bytes_of_varying_length(tmp_path: Path, zarr_format: int) -> None:
 )
 def test_types_of_extensions(tmp_path: Path, dtype: Any, fill: Any, expected: Any) -> None:
     document = {
-        "zarr_format": 3, "node_type": "array", "shape": [2], "data_type": dtype, "fill_value": fill, "codecs": ["bytes"],
-        "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [2]}}, "chunk_key_encoding": {"name": "default"},
+        "zarr_format": 3, "node_type": "array", "shape": [2], "data_type": dtype, "fill_value": fill,
+        "codecs": ["bytes"],
+        "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [2]}},
+        "chunk_key_encoding": {"name": "default"},
     }  # fmt: skip
     (tmp_path / "zarr.json").write_text(json.dumps(document))
     found = read_array(only(tmp_path))

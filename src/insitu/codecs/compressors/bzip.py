@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from insitu.codecs.buffer_spec import BufferSpec, Configuration, Data, DecodeFunction, DecodeStep, Octets
+from insitu.codecs.configuration import integer_field
 from insitu.errors import CodecError
 
 __all__ = ["bz2", "lzma"]
@@ -19,12 +20,12 @@ __all__ = ["bz2", "lzma"]
 
 def bz2(configuration: Configuration, form: BufferSpec) -> DecodeStep:
     """Return the step for bzip2, HDF5's filter 307."""
-    return DecodeStep("bz2", _stream_decoder(_bz2.BZ2Decompressor, form.limit), form.compressed())
+    return DecodeStep("bz2", _stream_decoder(_bz2.BZ2Decompressor, form.limit), form.compressed(), uses_library=True)
 
 
 def lzma(configuration: Configuration, form: BufferSpec) -> DecodeStep:
     """Return the step for LZMA, from `format` and `filters` as numcodecs writes them."""
-    layout = int(configuration.get("format", _lzma.FORMAT_XZ))
+    layout = integer_field(configuration, "format", _lzma.FORMAT_XZ)
     options: dict[str, Any] = {"format": layout}
     if layout == _lzma.FORMAT_RAW:
         options["filters"] = configuration.get("filters")
@@ -32,6 +33,7 @@ def lzma(configuration: Configuration, form: BufferSpec) -> DecodeStep:
         "lzma",
         _stream_decoder(lambda: _lzma.LZMADecompressor(**options), form.limit, layout != _lzma.FORMAT_RAW),
         form.compressed(),
+        uses_library=True,
     )
 
 

@@ -12,6 +12,7 @@ import math
 import numpy as np
 
 from insitu.codecs.buffer_spec import BufferSpec, Configuration, Data, DecodeStep, Octets, as_octets
+from insitu.codecs.configuration import integers_field
 from insitu.codecs.libraries import require_function
 from insitu.errors import CodecError
 
@@ -33,15 +34,17 @@ def zfpy(configuration: Configuration, form: BufferSpec) -> DecodeStep:
         most = _check_header(stream[:12], form)
         return _check_array("zfpy", decode(stream + bytes(max(most - len(stream), 0))), form)
 
-    return DecodeStep("zfpy", run, form.compressed(2))
+    return DecodeStep("zfpy", run, form.compressed(2), uses_library=True)
 
 
 def zfp(configuration: Configuration, form: BufferSpec) -> DecodeStep:
     """Return the step for HDF5's filter 32013, from `cd_values`."""
     decode = require_function("zfp", ("imagecodecs", "zfp_decode"), ("zfpy", "decompress_numpy"), install="imagecodecs")
-    values = [int(value) for value in configuration.get("cd_values", ())]
+    values = integers_field(configuration, "cd_values", ())
     if len(values) < 4:
         raise CodecError(f"zfp has {len(values)} client values, too few for its header", codec="zfp")
+    if any(not 0 <= value < 1 << 32 for value in values):
+        raise CodecError("a client value of zfp is not an unsigned integer of 32 bits", codec="zfp")
     header = np.array(values[1:], "<u4").view(np.uint8)
     bits = np.unpackbits(header, bitorder="little")
     mode = int(np.packbits(bits[84:96], bitorder="little").view("<u2")[0])
@@ -58,7 +61,7 @@ def zfp(configuration: Configuration, form: BufferSpec) -> DecodeStep:
             whole = np.concatenate([header[: length // 8], as_octets(data)])
         return _check_array("zfp", decode(whole.tobytes() + bytes(max(most - whole.size, 0))), form)
 
-    return DecodeStep("zfp", run, form.compressed(2))
+    return DecodeStep("zfp", run, form.compressed(2), uses_library=True)
 
 
 def _check_header(header: bytes, form: BufferSpec) -> int:
@@ -94,7 +97,7 @@ def pcodec(configuration: Configuration, form: BufferSpec) -> DecodeStep:
     def run(data: Data, out: Octets | None) -> Data:
         return _check_array("pcodec", decode(as_octets(data).tobytes()), form)
 
-    return DecodeStep("pcodec", run, form.compressed(2))
+    return DecodeStep("pcodec", run, form.compressed(2), uses_library=True)
 
 
 def _check_array(name: str, values: object, form: BufferSpec) -> Octets:

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from insitu.codecs.buffer_spec import BufferSpec, Configuration, Data, DecodeStep, Octets, as_octets
+from insitu.codecs.configuration import integer_field
 from insitu.codecs.libraries import Function, require_function
 from insitu.errors import CodecError
 
@@ -71,7 +72,12 @@ def _jpeg_size(data: bytes) -> tuple[int, int]:
 
 
 def _decode_base64(value: Any) -> bytes | None:
-    return base64.b64decode(value) if isinstance(value, str) else value
+    if value is None or isinstance(value, bytes):
+        return value
+    try:
+        return base64.b64decode(value)
+    except (TypeError, ValueError) as error:
+        raise CodecError(f"the tables or the header of a JPEG are not in base64: {error}") from None
 
 
 def webp(configuration: Configuration, form: BufferSpec) -> DecodeStep:
@@ -80,7 +86,7 @@ def webp(configuration: Configuration, form: BufferSpec) -> DecodeStep:
     A fourth channel that is opaque everywhere may be left out in the data.
     """
     decode = require_function("imagecodecs_webp", ("imagecodecs", "webp_decode"))
-    alpha = form.shape is not None and form.shape[-1] == 4
+    alpha = form.shape is not None and form.shape[-1:] == (4,)
     return _image_step(
         "imagecodecs_webp", form, lambda data, room: decode(bytes(as_octets(data)), hasalpha=alpha, out=room)
     )
@@ -155,7 +161,7 @@ def ccittrle(configuration: Configuration, form: BufferSpec) -> DecodeStep:
 def ccittfax3(configuration: Configuration, form: BufferSpec) -> DecodeStep:
     """Return the step for CCITT group 3 fax, from `t4options`."""
     return _fax_step(
-        "imagecodecs_ccittfax3", "ccittfax3_decode", form, t4options=int(configuration.get("t4options") or 0)
+        "imagecodecs_ccittfax3", "ccittfax3_decode", form, t4options=integer_field(configuration, "t4options", 0)
     )
 
 
@@ -204,4 +210,4 @@ def _image_step(name: str, form: BufferSpec, image: Callable[[Data, NDArray[Any]
                 return room
         raise CodecError(f"the image has type {found.dtype} and shape {found.shape}, the chunk {dtype} and {flat}")
 
-    return DecodeStep(name, run, form.compressed(4), fills=form.exact)
+    return DecodeStep(name, run, form.compressed(4), fills=form.exact, uses_library=True)

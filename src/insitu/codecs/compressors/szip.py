@@ -14,6 +14,7 @@ import numpy as np
 
 from insitu.codecs.buffer_spec import BufferSpec, Configuration, Data, DecodeStep, Octets, as_octets
 from insitu.codecs.compressors.aec import AEC_ANY_BLOCK, AEC_BIG, AEC_PREPROCESS, aec_decoder
+from insitu.codecs.configuration import integer_field
 from insitu.codecs.libraries import require_function
 from insitu.errors import CodecError
 
@@ -97,10 +98,7 @@ def _small_block_decoder(parameters: Mapping[str, int]) -> Callable[[Octets, int
 
 def szip(configuration: Configuration, form: BufferSpec) -> DecodeStep:
     """Return the step for HDF5's filter 4, from the parameters of `szip_decoder`."""
-    try:
-        parameters = {name: int(configuration[name]) for name in PARAMETERS}
-    except KeyError as error:
-        raise CodecError(f"the szip configuration has no {error.args[0]}", codec="szip") from error
+    parameters = {name: integer_field(configuration, name) for name in PARAMETERS}
     decode = szip_decoder(parameters)
     limit = form.limit
 
@@ -113,4 +111,4 @@ def szip(configuration: Configuration, form: BufferSpec) -> DecodeStep:
             raise CodecError(f"the data declares {size} bytes, but the chunk has only {limit}")
         return decode(raw[4:], size)
 
-    return DecodeStep("szip", run, form.compressed())
+    return DecodeStep("szip", run, form.compressed(), uses_library=True)

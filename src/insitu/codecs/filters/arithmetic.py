@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from insitu.codecs.buffer_spec import BufferSpec, Configuration, Data, DecodeStep, Octets, as_octets
+from insitu.codecs.configuration import dtype_field, float_field
 from insitu.errors import CodecError
 
 __all__ = ["astype", "bitround", "delta", "fixedscaleoffset", "packbits", "quantize"]
@@ -35,7 +36,7 @@ def fixedscaleoffset(configuration: Configuration, form: BufferSpec) -> DecodeSt
     `astype`.
     """
     dtype, stored = _read_types(configuration, "dtype", "astype")
-    scale, offset = _to_number(configuration["scale"]), _to_number(configuration["offset"])
+    scale, offset = _number_field(configuration, "scale"), _number_field(configuration, "offset")
 
     def run(data: Data, out: Octets | None) -> Data:
         values: NDArray[Any] = (_view_values(data, stored) / scale + offset).astype(dtype, copy=False)
@@ -99,20 +100,18 @@ def _make_step(name: str, form: BufferSpec, dtype: np.dtype[Any], stored: np.dty
 
 
 def _read_types(configuration: Configuration, decoded: str, encoded: str) -> tuple[np.dtype[Any], np.dtype[Any]]:
-    try:
-        dtype = np.dtype(configuration[decoded])
-        stored = np.dtype(configuration.get(encoded) or dtype)
-    except (KeyError, TypeError) as error:
-        raise CodecError(f"the types in the codec's configuration are invalid: {error}") from error
+    dtype = dtype_field(configuration, decoded)
+    stored = dtype_field(configuration, encoded, dtype)
     if dtype.hasobject or stored.hasobject or not dtype.itemsize or not stored.itemsize:
         raise CodecError(f"the codec works on numbers, not on {dtype} and {stored}")
     return dtype, stored
 
 
-def _to_number(value: Any) -> Any:
+def _number_field(configuration: Configuration, name: str) -> int | float:
     # Zarr v3 metadata may hold numbers as text (numcodecs.fixedscaleoffset writes "10.0" there in
-    # some versions).
-    return float(value) if isinstance(value, str) else value
+    # some versions). An integer stays one: numcodecs computes in its type.
+    value = configuration.get(name)
+    return value if isinstance(value, int) else float_field(configuration, name)
 
 
 def _view_values(data: Data, dtype: np.dtype[Any]) -> NDArray[Any]:

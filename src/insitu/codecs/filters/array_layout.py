@@ -6,9 +6,12 @@ between other codecs of a chain they are undone here.
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from insitu.codecs.buffer_spec import BufferSpec, Configuration, Data, DecodeStep, Octets, as_octets
+from insitu.codecs.configuration import integers_field
 from insitu.errors import CodecError
 
 __all__ = ["bytes_", "transpose"]
@@ -43,7 +46,7 @@ def transpose(configuration: Configuration, form: BufferSpec) -> DecodeStep:
     axes = (
         {"C": tuple(range(ndim)), "F": tuple(reversed(range(ndim)))}.get(order)
         if isinstance(order, str)
-        else tuple(order)
+        else integers_field(configuration, "order")
     )
     if axes is None or sorted(axes) != list(range(ndim)):
         raise CodecError(f"{order} is not a permutation of {ndim} axes", codec="transpose")
@@ -52,7 +55,12 @@ def transpose(configuration: Configuration, form: BufferSpec) -> DecodeStep:
     back = np.argsort(axes)
 
     def run(data: Data, out: Octets | None) -> Data:
-        values = data if isinstance(data, np.ndarray) and data.dtype.hasobject else as_octets(data).view(dtype)
+        if dtype.hasobject:
+            if not isinstance(data, np.ndarray) or not data.dtype.hasobject or data.size != math.prod(stored):
+                raise CodecError(f"the data does not hold the {math.prod(stored)} values of the chunk")
+            values = data
+        else:
+            values = as_octets(data).view(dtype)
         return np.ascontiguousarray(values.reshape(stored).transpose(back))
 
     return DecodeStep("transpose", run, BufferSpec(form.limit, form.exact, dtype, stored))

@@ -13,6 +13,7 @@ import numpy as np
 
 from insitu.codecs.buffer_spec import BufferSpec, Configuration, Data, DecodeStep, Octets, as_octets
 from insitu.codecs.compressors.lz import decode_blocks
+from insitu.codecs.configuration import integer_field
 from insitu.codecs.libraries import Function, require_function
 from insitu.errors import CodecError
 
@@ -27,8 +28,8 @@ def bitshuffle(configuration: Configuration, form: BufferSpec) -> DecodeStep:
     """Return the step, from `elementsize`, `blocksize` (in elements, 0: default) and `cname` (none,
     lz4 or zstd).
     """
-    size = int(configuration.get("elementsize", configuration.get("itemsize", 1)))
-    block = int(configuration.get("blocksize", 0))
+    size = integer_field(configuration, "elementsize", integer_field(configuration, "itemsize", 1))
+    block = integer_field(configuration, "blocksize", 0)
     compressor = str(configuration.get("cname", "none"))
     if size < 1 or block < 0 or block % MULTIPLE:
         raise CodecError(
@@ -44,7 +45,7 @@ def bitshuffle(configuration: Configuration, form: BufferSpec) -> DecodeStep:
             _unshuffle_bits(untangle, as_octets(data), size, block or _default_block(size), room)
             return room
 
-        return DecodeStep("bitshuffle", run, form.as_bytes(), fills=form.exact)
+        return DecodeStep("bitshuffle", run, form.as_bytes(), fills=form.exact, uses_library=True)
     decode = require_function("bitshuffle", ("imagecodecs", f"{compressor}_decode"))
     return _compressed_step(form, size, untangle, decode)
 
@@ -76,7 +77,7 @@ def _compressed_step(form: BufferSpec, size: int, untangle: Function, decode: Fu
         _unshuffle_bits(untangle, planes, size, block, room)
         return room
 
-    return DecodeStep("bitshuffle", run, form.compressed(), fills=form.exact)
+    return DecodeStep("bitshuffle", run, form.compressed(), fills=form.exact, uses_library=True)
 
 
 def _unshuffle_bits(untangle: Function, planes: Octets, size: int, block: int, room: Octets) -> None:

@@ -12,6 +12,7 @@ from collections.abc import Callable
 import numpy as np
 
 from insitu.codecs.buffer_spec import BufferSpec, Configuration, Data, DecodeStep, Octets, as_octets
+from insitu.codecs.configuration import integer_field, integers_field
 from insitu.codecs.libraries import find_function, require_function
 from insitu.errors import ChecksumError, CodecError
 
@@ -26,14 +27,14 @@ def fletcher32(configuration: Configuration, form: BufferSpec) -> DecodeStep:
         or fletcher32_numpy
     )
 
-    def accepted(data: Octets) -> tuple[int, int]:
+    def accepted_sums(data: Octets) -> tuple[int, int]:
         value = compute(data)
         # Before 1.6.3 HDF5 swapped the bytes of each half on little-endian machines; it still
         # accepts such sums.
         swapped = (value & 0x00FF00FF) << 8 | (value & 0xFF00FF00) >> 8
         return value, swapped
 
-    return _checksum_step("fletcher32", form, accepted, at_start=False)
+    return _checksum_step("fletcher32", form, accepted_sums, at_start=False)
 
 
 def crc32c(configuration: Configuration, form: BufferSpec) -> DecodeStep:
@@ -68,18 +69,20 @@ def adler32(configuration: Configuration, form: BufferSpec) -> DecodeStep:
 def jenkins_lookup3(configuration: Configuration, form: BufferSpec) -> DecodeStep:
     """Return the step for numcodecs' lookup3, with `initval` and `prefix`."""
     compute = require_function("jenkins_lookup3", ("numcodecs.jenkins", "jenkins_lookup3"), install="numcodecs")
-    start = int(configuration.get("initval", 0))
-    given = configuration.get("prefix")
-    prefix = np.array([] if given is None else given, np.uint8)
+    start = integer_field(configuration, "initval", 0)
+    values = integers_field(configuration, "prefix", ())
+    if not 0 <= start < 1 << 32 or any(not 0 <= value < 256 for value in values):
+        raise CodecError("the initial value or the prefix of jenkins_lookup3 is not valid", codec="jenkins_lookup3")
+    prefix = np.array(values, np.uint8)
 
-    def accepted(data: Octets) -> tuple[int]:
+    def accepted_sums(data: Octets) -> tuple[int]:
         return (int(compute(np.concatenate([prefix, data]) if prefix.size else data, start)),)
 
-    return _checksum_step("jenkins_lookup3", form, accepted, at_start=False)
+    return _checksum_step("jenkins_lookup3", form, accepted_sums, at_start=False)
 
 
 def _checksum_step(
-    name: str, form: BufferSpec, accepted: Callable[[Octets], tuple[int, ...]], at_start: bool
+    name: str, form: BufferSpec, accepted_sums: Callable[[Octets], tuple[int, ...]], at_start: bool
 ) -> DecodeStep:
     def run(data: Data, out: Octets | None) -> Data:
         whole = as_octets(data)
@@ -87,7 +90,7 @@ def _checksum_step(
             raise CodecError("the data is too short for its checksum of 4 bytes")
         stored, rest = (whole[:4], whole[4:]) if at_start else (whole[-4:], whole[:-4])
         value = int.from_bytes(stored.tobytes(), "little")
-        computed = accepted(rest)
+        computed = accepted_sums(rest)
         if value not in computed:
             raise ChecksumError(
                 f"the {name} checksum is {computed[0]:#010x}, but {value:#010x} was stored: the chunk is damaged",

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from insitu.codecs.buffer_spec import BufferSpec, Configuration, Data, DecodeStep, Octets, as_octets
+from insitu.codecs.configuration import integers_field
 from insitu.codecs.filters.bit_fields import unpack_bits
 from insitu.errors import CodecError
 
@@ -46,7 +47,7 @@ class _Leaf:
 
 def nbit(configuration: Configuration, form: BufferSpec) -> DecodeStep:
     """Return the step, from `cd_values`, the client values that HDF5 stores."""
-    values = tuple(int(value) for value in configuration["cd_values"])
+    values = integers_field(configuration, "cd_values")
     if len(values) < 5:
         raise CodecError(f"nbit has too few client values: {len(values)}, at least 5 are needed", codec="nbit")
     if values[1]:
@@ -54,10 +55,7 @@ def nbit(configuration: Configuration, form: BufferSpec) -> DecodeStep:
     count, size = values[2], values[4]
     if form.exact and count * size != form.limit:
         raise CodecError(f"nbit declares {count * size} bytes, but the chunk has {form.limit}", codec="nbit")
-    try:
-        leaves = tuple(_merge_bytes(leaf for leaf in _read_leaves(values, _Cursor(3), 0)))
-    except IndexError as error:
-        raise CodecError("the client values of nbit are truncated", codec="nbit") from error
+    leaves = tuple(_merge_bytes(_read_leaves(values, _Cursor(3), 0)))
 
     def run(data: Data, out: Octets | None) -> Data:
         room = np.empty(count * size, np.uint8) if out is None else out
@@ -73,7 +71,13 @@ class _Cursor:
 
     def take(self, values: tuple[int, ...]) -> int:
         self.at += 1
-        return values[self.at - 1]
+        return _value_at(values, self.at - 1)
+
+
+def _value_at(values: tuple[int, ...], at: int) -> int:
+    if at >= len(values):
+        raise CodecError("the client values of nbit are truncated", codec="nbit")
+    return values[at]
 
 
 def _read_leaves(values: tuple[int, ...], cursor: _Cursor, offset: int) -> Iterator[_Leaf]:
@@ -87,7 +91,7 @@ def _read_leaves(values: tuple[int, ...], cursor: _Cursor, offset: int) -> Itera
     elif kind == ARRAY:
         start = cursor.at
         # The size of one item follows its class, for every class.
-        item = values[start + 1]
+        item = _value_at(values, start + 1)
         if not item or size // item > MOST_LEAVES:
             raise CodecError(f"nbit declares an array of {size} bytes with items of {item} bytes", codec="nbit")
         for index in range(size // item):

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from insitu.codecs.buffer_spec import BufferSpec, Configuration, Data, DecodeStep, Octets, as_octets
+from insitu.codecs.configuration import integers_field
 from insitu.codecs.filters.bit_fields import unpack_bits
 from insitu.errors import CodecError
 
@@ -40,6 +41,8 @@ class _Parameters:
     def of(cls, values: tuple[int, ...]) -> _Parameters:
         if len(values) < 8:
             raise CodecError(f"scaleoffset has too few client values: {len(values)} of 20", codec="scaleoffset")
+        if any(not 0 <= value < 1 << 32 for value in values):
+            raise CodecError("a client value of scaleoffset is not an unsigned integer of 32 bits", codec="scaleoffset")
         scale_type, factor, count, kind, size, sign, order, filled = values[:8]
         if factor >= 2**31:
             factor -= 2**32
@@ -50,7 +53,7 @@ class _Parameters:
                 f"scaleoffset parameters are invalid: class {kind}, size {size}, scale type {scale_type}",
                 codec="scaleoffset",
             )
-        words = b"".join(int(value).to_bytes(4, "little") for value in values[8:20])
+        words = b"".join(value.to_bytes(4, "little") for value in values[8:20])
         return cls(
             scale_type,
             factor,
@@ -62,7 +65,7 @@ class _Parameters:
 
 def scaleoffset(configuration: Configuration, form: BufferSpec) -> DecodeStep:
     """Return the step, from `cd_values`, the 20 client values that HDF5 stores."""
-    parameters = _Parameters.of(tuple(configuration["cd_values"]))
+    parameters = _Parameters.of(integers_field(configuration, "cd_values"))
     size = parameters.dtype.itemsize
     nbytes = parameters.count * size
     if form.exact and nbytes != form.limit:

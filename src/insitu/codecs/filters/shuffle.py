@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from insitu.codecs.buffer_spec import BufferSpec, Configuration, Data, DecodeStep, Octets, as_octets
+from insitu.codecs.configuration import integer_field
 from insitu.codecs.libraries import find_function
 from insitu.errors import CodecError
 
@@ -22,7 +23,7 @@ __all__ = ["shuffle", "unshuffle"]
 
 def shuffle(configuration: Configuration, form: BufferSpec) -> DecodeStep:
     """Return the step for shuffle of HDF5 (filter 2), numcodecs and Zarr."""
-    size = int(configuration.get("elementsize", 4))
+    size = integer_field(configuration, "elementsize", 4)
     if size < 1:
         raise CodecError(f"the element size of shuffle is {size}; it must be at least 1", codec="shuffle")
     kernel = find_function("insitu.codecs._kernels", "unshuffle") or unshuffle

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from insitu.codecs.buffer_spec import BufferSpec, Configuration, Data, DecodeStep, Octets, as_octets
+from insitu.codecs.configuration import reading_configuration
 from insitu.errors import CodecError
 
 __all__ = ["record_member"]
@@ -21,8 +22,9 @@ def record_member(configuration: Configuration, form: BufferSpec) -> DecodeStep:
     """Return the step, from `dtype` (a list of fields: name, type, shape) and `member` (the wanted
     field).
     """
-    record = np.dtype([tuple(_to_numpy_field(field)) for field in configuration["dtype"]])
-    wanted = configuration["member"]
+    with reading_configuration("record_member"):
+        record = np.dtype([_to_numpy_field(field) for field in configuration["dtype"]])
+        wanted = str(configuration["member"])
     if record.fields is None or wanted not in record.fields or record.hasobject:
         raise CodecError(f"{record} has no field {wanted!r}", codec="record_member")
     member, skip = record.fields[wanted][:2]

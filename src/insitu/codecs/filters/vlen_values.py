@@ -15,6 +15,7 @@ from insitu.codecs.buffer_spec import (
     Octets,
     as_octets,
 )
+from insitu.codecs.configuration import dtype_field
 from insitu.codecs.libraries import require_function
 from insitu.errors import CodecError
 
@@ -33,12 +34,14 @@ def vlen_bytes(configuration: Configuration, form: BufferSpec) -> DecodeStep:
 
 def vlen_array(configuration: Configuration, form: BufferSpec) -> DecodeStep:
     """Return the step for arrays of varying length, of `dtype`."""
-    return _make_step("vlen-array", "VLenArray", {"dtype": configuration.get("dtype")}, form)
+    return _make_step("vlen-array", "VLenArray", {"dtype": dtype_field(configuration, "dtype")}, form)
 
 
 def _make_step(name: str, class_name: str, options: Configuration, form: BufferSpec) -> DecodeStep:
     decode = require_function(name, ("numcodecs.vlen", class_name), install="numcodecs")(**options).decode
     count = form.count
+    if form.dtype is None or not form.dtype.hasobject:
+        raise CodecError(f"values of varying length cannot become {form.dtype}", codec=name)
 
     def run(data: Data, out: Octets | None) -> Data:
         raw = as_octets(data)
@@ -49,4 +52,4 @@ def _make_step(name: str, class_name: str, options: Configuration, form: BufferS
         values: Data = decode(raw)
         return values
 
-    return DecodeStep(name, run, BufferSpec(MAX_UNDECLARED_BYTES, False))
+    return DecodeStep(name, run, BufferSpec(MAX_UNDECLARED_BYTES, False), uses_library=True)

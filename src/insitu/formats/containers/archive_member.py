@@ -17,7 +17,7 @@ from insitu.errors import UnsupportedError
 from insitu.model import Codec, Columns, Encoding, SparseTable, Tile, VirtualArray, VirtualGroup
 from insitu.sources.protocol import ByteSource, Range, WrappedSource
 
-__all__ = ["ArchiveMember", "MemberSource", "WrappedSource", "member_path", "shift_offsets"]
+__all__ = ["ArchiveMember", "MemberSource", "member_path", "shift_offsets"]
 
 
 class ArchiveMember(NamedTuple):

@@ -7,11 +7,12 @@ open a thousand members one by one reads one directory.
 from __future__ import annotations
 
 from insitu.errors import FormatError
-from insitu.formats.containers.archive_member import ArchiveMember, MemberSource
+from insitu.formats.containers.archive_member import ArchiveMember
 from insitu.formats.containers.tar_members import is_header, tar_members
 from insitu.formats.containers.zip_members import zip_members
 from insitu.formats.parsing.read_cache import ReadCache
 from insitu.formats.parsing.scheduler import run
+from insitu.lru import LruCache
 from insitu.model import Source
 from insitu.sources.access_policy import has_access_policy
 from insitu.sources.protocol import ByteSource
@@ -22,7 +23,7 @@ MOST_ARCHIVES_REMEMBERED = 8
 """Archives whose lists are remembered."""
 MOST_MEMBERS_REMEMBERED = 1 << 17
 """Most members of an archive whose list is remembered."""
-_recent: dict[Source, list[ArchiveMember]] = {}
+_recent: LruCache[Source, list[ArchiveMember]] = LruCache(MOST_ARCHIVES_REMEMBERED)
 
 
 def is_zip(window: ReadCache) -> bool:
@@ -41,8 +42,7 @@ def list_members(source: ByteSource) -> list[ArchiveMember]:
         # The list may have been read for another client: check that this one can read the archive,
         # too.
         source.read(0, 1)
-    about = source.describe()
-    known = _recent.get(about)
+    known = _recent.get(source.describe())
     if known is not None:
         return known
     window = ReadCache(source)
@@ -58,11 +58,8 @@ def list_members(source: ByteSource) -> list[ArchiveMember]:
 
 def read_members(window: ReadCache, kind: str) -> list[ArchiveMember]:
     """Read the list of members of a zip or tar archive, and remember it."""
-    global _recent
     found = zip_members(window) if kind == "zip" else run(tar_members(window.size, window.url), window)
     about = window.source.describe()
-    whole = not isinstance(window.source, MemberSource)  # a member has no identity of its own
-    if whole and len(found) <= MOST_MEMBERS_REMEMBERED and (about.etag or about.modified):
-        others = [(key, value) for key, value in _recent.items() if key != about]
-        _recent = dict([*others[1 - MOST_ARCHIVES_REMEMBERED :], (about, found)])
+    if len(found) <= MOST_MEMBERS_REMEMBERED and (about.etag or about.modified):
+        _recent.put(about, found)
     return found

@@ -65,7 +65,7 @@ def parse_member_url(url: Any) -> MemberUrl | None:
         return None
     if not scheme and os.path.exists(url):
         return None  # a name is a name, whatever characters it has
-    inner = member_path(path.replace("::", "/"))
+    inner = member_path(path.replace("::", "/"))  # an archive in the archive: the scan refuses it by name
     return MemberUrl(archive, inner, False) if archive and inner else None
 
 

@@ -2,8 +2,8 @@
 
 `insitu.open_dataset("runs.tar", group="2024/jan.nc")` opens one. Members must not be compressed:
 chunks are ranges of the archive itself, so nothing is unpacked. Folders that are Zarr stores are
-groups too, and so are archives within the archive. Only the members that are asked for are scanned.
-An archive that is one Zarr store is opened as that store.
+groups too. Only the members that are asked for are scanned. An archive that is one Zarr store is
+opened as that store. An archive within an archive is refused by name.
 """
 
 from __future__ import annotations
@@ -12,13 +12,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from insitu.errors import FormatError, InsituError, SourceError, UnsupportedError, VariableError
-from insitu.formats.containers.archive_member import (
-    ArchiveMember,
-    MemberSource,
-    WrappedSource,
-    member_path,
-    shift_offsets,
-)
+from insitu.formats.containers.archive_member import ArchiveMember, MemberSource, member_path, shift_offsets
 from insitu.formats.containers.member_list import is_tar, is_zip, list_members, read_members
 from insitu.formats.containers.zarr_folders import ZarrFolder, find_store_roots
 from insitu.formats.containers.zip_members import find_offsets
@@ -28,22 +22,18 @@ from insitu.formats.registry import Format
 from insitu.formats.unreadable import Problems
 from insitu.formats.variable_filter import select_variables, subtree
 from insitu.model import GroupDetails, VirtualGroup
-from insitu.sources.protocol import ByteSource, Range
+from insitu.sources.protocol import ByteSource, Range, WrappedSource
 
 __all__ = ["TAR", "ZIP", "ScopedArchive", "scan_tar", "scan_zip"]
 
-DEEPEST = 4
-"""Most archives within one another."""
-
 
 class ScanRequest(NamedTuple):
-    """What a caller asks for, and how deep in archives the scan is."""
+    """What a caller asks for."""
 
     group: str | None
     variables: Collection[str] | None
     errors: str
     storage_options: Mapping[str, Any] | None
-    depth: int = 0
     format: str | None = None
     """Of the member asked for, by name."""
 
@@ -140,19 +130,8 @@ class ScopedArchive(WrappedSource):
 
 
 def _scan_members(source: ByteSource, members: list[ArchiveMember], kind: str, wanted: ScanRequest) -> VirtualGroup:
-    """Scan the members that were asked for.
-
-    `source` is the archive, or a member that is an archive.
-    """
-    if isinstance(source, MemberSource):  # an archive in an archive: its members are ranges of the outer one
-        base = source.member.offset
-        members = [
-            member._replace(offset=member.offset + base if member.offset >= 0 else -1, header=member.header + base)
-            for member in members
-        ]
-        url, source = source.url, source.source
-    else:
-        url = source.url
+    """Scan the members that were asked for."""
+    url = source.url
     asked = (wanted.group or "").strip("/")
     files = {path: member for member in members if (path := member_path(member.name))}  # the last of a name counts
     roots = find_store_roots([*files])
@@ -164,7 +143,7 @@ def _scan_members(source: ByteSource, members: list[ArchiveMember], kind: str, w
     units = {path: member for path, member in files.items() if not any(_is_within(path, root) for root in roots)}
     one = next((path for path in units if _is_within(asked, path)), None)
     if one is not None:
-        return _scan_one(source, units[one], one, url, wanted)
+        return _scan_one(source, units[one], one, wanted)
     chosen = [path for path in units if not asked or path.startswith(f"{asked}/")]
     stores = [root for root in roots if not asked or root.startswith(f"{asked}/")]
     if asked and not chosen and not stores:
@@ -221,29 +200,28 @@ def _scan_all(
     return found
 
 
-def _scan_one(source: ByteSource, member: ArchiveMember, path: str, url: str, wanted: ScanRequest) -> VirtualGroup:
+def _scan_one(source: ByteSource, member: ArchiveMember, path: str, wanted: ScanRequest) -> VirtualGroup:
     """Scan one member that was asked for by name."""
     (there,) = find_offsets([member], source)
     if there.problem:
         raise VariableError(
             f"member {path!r} cannot be read by range: {there.problem}",
-            url=url,
+            url=source.url,
             hint="Make the archive without compression (zip -0), or unpack it",
         )
     return _scan_member(source, there, wanted.for_member(path))
 
 
 def _scan_member(source: ByteSource, member: ArchiveMember, wanted: ScanRequest) -> VirtualGroup:
-    """Scan one member as a file of its own, or as an archive in the archive."""
+    """Scan one member as a file of its own."""
     window = ReadCache(MemberSource(source, member), storage_options=wanted.storage_options)
     kind = wanted.format or ("zip" if is_zip(window) else "tar" if is_tar(window) else None)
     if kind in ("zip", "tar"):
-        if wanted.depth >= DEEPEST:
-            raise UnsupportedError(
-                f"archives are nested more than {DEEPEST} deep", url=window.url, hint="Unpack the outer archives"
-            )
-        inner = wanted._replace(depth=wanted.depth + 1, format=None)
-        return _scan_members(window.source, read_members(window, kind), kind, inner)
+        raise UnsupportedError(
+            f"the member is a {kind} archive itself: archives within archives are not supported",
+            url=window.url,
+            hint="Unpack the outer archive, and open the inner one",
+        )
     tree = scan_window(
         window, group=wanted.group, variables=wanted.variables, errors=wanted.errors, format=wanted.format
     )

@@ -16,13 +16,14 @@ from insitu.formats.containers.archive_member import ArchiveMember
 from insitu.formats.parsing.read_cache import ReadCache
 from insitu.sources.protocol import ByteSource, read_tail
 
-__all__ = ["ZipEntry", "find_offsets", "read_directory", "zip_members"]
+__all__ = ["LOCAL_HEADER", "ZipEntry", "end_of_local_header", "find_offsets", "read_directory", "zip_members"]
 
 _END = struct.Struct("<4s4H2IH")
 _END64 = struct.Struct("<4sQ2H2I4Q")
 _LOCATOR = struct.Struct("<4sIQI")
 _ENTRY = struct.Struct("<4s6H3I5H2I")
-_LOCAL = 30
+LOCAL_HEADER = 30
+"""Bytes of a local file header without name and extra field (APPNOTE 4.3.7)."""
 TAIL = 1 << 16
 LARGEST = 1 << 28
 """Bytes of a central directory."""
@@ -96,7 +97,7 @@ def read_directory(source: ByteSource, size: int, head: bytes = b"") -> list[Zip
 def find_offsets(members: Sequence[ArchiveMember], source: ByteSource) -> list[ArchiveMember]:
     """Return the members with the offsets of their bytes."""
     wanted = [member for member in members if member.offset < 0]
-    headers = iter(source.read_many([(member.header, _LOCAL) for member in wanted]))
+    headers = iter(source.read_many([(member.header, LOCAL_HEADER) for member in wanted]))
     size = source.size()
     return [
         member if member.offset >= 0 else _with_offset(member, next(headers), size, source.url) for member in members
@@ -104,16 +105,22 @@ def find_offsets(members: Sequence[ArchiveMember], source: ByteSource) -> list[A
 
 
 def _with_offset(member: ArchiveMember, header: bytes, size: int, url: str) -> ArchiveMember:
-    if len(header) != _LOCAL or header[:4] != b"PK\3\4":
-        raise FormatError(
-            f"member {member.name!r} is not where the central directory says",
-            url=url,
-            offset=member.header,
-            structure="local file header",
-        )
-    begin = member.header + _LOCAL + sum(struct.unpack_from("<HH", header, 26))
+    begin = end_of_local_header(header, member.header, url, f"member {member.name!r}")
     problem = member.problem or ("the archive is truncated before its end" if begin + member.length > size else "")
     return member._replace(offset=begin, problem=problem)
+
+
+def end_of_local_header(header: bytes, offset: int, url: str, member: str = "a member of the zip file") -> int:
+    """Return where the bytes of a member begin, by its local header, which lies at `offset`."""
+    if len(header) != LOCAL_HEADER or header[:4] != b"PK\3\4":
+        raise FormatError(
+            f"{member} is not where the central directory says",
+            url=url,
+            offset=offset,
+            structure="local file header",
+        )
+    name_length, extra_length = struct.unpack_from("<HH", header, 26)
+    return int(offset + LOCAL_HEADER + name_length + extra_length)
 
 
 def _find_end_record(tail: bytes) -> int:

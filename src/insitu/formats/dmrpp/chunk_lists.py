@@ -61,7 +61,7 @@ def parse_chunks(element: Any) -> ChunkList:
         kind, said = local_name(child), child.attrib
         if kind == "chunkDimensionSizes":
             if found.sizes is None:  # only the first counts
-                found.sizes = tuple(int(size) for size in (child.text or "").split())
+                found.sizes = tuple(_to_integer(size, kind) for size in (child.text or "").split())
         elif kind in ("chunk", "block") and "offset" in said:  # one without it holds the fill value
             found.blocks |= kind == "block"
             _add(found, said)
@@ -82,17 +82,26 @@ def parse_single_chunk(element: Any) -> ChunkList:
 
 
 def _add(found: ChunkList, said: Any) -> None:
-    found.offset.append(int(said["offset"]))
-    found.length.append(int(said["nBytes"]))
-    found.mask.append(int(said.get("fm", 0)))
+    found.offset.append(_to_integer(said.get("offset"), "offset"))
+    found.length.append(_to_integer(said.get("nBytes"), "nBytes"))
+    found.mask.append(_to_integer(said.get("fm", "0"), "fm"))
     found.position.append(said.get("chunkPositionInArray", ""))
     found.href.append(said.get("href", ""))
 
 
 def _check(found: ChunkList) -> None:
-    for column in (found.offset, found.length, found.mask):
+    for column in (found.offset, found.length, found.mask, found.sizes or ()):
         if column and not 0 <= min(column) <= max(column) <= LARGEST:
-            raise ValueError(f"numbers from {min(column)} to {max(column)} are out of range")
+            raise FormatError(f"numbers from {min(column)} to {max(column)} are out of range", structure="chunk")
+
+
+def _to_integer(text: str | None, name: str) -> int:
+    if text is None:
+        raise FormatError(f"a chunk has no {name}", structure="chunk")
+    try:
+        return int(text)
+    except ValueError:
+        raise FormatError(f"{name} of a chunk is not an integer: {text[:40]!r}", structure="chunk") from None
 
 
 def _join_linked_blocks(found: ChunkList) -> None:
@@ -164,7 +173,7 @@ def codecs_of(chunks: ChunkList | None, dtype: np.dtype[Any], in_order: bool) ->
             found.append(Codec("shuffle", {"elementsize": dtype.itemsize}))
         elif name == "deflate":
             level = next(levels, "")
-            found.append(Codec("zlib", {"level": int(level)} if level.isdecimal() else {}))
+            found.append(Codec("zlib", {"level": int(level)} if level.isdecimal() and len(level) < 3 else {}))
         elif name == "fletcher32":
             found.append(Codec("fletcher32"))
         else:

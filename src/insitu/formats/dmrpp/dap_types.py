@@ -21,6 +21,7 @@ TEXTS = ("String", "URL", "Url", "URI")
 KINDS = frozenset({*NUMBERS, *TEXTS, "Enum", "Opaque", "Structure", "Sequence"})
 LARGEST_RECORD = 1 << 24
 MOST_MEMBERS = 1 << 12
+MOST_AXES = 32
 
 
 def dtype_of(element: Any, chunks: ChunkList | None, enums: dict[str, str]) -> np.dtype[Any] | None:
@@ -45,7 +46,10 @@ def dtype_of(element: Any, chunks: ChunkList | None, enums: dict[str, str]) -> n
     if kind in TEXTS:
         fixed = child_of(element, "FixedLengthStringArray")
         if fixed is not None:
-            return np.dtype(f"S{max(whole_number(fixed, 'string_length'), 1)}")
+            length = whole_number(fixed, "string_length")
+            if length > LARGEST_RECORD:
+                raise FormatError(f"a text of {length} bytes is too long", structure="FixedLengthStringArray")
+            return np.dtype(f"S{max(length, 1)}")
         return None
     if kind == "Structure":
         return _record(element, chunks, order)
@@ -62,9 +66,11 @@ def members_of(element: Any) -> list[tuple[str, str, tuple[int, ...]]]:
         if kind not in NUMBERS and kind not in TEXTS:
             raise UnsupportedError(f"DMR++: structures with a member of type {kind} are not supported", structure=kind)
         shape = tuple(whole_number(dim, "size") for dim in child if local_name(dim) == "Dim")
-        if math.prod(shape) > LARGEST_RECORD:
+        if len(shape) > MOST_AXES or math.prod(shape) > LARGEST_RECORD:
             raise FormatError(f"a member of a structure cannot have the shape {shape}", structure="Structure")
         found.append((child.get("name", ""), kind, shape))
+    if sum(math.prod(shape) for _, _, shape in found) > LARGEST_RECORD:
+        raise FormatError("a structure is too large", structure="Structure")
     names = {name for name, _, _ in found}
     if not found or len(found) > MOST_MEMBERS or len(names) < len(found) or "" in names:
         raise FormatError(
@@ -85,7 +91,7 @@ def _record(element: Any, chunks: ChunkList | None, order: str) -> np.dtype[Any]
     told = [] if chunks is None else chunks.attributes.get("structOffset", "").split()
     if not told:
         return np.dtype(list(zip(names, formats, strict=True)))
-    numbers = [int(text) for text in told if text.isdecimal()]
+    numbers = [int(text) for text in told if text.isdecimal() and len(text) < 19]
     ends = [offset + form.itemsize for offset, form in zip([0, *numbers[:-1]], formats, strict=False)]
     if (
         len(numbers) != len(members)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import io
 import math
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from dataclasses import replace
 from typing import Any, NoReturn
 from xml.etree import ElementTree
@@ -123,20 +123,20 @@ class _Document:
         """
         rest, runs = cut_out_runs(data) if quickly else (data, [])
         number = 0
-        try:
-            for _, element in ElementTree.iterparse(io.BytesIO(rest), events=("end",)):
-                if local_name(element) == "chunks":
-                    found = parse_chunks(element)
-                    if number < len(runs) and runs[number] is not None and not found.offset:
-                        found.run = runs[number]
-                    number += 1
-                    self.chunks[id(element)] = found
-                    del element[:]
+        root = None
+        for element in self._elements(rest):
             root = element
-        except ElementTree.ParseError as problem:
-            self.fail(f"is not valid XML: {problem}")
-        except (ValueError, LookupError) as problem:
-            self.fail(f"has an invalid chunk or encoding: {problem!r}", "chunk")
+            if local_name(element) == "chunks":
+                try:
+                    found = parse_chunks(element)
+                except FormatError as problem:
+                    raise problem.with_context(url=self.url) from None
+                if number < len(runs) and runs[number] is not None and not found.offset:
+                    found.run = runs[number]
+                number += 1
+                self.chunks[id(element)] = found
+                del element[:]
+        assert root is not None  # a document without an element is not valid XML
         if runs and number != len(runs):  # something only looked like a list
             self.chunks.clear()
             return self._parse(data, quickly=False)
@@ -214,19 +214,31 @@ class _Document:
             encoding = Encoding(dtype, codecs_of(chunks, dtype, self.in_order), fill=fill)
             axes, table = self._stored_chunks(chunks, shape, encoding)
         return VirtualArray.of(
-            Tile(axes, (encoding,), table), dims=dims, attributes=attributes_of(element), fill_value=encoding.fill_value(),
+            Tile(axes, (encoding,), table), dims=dims, attributes=attributes_of(element),
+            fill_value=encoding.fill_value(),
             details=ArrayDetails(None if chunks is None or chunks.sizes is None else tuple(chunks.sizes), True),
         )  # fmt: skip
+
+    def _elements(self, data: bytes) -> Iterator[Any]:
+        """Yield the elements of the document as each ends: the last one is the root."""
+        events = iter(ElementTree.iterparse(io.BytesIO(data), events=("end",)))
+        while True:
+            try:
+                _, element = next(events)
+            except StopIteration:
+                return
+            except ElementTree.ParseError as problem:
+                self.fail(f"is not valid XML: {problem}")
+            except (ValueError, LookupError) as problem:  # what the parser raises for an encoding that it does not know
+                self.fail(f"has an encoding that is not supported: {problem}")
+            yield element
 
     def _chunks(self, element: Any) -> ChunkList | None:
         listed = child_of(element, "chunks")
         if listed is not None:
             return self.chunks[id(listed)]
         single = child_of(element, "chunk")
-        try:
-            return None if single is None else parse_single_chunk(single)
-        except (ValueError, LookupError) as problem:
-            raise FormatError(f"a chunk is not valid: {problem!r}", structure="chunk") from problem
+        return None if single is None else parse_single_chunk(single)
 
     def _embedded_data(self, element: Any, inline: Any, shape: tuple[int, ...]) -> tuple[Encoding, bytes]:
         """Return data that is embedded in the document, and its encoding."""

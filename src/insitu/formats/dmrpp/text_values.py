@@ -27,7 +27,8 @@ __all__ = [
 ]
 
 NUMBERS = {
-    "Byte": "u1", "UByte": "u1", "Char": "u1", "Int8": "i1", "UInt8": "u1", "Int16": "i2", "UInt16": "u2", "Int32": "i4", "UInt32": "u4",
+    "Byte": "u1", "UByte": "u1", "Char": "u1", "Int8": "i1", "UInt8": "u1", "Int16": "i2", "UInt16": "u2",
+    "Int32": "i4", "UInt32": "u4",
     "Int64": "i8", "UInt64": "u8", "Float32": "f4", "Float64": "f8",
 }  # fmt: skip
 

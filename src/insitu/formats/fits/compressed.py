@@ -23,8 +23,11 @@ from insitu.model import Axis, Codec, Columns, Encoding, Source, Tile, VirtualAr
 
 __all__ = ["CompressedImage"]
 
-OWN = re.compile(r"Z(IMAGE|CMPTYPE|BITPIX|NAXIS\d*|TILE\d+|NAME\d+|VAL\d+|QUANTIZ|DITHER0|SIMPLE|TENSION|EXTEND|BLOCKED|PCOUNT|GCOUNT|HECKSUM|DATASUM|BLANK)"
-    r"|T(TYPE|FORM|UNIT|NULL|SCAL|ZERO)\d+|TFIELDS|THEAP|EXTNAME")  # fmt: skip
+OWN = re.compile(
+    r"Z(IMAGE|CMPTYPE|BITPIX|NAXIS\d*|TILE\d+|NAME\d+|VAL\d+|QUANTIZ|DITHER0"
+    r"|SIMPLE|TENSION|EXTEND|BLOCKED|PCOUNT|GCOUNT|HECKSUM|DATASUM|BLANK)"
+    r"|T(TYPE|FORM|UNIT|NULL|SCAL|ZERO)\d+|TFIELDS|THEAP|EXTNAME"
+)
 WIDTHS = {"L": 1, "B": 1, "A": 1, "I": 2, "J": 4, "E": 4, "K": 8, "D": 8, "C": 8, "M": 16, "P": 8, "Q": 16}
 NUMBERS = {"B": "u1", "I": ">i2", "J": ">i4", "K": ">i8", "E": ">f4", "D": ">f8"}
 DITHERS = {"NO_DITHER": 0, "NONE": 0, "": 0, "SUBTRACTIVE_DITHER_1": 1, "SUBTRACTIVE_DITHER_2": 2}
@@ -133,7 +136,8 @@ class CompressedImage:
 
     def _unsupported(self, what: str) -> UnsupportedError:
         return UnsupportedError(
-            f"{what} is not supported", url=self.unit.url, offset=self.unit.offset, structure="ZCMPTYPE", hint="Uncompress it with funpack"
+            f"{what} is not supported", url=self.unit.url, offset=self.unit.offset, structure="ZCMPTYPE",
+            hint="Uncompress it with funpack"
         )  # fmt: skip
 
     def _option(self, name: str, default: int) -> int:

@@ -22,7 +22,8 @@ __all__ = ["header_attributes", "image_of"]
 TYPES = {8: "u1", 16: ">i2", 32: ">i4", 64: ">i8", -32: ">f4", -64: ">f8"}
 CELL_BYTES = 4 << 20
 STRUCTURE = {
-    "SIMPLE", "XTENSION", "BITPIX", "NAXIS", "EXTEND", "PCOUNT", "GCOUNT", "GROUPS", "BSCALE", "BZERO", "BLANK", "END", "TFIELDS", "THEAP",
+    "SIMPLE", "XTENSION", "BITPIX", "NAXIS", "EXTEND", "PCOUNT", "GCOUNT", "GROUPS", "BSCALE", "BZERO", "BLANK", "END",
+    "TFIELDS", "THEAP",
     "CHECKSUM", "DATASUM",
 }  # fmt: skip
 LARGEST = 2**62

@@ -132,7 +132,8 @@ def _parameter(variable: GribVariable) -> str:
 
 
 TELLS: tuple[Tells, ...] = (
-    _key("stepType"), _range("level"), _parameter, _key("dataType"), _key("gridType"), _key("numberOfPoints"), _range("step"), _range("number"), _key("centre"),
+    _key("stepType"), _range("level"), _parameter, _key("dataType"), _key("gridType"), _key("numberOfPoints"),
+    _range("step"), _range("number"), _key("centre"),
     _key("subCentre"), _key("edition"),
 )  # fmt: skip
 """What distinguishes datasets of one type of level in their names."""

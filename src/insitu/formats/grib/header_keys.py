@@ -256,15 +256,14 @@ class EccodesMessage:
 
 
 def _time(asked: EccodesMessage) -> Any:
-    try:
-        date, time = asked.get("dataDate"), asked.get("dataTime")
-        return int(
-            (
-                datetime.datetime(date // 10000, date // 100 % 100, date % 100, time // 100, time % 100) - EPOCH
-            ).total_seconds()
-        )
-    except (InsituError, ValueError, TypeError):
+    date, time = asked.get_or_undefined("dataDate"), asked.get_or_undefined("dataTime")
+    if not isinstance(date, int) or not isinstance(time, int):
         return UNDEFINED
+    try:
+        moment = datetime.datetime(date // 10000, date // 100 % 100, date % 100, time // 100, time % 100)
+    except (ValueError, OverflowError):  # no date of the calendar
+        return UNDEFINED
+    return int((moment - EPOCH).total_seconds())
 
 
 def _step(asked: EccodesMessage) -> Any:
@@ -272,10 +271,13 @@ def _step(asked: EccodesMessage) -> Any:
     # answers the second time.
     for _ in range(2):
         try:
-            unit = UNIT_SECONDS.get(asked.get("stepUnits", int))
-            return UNDEFINED if unit is None else asked.get("endStep", int) * unit / 3600.0
-        except (InsituError, TypeError):
+            unit, end = UNIT_SECONDS.get(asked.get("stepUnits", int)), asked.get("endStep", int)
+        except InsituError:
             continue
+        if unit is None:
+            return UNDEFINED
+        if isinstance(end, int):
+            return end * unit / 3600.0
     return UNDEFINED
 
 

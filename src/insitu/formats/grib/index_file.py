@@ -19,6 +19,7 @@ from insitu.sources.address import file_name
 __all__ = ["IndexLine", "data_file_names", "index_file_names", "is_grib_index", "read_index"]
 
 _IDX = re.compile(rb"\d+(\.\d+)?:\d+:d=\d{8}")
+_DIGITS = re.compile(r"[0-9]{1,18}")
 _EPOCH = datetime.datetime(1970, 1, 1)
 LARGEST = 64 << 20
 """Most bytes of an index; that of 100,000 messages has some ten million."""
@@ -96,12 +97,13 @@ def read_index(window: ReadCache, size: int) -> list[IndexLine]:
     data = head + window.source.read(len(head), window.size - len(head)) if window.size > len(head) else head
     try:
         text = data.decode("utf-8")
-        lines = [line for line in text.splitlines() if line.strip()]
+    except UnicodeDecodeError as problem:
+        raise FormatError(f"the index is not text: {problem}", url=window.url, structure="GRIB index") from None
+    lines = [line for line in text.splitlines() if line.strip()]
+    try:
         found = _parse_mars_objects(lines) if text.lstrip().startswith("{") else _parse_wgrib2_lines(lines, size)
-    except (ValueError, KeyError, TypeError, AttributeError) as problem:
-        raise FormatError(
-            f"a line of the GRIB index is not valid: {problem}", url=window.url, offset=0, structure="GRIB index"
-        ) from problem
+    except FormatError as problem:
+        raise problem.with_context(url=window.url, offset=0, structure="GRIB index") from None
     for line in found:
         if line.offset < 0 or line.length < 16 or line.offset + line.length > size:
             raise FormatError(
@@ -117,7 +119,9 @@ def read_index(window: ReadCache, size: int) -> list[IndexLine]:
 def _parse_wgrib2_lines(lines: list[str], size: int) -> list[IndexLine]:
     """Parse lines of wgrib2: `1:0:d=2024010100:HGT:500 mb:6 hour fcst:`."""
     parts = [line.split(":", 5) for line in lines]
-    offsets = [int(part[1]) for part in parts]
+    if any(len(part) != 6 for part in parts):
+        raise FormatError("a line of the GRIB index has too few fields")
+    offsets = [_parse_integer(part[1]) for part in parts]
     ends = dict(zip(dict.fromkeys(offsets), [*list(dict.fromkeys(offsets))[1:], size], strict=True))
     found, before, number = [], -1, 0
     for (_, _, date, name, level, rest), offset in zip(parts, offsets, strict=True):
@@ -138,16 +142,38 @@ def _parse_mars_objects(lines: list[str]) -> list[IndexLine]:
     found: list[IndexLine] = []
     seen: dict[int, int] = {}
     for line in lines:
-        said: dict[str, Any] = json.loads(line)
-        offset, length = int(said.pop("_offset")), int(said.pop("_length"))
-        date, time = (str(said.pop(name, "")) for name in ("date", "time"))
+        keys = _parse_object(line)
+        offset, length = (_parse_integer(keys.pop(name, None)) for name in ("_offset", "_length"))
+        date, time = (str(keys.pop(name, "")) for name in ("date", "time"))
         number = seen[offset] = seen.get(offset, -1) + 1
         moment = _seconds(date, time.zfill(4)) if date else None
-        words = tuple(sorted((str(key), str(value)) for key, value in said.items()))
+        words = tuple(sorted((key, str(value)) for key, value in keys.items()))
         found.append(IndexLine(offset, length, number, moment, None, words))
     return found
 
 
+def _parse_object(line: str) -> dict[str, Any]:
+    try:
+        found = json.loads(line)
+    except (ValueError, RecursionError) as problem:
+        raise FormatError(f"a line of the GRIB index is not JSON: {problem}") from None
+    if not isinstance(found, dict):
+        raise FormatError("a line of the GRIB index is not a JSON object")
+    return found
+
+
+def _parse_integer(value: Any) -> int:
+    text = str(value).strip()
+    if not _DIGITS.fullmatch(text):
+        raise FormatError(f"the GRIB index has {text[:40]!r} for an offset or a length")
+    return int(text)
+
+
 def _seconds(date: str, time: str) -> int:
-    moment = datetime.datetime(int(date[:4]), int(date[4:6]), int(date[6:8]), int(time[:2]), int(time[2:4]))
+    if not _DIGITS.fullmatch(date + time) or len(date) < 8 or len(time) < 4:
+        raise FormatError(f"{date[:40]!r} and {time[:40]!r} in the GRIB index are not a date and a time")
+    try:
+        moment = datetime.datetime(int(date[:4]), int(date[4:6]), int(date[6:8]), int(time[:2]), int(time[2:4]))
+    except ValueError as problem:
+        raise FormatError(f"a date of the GRIB index is not valid: {problem}") from None
     return int((moment - _EPOCH).total_seconds())

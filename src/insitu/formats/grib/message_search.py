@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 
 from insitu.errors import FormatError, InsituError
 from insitu.formats.grib.sections import MAGIC, GribMessage, read_message, read_similar_message
-from insitu.formats.parsing.scheduler import PARSE_ERRORS, ExactRanges, Parallel, Walk, to_format_error
+from insitu.formats.parsing.scheduler import ExactRanges, Parallel, Walk, to_format_error
 
 __all__ = ["PADDING", "find_messages", "first_message", "message_length", "read_messages_at"]
 
@@ -136,7 +136,7 @@ def _follow_messages(near: int, stop: int, size: int, broken: OnBrokenMessage) -
                 message = read_similar_message(found[-1], at, data, size) if found else None
                 if message is None:
                     message = yield from read_message(at, data, size)
-            except (InsituError, *PARSE_ERRORS) as problem:
+            except InsituError as problem:
                 broken(at, to_format_error(problem, offset=at, structure="GRIB message"))
                 at = yield from _search(at + 4, size)
                 ahead, last = 1, 0

@@ -69,7 +69,7 @@ class SampledMessages:
         """Return the grids of the messages that were read."""
         return {field.grid for message in self.messages.values() for field in message.fields}
 
-    def unexplained(self, lines: dict[int, int]) -> list[int]:
+    def find_unexplained(self, lines: dict[int, int]) -> list[int]:
         """Return one message of each kind of length that the messages read so far do not explain.
 
         `lines`: the length of section 4 of messages, by offset.

@@ -63,7 +63,8 @@ def scan_grib_index(
         file = next((found for name in names if (found := neighbours.open_sibling(window, name)) is not None), None)
         if file is None:
             raise NotFoundError(
-                f"the GRIB file of the index is missing: {' or '.join(names) or 'the index has no name to derive it from'}",
+                "the GRIB file of the index is missing: "
+                f"{' or '.join(names) or 'the index has no name to derive it from'}",
                 url=window.url,
             )
         lines = read_index(window, file.size)
@@ -206,7 +207,7 @@ def _merge_fields(lines: list[IndexLine], guesses: dict[IndexLine, Guess], looks
     """Return the table of all fields, from messages and lines."""
     products = {line.offset: len(guess[0].product) for line, guess in guesses.items() if line.number == 0}
     for _ in range(ROUNDS):
-        if not (odd := looks.unexplained(products)):
+        if not (odd := looks.find_unexplained(products)):
             break
         looks.read(odd)
     several = len(looks.grids()) > 1

@@ -144,6 +144,10 @@ def _read_edition1(reach: _MessageBytes, length: int) -> Walk[GribMessage]:
             raise FormatError(f"section 2 has only {size} bytes", offset=reach.offset + at, structure="GRIB section 2")
         grid = yield from reach.take(at, size, 512)
         at += size
+    if at + 4 > length:  # else a message of no length would be found again and again
+        raise FormatError(
+            f"the message has {length} bytes, its headers {at}", offset=reach.offset, structure="GRIB section 0"
+        )
     field = GribField(reach.offset, length, 0, 1, 0, product, b"", grid, b"")
     return GribMessage(reach.offset, length, [field], at)
 

@@ -39,18 +39,30 @@ NOWHERE = Surface(255, MISSING)
 Layer = tuple[Surface, Surface]
 
 _BARE: dict[str, int] = {
-    "surface": 1, "cloud base": 2, "cloud top": 3, "0C isotherm": 4, "level of adiabatic condensation from sfc": 5, "max wind": 6, "tropopause": 7,
-    "top of atmosphere": 8, "sea bottom": 9, "entire atmosphere": 10, "cumulonimbus base": 11, "cumulonimbus top": 12, "level of free convection": 14,
-    "convection condensation level": 15, "level of neutral buoyancy": 16, "mean sea level": 101, "mixed layer depth": 117, "lake or river bottom": 162,
-    "mixing layer": 166, "entire atmosphere (considered as a single layer)": 200, "entire ocean (considered as a single layer)": 201,
-    "highest tropospheric freezing level": 204, "grid scale cloud bottom level": 206, "grid scale cloud top level": 207, "boundary layer cloud bottom level": 209,
-    "boundary layer cloud top level": 210, "boundary layer cloud layer": 211, "low cloud bottom level": 212, "low cloud top level": 213, "low cloud layer": 214,
-    "cloud ceiling": 215, "planetary boundary layer": 220, "middle cloud bottom level": 222, "middle cloud top level": 223, "middle cloud layer": 224,
-    "high cloud bottom level": 232, "high cloud top level": 233, "high cloud layer": 234, "bottom of ocean mixed layer": 237, "bottom of ocean isothermal layer": 238,
-    "ocean mixed layer": 240, "convective cloud bottom level": 242, "convective cloud top level": 243, "convective cloud layer": 244,
-    "lowest level of the wet bulb zero": 245, "maximum equivalent potential temperature level": 246, "equilibrium level": 247,
-    "shallow convective cloud bottom level": 248, "shallow convective cloud top level": 249, "deep convective cloud bottom level": 251,
-    "deep convective cloud top level": 252, "lowest bottom level of supercooled liquid water layer": 253, "highest top level of supercooled liquid water layer": 254,
+    "surface": 1, "cloud base": 2, "cloud top": 3, "0C isotherm": 4, "level of adiabatic condensation from sfc": 5,
+    "max wind": 6, "tropopause": 7,
+    "top of atmosphere": 8, "sea bottom": 9, "entire atmosphere": 10, "cumulonimbus base": 11, "cumulonimbus top": 12,
+    "level of free convection": 14,
+    "convection condensation level": 15, "level of neutral buoyancy": 16, "mean sea level": 101,
+    "mixed layer depth": 117, "lake or river bottom": 162,
+    "mixing layer": 166, "entire atmosphere (considered as a single layer)": 200,
+    "entire ocean (considered as a single layer)": 201,
+    "highest tropospheric freezing level": 204, "grid scale cloud bottom level": 206,
+    "grid scale cloud top level": 207, "boundary layer cloud bottom level": 209,
+    "boundary layer cloud top level": 210, "boundary layer cloud layer": 211, "low cloud bottom level": 212,
+    "low cloud top level": 213, "low cloud layer": 214,
+    "cloud ceiling": 215, "planetary boundary layer": 220, "middle cloud bottom level": 222,
+    "middle cloud top level": 223, "middle cloud layer": 224,
+    "high cloud bottom level": 232, "high cloud top level": 233, "high cloud layer": 234,
+    "bottom of ocean mixed layer": 237, "bottom of ocean isothermal layer": 238,
+    "ocean mixed layer": 240, "convective cloud bottom level": 242, "convective cloud top level": 243,
+    "convective cloud layer": 244,
+    "lowest level of the wet bulb zero": 245, "maximum equivalent potential temperature level": 246,
+    "equilibrium level": 247,
+    "shallow convective cloud bottom level": 248, "shallow convective cloud top level": 249,
+    "deep convective cloud bottom level": 251,
+    "deep convective cloud top level": 252, "lowest bottom level of supercooled liquid water layer": 253,
+    "highest top level of supercooled liquid water layer": 254,
 }  # fmt: skip
 """Without a number."""
 
@@ -58,17 +70,23 @@ BARE = frozenset(_BARE.values())
 """Codes of surfaces without a number."""
 
 _NUMBERED: dict[str, tuple[int, int]] = {
-    "{} mb": (100, 100), "{} m above mean sea level": (102, 1), "{} m above ground": (103, 1), "{} sigma level": (104, 1), "{} hybrid level": (105, 1),
-    "{} m underground": (106, 1), "{} K isentropic level": (107, 1), "{} mb above ground": (108, 100), "PV={} (Km^2/kg/s) surface": (109, 1),
-    "{} Eta level": (111, 1), "{} logarithmic hybrid level": (113, 1), "{} sigma height level": (115, 1), "{} hybrid height level": (118, 1),
-    "{} hybrid pressure level": (119, 1), "{} K level": (20, 1), "soil level {}": (151, 1), "{} m below sea level": (160, 1), "{} m below water surface": (161, 1),
+    "{} mb": (100, 100), "{} m above mean sea level": (102, 1), "{} m above ground": (103, 1),
+    "{} sigma level": (104, 1), "{} hybrid level": (105, 1),
+    "{} m underground": (106, 1), "{} K isentropic level": (107, 1), "{} mb above ground": (108, 100),
+    "PV={} (Km^2/kg/s) surface": (109, 1),
+    "{} Eta level": (111, 1), "{} logarithmic hybrid level": (113, 1), "{} sigma height level": (115, 1),
+    "{} hybrid height level": (118, 1),
+    "{} hybrid pressure level": (119, 1), "{} K level": (20, 1), "soil level {}": (151, 1),
+    "{} m below sea level": (160, 1), "{} m below water surface": (161, 1),
     "{}C ocean isotherm": (235, 10),
 }  # fmt: skip
 """With one: code, and what the number is multiplied by in the header."""
 
 _BETWEEN: dict[str, tuple[int, int]] = {
-    "mb": (100, 100), "m above mean sea level": (102, 1), "m above ground": (103, 1), "sigma layer": (104, 1), "hybrid layer": (105, 1), "m below ground": (106, 1),
-    "K isentropic layer": (107, 1), "mb above ground": (108, 100), "Eta layer": (111, 1), "sigma height layer": (115, 1), "hybrid height layer": (118, 1),
+    "mb": (100, 100), "m above mean sea level": (102, 1), "m above ground": (103, 1), "sigma layer": (104, 1),
+    "hybrid layer": (105, 1), "m below ground": (106, 1),
+    "K isentropic layer": (107, 1), "mb above ground": (108, 100), "Eta layer": (111, 1),
+    "sigma height layer": (115, 1), "hybrid height layer": (118, 1),
     "hybrid pressure layer": (119, 1), "m below sea level": (160, 1),
 }  # fmt: skip
 """With two."""
@@ -94,7 +112,7 @@ def parse_level(text: str) -> list[Layer]:
         return [(one, other) for one in _plain(upper) for other in _plain(lower)]
     if (two := _TWO.fullmatch(text)) is not None and two[3] in _BETWEEN:
         code, factor = _BETWEEN[two[3]]
-        return [(pair[0], pair[1]) for pair in _scaled(code, factor, two[1], two[2])]
+        return [(pair[0], pair[1]) for pair in _scaled_surfaces(code, factor, two[1], two[2])]
     first, dash, second = text.partition(" - ")
     return [(one, other) for one in _parse_surface(first) for other in (_parse_surface(second) if dash else [NOWHERE])]
 
@@ -109,14 +127,14 @@ def _parse_surface(text: str) -> list[Surface]:
     if pattern not in _NUMBERED:
         return []
     code, factor = _NUMBERED[pattern]
-    return [some[0] for some in _scaled(code, factor, match[2])]
+    return [some[0] for some in _scaled_surfaces(code, factor, match[2])]
 
 
 def _plain(code: int) -> list[Surface]:
     return [Surface(code, bytes(5)), Surface(code, MISSING)]
 
 
-def _scaled(code: int, factor: int, *texts: str) -> list[tuple[Surface, ...]]:
+def _scaled_surfaces(code: int, factor: int, *texts: str) -> list[tuple[Surface, ...]]:
     """Return candidates with the fewest decimals that the numbers need.
 
     If any needs some, also with one more.

@@ -47,7 +47,8 @@ ABOUT_GRID: dict[str, tuple[str, ...]] = {
     "regular_gg": ("N", "Ni", "Nj", _STEPS[0], *_SCANNING, *_FIRST, *_LAST),
     "rotated_gg": ("Nx", "Ny", "angleOfRotationInDegrees", *_STEPS, *_SCANNING, *_FIRST, *_LAST, *_POLE, "N"),
     "lambert": (
-        "LaDInDegrees", "LoVInDegrees", *_SCANNING, *_FIRST, *_POLE, "DyInMetres", "DxInMetres", "Latin2InDegrees", "Latin1InDegrees", "Ny", "Nx",
+        "LaDInDegrees", "LoVInDegrees", *_SCANNING, *_FIRST, *_POLE, "DyInMetres", "DxInMetres", "Latin2InDegrees",
+        "Latin1InDegrees", "Ny", "Nx",
     ),
     "reduced_gg": ("N", "pl"),
     "sh": ("M", "K", "J"),

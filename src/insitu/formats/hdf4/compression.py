@@ -11,6 +11,7 @@ import numpy as np
 
 from insitu.codecs.buffer_spec import BufferSpec, Configuration, Data, DecodeStep, Octets, as_octets
 from insitu.codecs.compressors.szip import PARAMETERS, szip_decoder
+from insitu.codecs.configuration import integer_field
 from insitu.errors import CodecError
 
 __all__ = ["hdf4_huffman", "hdf4_nbit", "hdf4_rle", "hdf4_szip"]
@@ -54,7 +55,7 @@ def hdf4_nbit(configuration: Configuration, form: BufferSpec) -> DecodeStep:
 
     `size` in bytes, `start` (the highest bit), `length`, `sign`, `ones`.
     """
-    size, start, length = (int(configuration[name]) for name in ("size", "start", "length"))
+    size, start, length = (integer_field(configuration, name) for name in ("size", "start", "length"))
     sign, ones = bool(configuration.get("sign")), bool(configuration.get("ones"))
     if size not in (1, 2, 4, 8) or not 0 <= start - length + 1 <= start < 8 * size or form.limit % size:
         raise CodecError(f"{length} bits from bit {start} do not lie in {size} bytes", codec="hdf4_nbit")
@@ -79,7 +80,7 @@ def hdf4_szip(configuration: Configuration, form: BufferSpec) -> DecodeStep:
 
     `options_mask`, `pixels_per_block`, `bits_per_pixel`, `pixels_per_scanline`.
     """
-    parameters = {name: int(configuration[name]) for name in PARAMETERS}
+    parameters = {name: integer_field(configuration, name) for name in PARAMETERS}
     preamble = bool(parameters["options_mask"] & WITH_PREAMBLE)
     parameters["options_mask"] &= ~WITH_PREAMBLE
     decode = szip_decoder(parameters)
@@ -99,12 +100,12 @@ def hdf4_szip(configuration: Configuration, form: BufferSpec) -> DecodeStep:
                 return raw
         return decode(raw, limit)
 
-    return DecodeStep("hdf4_szip", run, form.compressed())
+    return DecodeStep("hdf4_szip", run, form.compressed(), uses_library=True)
 
 
 def hdf4_huffman(configuration: Configuration, form: BufferSpec) -> DecodeStep:
     """Prepare for Huffman's coding with a tree for each byte of an element: `skip` of them."""
-    skip, limit = int(configuration["skip"]), form.limit
+    skip, limit = integer_field(configuration, "skip"), form.limit
     if not 0 < skip <= 1024:
         raise CodecError(f"the number of Huffman trees is not valid: {skip}", codec="hdf4_huffman")
 

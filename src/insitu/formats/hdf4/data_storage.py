@@ -7,7 +7,6 @@ and a header of its own.
 
 from __future__ import annotations
 
-import struct
 from typing import NamedTuple
 
 import numpy as np
@@ -16,6 +15,7 @@ import numpy.typing as npt
 from insitu.errors import FormatError, UnsupportedError
 from insitu.formats.hdf4.descriptors import ObjectLocation, ObjectTable
 from insitu.formats.hdf4.vsets import TYPES, parse_vdata
+from insitu.formats.parsing.fields import check_length, take_fields
 from insitu.formats.parsing.scheduler import ExactRanges, Walk
 from insitu.model import Codec
 
@@ -31,6 +31,8 @@ LARGEST_JOINED = 1 << 24
 """Most bytes of data in several pieces that is read and kept."""
 LARGEST_TABLE = 1 << 28
 BLOCKS_LIMIT = 1 << 20
+NESTING_LIMIT = 4
+"""Special elements that may refer to each other; more is a cycle."""
 HOLE = -1
 """The offset of a linked block that was never written."""
 
@@ -80,7 +82,7 @@ def read_storage(found: ObjectTable, place: ObjectLocation) -> Walk[DataRanges |
     if not place.special:
         return DataRanges([(place.offset, place.length)], None)
     (head,) = yield ExactRanges([(place.offset, place.length)])
-    (code,) = struct.unpack_from(">H", head)
+    (code,) = take_fields(">H", head, 0, "special element")
     if code == LINKED:
         ranges = yield from _linked_ranges(found, head)
         return DataRanges(ranges, None)
@@ -90,7 +92,8 @@ def read_storage(found: ObjectTable, place: ObjectLocation) -> Walk[DataRanges |
         if data is None:
             return DataRanges([], codec)
         inner = yield from _uncompressed_ranges(found, data)
-        joined = None if codec is None or len(inner) < 2 else (yield from join_pieces(found, inner))
+        whole = codec is None or (len(inner) < 2 and not DataRanges(inner, None).has_holes)
+        joined = None if whole else (yield from join_pieces(found, inner))
         return DataRanges(inner, codec, joined)
     if code == CHUNKED:
         chunks = yield from _read_chunk_table(found, head, place.offset)
@@ -107,7 +110,7 @@ def read_storage(found: ObjectTable, place: ObjectLocation) -> Walk[DataRanges |
 
 def _external(head: bytes, url: str, offset: int) -> DataRanges:
     """Return data in another file: its length, offset and the file's name."""
-    length, begin, size = struct.unpack_from(">iii", head, 2)
+    length, begin, size = take_fields(">iii", head, 2, "external element")
     name = head[14 : 14 + max(size, 0)].split(b"\0", 1)[0].decode("utf-8", "replace")
     if length < 0 or begin < 0 or not name:
         raise FormatError(
@@ -149,26 +152,41 @@ def read_bytes(found: ObjectTable, place: ObjectLocation) -> Walk[bytes]:
 
 
 def _uncompressed_ranges(found: ObjectTable, place: ObjectLocation) -> Walk[list[tuple[int, int]]]:
-    """Return the ranges of an uncompressed object."""
-    stored = yield from read_storage(found, place) if place.special else _single_range(place)
-    if not isinstance(stored, DataRanges) or stored.codec is not None or stored.other_file is not None:
-        raise UnsupportedError(
-            "tables that are compressed, or in another file, are not supported",
-            url=found.url,
-            offset=place.offset,
-            structure="Vdata",
-        )
-    return stored.ranges
+    """Return the ranges of an object that must not be compressed.
 
-
-def _single_range(place: ObjectLocation) -> Walk[DataRanges]:
-    return DataRanges([(place.offset, place.length)], None)
-    yield
+    In one piece, in linked blocks, or an element of the kind that can be compressed, but is not.
+    """
+    for _ in range(NESTING_LIMIT):
+        if not place.special:
+            return [(place.offset, place.length)]
+        (head,) = yield ExactRanges([(place.offset, place.length)])
+        (code,) = take_fields(">H", head, 0, "special element")
+        if code == LINKED:
+            ranges = yield from _linked_ranges(found, head)
+            return ranges
+        ref, codec = _compression(head, found.url, place.offset) if code == COMPRESSED else (0, None)
+        if code != COMPRESSED or codec is not None:
+            raise UnsupportedError(
+                "tables that are compressed, chunked or in another file are not supported",
+                url=found.url,
+                offset=place.offset,
+                structure="Vdata",
+            )
+        data = found.find(COMPRESSED_DATA, ref)
+        if data is None:
+            return []
+        place = data
+    raise FormatError(
+        "special elements refer to each other in a cycle",
+        url=found.url,
+        offset=place.offset,
+        structure="special element",
+    )
 
 
 def _compression(head: bytes, url: str, offset: int) -> tuple[int, Codec | None]:
     """Return the reference number of the compressed bytes, and their codec."""
-    _, _, _, ref, _, coder = struct.unpack_from(">HHiHHH", head)
+    _, _, _, ref, _, coder = take_fields(">HHiHHH", head, 0, "compressed element")
     at = 14
     if coder == NONE:
         return ref, None
@@ -177,15 +195,15 @@ def _compression(head: bytes, url: str, offset: int) -> tuple[int, Codec | None]
     if coder == DEFLATE:
         return ref, Codec("zlib")
     if coder == NBIT:
-        kind, sign, ones, start, bits = struct.unpack_from(">iHHii", head, at)
+        kind, sign, ones, start, bits = take_fields(">iHHii", head, at, "compressed element")
         size = np.dtype(TYPES.get(kind & 0xFF, "V0")).itemsize
         said = {"size": size, "start": start, "length": bits, "sign": bool(sign), "ones": bool(ones)}
         return ref, Codec("hdf4_nbit", said)
     if coder == HUFFMAN:
-        (skip,) = struct.unpack_from(">i", head, at)
+        (skip,) = take_fields(">i", head, at, "compressed element")
         return ref, Codec("hdf4_huffman", {"skip": skip})
     if coder == SZIP:
-        _, line, options, bits, block = struct.unpack_from(">IIIBB", head, at)
+        _, line, options, bits, block = take_fields(">IIIBB", head, at, "compressed element")
         told = {"options_mask": options, "pixels_per_block": block, "bits_per_pixel": bits, "pixels_per_scanline": line}
         return ref, Codec("hdf4_szip", told)
     raise UnsupportedError(
@@ -198,7 +216,7 @@ def _compression(head: bytes, url: str, offset: int) -> tuple[int, Codec | None]
 
 def _linked_ranges(found: ObjectTable, head: bytes) -> Walk[list[tuple[int, int]]]:
     """Return the ranges of linked blocks, listed by chained tables."""
-    total, usual, count, ref = struct.unpack_from(">iiiH", head, 2)
+    total, usual, count, ref = take_fields(">iiiH", head, 2, "linked blocks")
     if not 0 < count <= BLOCKS_LIMIT:
         raise FormatError(f"a block table of {count} blocks is not valid", url=found.url, structure="linked blocks")
     ranges: list[tuple[int, int]] = []
@@ -209,8 +227,8 @@ def _linked_ranges(found: ObjectTable, head: bytes) -> Walk[list[tuple[int, int]
             raise FormatError("the chain of block tables is broken", url=found.url, structure="linked blocks")
         seen.add(ref)
         (data,) = yield ExactRanges([(table.offset, table.length)])
-        refs = struct.unpack_from(f">{min(count, len(data) // 2 - 1)}H", data, 2)
-        (ref,) = struct.unpack_from(">H", data)
+        check_length(data, 2, "block table")
+        ref, *refs = take_fields(f">{1 + min(count, len(data) // 2 - 1)}H", data, 0, "block table")
         for number in refs:
             if total <= 0:
                 break
@@ -236,15 +254,15 @@ def _linked_ranges(found: ObjectTable, head: bytes) -> Walk[list[tuple[int, int]
 def _read_chunk_table(found: ObjectTable, head: bytes, offset: int) -> Walk[ChunkedData]:
     """Read the table of chunks, and the header of each compressed chunk."""
     at = 2 + 4 + 1 + 4 + 4 + 4 + 4
-    tag, ref, _, _, ndim = struct.unpack_from(">HHHHi", head, at)
+    tag, ref, _, _, ndim = take_fields(">HHHHi", head, at, "chunked element")
     if not 0 < ndim <= 32 or tag != VDATA_HEADER:
         raise FormatError(
             f"chunks of {ndim} axes are not valid", url=found.url, offset=offset, structure="chunked element"
         )
     at += 12
-    axes = [struct.unpack_from(">iii", head, at + 12 * number) for number in range(ndim)]
+    axes = [take_fields(">iii", head, at + 12 * number, "chunked element") for number in range(ndim)]
     at += 12 * ndim
-    (filled,) = struct.unpack_from(">i", head, at)
+    (filled,) = take_fields(">i", head, at, "chunked element")
     fill = head[at + 4 : at + 4 + max(filled, 0)]
     shape, chunk = tuple(axis[1] for axis in axes), tuple(axis[2] for axis in axes)
     if min(chunk) < 1 or min(shape) < 0:
@@ -288,7 +306,7 @@ def _read_chunk_table(found: ObjectTable, head: bytes, offset: int) -> Walk[Chun
             found, ObjectLocation(int(stored.offset[number]), int(stored.length[number]), True)
         )
         begin[at], length[at] = pieces[0] if pieces else (0, 0)
-        if len(pieces) != 1:
+        if len(pieces) != 1 or pieces[0][0] == HOLE:
             joined[at] = yield from join_pieces(found, pieces)
     if not kept.all():
         moved = np.cumsum(kept) - 1

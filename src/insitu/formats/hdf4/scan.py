@@ -29,8 +29,9 @@ from insitu.formats.hdf4.dataset_arrays import ScientificDataset, array_of, has_
 from insitu.formats.hdf4.descriptors import MAGIC, ObjectTable, read_object_table
 from insitu.formats.hdf4.vsets import TYPES, Vdata, Vgroup, parse_vdata, parse_vgroup, value_of
 from insitu.formats.hdf5.conventions.eos5 import EosStructure, parse_grids
+from insitu.formats.parsing.fields import take_fields
 from insitu.formats.parsing.read_cache import ReadCache
-from insitu.formats.parsing.scheduler import PARSE_ERRORS, ExactRanges, Parallel, Walk, run, to_format_error
+from insitu.formats.parsing.scheduler import ExactRanges, Parallel, Walk, run, to_format_error
 from insitu.formats.registry import Format
 from insitu.formats.unreadable import Problems
 from insitu.formats.variable_filter import refuse_group, select_variables
@@ -90,11 +91,10 @@ def scan_hdf4(
                 raise dataset
             if not dataset.is_bare_scale(name):
                 arrays[name] = array_of(dataset, source)
-        except (InsituError, *PARSE_ERRORS) as problem:
+        except InsituError as problem:
             if asked is None or name in asked:
                 problems.leave_out(
-                    name,
-                    to_format_error(problem, url=window.url, structure="HDF4 dataset").with_context(url=window.url),
+                    name, to_format_error(problem, structure="HDF4 dataset").with_context(url=window.url)
                 )
             else:
                 problems.note(name, str(problem))
@@ -194,7 +194,7 @@ def _numeric(
             "the dataset has no dimensions", url=found.url, offset=place.offset, structure="numeric data group"
         )
     (said,) = yield ExactRanges([(record.offset, record.length)])
-    (rank,) = struct.unpack_from(">H", said)
+    (rank,) = take_fields(">H", said, 0, "dimensions")
     if rank > 32:
         raise FormatError(
             f"the dataset has an invalid number of dimensions, {rank}",
@@ -202,8 +202,8 @@ def _numeric(
             offset=record.offset,
             structure="dimensions",
         )
-    shape = struct.unpack_from(f">{rank}i", said, 2)
-    _, number = struct.unpack_from(">HH", said, 2 + 4 * rank)
+    shape = take_fields(f">{rank}i", said, 2, "dimensions")
+    _, number = take_fields(">HH", said, 2 + 4 * rank, "dimensions")
     kind = found.find(NUMBER_TYPE, number)
     if kind is None or kind.length < 4:
         raise FormatError(
@@ -223,6 +223,13 @@ def _numeric(
     if isinstance(stored, DataRanges) and has_partial_rows(stored, tuple(shape), dtype):
         stored = stored._replace(joined=(yield from join_pieces(found, stored.ranges)))
     if isinstance(stored, ChunkedData):
+        if len(stored.shape) != rank:
+            raise FormatError(
+                f"the dataset has {rank} dimensions, but its chunks have {len(stored.shape)}",
+                url=found.url,
+                offset=record.offset,
+                structure="dimensions",
+            )
         shape = stored.shape
     if any(length < 0 for length in shape) or math.prod(shape) * dtype.itemsize > LARGEST:
         raise FormatError(

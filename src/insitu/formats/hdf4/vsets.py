@@ -7,12 +7,12 @@ of both.
 
 from __future__ import annotations
 
-import struct
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from insitu.errors import FormatError
+from insitu.formats.parsing.fields import take_bytes, take_fields
 
 __all__ = ["TYPES", "Vdata", "Vgroup", "parse_vdata", "parse_vgroup", "value_of"]
 
@@ -47,37 +47,36 @@ class Vdata(NamedTuple):
 
 def parse_vgroup(data: bytes) -> Vgroup:
     """Parse a Vgroup."""
-    (count,) = struct.unpack_from(">H", data)
-    tags = struct.unpack_from(f">{count}H", data, 2)
-    refs = struct.unpack_from(f">{count}H", data, 2 + 2 * count)
-    name, at = _text(data, 2 + 4 * count)
-    kind, _ = _text(data, at)
+    (count,) = take_fields(">H", data, 0, "Vgroup")
+    tags = take_fields(f">{count}H", data, 2, "Vgroup")
+    refs = take_fields(f">{count}H", data, 2 + 2 * count, "Vgroup")
+    name, at = _text(data, 2 + 4 * count, "Vgroup")
+    kind, _ = _text(data, at, "Vgroup")
     return Vgroup(name, kind, list(zip(tags, refs, strict=True)))
 
 
 def parse_vdata(data: bytes) -> Vdata:
     """Parse the header of a Vdata."""
-    _, records, size, count = struct.unpack_from(">hiHh", data)
+    _, records, size, count = take_fields(">hiHh", data, 0, "Vdata")
     if count < 0 or records < 0:
         raise FormatError(f"a Vdata of {count} fields and {records} records is not valid", structure="Vdata")
     at = 10
-    types = struct.unpack_from(f">{count}h", data, at)
-    orders = struct.unpack_from(f">{count}H", data, at + 6 * count)
+    types = take_fields(f">{count}h", data, at, "Vdata")
+    orders = take_fields(f">{count}H", data, at + 6 * count, "Vdata")
     at += 8 * count
     fields = []
     for kind, order in zip(types, orders, strict=True):
-        name, at = _text(data, at)
+        name, at = _text(data, at, "Vdata")
         fields.append((name, kind, order))
-    name, at = _text(data, at)
-    kind, _ = _text(data, at)
-    return Vdata(name, kind, records, size, fields)
+    name, at = _text(data, at, "Vdata")
+    class_name, _ = _text(data, at, "Vdata")
+    return Vdata(name, class_name, records, size, fields)
 
 
-def _text(data: bytes, at: int) -> tuple[str, int]:
-    (length,) = struct.unpack_from(">H", data, at)
-    if at + 2 + length > len(data):
-        raise FormatError("a name exceeds its object", structure="Vgroup")
-    return data[at + 2 : at + 2 + length].split(b"\0", 1)[0].decode("utf-8", "replace"), at + 2 + length
+def _text(data: bytes, at: int, structure: str) -> tuple[str, int]:
+    (length,) = take_fields(">H", data, at, structure)
+    text = take_bytes(data, at + 2, length, structure)
+    return text.split(b"\0", 1)[0].decode("utf-8", "replace"), at + 2 + length
 
 
 def value_of(table: Vdata, data: bytes) -> Any:

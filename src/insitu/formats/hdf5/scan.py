@@ -66,7 +66,7 @@ def _scan(
     window = place.window
     file = FileContext(window.url, window.size, peek=window.peek)
     walk = _read_objects(file, place.group, place.names, lambda objects: _resolve_extents(neighbours, window, objects))
-    picked = run(walk, window, damage=())
+    picked = run(walk, window)
     if isinstance(picked, ExternalTarget):
         there = neighbours.open_sibling(window, picked.file)
         if there is None or len(above) > LINKS_LIMIT:

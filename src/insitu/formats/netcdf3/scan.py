@@ -127,8 +127,8 @@ def _check_end(header: NetCDF3Header, variable: HeaderVariable, records: int, wi
             url=window.url,
             offset=window.size,
             structure="data",
-            hint='Fetch the file again, or leave the variable out with errors="warn". If the download is complete, the header '
-            "counts too many records; netCDF shows zeros there",
+            hint='Fetch the file again, or leave the variable out with errors="warn". If the download is '
+            "complete, the header counts too many records; netCDF shows zeros there",
         )
 
 

@@ -7,9 +7,12 @@ damaged file.
 
 from __future__ import annotations
 
+import struct
+from typing import Any
+
 from insitu.errors import FormatError
 
-__all__ = ["check_length", "take_bytes", "take_uint"]
+__all__ = ["check_length", "take_bytes", "take_fields", "take_uint"]
 
 
 def check_length(data: bytes, least: int, structure: str) -> None:
@@ -25,6 +28,20 @@ def take_bytes(data: bytes, at: int, length: int, structure: str) -> bytes:
     if at + length > len(data):
         check_length(data, at + length, structure)
     return data[at : at + length]
+
+
+def take_fields(layout: str, data: bytes, at: int, structure: str) -> tuple[Any, ...]:
+    r"""Return the fields at offset `at` of a structure, by a layout of the module `struct`.
+
+    Examples
+    --------
+    >>> take_fields(">HB", b"\x00\x01\x02\x03", 1, "example")
+    (258, 3)
+    """
+    end = at + struct.calcsize(layout)
+    if end > len(data):
+        check_length(data, end, structure)
+    return struct.unpack_from(layout, data, at)
 
 
 def take_uint(data: bytes, at: int, width: int, structure: str) -> int:

@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from insitu.cancellation import check_deadline
 from insitu.errors import FormatError, TruncatedError
 from insitu.formats.parsing.scheduler import ExactRanges, Ranges
+from insitu.sources.address import is_remote
 from insitu.sources.protocol import ByteSource
 
 __all__ = ["ReadCache"]
@@ -66,7 +67,7 @@ class ReadCache:
         self.source = source
         self.storage_options = storage_options
         self.url = source.url
-        self._remote = _is_remote(source.url) if remote is None else remote
+        self._remote = is_remote(source.url) if remote is None else remote
         wanted = REMOTE_HEAD if self._remote else LOCAL_HEAD
         self._head = source.read(0, wanted)
         self.size = source.size()
@@ -209,8 +210,3 @@ class ReadCache:
             self._starts.insert(at, start)
             self._ends.insert(at, end)
             self._spans.insert(at, block)
-
-
-def _is_remote(url: str) -> bool:
-    scheme, separator, _ = url.partition("://")
-    return bool(separator) and scheme.lower() not in ("file", "local", "memory")

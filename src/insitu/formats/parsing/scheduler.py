@@ -13,24 +13,20 @@ A walk yields one of
   which are scattered in the data);
 - `Parallel([walk, ...])`: other walks, to run concurrently; it is sent the list of their results;
 - `Shared(key, make)`: a walk whose result several others need (a heap, a committed type); it runs
-once
-  per file;
+  once per file;
 - `Overlay([(offset, data), ...])`: bytes that replace those of the file.
 """
 
 from __future__ import annotations
 
-import struct
 from collections import deque
 from collections.abc import Callable, Generator, Hashable, Iterable
-from types import GeneratorType
-from typing import Any, Protocol, TypeVar, cast
+from typing import Any, Protocol, TypeVar
 
 from insitu.cancellation import check_deadline
 from insitu.errors import FormatError, InsituError, SourceError
 
 __all__ = [
-    "PARSE_ERRORS",
     "ExactRanges",
     "Overlay",
     "Parallel",
@@ -47,20 +43,9 @@ Ranges = list[tuple[int, int]]
 Walk = Generator[Any, Any, T]
 
 
-PARSE_ERRORS = (struct.error, IndexError, OverflowError, ValueError, TypeError, UnicodeDecodeError)
-"""What parsing raises when a field points past its structure, or holds a number that nothing can
-be."""
-
-
-def to_format_error(problem: Exception, **place: Any) -> InsituError:
-    """Return the `FormatError` for a structure that could not be parsed, with its context."""
-    if isinstance(problem, FormatError):
-        return problem.with_context(**place)
-    if isinstance(problem, InsituError):
-        return problem
-    told = FormatError(f"the file is damaged: a structure cannot be parsed ({problem})", **place)
-    told.__cause__ = problem
-    return told
+def to_format_error(problem: InsituError, **place: Any) -> InsituError:
+    """Return a problem of a structure; a `FormatError` gets its context."""
+    return problem.with_context(**place) if isinstance(problem, FormatError) else problem
 
 
 BATCH_LIMIT = 64 << 20
@@ -140,8 +125,11 @@ class _Task:
         """What it waits for, if that was not started yet."""
 
 
-def run(walk: Walk[T], reads: RangeReader, damage: tuple[type[Exception], ...] = PARSE_ERRORS) -> T:
+def run(walk: Walk[T], reads: RangeReader) -> T:
     """Run a walk, and all that it starts, and return its result.
+
+    Parsers check all bounds themselves (see `fields`): any exception of a walk but ours is a defect
+    of the parser, and is raised as it is.
 
     Parameters
     ----------
@@ -149,12 +137,9 @@ def run(walk: Walk[T], reads: RangeReader, damage: tuple[type[Exception], ...] =
         The first walk.
     reads
         Where the bytes come from.
-    damage
-        Exceptions of a walk that mean a damaged file. Parsers that check all bounds themselves give
-        none: any exception but ours is then a defect of the parser, and is raised as it is.
     """
     root = _Task(walk)
-    driver = _Driver(reads, damage)
+    driver = _Driver(reads)
     driver.ready.append((root, None, None))
     while True:
         driver.drain()
@@ -190,10 +175,10 @@ def _split_by_size(
 class _Driver:
     """Runs walks and collects the ranges that they wait for."""
 
-    __slots__ = ("damage", "reads", "ready", "shared", "waiting_for_bytes")
+    __slots__ = ("reads", "ready", "shared", "waiting_for_bytes")
 
-    def __init__(self, reads: RangeReader, damage: tuple[type[Exception], ...]) -> None:
-        self.reads, self.damage = reads, damage
+    def __init__(self, reads: RangeReader) -> None:
+        self.reads = reads
         self.ready: deque[tuple[_Task, Any, InsituError | None]] = deque()
         self.waiting_for_bytes: list[tuple[_Task, Ranges]] = []
         self.shared: dict[Hashable, _Task] = {}
@@ -226,10 +211,6 @@ class _Driver:
                         offset=task.asked
                     )  # what was read last, where the parser does not know its place
                 return self._finish(task, None, problem.with_context(url=reads.url))
-            except self.damage as problem:
-                name = cast("GeneratorType[Any, Any, Any]", walk).gi_code.co_name.strip("_").replace("_", " ")
-                told = to_format_error(problem, url=reads.url, offset=task.asked, structure=name)
-                return self._finish(task, None, told)
             error = None
             if not isinstance(request, list):
                 return request

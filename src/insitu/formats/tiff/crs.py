@@ -59,7 +59,8 @@ METHODS: dict[int, tuple[str, dict[str, tuple[int, ...]]]] = {
     24: ("sinu", {"lon_0": (3088, 3080)}),
     25: ("vandg", {"lon_0": (3088, 3080)}),
     13: ("eqdc", {"lat_1": (3078,), "lat_2": (3079,), "lat_0": (3089, 3081), "lon_0": (3088, 3080)}),
-    9815: ("omerc", {"lat_0": (3089, 3081), "lonc": (3088, 3080), "alpha": (3094,), "gamma": (3096,), "k": (3093, 3092)}),
+    9815: ("omerc", {"lat_0": (3089, 3081), "lonc": (3088, 3080), "alpha": (3094,), "gamma": (3096,),
+    "k": (3093, 3092)}),
     28: ("cea", {"lat_ts": (3078,), "lon_0": (3080,)}),
 }  # fmt: skip
 POLAR = 15
@@ -88,8 +89,12 @@ def _attributes(items: tuple[tuple[int, Any], ...]) -> tuple[tuple[str, Any], ..
         wkt = _text(proj, keys, code)
         if not wkt:
             return ()
-        found = dict(proj.CRS.from_wkt(wkt).to_cf())
-    except (proj.exceptions.ProjError, KeyError, ValueError):
+        system = proj.CRS.from_wkt(wkt)
+    except proj.exceptions.ProjError:
+        return ()
+    try:
+        found = dict(system.to_cf())
+    except (proj.exceptions.ProjError, KeyError, ValueError):  # what pyproj raises for a system that CF does not have
         return ()
     found["spatial_ref"] = found["crs_wkt"] = wkt
     return tuple(found.items())

@@ -22,7 +22,8 @@ __all__ = ["Directory", "is_tiff", "read_directories"]
 
 TYPES: dict[int, str] = {
     # field type: NumPy's type of an element
-    1: "u1", 2: "S1", 3: "u2", 4: "u4", 5: "u4,u4", 6: "i1", 7: "u1", 8: "i2", 9: "i4", 10: "i4,i4", 11: "f4", 12: "f8", 13: "u4",
+    1: "u1", 2: "S1", 3: "u2", 4: "u4", 5: "u4,u4", 6: "i1", 7: "u1", 8: "i2", 9: "i4", 10: "i4,i4", 11: "f4",
+    12: "f8", 13: "u4",
     16: "u8", 17: "i8", 18: "u8",
 }  # fmt: skip
 ASCII, UNDEFINED = 2, 7

@@ -57,7 +57,7 @@ class Affine:
         y = 0.0 * self.d + np.arange(height) * self.e + (self.d * 0.5 + self.e * 0.5 + self.f)
         return x.astype(np.float64, copy=False), y.astype(np.float64, copy=False)
 
-    def scaled(self, across: float, down: float) -> Affine:
+    def scale(self, across: float, down: float) -> Affine:
         """Return the transformation of an overview, whose pixels are so many times as large."""
         return Affine(self.a * across, self.b * down, self.c, self.d * across, self.e * down, self.f)
 

@@ -14,8 +14,6 @@ from typing import Any
 import numpy as np
 
 from insitu.errors import UnsupportedError
-from insitu.formats.tiff import colour_spaces
-from insitu.formats.tiff.colour_spaces import YCBCR, colours_of
 from insitu.formats.tiff.directory import Directory
 from insitu.model import Codec
 
@@ -25,24 +23,32 @@ SUBFILE, OLD_SUBFILE, WIDTH, HEIGHT, BITS, COMPRESSION, PHOTOMETRIC = 254, 255, 
 FILL_ORDER, STRIP_OFFSETS, SAMPLES, ROWS_PER_STRIP, STRIP_COUNTS = 266, 273, 277, 278, 279
 PLANAR, T4_OPTIONS, PREDICTOR, TILE_WIDTH, TILE_HEIGHT, TILE_OFFSETS, TILE_COUNTS = 284, 292, 317, 322, 323, 324, 325
 SAMPLE_FORMAT, JPEG_TABLES, JPEG_PLACE, IMAGE_DEPTH, LERC_PARAMETERS = 339, 347, 513, 32997, 50674
+COEFFICIENTS, SUBSAMPLING, REFERENCE = 529, 530, 532
 TAGS = (
-    SUBFILE, OLD_SUBFILE, WIDTH, HEIGHT, BITS, COMPRESSION, PHOTOMETRIC, FILL_ORDER, STRIP_OFFSETS, SAMPLES, ROWS_PER_STRIP,
-    STRIP_COUNTS, PLANAR, T4_OPTIONS, PREDICTOR, TILE_WIDTH, TILE_HEIGHT, TILE_OFFSETS, TILE_COUNTS, SAMPLE_FORMAT,
-    JPEG_TABLES, JPEG_PLACE, IMAGE_DEPTH, LERC_PARAMETERS, *colour_spaces.TAGS,
+    SUBFILE, OLD_SUBFILE, WIDTH, HEIGHT, BITS, COMPRESSION, PHOTOMETRIC, FILL_ORDER, STRIP_OFFSETS, SAMPLES,
+    ROWS_PER_STRIP, STRIP_COUNTS, PLANAR, T4_OPTIONS, PREDICTOR, TILE_WIDTH, TILE_HEIGHT, TILE_OFFSETS, TILE_COUNTS,
+    SAMPLE_FORMAT,
+    JPEG_TABLES, JPEG_PLACE, IMAGE_DEPTH, LERC_PARAMETERS, COEFFICIENTS, SUBSAMPLING, REFERENCE,
 )  # fmt: skip
 
-RGB, OLD_JPEG, JPEG = 2, 6, 7
+YCBCR = 6
+"""PhotometricInterpretation of luma and chroma."""
+OLD_JPEG, JPEG = 6, 7
 UNSIGNED, SIGNED, FLOAT, VOID, COMPLEX_INTEGER, COMPLEX = 1, 2, 3, 4, 5, 6
 
-COMPRESSIONS = {1: "none", 2: "ccitt rle", 3: "ccitt fax 3", 4: "ccitt fax 4", 5: "lzw", 7: "jpeg", 8: "deflate", 32773: "packbits", 32946: "deflate", 50013: "deflate",
+COMPRESSIONS = {1: "none", 2: "ccitt rle", 3: "ccitt fax 3", 4: "ccitt fax 4", 5: "lzw", 7: "jpeg", 8: "deflate",
+    32773: "packbits", 32946: "deflate", 50013: "deflate",
     33007: "jpeg", 34892: "jpeg", 32909: "pixarlog", 33004: "jpeg 2000",
-    34887: "lerc", 34712: "jpeg 2000", 33003: "jpeg 2000", 33005: "jpeg 2000", 34925: "lzma", 34933: "png", 34934: "jpeg xr", 22610: "jpeg xr",
+    34887: "lerc", 34712: "jpeg 2000", 33003: "jpeg 2000", 33005: "jpeg 2000", 34925: "lzma", 34933: "png",
+    34934: "jpeg xr", 22610: "jpeg xr",
     50000: "zstd", 34926: "zstd", 50001: "webp", 34927: "webp", 50002: "jpeg xl", 52546: "jpeg xl"}  # fmt: skip
 UNSUPPORTED_COMPRESSIONS = {6: "old-style JPEG", 9: "JBIG", 10: "JBIG", 32771: "CCITT RLE with word alignment",
-    34661: "JBIG", 34676: "SGI LogLuv", 34677: "SGI LogLuv 24", 32766: "NeXT 2-bit RLE", 32809: "ThunderScan", 32908: "PixarFilm", 32947: "Kodak DCS",
+    34661: "JBIG", 34676: "SGI LogLuv", 34677: "SGI LogLuv 24", 32766: "NeXT 2-bit RLE", 32809: "ThunderScan",
+    32908: "PixarFilm", 32947: "Kodak DCS",
     65000: "EER", 65001: "EER", 65002: "EER"}  # fmt: skip
 IMAGE_CODECS = {"ccitt rle": "imagecodecs_ccittrle", "ccitt fax 4": "imagecodecs_ccittfax4", "webp": "imagecodecs_webp",
-    "jpeg 2000": "imagecodecs_jpeg2k", "jpeg xl": "imagecodecs_jpegxl", "png": "imagecodecs_png", "jpeg xr": "imagecodecs_jpegxr",
+    "jpeg 2000": "imagecodecs_jpeg2k", "jpeg xl": "imagecodecs_jpegxl", "png": "imagecodecs_png",
+    "jpeg xr": "imagecodecs_jpegxr",
     "pixarlog": "imagecodecs_pixarlog"}  # fmt: skip
 BYTE_CODECS = {
     "lzw": "imagecodecs_lzw",
@@ -65,7 +71,6 @@ class TiffImage:
     width: int
     height: int
     bands: int
-    """As shown."""
     dtype: np.dtype[Any]
     """Of the decoded pixels, byte order included."""
     codecs: tuple[Codec, ...]
@@ -206,16 +211,48 @@ def _image_of(directory: Directory) -> TiffImage:
         block = min(rows, height) if rows > 0 else height, width
     samples = 1 if planar else bands
     bits, photometric = _shared_number(tags, BITS, 1), tags.number(PHOTOMETRIC, 1)
-    shown = colours_of(tags, photometric, compression, bits, bands, planar)
-    dtype, codecs = _chain(tags, compression, block, samples, bits, photometric, shown.subsampling != (1, 1))
-    if shown.codec is not None:
-        dtype, codecs = np.dtype("u1"), (shown.codec, *codecs)
-    if codecs and block[0] * block[1] * max(samples, 1 if planar else shown.bands) * dtype.itemsize > LARGEST:
+    to_rgb, subsampling = None, (1, 1)
+    if photometric == YCBCR and compression != "jpeg":  # the codec of JPEG makes RGB itself
+        to_rgb, subsampling = _ycbcr(tags, bits, bands, planar)
+    dtype, codecs = _chain(tags, compression, block, samples, bits, photometric, subsampling != (1, 1))
+    if to_rgb is not None:
+        dtype, codecs = np.dtype("u1"), (to_rgb, *codecs)
+    if codecs and block[0] * block[1] * samples * dtype.itemsize > LARGEST:
         tags.fail(f"strips or tiles of {block[0]} × {block[1]} pixels are too large")
     subfile = tags.number(SUBFILE, 0) or (1 if tags.number(OLD_SUBFILE, 1) == 2 else 0)
     return TiffImage(
-        tags, width, height, shown.bands, dtype, codecs, compression, tiled, block, planar, subfile, bits, samples, shown.subsampling
+        tags, width, height, bands, dtype, codecs, compression, tiled, block, planar, subfile, bits, samples,
+        subsampling
     )  # fmt: skip
+
+
+def _ycbcr(tags: Directory, bits: int, samples: int, planar: bool) -> tuple[Codec | None, tuple[int, int]]:
+    """Return the codec that makes RGB of YCbCr, as in GDAL and rasterio, and the pixels across and
+    down that share their chroma.
+
+    None: the image is shown as it is stored, because its bands are stored one by one (their strips
+    cannot be combined) or are not of eight bits.
+    """
+    across, down = (int(ratio) for ratio in _floats(tags, SUBSAMPLING, 2) or (2.0, 2.0))
+    if planar or samples != 3 or bits != 8:
+        if (across, down) == (1, 1):
+            return None, (1, 1)
+        raise UnsupportedError(
+            f"subsampled chroma ({across} × {down} pixels) in {samples} samples of {bits} bits is not supported",
+            url=tags.url,
+            offset=tags.offset,
+            structure="YCbCrSubSampling",
+        )
+    configuration: dict[str, Any] = {"subsampling": [across, down]}
+    for name, tag, count in (("coefficients", COEFFICIENTS, 3), ("reference", REFERENCE, 6)):
+        if values := _floats(tags, tag, count):
+            configuration[name] = values
+    return Codec("tiff_ycbcr", configuration), (across, down)
+
+
+def _floats(tags: Directory, tag: int, count: int) -> list[float]:
+    values = tags.numbers(tag)
+    return [] if values is None or values.size != count else [float(value) for value in values]
 
 
 def _is_whole_jpeg(tags: Directory) -> bool:

@@ -277,7 +277,7 @@ class _ImageDescription:
     def for_overview(self, image: TiffImage) -> _ImageDescription:
         """Return the description of an overview: its pixels are larger."""
         across, down = self.image.width / image.width, self.image.height / image.height
-        place = None if self.place is None else self.place.scaled(across, down)
+        place = None if self.place is None else self.place.scale(across, down)
         return _ImageDescription(image, self.keys, place, self.attributes, self.reference)
 
 

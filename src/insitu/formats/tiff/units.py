@@ -19,7 +19,8 @@ _DEGREES = frozenset({9102, 9107, 9108, 9110, 9115, 9116, 9117, 9118, 9119, 9120
 """Degrees, however they are spelled."""
 _ANGLES = {
     # Not those of PROJ: its factors lack the last digit.
-    9101: ("radian", 1.0), 9103: ("arc-minute", pi / 10800), 9104: ("arc-second", pi / 648000), 9105: ("grad", pi / 200),
+    9101: ("radian", 1.0), 9103: ("arc-minute", pi / 10800), 9104: ("arc-second", pi / 648000),
+    9105: ("grad", pi / 200),
     9106: ("gon", pi / 200), 9109: ("microradian", 1e-6), 9112: ("centesimal minute", pi / 20000),
     9113: ("centesimal second", pi / 2000000),
 }  # fmt: skip

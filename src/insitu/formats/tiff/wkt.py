@@ -64,7 +64,10 @@ def ellipsoid_of(proj: Any, keys: dict[int, Any]) -> tuple[float, float]:
     if isinstance(inverse, float) and abs(inverse - GRS80) > 1e-9:
         return major, inverse
     # GDAL knows that of GRS 1980 by both axes, too: the last digits differ from what is written.
-    minor = GRS80_MINOR if isinstance(inverse, float) else float(keys.get(SEMI_MINOR, major))
+    written = keys.get(SEMI_MINOR)
+    minor = (
+        GRS80_MINOR if isinstance(inverse, float) else float(written) if isinstance(written, (int, float)) else major
+    )
     return major, 0.0 if abs(major - minor) < ROUND else major / (major - minor)
 
 
@@ -103,8 +106,8 @@ def geographic_text(proj: Any, keys: dict[int, Any], *, alone: bool = True) -> s
         )
         if found:
             datum, body, body_mark, datum_mark = found[1], found[2], found[3] or "", found[4] or ""
-        if code is not None:
-            name, mark = re.findall(r'^GEOGCS\["([^"]*)"', text)[0], f',AUTHORITY["EPSG","{code}"]'
+        if code is not None and (own := re.match(r'GEOGCS\["([^"]*)"', text)):  # not so of a number of another kind
+            name, mark = own[1], f',AUTHORITY["EPSG","{code}"]'
         elif number is not None and not name:
             name = proj.crs.Datum.from_epsg(number).name.removesuffix(" ensemble")
     elif (shape := epsg_code(keys, ELLIPSOID)) is not None:
@@ -114,7 +117,10 @@ def geographic_text(proj: Any, keys: dict[int, Any], *, alone: bool = True) -> s
     prime = _prime_meridian(proj, keys, said.get("primem"))
     # A system with a number has the unit that EPSG gives it.
     unit = DEGREE if code is not None else angular_unit(keys)
-    return f'GEOGCS["{name or "unknown"}",DATUM["{datum}",{spheroid}{datum_mark}],{prime},{unit.wkt},AXIS["Latitude",NORTH],AXIS["Longitude",EAST]{mark}]'
+    return (
+        f'GEOGCS["{name or "unknown"}",DATUM["{datum}",{spheroid}{datum_mark}],{prime},{unit.wkt},'
+        f'AXIS["Latitude",NORTH],AXIS["Longitude",EAST]{mark}]'
+    )
 
 
 def _prime_meridian(proj: Any, keys: dict[int, Any], name: str | None) -> str:

@@ -8,19 +8,23 @@ their keys are computed.
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Collection, Mapping
-from dataclasses import replace
+import threading
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from insitu.errors import AccessError, FormatError, GroupError, InsituError, NotFoundError, SourceError
 from insitu.formats.unreadable import Problems
-from insitu.formats.zarr.prefix_store import PrefixStore
+from insitu.formats.zarr.keyed import KeyedChunks, join_url
 from insitu.formats.zarr.sharded import ShardedChunks
 from insitu.formats.zarr.zip_store import ZipStore
 from insitu.model import ChunkTable, Encoding, GroupDetails, Tile, VirtualGroup
-from insitu.sources import ByteSource, open_source
-from insitu.sources.listing import is_directory, local_path
+from insitu.sources import ByteSource, open_source, read_all
+from insitu.sources.access_policy import check_path
+from insitu.sources.listing import is_directory, list_subfolders, local_path
+from insitu.sources.threads import gather
 from insitu.zarr_metadata import ArrayMetadata
 from insitu.zarr_metadata.hierarchy import ZarrNode, build_tree, consolidated_documents, parse_nodes
 from insitu.zarr_metadata.json_fields import parse_object
@@ -51,6 +55,55 @@ class ZarrContainer(Protocol):
 
     def table(self, path: str, array: ArrayMetadata) -> tuple[ChunkTable, tuple[Encoding, ...]]:
         """Return the chunk table of an array, and the encodings of its chunks."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PrefixStore:
+    """A prefix under which the objects of a store lie: a directory, a bucket's prefix, a web address.
+
+    Documents are fetched by key, all keys of a step at once. A missing document is None; every other
+    failure is an error.
+    """
+
+    url: str
+    storage_options: Mapping[str, Any] | None = field(default=None, repr=False)
+
+    def get(self, keys: Sequence[str]) -> list[bytes | None]:
+        """Return documents by key; None for those that are missing."""
+        path = local_path(self.url)
+        if path is not None:
+            return [_read_file(os.path.join(path, key)) for key in keys]
+        return gather(self._fetch, keys)
+
+    def _fetch(self, key: str, stop: threading.Event) -> bytes | None:
+        try:
+            with open_source(join_url(self.url, key), self.storage_options) as source:
+                return read_all(source)
+        except NotFoundError:
+            return None
+
+    def children(self, path: str) -> list[str] | None:
+        """Return the names right under a path; None if they cannot be listed."""
+        return list_subfolders(join_url(self.url, path), self.storage_options)
+
+    def table(self, path: str, array: ArrayMetadata) -> tuple[KeyedChunks, tuple[Encoding, ...]]:
+        """Return the chunk table of an array, and the encoding of its chunks."""
+        base = local_path(self.url) or self.url
+        grid = tuple(axis.count for axis in array.objects)
+        return KeyedChunks(join_url(base, path), array.keys, grid, optional=not array.levels), (array.encoding,)
+
+
+def _read_file(path: str) -> bytes | None:
+    try:
+        with open(path, "rb") as file:
+            check_path(path, file.fileno())
+            return file.read()
+    except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+        return None
+    except PermissionError:
+        raise AccessError("no permission to read the file", url=path) from None
+    except OSError as error:
+        raise SourceError(f"reading failed: {error.strerror}", url=path) from error
 
 
 def matches(url: str) -> bool:

@@ -8,7 +8,6 @@ inner chunks that are wanted are fetched.
 from __future__ import annotations
 
 import threading
-from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -18,8 +17,8 @@ import numpy.typing as npt
 
 from insitu.codecs import decode
 from insitu.errors import FormatError, InsituError, NotFoundError, TruncatedError, UnsupportedError
-from insitu.forking import fork_safe_lock
 from insitu.formats.zarr.keyed import cell_numbers
+from insitu.lru import LruCache
 from insitu.model import UNWRITTEN, Axis, ChunkLocations, ChunkState, ChunkTable, Source
 from insitu.model.axis import Indices
 from insitu.model.chunks import get_chunk_state
@@ -35,43 +34,16 @@ REMEMBERED = 64 << 20
 """Bytes of indexes kept."""
 _NOTHING = np.uint64(2**64 - 1)
 Index = npt.NDArray[np.uint64]
+_NO_SHARD: Index = np.empty((0, 2), np.uint64)
+"""Stands for the index of a shard that was never written."""
 
 
-class ShardIndexCache:
-    """LRU cache of shard indexes, bounded by bytes. None: the shard was never written."""
-
-    def __init__(self, limit: int = REMEMBERED) -> None:
-        self._lock = fork_safe_lock()
-        self._found: OrderedDict[tuple[int, ...], Index | None] = OrderedDict()
-        self._limit = limit
-        self._size = 0
-
-    def find(self, keys: Sequence[tuple[int, ...]]) -> dict[tuple[int, ...], Index | None]:
-        """Return the cached ones of these."""
-        with self._lock:
-            found = {}
-            for key in keys:
-                if key in self._found:
-                    self._found.move_to_end(key)
-                    found[key] = self._found[key]
-            return found
-
-    def keep(self, found: Mapping[tuple[int, ...], Index | None]) -> None:
-        """Add indexes."""
-        with self._lock:
-            for key, index in found.items():
-                if key not in self._found:
-                    self._found[key] = index
-                    self._size += _weight(index)
-            while self._size > self._limit and len(self._found) > 1:
-                self._size -= _weight(self._found.popitem(last=False)[1])
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return ShardIndexCache, (self._limit,)  # a copy elsewhere reads for itself
+def _weight(index: Index) -> int:
+    return 128 + index.nbytes
 
 
-def _weight(index: Index | None) -> int:
-    return 128 + (0 if index is None else index.nbytes)
+def _index_cache() -> LruCache[tuple[int, ...], Index]:
+    return LruCache(REMEMBERED, _weight, min_items=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +69,7 @@ class ShardedChunks:
     shape: tuple[int, ...]
     """Innermost chunks along each axis of the array."""
     storage_options: Mapping[str, Any] | None = field(default=None, repr=False)
-    indexes: ShardIndexCache = field(default_factory=ShardIndexCache, repr=False)
+    indexes: LruCache[tuple[int, ...], Index] = field(default_factory=_index_cache, repr=False)
 
     @property
     def sources(self) -> Sequence[Source]:
@@ -160,7 +132,7 @@ class ShardedChunks:
             rows = by_shard[begin:end]
             begin = end
             table = found.get(tuple(key))
-            if table is None:
+            if table is None or not table.size:
                 source[rows] = np.where(source[rows] >= 0, UNWRITTEN, source[rows])
                 continue
             entry = table[tuple(index[axis][rows] for axis in level.order)]
@@ -170,20 +142,22 @@ class ShardedChunks:
             offset[rows] = np.where(written, offset[rows] + start, 0)
             length[rows] = np.where(written, entry[:, 1].astype(np.int64), 0)
 
-    def _read(self, level: ShardLevel, places: Sequence[_ShardLocation]) -> dict[tuple[int, ...], Index | None]:
+    def _read(self, level: ShardLevel, places: Sequence[_ShardLocation]) -> dict[tuple[int, ...], Index]:
         """Return the indexes of these shards."""
-        found = self.indexes.find([place.key for place in places])
+        cached = {place.key: self.indexes.get(place.key) for place in places}
+        found = {key: index for key, index in cached.items() if index is not None}
         missing = [place for place in places if place.key not in found]
         if not missing:
             return found
 
-        def read(place: _ShardLocation, stop: threading.Event) -> Index | None:
+        def read(place: _ShardLocation, stop: threading.Event) -> Index:
             return _read_index(level, place, self.storage_options)
 
         local = local_path(missing[0].source.url) is not None
-        new = dict(zip([p.key for p in missing], gather(read, missing, width=1 if local else 32), strict=True))
-        self.indexes.keep(new)
-        return found | new
+        for place, index in zip(missing, gather(read, missing, width=1 if local else 32), strict=True):
+            found[place.key] = index
+            self.indexes.put(place.key, index)
+        return found
 
     def take(self, axis: int, cells: Indices | slice) -> SelectedTable:
         """Return the table of these cells along one axis."""
@@ -204,8 +178,8 @@ def _flat(index: Sequence[Indices], counts: Sequence[Indices]) -> Indices:
     return number
 
 
-def _read_index(level: ShardLevel, place: _ShardLocation, options: Mapping[str, Any] | None) -> Index | None:
-    """Read the index of one shard; return None if there is no such object."""
+def _read_index(level: ShardLevel, place: _ShardLocation, options: Mapping[str, Any] | None) -> Index:
+    """Read the index of one shard; return `_NO_SHARD` if there is no such object."""
     counts = tuple(place.counts[axis] for axis in level.order)
     nbytes = 16
     for count in counts:
@@ -223,7 +197,7 @@ def _read_index(level: ShardLevel, place: _ShardLocation, options: Mapping[str, 
                     source.read(place.offset + (end - nbytes if level.at_end else 0), nbytes) if end >= nbytes else b""
                 )
     except NotFoundError:
-        return None
+        return _NO_SHARD
     try:
         if len(data) != nbytes:
             raise TruncatedError(f"the index of a shard has {nbytes} bytes, but only {len(data)} could be read")

@@ -8,7 +8,6 @@ more codec at the end of their chain.
 
 from __future__ import annotations
 
-import struct
 import zipfile
 import zlib
 from bisect import bisect_left
@@ -19,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from insitu.errors import FormatError, InsituError, UnsupportedError
-from insitu.formats.containers.zip_members import ZipEntry, read_directory
+from insitu.formats.containers.zip_members import LOCAL_HEADER, ZipEntry, end_of_local_header, read_directory
 from insitu.formats.zarr.keyed import cell_numbers
 from insitu.model import UNWRITTEN, ChunkLocations, ChunkState, Codec, Encoding, Source
 from insitu.model.axis import Indices
@@ -31,7 +30,6 @@ from insitu.zarr_metadata import ArrayMetadata
 __all__ = ["ZipStore", "ZippedChunks"]
 
 _METHODS = {zipfile.ZIP_DEFLATED: Codec("deflate"), zipfile.ZIP_BZIP2: Codec("bz2"), 93: Codec("zstd")}
-_HEADER = 30  # APPNOTE 4.3.7: local file header without name and extra field
 _LARGEST_DOCUMENT = 1 << 28
 _DOCUMENTS = frozenset({"zarr.json", ".zarray", ".zattrs", ".zgroup", ".zmetadata"})
 
@@ -213,17 +211,7 @@ class ZippedChunks:
         return get_chunk_state(self, cell)
 
 
-def _read_member_offsets(opened: ByteSource, places: Sequence[int]) -> list[int]:
+def _read_member_offsets(opened: ByteSource, headers: Sequence[int]) -> list[int]:
     """Return where the bytes of members begin, by their local headers."""
-    begins = []
-    for place, header in zip(places, opened.read_many([(place, _HEADER) for place in places]), strict=True):
-        if len(header) != _HEADER or header[:4] != b"PK\3\4":
-            raise FormatError(
-                "a member of the zip file is not where the central directory says",
-                url=opened.url,
-                offset=place,
-                structure="local file header",
-            )
-        name, extra = struct.unpack("<HH", header[26:30])
-        begins.append(place + _HEADER + name + extra)
-    return begins
+    texts = opened.read_many([(header, LOCAL_HEADER) for header in headers])
+    return [end_of_local_header(text, header, opened.url) for text, header in zip(texts, headers, strict=True)]

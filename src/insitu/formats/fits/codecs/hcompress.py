@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from insitu.codecs.buffer_spec import BufferSpec, Configuration, Data, DecodeStep, Octets, as_octets
+from insitu.codecs.configuration import integer_field
 from insitu.codecs.libraries import require_function
 from insitu.errors import CodecError
 
@@ -19,7 +20,8 @@ __all__ = ["hcompress"]
 
 MAGIC = b"\xdd\x99"
 PLACES = (
-    # since 7.0, and before
+    # Not public: astropy's public `CompImageHDU` decodes whole files only, and no other library
+    # has this code. Since 7.0, and before.
     ("astropy.io.fits.hdu.compressed._codecs", "HCompress1"),
     ("astropy.io.fits._tiled_compression.codecs", "HCompress1"),
 )
@@ -29,13 +31,13 @@ def hcompress(configuration: Configuration, form: BufferSpec) -> DecodeStep:
     """Prepare for HCOMPRESS_1, from `scale` and `smooth`."""
     make = require_function("fits_hcompress", *PLACES, install='"insitu[fits]"')
     dtype, shape = form.dtype, form.shape
-    if dtype is None or shape is None or dtype.kind not in "iu":
+    if dtype is None or not shape or dtype.kind not in "iu":
         raise CodecError(f"H-compressed integers cannot become {dtype}", codec="fits_hcompress")
     sides = [extent for extent in shape if extent > 1]
     rows, columns = (sides if len(sides) == 2 else shape[-2:]) if len(shape) > 1 else (1, shape[0])
     if rows * columns != form.count:
         raise CodecError(f"an H-compressed tile cannot have the shape {shape}", codec="fits_hcompress")
-    scale, smooth = int(configuration.get("scale", 0)), bool(configuration.get("smooth", 0))
+    scale, smooth = integer_field(configuration, "scale", 0), bool(configuration.get("smooth", 0))
     decoder = make(scale=scale, smooth=smooth, bytepix=8, nx=rows, ny=columns)
     room = 16 * form.count + 4096
 
@@ -50,4 +52,4 @@ def hcompress(configuration: Configuration, form: BufferSpec) -> DecodeStep:
         values: Any = decoder.decode(np.frombuffer(raw + bytes(room), np.uint8))
         return np.asarray(values).reshape(-1)[: rows * columns].astype(dtype)
 
-    return DecodeStep("fits_hcompress", run, form.compressed(4))
+    return DecodeStep("fits_hcompress", run, form.compressed(4), uses_library=True)

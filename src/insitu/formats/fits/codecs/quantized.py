@@ -14,9 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from insitu.codecs.buffer_spec import BufferSpec, Configuration, Data, DecodeStep, Octets, as_octets
+from insitu.codecs.configuration import float_field, integer_field
 from insitu.errors import CodecError
 
-__all__ = ["fits_quantized"]
+__all__ = ["dequantize"]
 
 RANDOMS = 10000
 ZERO = -2147483646
@@ -47,13 +48,13 @@ def _random_numbers(seed: int, count: int) -> NDArray[np.float32]:
     return np.concatenate(parts)[:count]
 
 
-def fits_quantized(configuration: Configuration, form: BufferSpec) -> DecodeStep:
+def dequantize(configuration: Configuration, form: BufferSpec) -> DecodeStep:
     """Prepare for rounded floats, from `scale`, `zero`, `blank`, `dither` (0, 1 or 2) and `seed`
     (the tile's place in the sequence).
     """
-    scale, zero = float(configuration["scale"]), float(configuration["zero"])
-    dither, seed = int(configuration.get("dither", 0)), int(configuration.get("seed", 0))
-    blank = configuration.get("blank")
+    scale, zero = float_field(configuration, "scale"), float_field(configuration, "zero")
+    dither, seed = integer_field(configuration, "dither", 0), integer_field(configuration, "seed", 0)
+    blank = None if configuration.get("blank") is None else integer_field(configuration, "blank")
     dtype, shape, count = form.dtype, form.shape, form.count
     if dtype is None or shape is None or dtype.kind != "f" or dither not in (0, 1, 2) or not 0 <= seed < RANDOMS:
         raise CodecError(f"quantised floats cannot become {dtype}", codec="fits_quantized")
@@ -71,7 +72,7 @@ def fits_quantized(configuration: Configuration, form: BufferSpec) -> DecodeStep
         if dither == 2:
             values[numbers == ZERO] = 0
         if blank is not None:
-            values[numbers == int(blank)] = np.nan
+            values[numbers == blank] = np.nan
         return values.astype(dtype)
 
     return DecodeStep("fits_quantized", run, BufferSpec.array(coded, shape))

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from insitu.codecs.buffer_spec import BufferSpec, Configuration, Data, DecodeStep, Octets, as_octets
+from insitu.codecs.configuration import integer_field
 from insitu.codecs.libraries import require_function
 from insitu.errors import CodecError
 
@@ -20,7 +21,7 @@ def rice(configuration: Configuration, form: BufferSpec) -> DecodeStep:
     integer).
     """
     decode = require_function("imagecodecs_rcomp", ("imagecodecs", "rcomp_decode"))
-    block, size = int(configuration.get("nblock", 32)), int(configuration.get("bytepix", 4))
+    block, size = integer_field(configuration, "nblock", 32), integer_field(configuration, "bytepix", 4)
     dtype, shape = form.dtype, form.shape
     if dtype is None or shape is None or dtype.kind not in "iu" or size not in (1, 2, 4):
         raise CodecError(f"Rice codes of {size} bytes cannot become {dtype}", codec="imagecodecs_rcomp")
@@ -30,4 +31,4 @@ def rice(configuration: Configuration, form: BufferSpec) -> DecodeStep:
         values: NDArray[Any] = decode(bytes(as_octets(data)), shape=(math.prod(shape),), dtype=coded, nblock=block)
         return values.astype(dtype, copy=False)
 
-    return DecodeStep("imagecodecs_rcomp", run, form.compressed(2))
+    return DecodeStep("imagecodecs_rcomp", run, form.compressed(2), uses_library=True)

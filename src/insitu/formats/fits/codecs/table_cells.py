@@ -13,9 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from insitu.codecs.buffer_spec import BufferSpec, Configuration, Data, DecodeStep, Octets, as_octets
+from insitu.codecs.configuration import dtype_field, float_field, integer_field
 from insitu.errors import CodecError
 
-__all__ = ["fits_bits", "fits_digits", "fits_logical", "fits_scaled", "fits_text"]
+__all__ = ["fits_bits", "fits_digits", "fits_logical", "fits_text", "scale_complex"]
 
 TRUE = ord("T")
 
@@ -35,7 +36,7 @@ def fits_bits(configuration: Configuration, form: BufferSpec) -> DecodeStep:
     """Prepare for rows of bits, each filled up to whole bytes, the most significant first."""
     if form.dtype != np.dtype(bool) or form.shape is None or not form.shape:
         raise CodecError(f"bits cannot become {form.dtype}", codec="fits_bits")
-    width = int(configuration["bits"])
+    width = integer_field(configuration, "bits")
     if width < 1 or form.count % width:
         raise CodecError(f"{form.count} bits do not fill rows of {width}", codec="fits_bits")
     rows, size = form.count // width, -(-width // 8)
@@ -47,13 +48,14 @@ def fits_bits(configuration: Configuration, form: BufferSpec) -> DecodeStep:
     return DecodeStep("fits_bits", run, BufferSpec(rows * size, form.exact))
 
 
-def fits_scaled(configuration: Configuration, form: BufferSpec) -> DecodeStep:
+def scale_complex(configuration: Configuration, form: BufferSpec) -> DecodeStep:
     """Prepare for complex numbers of type `base` that are multiplied by `scale`, then added to
     `zero`, in double precision.
 
     Astropy drops the imaginary part of such columns; the standard does not (4.0, section 7.3.2).
     """
-    base, scale, zero = np.dtype(configuration["base"]), float(configuration["scale"]), float(configuration["zero"])
+    base = dtype_field(configuration, "base")
+    scale, zero = float_field(configuration, "scale"), float_field(configuration, "zero")
     if form.dtype != np.dtype(complex) or base.kind != "c":
         raise CodecError(f"complex numbers cannot become {form.dtype}", codec="fits_scaled")
 
@@ -82,13 +84,13 @@ def fits_digits(configuration: Configuration, form: BufferSpec) -> DecodeStep:
     """Prepare for numbers as text, from `width`, and, of cells that are empty or say `null`, the
     value `missing`.
     """
-    dtype, count, width = form.dtype, form.count, int(configuration["width"])
+    dtype, count, width = form.dtype, form.count, integer_field(configuration, "width")
     null = str(configuration.get("null") or "").strip().encode("ascii", "replace")
-    missing = configuration.get("missing")
+    missing = integer_field(configuration, "missing", 0)
     if dtype is None or dtype.kind not in "if" or not 0 < width <= 1 << 16:
         raise CodecError(f"numbers of {width} digits cannot become {dtype}", codec="fits_digits")
     native = dtype.newbyteorder("=")
-    absent = np.nan if native.kind == "f" else int(missing or 0)
+    absent = np.nan if native.kind == "f" else missing
 
     def run(data: Data, out: Octets | None) -> Data:
         cells = np.char.strip(as_octets(data).view(f"S{width}"), b" \0")

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from insitu.codecs.buffer_spec import Configuration
+from insitu.codecs.configuration import dtype_field, float_field, integer_field
 from insitu.codecs.outside_values import Fetch
 from insitu.errors import CodecError
 
@@ -54,21 +55,21 @@ class Descriptors:
         """
         wide = bool(configuration.get("wide"))
         part = ">i8" if wide else ">i4"
-        base = np.dtype(configuration["base"])
-        zero = configuration.get("zero", 0)
-        is_unsigned_offset = (
-            base.kind == "i" and configuration.get("scale", 1) == 1 and zero == 1 << (8 * base.itemsize - 1)
-        )
+        base = dtype_field(configuration, "base")
+        if base.hasobject or not base.itemsize:
+            raise CodecError(f"values of type {base} cannot lie in a heap", codec=NAME)
+        scale, zero = configuration.get("scale", 1), configuration.get("zero", 0)
+        is_unsigned_offset = base.kind == "i" and scale == 1 and zero == 1 << (8 * base.itemsize - 1)
         return cls(
             np.dtype([("length", part), ("offset", part)]),
             base,
-            str(configuration["letter"]),
-            int(configuration.get("base_address", 0)) + int(configuration.get("heap", 0)),
-            int(configuration["size"]),
-            float(configuration.get("scale", 1)),
-            float(zero),
+            str(configuration.get("letter")),
+            integer_field(configuration, "base_address", 0) + integer_field(configuration, "heap", 0),
+            integer_field(configuration, "size"),
+            float_field(configuration, "scale", 1),
+            float_field(configuration, "zero", 0),
             is_unsigned_offset,
-            int(configuration["null"]) if "null" in configuration else None,
+            integer_field(configuration, "null") if "null" in configuration else None,
         )
 
     def resolve(self, references: NDArray[Any], fetch: Fetch) -> NDArray[Any]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from insitu.codecs.buffer_spec import BufferSpec, Configuration, Data, DecodeStep, Octets, as_octets
+from insitu.codecs.configuration import integer_field
 from insitu.errors import CodecError
 from insitu.formats.grib.codecs.packed_sections import check_field, single_field_message, split_sections, trim_message
 from insitu.formats.grib.codecs.packings import values_of
@@ -27,7 +28,7 @@ def grib(configuration: Configuration, form: BufferSpec) -> DecodeStep:
     each other. `grid` and `parameter`: what the message must hold, where only an index has been
     read of it.
     """
-    var, number = str(configuration.get("var", "values")), int(configuration.get("field") or 0)
+    var, number = str(configuration.get("var", "values")), integer_field(configuration, "field", 0)
     key = f"{var}s" if var in ("latitude", "longitude") else "values"
     alternate, columns = bool(configuration.get("alternate")), bool(configuration.get("columns"))
     count, dtype, shape = form.count, form.dtype, form.shape

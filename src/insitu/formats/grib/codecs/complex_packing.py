@@ -61,7 +61,7 @@ def unpack_groups(packing: bytes, data: Octets, count: int) -> NDArray[np.float6
     if not 0 < groups <= count or max(bits, packing[36], packing[46]) > MOST_BITS:
         raise CodecError(f"{count} values cannot lie in {groups} groups")
 
-    def taken(width: int) -> NDArray[np.int64]:
+    def take(width: int) -> NDArray[np.int64]:
         nonlocal at
         room = -(-groups * width // 8)
         part = data[at : at + room]
@@ -70,9 +70,9 @@ def unpack_groups(packing: bytes, data: Octets, count: int) -> NDArray[np.float6
             raise CodecError("the groups of a complex packing exceed the data")
         return unpack_integers(part, width, groups).astype(np.int64) if width else np.zeros(groups, np.int64)
 
-    references = taken(bits)
-    widths = taken(packing[36]) + packing[35]
-    lengths = taken(packing[46]) * packing[41] + int.from_bytes(packing[37:41], "big")
+    references = take(bits)
+    widths = take(packing[36]) + packing[35]
+    lengths = take(packing[46]) * packing[41] + int.from_bytes(packing[37:41], "big")
     lengths[-1] = int.from_bytes(packing[42:46], "big")
     # Each one too: many lengths could make up any sum.
     if int(lengths.max()) > count or int(lengths.sum()) != count or int(widths.max()) > MOST_BITS:

@@ -107,12 +107,12 @@ def has_empty_rows(library: Any, handle: Any) -> bool:
 def is_safe_grid(library: Any, handle: Any) -> bool:
     """Return whether ecCodes can compute the points of a grid in this process.
 
-    Inconsistent Gaussian grids crash it.
+    Inconsistent Gaussian grids crash it, and so do grids of one row without an increment.
     """
     kind = library.codes_get(handle, "gridType", str)
     reduced = "reduced" in kind
     if not reduced and not kind.endswith("_gg"):
-        return True
+        return _has_rows(library, handle)
     try:
         rows = library.codes_get(handle, "Nj", int)
         first, last = (
@@ -131,6 +131,14 @@ def is_safe_grid(library: Any, handle: Any) -> bool:
         return bool(whole and row.size == rows and (row > 1).all() and row.sum() == points)
     except Exception:  # whatever the library raises: a key is missing
         return False
+
+
+def _has_rows(library: Any, handle: Any) -> bool:
+    """Return whether a grid has more than one row, or is none of rows."""
+    try:
+        return bool(library.codes_get(handle, "Nj", int) > 1)
+    except Exception:  # whatever the library raises: a key is missing
+        return True
 
 
 def decode_values(raw: bytes, key: str, count: int) -> NDArray[np.float64]:

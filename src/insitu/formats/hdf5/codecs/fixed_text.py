@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from insitu.codecs.buffer_spec import BufferSpec, Configuration, Data, DecodeStep, Octets, as_octets
+from insitu.codecs.configuration import reading_configuration
 from insitu.errors import CodecError
 
 __all__ = ["end_texts", "hdf5_text"]
@@ -23,7 +24,8 @@ def hdf5_text(configuration: Configuration, form: BufferSpec) -> DecodeStep:
     if form.dtype is None or not form.exact:
         raise CodecError("hdf5_text needs elements of a known fixed size", codec=NAME)
     itemsize = form.dtype.itemsize
-    texts = [(int(offset), int(size), str(padding)) for offset, size, padding in configuration["texts"]]
+    with reading_configuration(NAME):
+        texts = [(int(offset), int(size), str(padding)) for offset, size, padding in configuration["texts"]]
     if any(offset < 0 or size < 1 or offset + size > itemsize for offset, size, _ in texts):
         raise CodecError(f"a text of the configuration lies outside of its element of {itemsize} bytes", codec=NAME)
 

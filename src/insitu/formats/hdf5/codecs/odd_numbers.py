@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from insitu.codecs.buffer_spec import BufferSpec, Configuration, Data, DecodeStep, Octets, as_octets
+from insitu.codecs.configuration import reading_configuration
 from insitu.errors import CodecError
 
 __all__ = ["convert_numbers", "hdf5_number"]
@@ -27,9 +28,10 @@ def hdf5_number(configuration: Configuration, form: BufferSpec) -> DecodeStep:
     dtype = form.dtype
     if dtype is None or not form.exact or dtype.kind not in "iuf":
         raise CodecError("hdf5_number needs numeric elements of a known fixed size", codec=NAME)
-    size = int(configuration["size"])
+    with reading_configuration(NAME):
+        size = int(configuration["size"])
+        convert_numbers(b"", configuration, dtype)
     stored = BufferSpec(form.count * size, True, np.dtype(f"V{size}"), form.shape)
-    convert_numbers(b"", configuration, dtype)
 
     def run(data: Data, out: Octets | None) -> Data:
         values = convert_numbers(as_octets(data), configuration, dtype).view(np.uint8)

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from insitu.codecs.buffer_spec import BufferSpec, Configuration, Data, DecodeStep, Octets, as_octets
+from insitu.codecs.configuration import reading_configuration
 from insitu.errors import CodecError
 from insitu.formats.hdf5.codecs.fixed_text import end_texts
 from insitu.formats.hdf5.codecs.odd_numbers import convert_numbers
@@ -148,7 +149,8 @@ def decode_elements(element: ElementType, stored: NDArray[np.uint8], heaps: Heap
 
 def hdf5_record(configuration: Configuration, form: BufferSpec) -> DecodeStep:
     """Prepare from the `type` of elements without heaps: see `parse_element_type`."""
-    element = parse_element_type(configuration["type"], 0)
+    with reading_configuration(RECORD):
+        element = parse_element_type(configuration["type"], 0)
     if form.dtype is None or not form.exact or element.dtype != form.dtype or element.dtype.hasobject:
         raise CodecError("hdf5_record needs elements of a known fixed size", codec=RECORD)
 

@@ -80,7 +80,7 @@ def open_object(
     """
     for _ in range(HOPS_LIMIT):
         opened = _open_file(neighbours, window)
-        found = run(read_object_at(opened, path), opened.window, damage=())
+        found = run(read_object_at(opened, path), opened.window)
         if found is None:
             return None
         if not isinstance(found, ExternalTarget):
@@ -97,7 +97,7 @@ def _open_file(neighbours: SiblingFiles, window: ReadCache) -> ParsedFile:
     opened: ParsedFile | None = neighbours.memory.get(key)
     if opened is None:
         file = FileContext(window.url, window.size, peek=window.peek)
-        opened = ParsedFile(window, file, run(read_file_header(file), window, damage=()))
+        opened = ParsedFile(window, file, run(read_file_header(file), window))
         neighbours.memory[key] = opened
     return opened
 

@@ -1,1 +1,1 @@
-"""Codecs of TIFF: strips and tiles, colour spaces, old run lengths."""
+"""Codecs of TIFF: strips and tiles, YCbCr, old run lengths."""

@@ -14,10 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from insitu.codecs.buffer_spec import BufferSpec, Configuration, Data, DecodeStep, Octets, as_octets
+from insitu.codecs.configuration import dtype_field, integer_field, integers_field
 from insitu.codecs.libraries import Function, require_function
 from insitu.errors import CodecError
 
-__all__ = ["bitorder", "clipped", "complex_integers", "delta", "float24", "floatpred", "lzw", "packbits", "packints"]
+__all__ = ["bitorder", "clip", "complex_integers", "delta", "float24", "float_predictor", "lzw", "packbits", "packints"]
 
 
 def lzw(configuration: Configuration, form: BufferSpec) -> DecodeStep:
@@ -32,7 +33,8 @@ def packbits(configuration: Configuration, form: BufferSpec) -> DecodeStep:
     where the image does.
     """
     decode = require_function("imagecodecs_packbits", ("imagecodecs", "packbits_decode"))
-    return _expand("imagecodecs_packbits", form, decode, configuration.get("least"))
+    least = None if configuration.get("least") is None else integer_field(configuration, "least")
+    return _expand("imagecodecs_packbits", form, decode, least)
 
 
 def _expand(name: str, form: BufferSpec, decode: Function, least: int | None = None) -> DecodeStep:
@@ -48,7 +50,7 @@ def _expand(name: str, form: BufferSpec, decode: Function, least: int | None = N
             return room
         return room if len(filled) == limit else filled
 
-    return DecodeStep(name, run, form.compressed(), fills=form.exact)
+    return DecodeStep(name, run, form.compressed(), fills=form.exact, uses_library=True)
 
 
 def bitorder(configuration: Configuration, form: BufferSpec) -> DecodeStep:
@@ -59,7 +61,7 @@ def bitorder(configuration: Configuration, form: BufferSpec) -> DecodeStep:
         done: Data = reverse(bytes(as_octets(data)))
         return done
 
-    return DecodeStep("imagecodecs_bitorder", run, form.as_bytes())
+    return DecodeStep("imagecodecs_bitorder", run, form.as_bytes(), uses_library=True)
 
 
 def packints(configuration: Configuration, form: BufferSpec) -> DecodeStep:
@@ -67,8 +69,8 @@ def packints(configuration: Configuration, form: BufferSpec) -> DecodeStep:
     byte.
     """
     unpack = require_function("imagecodecs_packints", ("imagecodecs", "packints_decode"))
-    bits, run_length = int(configuration["bitspersample"]), int(configuration.get("runlen") or 0)
-    dtype, count = np.dtype(configuration["dtype"]), form.count
+    bits, run_length = integer_field(configuration, "bitspersample"), integer_field(configuration, "runlen", 0)
+    dtype, count = dtype_field(configuration, "dtype"), form.count
     run_length = run_length or count
     if not 1 <= bits <= 8 * dtype.itemsize or dtype.kind not in "iu" or count % max(run_length, 1):
         raise CodecError(f"{count} integers of {bits} bits in runs of {run_length} cannot be unpacked to {dtype}")
@@ -82,7 +84,7 @@ def packints(configuration: Configuration, form: BufferSpec) -> DecodeStep:
         values: NDArray[Any] = unpack(bytes(raw), native, bits, runlen=run_length)
         return values.astype(dtype, copy=False)
 
-    return DecodeStep("imagecodecs_packints", run, BufferSpec(packed, form.exact))
+    return DecodeStep("imagecodecs_packints", run, BufferSpec(packed, form.exact), uses_library=True)
 
 
 def delta(configuration: Configuration, form: BufferSpec) -> DecodeStep:
@@ -91,7 +93,7 @@ def delta(configuration: Configuration, form: BufferSpec) -> DecodeStep:
     Differences along `axis`, of integers that wrap around, whatever type the values have.
     """
     undo = require_function("imagecodecs_delta", ("imagecodecs", "delta_decode"))
-    axis, distance = int(configuration.get("axis", -1)), int(configuration.get("dist", 1))
+    axis, distance = integer_field(configuration, "axis", -1), integer_field(configuration, "dist", 1)
     dtype, shape = _predictor_array(configuration, form, "imagecodecs_delta")
     whole = np.dtype(f"u{dtype.itemsize}")
 
@@ -105,17 +107,21 @@ def delta(configuration: Configuration, form: BufferSpec) -> DecodeStep:
         return out
 
     return DecodeStep(
-        "imagecodecs_delta", run, BufferSpec(form.limit, form.exact, dtype, shape), fills=form.exact and dtype.isnative
+        "imagecodecs_delta",
+        run,
+        BufferSpec(form.limit, form.exact, dtype, shape),
+        fills=form.exact and dtype.isnative,
+        uses_library=True,
     )
 
 
-def floatpred(configuration: Configuration, form: BufferSpec) -> DecodeStep:
+def float_predictor(configuration: Configuration, form: BufferSpec) -> DecodeStep:
     """Prepare for TIFF's predictor 3.
 
     Along `axis` the bytes of floats by significance, as differences.
     """
     undo = require_function("imagecodecs_floatpred", ("imagecodecs", "floatpred_decode"))
-    axis, distance = int(configuration.get("axis", -1)), int(configuration.get("dist", 1))
+    axis, distance = integer_field(configuration, "axis", -1), integer_field(configuration, "dist", 1)
     dtype, shape = _predictor_array(configuration, form, "imagecodecs_floatpred")
     if dtype.kind != "f":
         raise CodecError(f"predictor 3 is for floats, not for {dtype}")
@@ -125,7 +131,7 @@ def floatpred(configuration: Configuration, form: BufferSpec) -> DecodeStep:
         values = undo(as_octets(data).view(native).reshape(shape), axis=axis, dist=distance)
         return values.astype(dtype, copy=False).reshape(-1)  # type: ignore[no-any-return]
 
-    return DecodeStep("imagecodecs_floatpred", run, BufferSpec(form.limit, form.exact, dtype, shape))
+    return DecodeStep("imagecodecs_floatpred", run, BufferSpec(form.limit, form.exact, dtype, shape), uses_library=True)
 
 
 def _predictor_array(
@@ -139,7 +145,7 @@ def _predictor_array(
     if "dtype" in configuration and configuration.get("shape"):
         # The axes of a chunk may have been renamed since (a band in front); those that the
         # predictor went along have not.
-        given, extents = np.dtype(configuration["dtype"]), tuple(int(extent) for extent in configuration["shape"])
+        given, extents = dtype_field(configuration, "dtype"), integers_field(configuration, "shape")
         if dtype is None or shape is None or (given == dtype and math.prod(extents) == math.prod(shape)):
             dtype, shape = given, extents
     if dtype is None or shape is None:
@@ -149,13 +155,13 @@ def _predictor_array(
     return dtype, shape
 
 
-def clipped(configuration: Configuration, form: BufferSpec) -> DecodeStep:
+def clip(configuration: Configuration, form: BufferSpec) -> DecodeStep:
     """Prepare for data that may be longer than the chunk, up to `nbytes`.
 
     Some writers fill the last strip.
     """
     limit = form.limit
-    most = max(int(configuration["nbytes"]), limit)
+    most = max(integer_field(configuration, "nbytes"), limit)
 
     def run(data: Data, out: Octets | None) -> Data:
         return as_octets(data)[:limit]
@@ -173,14 +179,14 @@ def float24(configuration: Configuration, form: BufferSpec) -> DecodeStep:
         values: NDArray[Any] = widen(bytes(as_octets(data)), byteorder=order)
         return values.astype(np.float32, copy=False).reshape(-1)
 
-    return DecodeStep("imagecodecs_float24", run, BufferSpec(3 * count, form.exact))
+    return DecodeStep("imagecodecs_float24", run, BufferSpec(3 * count, form.exact), uses_library=True)
 
 
 def complex_integers(configuration: Configuration, form: BufferSpec) -> DecodeStep:
     """Prepare for pairs of integers of type `dtype`, real and imaginary, which become complex
     floats as in GDAL.
     """
-    part = np.dtype(configuration["dtype"])
+    part = dtype_field(configuration, "dtype")
     if part.kind not in "iu" or form.dtype is None or form.dtype.kind != "c":
         raise CodecError(f"pairs of {part} cannot become {form.dtype}")
     dtype, count = form.dtype, form.count
