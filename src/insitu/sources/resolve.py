@@ -29,7 +29,7 @@ from insitu.sources.storage_options import has_credentials, http_settings, optio
 from insitu.sources.throttle import throttle_for
 
 if TYPE_CHECKING:
-from insitu.sources.object_store.object_source import ObjectSource
+    from insitu.sources.object_store.object_source import ObjectSource
 
 __all__ = ["Openable", "is_local", "open_source", "read_all", "request_bytes"]
 
