@@ -109,11 +109,12 @@ def _days(path: Path) -> None:
 
 def _dataset(xr: Any, variables: dict[str, Any], steps: int, unit: str, first: int = 0) -> Any:
     _, rows, columns = next(iter(variables.values()))[1].shape
+    step = np.timedelta64(30 if unit == "month" else 1, "D")
     coords = {
-        "time": np.datetime64("2001-01-01", "ns") + (first + np.arange(steps)) * np.timedelta64(30 if unit == "month" else 1, "D"),
+        "time": np.datetime64("2001-01-01", "ns") + (first + np.arange(steps)) * step,
         "lat": np.linspace(-89, 89, rows),
         "lon": np.linspace(0, 355, columns),
-    }  # fmt: skip
+    }
     return xr.Dataset(variables, coords=coords)
 
 

@@ -108,3 +108,73 @@ def test_importing_insitu_imports_no_format() -> None:
     names = {name.split(".")[2] for name in ast.literal_eval(found)}
     formats = {path.name for path in (SOURCE / "insitu" / "formats").iterdir() if (path / "scan.py").exists()}
     assert names & formats == set()
+
+
+PACKAGE = ROOT / "src" / "insitu"
+FORMATS = ("dmrpp", "fits", "grib", "hdf4", "hdf5", "netcdf3", "tiff", "zarr")
+
+
+def test_the_core_names_no_format() -> None:
+    """Formats are reached by the registry: no module elsewhere imports one, not even in a function."""
+    found = [
+        f"{path.relative_to(PACKAGE)} imports {name}"
+        for path in PACKAGE.rglob("*.py")
+        if path.relative_to(PACKAGE).parts[0] != "formats"
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        for name in _imported(node)
+        if name.split(".")[1:2] == ["formats"] and name.split(".")[2:3] and name.split(".")[2] in FORMATS
+    ]
+    assert not found
+
+
+def _imported(node: ast.AST) -> list[str]:
+    if isinstance(node, ast.ImportFrom):
+        return [f"{node.module}.{alias.name}" for alias in node.names]
+    return [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+
+
+SAME_NAMES = {"registry", "scan", "packing", "credentials"}
+"""Names that several packages use for the same role in each: where formats and codecs are registered,
+the scan of each format, CF packing and its model, credentials of storage.
+"""
+
+
+def test_modules_of_different_packages_have_names_of_their_own() -> None:
+    """The verbs of the command line are named after what they do, so they are left out."""
+    seen: dict[str, str] = {}
+    for path in sorted(PACKAGE.rglob("*.py")):
+        package = path.parent.relative_to(PACKAGE).as_posix()
+        if path.stem != "__init__" and path.stem not in SAME_NAMES and package != "cli":
+            assert path.stem not in seen, f"{package}/{path.stem} and {seen[path.stem]}/{path.stem}"
+            seen[path.stem] = package
+
+
+def test_no_function_is_a_bare_participle() -> None:
+    """A participle is an attribute or a property: a function says what it does or returns."""
+    allowed = {
+        "weighted",
+        "hold",
+        "shutdown",
+        "round",
+        "bitround",
+        "compound",
+        "seed",
+        "speed",
+        "need",
+        "feed",
+        "embed",
+        "shed",
+        "thread",
+        "ahead",
+        "read",
+        "load",
+    }
+    found = []
+    for path in PACKAGE.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                is_property = any("property" in ast.unparse(decorator) for decorator in node.decorator_list)
+                name = node.name.strip("_")
+                if re.fullmatch(r"[a-z]+(ed|wn|ept|old|aid|osen|ound|ought)", name) and not is_property:
+                    found += [f"{path.relative_to(PACKAGE)}: {node.name}"] if name not in allowed else []
+    assert not found, "\n".join(found)

@@ -89,7 +89,8 @@ class Archive:
     urls: tuple[Any, ...] = ()
     """The files that were opened."""
     survey: Survey | Callable[[], Survey] | None = None
-    """The differences between files that were combined; a function if they must be scanned for it."""
+    """The differences between files that were combined; a function if they must be scanned for it.
+    """
     active: Active | None = None
     """The server that reduces next to the data, if one is used."""
     cache: ChunkCache | None = None

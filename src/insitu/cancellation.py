@@ -111,11 +111,11 @@ def carry_deadline(function: Callable[Arguments, Result]) -> Callable[Arguments,
     if deadline is None:
         return function
 
-    def carried(*arguments: Arguments.args, **named: Arguments.kwargs) -> Result:
+    def run_within_deadline(*arguments: Arguments.args, **named: Arguments.kwargs) -> Result:
         with deadline_scope(deadline):
             return function(*arguments, **named)
 
-    return carried
+    return run_within_deadline
 
 
 def wait_for_event(event: threading.Event) -> None:

@@ -38,7 +38,7 @@ def stored(values: np.ndarray, attributes: dict[str, Any], chunk: int = 2) -> Vi
         length = np.minimum((count + 1) * chunk, len(values)) * row - count * chunk * row
         table = Columns(grid, (), np.asarray(-3), count * chunk * row, length, inline=values.tobytes())
     else:
-        table = Columns.inlined(grid, values.tobytes()) if not values.ndim else Columns.unwritten(
+        table = Columns.of_inline(grid, values.tobytes()) if not values.ndim else Columns.of_unwritten(
             tuple(axis.count for axis in axes)
         )  # fmt: skip
     tile = Tile(axes, (Encoding(values.dtype),), table)
@@ -285,7 +285,7 @@ def test_characters_cost_no_read() -> None:
 def test_characters_in_several_cells_are_read_and_kept() -> None:
     values = np.array([b"one", b"two"]).view("S1").reshape(2, 3)
     axes = (Axis.regular(2, 2), Axis.regular(3, 2))
-    tile = Tile(axes, (Encoding(np.dtype("S1")),), Columns.unwritten((1, 2)))
+    tile = Tile(axes, (Encoding(np.dtype("S1")),), Columns.of_unwritten((1, 2)))
     array = VirtualArray.of(tile, dims=("x", "n"))
     assert read_array(decode.decode_variable(array, values=lambda: values).array).tolist() == [b"one", b"two"]
     with pytest.raises(UnsupportedError, match="several chunks"):
@@ -296,7 +296,7 @@ def test_unwritten_characters_are_empty() -> None:
     tile = Tile(
         (Axis.regular(2, 2), Axis.regular(3, 3)),
         (Encoding(np.dtype("S1"), (Codec("zlib"),), fill=b"\0"),),
-        Columns.unwritten((1, 1)),
+        Columns.of_unwritten((1, 1)),
     )
     assert read_array(decode.decode_variable(VirtualArray.of(tile, dims=("x", "n"))).array).tolist() == [b"", b""]
 

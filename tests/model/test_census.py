@@ -58,7 +58,7 @@ def test_a_vast_grid_is_counted_at_once() -> None:
         axes = tuple(Axis.regular(n, 1) for n in table.shape)
         return VirtualArray.of(Tile(axes, (Encoding(np.dtype("i1")),), table), dims=("x", "y"))
 
-    assert count_cells(array(Columns.unwritten((10**9, 10**9)))).unwritten == 10**18
+    assert count_cells(array(Columns.of_unwritten((10**9, 10**9)))).unwritten == 10**18
     sparse = scatter((10**9, 10**6), (Source("f"),), np.array([[5, 6], [7, 8]]), np.array([1, 2]), np.array([10, 20]))
     assert count_cells(array(sparse)).nbytes == 30
     assert [part[1].tolist() for part in byte_ranges(array(sparse))] == [[1, 2]]

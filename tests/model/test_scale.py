@@ -95,6 +95,6 @@ def test_a_million_chunks_of_a_thousand_files_take_little() -> None:
 
 
 def test_a_grid_that_was_never_written_costs_nothing() -> None:
-    table = Columns.unwritten((10**6, 10**6, 10**6))
+    table = Columns.of_unwritten((10**6, 10**6, 10**6))
     assert table.nbytes < 100
     assert len(pickle.dumps(table)) < 2000

@@ -46,8 +46,8 @@ def test_item_access_gives_states() -> None:
 
 
 def test_a_table_without_axes_has_one_cell() -> None:
-    assert Columns.inlined((), b"xyz")[()] == Inline(b"xyz")
-    assert Columns.inlined((), b"xyz").with_new_axis()[0] == Inline(b"xyz")
+    assert Columns.of_inline((), b"xyz")[()] == Inline(b"xyz")
+    assert Columns.of_inline((), b"xyz").with_new_axis()[0] == Inline(b"xyz")
 
 
 def test_columns_that_do_not_fit_are_refused() -> None:
@@ -56,7 +56,7 @@ def test_columns_that_do_not_fit_are_refused() -> None:
     with pytest.raises(ModelError, match="refers to source 1"):
         Columns((4,), (SOURCE,), np.ones(4, int), np.zeros(4, int), np.zeros(4, int))
     with pytest.raises(ModelError, match="the chunk table"):
-        Tile((Axis.regular(10, 5),), (Encoding(np.dtype("f4")),), Columns.unwritten((3,)))
+        Tile((Axis.regular(10, 5),), (Encoding(np.dtype("f4")),), Columns.of_unwritten((3,)))
 
 
 @pytest.mark.parametrize("grid", [(4, 5), (1000, 1000)])
@@ -147,7 +147,7 @@ def test_packings_pool_by_content() -> None:
 def test_what_differs_across_the_join_stays_apart() -> None:
     def array(lat_chunk: int) -> VirtualArray:
         axes = (Axis.regular(4, 2), Axis.regular(180, lat_chunk))
-        table = Columns.unwritten(tuple(axis.count for axis in axes))
+        table = Columns.of_unwritten(tuple(axis.count for axis in axes))
         return VirtualArray.of(Tile(axes, (Encoding(np.dtype("f4")),), table), dims=("time", "lat"))
 
     joined = concatenate([array(90), array(90), array(45), array(90)], "time")
@@ -159,7 +159,7 @@ def test_joins_that_make_no_sense_are_refused() -> None:
     def array(*shape: int) -> VirtualArray:
         axes = tuple(Axis.regular(n, n) for n in shape)
         return VirtualArray.of(
-            Tile(axes, (Encoding(np.dtype("f4")),), Columns.unwritten((1,) * len(shape))),
+            Tile(axes, (Encoding(np.dtype("f4")),), Columns.of_unwritten((1,) * len(shape))),
             dims=tuple("xyz"[: len(shape)]),
         )
 
@@ -172,11 +172,11 @@ def test_joins_that_make_no_sense_are_refused() -> None:
     with pytest.raises(ModelError, match="broadcast"):
         array(3).broadcast_to((4,))
     with pytest.raises(ModelError, match="absent"):
-        VirtualArray.of(Tile((), (Encoding(np.dtype("i4")),), Columns.unwritten(())), dims=()).absent_value()
+        VirtualArray.of(Tile((), (Encoding(np.dtype("i4")),), Columns.of_unwritten(())), dims=()).absent_value()
 
 
 def test_a_group_finds_its_arrays_by_path() -> None:
-    array = VirtualArray.of(Tile((), (Encoding(np.dtype("i4")),), Columns.unwritten(())), dims=())
+    array = VirtualArray.of(Tile((), (Encoding(np.dtype("i4")),), Columns.of_unwritten(())), dims=())
     tree = VirtualGroup({"a": array}, {"g": VirtualGroup({"b": array})}, problems={"g/c": "external file"})
     assert tree["a"] is array
     assert tree.array("/g/b") is array

@@ -142,7 +142,7 @@ def _differences(theirs: Any, ours: Any, root: Any, path: str, engine: str) -> I
     if theirs.nbytes > MOST_BYTES or _undefined(ours):
         return
     if engine == "netcdf4" and ours.dtype.names and any(ours.dtype[name].kind == "S" for name in ours.dtype.names):
-        return  # netCDF4 (1.7) takes such strings for single characters, and all fields behind them from the wrong place
+        return  # netCDF4 (1.7) takes such strings for single characters, and reads all fields behind them wrongly
     try:
         expected = theirs.values
     except Exception as error:  # the oracle's, and reported

@@ -86,7 +86,8 @@ def different_values(ours: Any, theirs: Any) -> str:
         if not bad.size:
             return ""
     first = int(bad[0])
-    return f"{len(bad)} of {len(a)} elements, first {first}: {left.reshape(-1)[first]!r:.40}, not {right.reshape(-1)[first]!r:.40}"
+    found, wanted = left.reshape(-1)[first], right.reshape(-1)[first]
+    return f"{len(bad)} of {len(a)} elements, first {first}: {found!r:.40}, not {wanted!r:.40}"
 
 
 def _bytes(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:

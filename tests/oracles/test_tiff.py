@@ -34,9 +34,11 @@ REFUSED = {
     # compressions of the last century
     "next_literalspan.tif", "thunder.tif", "uint16_sgilog.tif", "logluv-3c-16b.tiff",
     # damaged, or headers without their data
-    "bigtiff_header_extract.tif", "huge-number-strips.tif", "strip_larger_than_2GB_header.tif", "corrupted_deflate_singlestrip.tif",
+    "bigtiff_header_extract.tif", "huge-number-strips.tif", "strip_larger_than_2GB_header.tif",
+    "corrupted_deflate_singlestrip.tif",
     "excessive-memory-TIFFFillStrip.tif", "lzw_corrupted.tif", "missing_tilebytecounts_and_offsets.tif", "huge4GB.tif",
-    "irregular_tile_size_jpeg_in_tiff.tif", "many_blocks_truncated.tif", "scanline_more_than_2GB.tif", "tiff_dos_strip_chop.tif",
+    "irregular_tile_size_jpeg_in_tiff.tif", "many_blocks_truncated.tif", "scanline_more_than_2GB.tif",
+    "tiff_dos_strip_chop.tif",
     "toomanyblocks_separate.tif", "zackthecat_corrupted.tif",
 }  # fmt: skip
 

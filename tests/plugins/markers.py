@@ -5,7 +5,7 @@ start a server.
 |---|---|
 | `servers` | starts a server program (SeaweedFS, nginx, `insitu serve`, …), by itself or by a fixture |
 | `corpus` | reads the large corpus of real files, which is not part of the project |
-| `peers` | runs a program or library that does the same work as we do (kerchunk, VirtualiZarr, GDAL, PyActiveStorage, zarrita.js) |
+| `peers` | runs a peer (kerchunk, VirtualiZarr, GDAL, PyActiveStorage, zarrita.js) |
 | `browser` | runs a client that is made for browsers (zarrita.js, in Node) |
 | `slow` | takes seconds; the table `SLOW` below names those that do not say so themselves |
 
@@ -31,13 +31,18 @@ PEERS = ("references/test_peers.py", "server/test_active_storage.py", "server/te
 BROWSER = ("server/test_zarr_view.py::test_zarrita",)
 SLOW = (
     "codecs/test_chain.py::test_bombs",
-    "cli/test_cli.py", "cli/test_keeping.py", "cli/test_verbs.py::test_a_killed_scan_goes_on", "cli/test_verbs.py::test_scan_o",
-    "combining/test_law.py", "combining/test_open_many.py::test_dask_client", "combining/test_open_many.py::test_executors_agree", "combining/test_scale.py",
+    "cli/test_cli.py", "cli/test_keeping.py", "cli/test_verbs.py::test_a_killed_scan_goes_on",
+    "cli/test_verbs.py::test_scan_o",
+    "combining/test_law.py", "combining/test_open_many.py::test_dask_client",
+    "combining/test_open_many.py::test_executors_agree", "combining/test_scale.py",
     "examples/", "formats/fits/test_scan.py::test_flipped_bytes_do_no_harm",
-    "formats/grib/test_inventory.py::test_at_random", "formats/grib/test_inventory.py::test_every_level_and_every_forecast",
-    "formats/netcdf3/test_scan.py::test_flipped_bytes_do_no_harm", "formats/tiff/test_scan.py::test_flipped_bytes_do_no_harm", "fuzz/", "model/test_scale.py",
+    "formats/grib/test_inventory.py::test_at_random",
+    "formats/grib/test_inventory.py::test_every_level_and_every_forecast",
+    "formats/netcdf3/test_scan.py::test_flipped_bytes_do_no_harm",
+    "formats/tiff/test_scan.py::test_flipped_bytes_do_no_harm", "fuzz/", "model/test_scale.py",
     "oracles/test_damage.py::test_a_damaged_file", "oracles/test_generated.py", "oracles/test_strange.py",
-    "reducing/test_wire.py::test_tables_that_were_tampered_with", "references/test_crashes.py", "server/test_crowd.py", "sources/test_http.py::test_batches_within_batches_do_not_lock_up",
+    "reducing/test_wire.py::test_tables_that_were_tampered_with", "references/test_crashes.py",
+    "server/test_crowd.py", "sources/test_http.py::test_batches_within_batches_do_not_lock_up",
 )  # fmt: skip
 """Beginnings of the names of tests that take seconds, by the durations that `make test` prints."""
 

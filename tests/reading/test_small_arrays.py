@@ -1,4 +1,4 @@
-"""Whole small arrays of uncompressed files are read without a plan: the values, the counts and the errors are the same."""
+"""Whole small arrays of uncompressed files are read without a plan, with the same values and errors."""
 
 from __future__ import annotations
 

@@ -181,10 +181,10 @@ def test_scalars(state: str) -> None:
     if state == "text":
         data = bytes([1, 0, 0, 0, 2, 0, 0, 0]) + b"hi"
     table = {
-        "unwritten": Columns.unwritten(()),
-        "inline": Columns.inlined((), data),
+        "unwritten": Columns.of_unwritten(()),
+        "inline": Columns.of_inline((), data),
         "stored": Columns((), (Source("f"),), np.asarray(0), np.asarray(2), np.asarray(4)),
-        "text": Columns.inlined((), data),
+        "text": Columns.of_inline((), data),
     }[state]
     fill = None if state == "text" else np.array(7, "<i4").tobytes()
     array = VirtualArray.of(Tile((), (Encoding(dtype, codecs, None, fill),), table), dims=())

@@ -180,7 +180,7 @@ def cftime_group() -> VirtualGroup:
     tile = Tile(
         (Axis.regular(3, 3),),
         (Encoding(np.dtype("<i4")),),
-        Columns.inlined((1,), np.arange(3, dtype="<i4").tobytes()),
+        Columns.of_inline((1,), np.arange(3, dtype="<i4").tobytes()),
         packings,
     )
     array = VirtualArray((3,), np.dtype(object), ("time",), (tile,), np.zeros((1, 1), np.int64))
@@ -287,7 +287,9 @@ def test_a_failure_is_never_a_fill_value(tmp_path: Path, file: Path) -> None:
 
 
 def test_what_has_no_form_is_left_out() -> None:
-    tile = Tile((Axis.regular(1, 1),), (Encoding(np.dtype(object), (Codec("vlen-array"),)),), Columns.unwritten((1,)))
+    tile = Tile(
+        (Axis.regular(1, 1),), (Encoding(np.dtype(object), (Codec("vlen-array"),)),), Columns.of_unwritten((1,))
+    )
     array = VirtualArray.of(tile, dims=["x"], details=ArrayDetails(varying="sequence"))
     store = insitu.zarr_store(VirtualGroup({"v": array}))
     assert list(store.tree.views) == []
@@ -302,7 +304,7 @@ def test_chunk_shapes() -> None:
     def array(shape: tuple[int, ...], chunks: tuple[int, ...]) -> VirtualArray:
         axes = tuple(Axis.regular(n, c) for n, c in zip(shape, chunks, strict=True))
         return VirtualArray.of(
-            Tile(axes, (Encoding(np.dtype("<f4")),), Columns.unwritten([axis.count for axis in axes])),
+            Tile(axes, (Encoding(np.dtype("<f4")),), Columns.of_unwritten([axis.count for axis in axes])),
             dims="abc"[: len(shape)],
         )
 

@@ -138,7 +138,7 @@ def test_never_written_chunks_cost_nothing() -> None:
     tile = Tile(
         (Axis.regular(100_000, 100), Axis.regular(99_950, 100)),
         (Encoding(np.dtype("<i2"), (Codec("zlib"),), None, np.int16(3).tobytes()),),
-        Columns.unwritten(grid),
+        Columns.of_unwritten(grid),
     )
     case = Case(VirtualArray.of(tile, dims=("a", "b")), np.zeros(0), {})
     found = answers(case, ["sum", "mean", "std", "min", "count", "argmax", "any", "all"])

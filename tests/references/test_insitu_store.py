@@ -127,7 +127,7 @@ def test_everything_else_comes_back(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("dtype", ["S1", "S3", "<f4", ">i2", "M8[ns]", "?", [("a", "<i4"), ("b", "S2")]])
 def test_fill_values_come_back(tmp_path: Path, dtype: Any) -> None:
-    tile = Tile((Axis.regular(4, 2),), (Encoding(np.dtype(dtype)),), Columns.unwritten((2,)))
+    tile = Tile((Axis.regular(4, 2),), (Encoding(np.dtype(dtype)),), Columns.of_unwritten((2,)))
     fill = np.zeros((), dtype)[()]
     save(
         VirtualGroup({"a": VirtualArray.of(tile, dims=("x",), attributes={"f": fill}, fill_value=fill)}),

@@ -56,7 +56,8 @@ def test_types_come_back(dtype: np.dtype[Any]) -> None:
         {"$dtype": "<f4", "$value": 10**400}, {"$dtype": "<i4", "$value": {"$float": "NaN"}},
         {"$dtype": [["a", "<i4"]], "$records": [["x"]]}, {"$dtype": [["a", "<i4"]], "$records": [[]]},
         {"$dtype": [["a", "<i4"]], "$records": []}, {"$dtype": [["a", "<i4"]], "$records": [[10**30]]},
-        {"$bytes": 5}, {"$bytes": "A"}, {"$complex": [1.0]}, {"$complex": ["a", "b"]}, {"$complex": 1}, {"$complex": [10**400, 0]},
+        {"$bytes": 5}, {"$bytes": "A"}, {"$complex": [1.0]}, {"$complex": ["a", "b"]}, {"$complex": 1},
+        {"$complex": [10**400, 0]},
         {"$tuple": 4}, {"$dict": [[[], 1]]}, {"$dict": [[1]]}, {"$dict": {}}, {"$type": ","}, {"$other": 1},
     ],
 )  # fmt: skip

@@ -58,10 +58,10 @@ def archive(path: Path) -> bytes:
         Tile((Axis.regular(40, 1), Axis.regular(50, 1)), (Encoding(np.dtype("u1")),), table), dims=("a", "b")
     )
     inline = VirtualArray.of(
-        Tile((Axis.regular(2, 2),), (Encoding(np.dtype("u1")),), Columns.inlined((1,), b"ab")), dims=("c",)
+        Tile((Axis.regular(2, 2),), (Encoding(np.dtype("u1")),), Columns.of_inline((1,), b"ab")), dims=("c",)
     )
     empty = VirtualArray.of(
-        Tile((Axis.regular(4, 2),), (Encoding(np.dtype("u1")),), Columns.unwritten((2,))), dims=("d",)
+        Tile((Axis.regular(4, 2),), (Encoding(np.dtype("u1")),), Columns.of_unwritten((2,))), dims=("d",)
     )
     deep = VirtualGroup(
         {"inline": inline, "empty": empty, "one": piece(9)[1].expand_dims(0, "time")}, problems={"x": "lost"}

@@ -25,7 +25,7 @@ from insitu.references import save
 from insitu.server.authentication import Credentials
 from insitu.server.keyed_locks import KeyedLocks
 from insitu.server.metrics import FOLDER_PREFIX, Metrics
-from insitu.server.scan_cache import ScanCache
+from insitu.server.scanned_archives import ScanCache
 from insitu.server.settings import Limits, Settings
 from insitu.server.worker import Worker
 from insitu.server.zarr_view import _ZarrTreeCache
@@ -82,7 +82,7 @@ def test_the_deadline_goes_along_to_other_threads() -> None:
 def test_work_that_opens_no_source_has_a_deadline_too() -> None:
     """Chunks that were never written are filled in one by one."""
     axes = (Axis.regular(1 << 14, 1),)
-    array = VirtualArray.of(Tile(axes, (Encoding(np.dtype("i4")),), Columns.unwritten((1 << 14,))), dims=("x",))
+    array = VirtualArray.of(Tile(axes, (Encoding(np.dtype("i4")),), Columns.of_unwritten((1 << 14,))), dims=("x",))
     planned = plan_read(array, Selection.of(..., array.shape))
     out = np.zeros(array.shape, "i4")
     state = worker(0.05)

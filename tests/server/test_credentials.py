@@ -27,7 +27,7 @@ from insitu.server.authentication import Credentials, TokenError, authenticate
 from insitu.server.client_cache import ClientCache
 from insitu.server.client_source_pools import ClientSourcePools
 from insitu.server.metrics import Metrics
-from insitu.server.scan_cache import ScanCache
+from insitu.server.scanned_archives import ScanCache
 from insitu.sources import open_source
 from insitu.sources.access_policy import access_policy_scope, can_use_environment
 from insitu.sources.http.login import cookies_for

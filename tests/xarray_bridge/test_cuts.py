@@ -15,7 +15,7 @@ from insitu.model import Axis, Codec, Columns, Encoding, Tile, VirtualArray, con
 
 def grid(shape: tuple[int, int], sizes: tuple[int, int]) -> VirtualArray:
     axes = tuple(Axis.regular(length, size) for length, size in zip(shape, sizes, strict=True))
-    table = Columns.unwritten(tuple(axis.count for axis in axes))
+    table = Columns.of_unwritten(tuple(axis.count for axis in axes))
     return VirtualArray.of(Tile(axes, (Encoding(np.dtype("f4"), fill=b"\0" * 4),), table), dims=("time", "x"))
 
 

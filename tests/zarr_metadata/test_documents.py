@@ -141,7 +141,7 @@ def test_chains(codecs: tuple[Codec, ...], order: tuple[int, int] | None) -> Non
 
 
 def test_codecs_that_nobody_else_has() -> None:
-    tile = Tile((Axis.regular(4, 4),), (Encoding(np.dtype("<i4"), (Codec("szip"),)),), Columns.inlined((1,), b""))
+    tile = Tile((Axis.regular(4, 4),), (Encoding(np.dtype("<i4"), (Codec("szip"),)),), Columns.of_inline((1,), b""))
     known = to_zarr_spec(VirtualArray.of(tile, dims=("x",)))
     for make in (to_documents.array_v2, to_documents.array_v3):
         with pytest.raises(UnsupportedError, match="szip"):

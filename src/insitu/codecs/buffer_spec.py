@@ -57,7 +57,7 @@ class BufferSpec:
             raise CodecError("the codec needs an array, but the codec before it in the chain yields bytes")
         return math.prod(self.shape)
 
-    def compressed(self, factor: int = 1, extra: int = 4096) -> BufferSpec:
+    def compressor_output(self, factor: int = 1, extra: int = 4096) -> BufferSpec:
         """Return the spec of a compressor's output: any size up to a little more than the input."""
         return BufferSpec(
             min(self.limit * factor + self.limit // 8 + extra, max(MAX_UNDECLARED_BYTES, self.limit)), False

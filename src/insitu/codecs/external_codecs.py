@@ -149,7 +149,7 @@ def _unknown_output(form: BufferSpec) -> BufferSpec:
 
     Some (base64, JSON) write more than they get.
     """
-    return form.compressed(16, 1 << 16) if form.exact else BufferSpec(MAX_UNDECLARED_BYTES, False)
+    return form.compressor_output(16, 1 << 16) if form.exact else BufferSpec(MAX_UNDECLARED_BYTES, False)
 
 
 def _bytes_or_objects(values: Any, form: BufferSpec) -> Data:

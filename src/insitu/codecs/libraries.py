@@ -7,6 +7,7 @@ decoders release the GIL and write into a given buffer. Others replace what it l
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,9 +16,24 @@ from insitu.codecs.buffer_spec import Data, Octets
 from insitu.errors import CodecError, UnknownCodecError
 from insitu.forking import delay_forks, import_before_fork
 
-__all__ = ["decode_growing", "find_function", "require_function"]
+__all__ = ["decode_growing", "find_function", "isolation", "require_function"]
 
 Function = Callable[..., Any]
+
+
+@dataclass(slots=True)
+class Isolation:
+    """Where libraries run that a damaged chunk can crash (ecCodes): in a process of their own."""
+
+    allows_in_process: bool = True
+    """Whether they may run in this process if no other can be started.
+
+    Not in a server, where one damaged message would crash the work of all clients.
+    """
+
+
+isolation = Isolation()
+"""The setting of the process."""
 
 
 def find_function(module: str, name: str) -> Function | None:

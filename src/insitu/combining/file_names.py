@@ -1,4 +1,5 @@
-r"""What a caller gives as files: expansion of paths, open objects, and labels of new dimensions from names.
+r"""What a caller gives as files: expansion of paths, open objects, and labels of new dimensions from
+names.
 
 Paths are local and remote globs, prefixes, files that list names, and nested lists of all of these.
 A new dimension comes from the names themselves: `{"member": r"_(r\d+)i1p1"}`.

@@ -143,6 +143,8 @@ def in_memory(values: npt.NDArray[Any]) -> VirtualArray | None:
         return None
     axes = tuple(Axis.regular(length, max(length, 1)) for length in values.shape)
     grid = tuple(axis.count for axis in axes)
-    chunks = Columns.inlined(grid, np.ascontiguousarray(values).tobytes()) if 0 not in grid else Columns.absent(grid)
+    chunks = (
+        Columns.of_inline(grid, np.ascontiguousarray(values).tobytes()) if 0 not in grid else Columns.of_absent(grid)
+    )
     tile = Tile(axes, (Encoding(values.dtype),), chunks)
     return VirtualArray.of(tile, dims=tuple(f"dim_{i}" for i in range(values.ndim)))

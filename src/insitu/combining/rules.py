@@ -45,8 +45,8 @@ def _resolve_default(name: str, given: Any) -> Any:
     Defaults may depend on `xr.set_options`.
     """
     value = _xarray_default(name) if given is DEFAULT else given
-    # xarray wraps a default that is about to change; the wrapper equals the value in force. Only its
-    # private field gives that value.
+    # xarray wraps a default that is about to change; the wrapper equals the value in force. Only
+    # its private field gives that value.
     return value._value if type(value).__name__ == "CombineKwargDefault" else value
 
 

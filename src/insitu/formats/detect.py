@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Collection, Mapping
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 from insitu.errors import FormatError, UnsupportedError
 from insitu.formats.foreign_files import identify_foreign_file
@@ -17,7 +17,7 @@ from insitu.formats.unreadable import InsituWarning
 from insitu.model import VirtualGroup
 from insitu.sources.protocol import ByteSource
 
-__all__ = ["ScannableSource", "scan_format", "scan_window"]
+__all__ = ["ScannableSource", "scan_folder", "scan_format", "scan_window"]
 
 
 @runtime_checkable
@@ -116,3 +116,31 @@ def scan_window(
         structure="signature",
         hint=foreign[1] if foreign else f"Supported formats: {', '.join(formats)}",
     )
+
+
+def scan_folder(
+    url: str,
+    *,
+    group: str | None = None,
+    variables: Collection[str] | None = None,
+    errors: str = "raise",
+    storage_options: Mapping[str, Any] | None = None,
+) -> VirtualGroup | None:
+    """Return the tree of an archive that is a folder, not a file; None if there is none.
+
+    Zarr is the only such format.
+
+    Parameters
+    ----------
+    url
+        The folder.
+    group, variables, errors
+        As for `scan_format`.
+    storage_options
+        See `insitu.sources.open_source`.
+    """
+    from insitu.formats import zarr
+
+    if not zarr.matches(url):
+        return None
+    return zarr.open_zarr(url, group=group, variables=variables, errors=errors, storage_options=storage_options)

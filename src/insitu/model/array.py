@@ -123,7 +123,9 @@ class VirtualArray:
         axes = tuple(Axis.regular(length, max(length, 1)) for length in values.shape)
         grid = tuple(axis.count for axis in axes)
         table = (
-            Columns.inlined(grid, np.ascontiguousarray(values).tobytes()) if values.size else Columns.unwritten(grid)
+            Columns.of_inline(grid, np.ascontiguousarray(values).tobytes())
+            if values.size
+            else Columns.of_unwritten(grid)
         )
         names = tuple(f"dim_{number}" for number in range(values.ndim)) if dims is None else dims
         tile = Tile(axes, (Encoding(values.dtype),), table)

@@ -220,7 +220,7 @@ class Columns:
             )
 
     @classmethod
-    def stored(
+    def of_stored(
         cls,
         shape: tuple[int, ...],
         source: Source,
@@ -247,17 +247,17 @@ class Columns:
         return _assemble_columns(shape, (source,), columns, b"")
 
     @classmethod
-    def unwritten(cls, shape: Sequence[int]) -> Columns:
+    def of_unwritten(cls, shape: Sequence[int]) -> Columns:
         """Return the table of a grid of any size of which no cell was written."""
         return cls(tuple(shape), (), np.asarray(UNWRITTEN), np.asarray(0), np.asarray(0))
 
     @classmethod
-    def absent(cls, shape: Sequence[int]) -> Columns:
+    def of_absent(cls, shape: Sequence[int]) -> Columns:
         """Return the table of a grid of any size that no file covers."""
         return cls(tuple(shape), (), np.asarray(ABSENT), np.asarray(0), np.asarray(0))
 
     @classmethod
-    def inlined(cls, shape: Sequence[int], data: bytes) -> Columns:
+    def of_inline(cls, shape: Sequence[int], data: bytes) -> Columns:
         """Return the table of a grid of one cell, with its bytes."""
         if np.prod(shape, dtype=np.int64) != 1:
             raise ModelError(f"inline data needs a grid of one cell, not one of shape {tuple(shape)}")

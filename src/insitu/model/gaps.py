@@ -27,7 +27,7 @@ def fill_gaps_with_absent(array: VirtualArray) -> VirtualArray:
 
     The array itself if there are none.
     """
-    return _cover_gaps(array, Encoding(array.dtype), Columns.absent)
+    return _cover_gaps(array, Encoding(array.dtype), Columns.of_absent)
 
 
 def fill_gaps_with_unwritten(array: VirtualArray) -> VirtualArray:
@@ -38,7 +38,7 @@ def fill_gaps_with_unwritten(array: VirtualArray) -> VirtualArray:
     if array.dtype.hasobject:
         return array
     fill = None if array.fill_value is None else np.asarray(array.fill_value).astype(array.dtype).tobytes()
-    return _cover_gaps(array, Encoding(array.dtype, fill=fill), Columns.unwritten)
+    return _cover_gaps(array, Encoding(array.dtype, fill=fill), Columns.of_unwritten)
 
 
 def _cover_gaps(array: VirtualArray, encoding: Encoding, cells: Callable[[tuple[int, ...]], Columns]) -> VirtualArray:

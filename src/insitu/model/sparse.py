@@ -99,7 +99,7 @@ def scatter(
         raise ModelError(f"a grid of {shape} has more cells than 64 bits can count")
     written = len(index)
     if not written:
-        return Columns.unwritten(shape)
+        return Columns.of_unwritten(shape)
     if index.shape != (written, len(shape)):
         raise ModelError(f"the cells have {index.shape[-1]} axes, but the grid has the shape {shape}")
     # As unsigned numbers, negative ones are huge: one comparison finds both kinds.

@@ -49,7 +49,7 @@ def estimate_read_memory(array: VirtualArray, selection: Selection) -> ReadMemor
     Examples
     --------
     >>> from insitu.model import Columns, Encoding, Tile
-    >>> tile = Tile((Axis.regular(1 << 40, 1),), (Encoding(np.dtype("i1")),), Columns.unwritten((1 << 40,)))
+    >>> tile = Tile((Axis.regular(1 << 40, 1),), (Encoding(np.dtype("i1")),), Columns.of_unwritten((1 << 40,)))
     >>> array = VirtualArray.of(tile, dims=("x",))
     >>> estimate_read_memory(array, Selection.of(np.s_[:10], array.shape)).plan < 1 << 14
     True

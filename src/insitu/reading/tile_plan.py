@@ -21,8 +21,8 @@ from insitu.reading.select_cells import AxisSelection, Slices, TileSelection
 __all__ = ["ChunkGroup", "Position", "TilePlan"]
 
 GROUPED_BYTES = 128 << 10
-"""Packed chunks up to this size are unpacked together: the fixed cost of unpacking (10 to 500 µs) is
-paid once for many. Larger ones are unpacked one by one, straight to their place.
+"""Packed chunks up to this size are unpacked together: the fixed cost of unpacking (10 to 500 µs)
+is paid once for many. Larger ones are unpacked one by one, straight to their place.
 """
 
 Position = tuple[int, ...]

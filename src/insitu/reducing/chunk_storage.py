@@ -118,7 +118,7 @@ def chunk_array(
     )
     grid = tuple(axis.count for axis in axes)
     if 0 in grid:
-        columns = Columns.unwritten(grid)
+        columns = Columns.of_unwritten(grid)
     dims = tuple(f"dim_{i}" for i in range(len(axes)))
     return VirtualArray.of(Tile(axes, (encoding,), columns), dims=dims)
 

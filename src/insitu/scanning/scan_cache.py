@@ -10,9 +10,10 @@ A file that changed less than two seconds before the scan is not cached: a secon
 resolution of its clock would not be noticed. Where a file system reports neither change times nor
 inodes, a change within one tick of the modification time that keeps the size is not noticed later.
 
-The folder is `INSITU_SCAN_CACHE`, or `insitu/scans` in the user's cache folder; `INSITU_SCAN_CACHE=off`
-switches the cache off. It is not used if other users may write to it. Entries that were not used for
-longest are deleted when all together exceed `max_bytes`, except those that a process has open.
+The folder is `INSITU_SCAN_CACHE`, or `insitu/scans` in the user's cache folder;
+`INSITU_SCAN_CACHE=off` switches the cache off. It is not used if other users may write to it.
+Entries that were not used for longest are deleted when all together exceed `max_bytes`, except
+those that a process has open.
 """
 
 from __future__ import annotations

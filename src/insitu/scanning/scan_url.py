@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from insitu.errors import SelectionError
-from insitu.formats import scan_format
+from insitu.formats import scan_folder, scan_format
 from insitu.formats.containers import open_location, parse_member_url
 from insitu.model import Selection, VirtualArray, VirtualGroup
 from insitu.reading import ReadContext, read_array, read_points
@@ -182,7 +182,6 @@ def _scan_collection(
 ) -> VirtualGroup | None:
     """Return the tree of the references or the Zarr store at a URL; None if there is neither."""
     from insitu import references  # not at the top: Arrow takes longer to import than a file to scan
-    from insitu.formats import zarr
     from insitu.formats.variable_filter import select_variables, subtree
 
     if references.can_be_references(url):
@@ -192,10 +191,9 @@ def _scan_collection(
             if verify == "open":
                 references.check(found, storage_options=storage_options).raise_stale()
             return apply_verify(found, verify)
-    if zarr.matches(url):
-        stored = zarr.open_zarr(url, group=group, variables=variables, errors=errors, storage_options=storage_options)
-        if stored is not None:
-            return stored
+    stored = scan_folder(url, group=group, variables=variables, errors=errors, storage_options=storage_options)
+    if stored is not None:
+        return stored
     if url.endswith("/") and references.is_repository(url, storage_options):
         found = references.open_references(
             url, format="icechunk", errors=errors, allow_local=allow_local, storage_options=storage_options

@@ -25,8 +25,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from insitu import __version__
 from insitu.active.wire_group import group_to_wire
 from insitu.archive import Archive
+from insitu.codecs.libraries import isolation
 from insitu.errors import InsituError
-from insitu.formats.grib.codecs.subprocess_decoder import allow_in_process
 from insitu.server.authentication import Credentials, TokenError, authenticate
 from insitu.server.batch import add_login, batch_routes, storage_options
 from insitu.server.error_responses import RequestError, RequestTooLargeError, error_response, json_error_response
@@ -111,13 +111,13 @@ def create_app(settings: Settings, worker: Worker | None = None) -> ASGIApp:
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
         set_access_policy(state.roots)
-        allow_in_process(False)
+        isolation.allows_in_process = False
         try:
             yield
         finally:
             state.close()
             set_access_policy(None)
-            allow_in_process(True)
+            isolation.allows_in_process = True
 
     routes = [*_status_routes(state), *(route for make in ROUTE_FACTORIES for route in make(state))]
     app = Starlette(

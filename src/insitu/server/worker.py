@@ -22,7 +22,7 @@ from insitu.server.error_responses import RequestTooLargeError
 from insitu.server.metrics import Metrics
 from insitu.server.reductionist.load_chunk import ChunkLoader
 from insitu.server.roots import Roots
-from insitu.server.scan_cache import ScanCache
+from insitu.server.scanned_archives import ScanCache
 from insitu.server.settings import Settings
 
 __all__ = ["Worker"]

@@ -33,8 +33,8 @@ class ObjectIdentity:
     >>> identity.size, identity.condition_headers()
     (100, {'If-Match': '"v1"'})
     >>> identity.observe(100, '"v2"', None)  # doctest: +ELLIPSIS
-    Traceback (most recent call last):
-    insitu.errors.StaleSourceError: the object is not the one that was scanned: its ETag was "v1" and is now "v2" ...
+    Traceback (most recent call last): insitu.errors.StaleSourceError: the object is not the one
+    that was scanned: its ETag was "v1" and is now "v2" ...
     """
 
     def __init__(self, url: str, expected: Source | None = None) -> None:

@@ -139,7 +139,7 @@ def http_settings(url: str, options: Options) -> tuple[str, dict[str, str]]:
     for name in options:
         if name not in _KNOWN_OPTIONS:
             raise SourceError(f"unknown storage option {name!r}", url=redact_url(url), hint=_KNOWN_HINT)
-    headers = dict(_nested(options).get("headers") or {}) | dict(options.get("headers") or {})
+    headers = dict(_nested_options(options).get("headers") or {}) | dict(options.get("headers") or {})
     if options.get("bearer_token"):
         headers.setdefault("Authorization", f"Bearer {options['bearer_token']}")
     query = options.get("query")
@@ -152,7 +152,7 @@ def has_credentials(options: Options) -> bool:
     """Return whether options are those of an object store, so that a web address of one is read as
     such.
     """
-    return any(name in _CREDENTIAL_OPTIONS for name in {**_nested(options), **options})
+    return any(name in _CREDENTIAL_OPTIONS for name in {**_nested_options(options), **options})
 
 
 def obstore_retry_config(policy: RetryPolicy) -> dict[str, Any]:
@@ -224,7 +224,7 @@ def azure_settings(options: Options) -> Settings:
 
 
 def _settings(options: Options, names: Mapping[str, str], *, endpoint: str, aws: bool = False) -> Settings:
-    merged = {**_nested(options), **options}
+    merged = {**_nested_options(options), **options}
     headers = merged.pop("headers", None)
     ssl = merged.pop("use_ssl", True)
     trust, policy = trust_for(merged, aws=aws), retry_policy_for(merged)
@@ -260,7 +260,7 @@ def _milliseconds(seconds: float) -> int:
     return max(round(seconds * 1000), 1)
 
 
-def _nested(options: Options) -> dict[str, Any]:
+def _nested_options(options: Options) -> dict[str, Any]:
     """Return the options within options, as fsspec allows them."""
     return dict(options.get("client_kwargs") or {})
 

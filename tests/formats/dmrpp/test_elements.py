@@ -427,10 +427,10 @@ CHUNK = '<dmrpp:chunk offset="0" nBytes="2" chunkPositionInArray="[0]"/>'
 @pytest.mark.parametrize(
     "inside",
     [
-        f'<Int8 name="v"><Dim size="4"/><dmrpp:chunks><dmrpp:chunkDimensionSizes>{HUGE}</dmrpp:chunkDimensionSizes>{CHUNK}'
-        "</dmrpp:chunks></Int8>",
-        f'<Int8 name="v"><Dim size="4"/><dmrpp:chunks><dmrpp:chunkDimensionSizes>{LONG}</dmrpp:chunkDimensionSizes>{CHUNK}'
-        "</dmrpp:chunks></Int8>",
+        f'<Int8 name="v"><Dim size="4"/><dmrpp:chunks><dmrpp:chunkDimensionSizes>{HUGE}</dmrpp:chunkDimensionSizes>'
+        f"{CHUNK}</dmrpp:chunks></Int8>",
+        f'<Int8 name="v"><Dim size="4"/><dmrpp:chunks><dmrpp:chunkDimensionSizes>{LONG}</dmrpp:chunkDimensionSizes>'
+        f"{CHUNK}</dmrpp:chunks></Int8>",
         '<Int8 name="v"><Dim size="4"/><dmrpp:chunks><dmrpp:chunkDimensionSizes>x</dmrpp:chunkDimensionSizes>'
         "</dmrpp:chunks></Int8>",
         f'<Int8 name="v"><Dim size="4"/><dmrpp:chunk offset="{HUGE}" nBytes="4"/></Int8>',

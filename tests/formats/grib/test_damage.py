@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 import insitu
+from insitu.codecs.libraries import isolation
 from insitu.errors import CodecError, FormatError, InsituError, InsituWarning, SourceError
 from insitu.formats import scan_format
 from insitu.formats.grib.codecs import subprocess_decoder
@@ -227,7 +228,7 @@ def failing(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 def test_a_start_that_fails_is_tried_again(failing: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
     message, values = spectral()
-    monkeypatch.setattr(subprocess_decoder, "_in_process", False)
+    monkeypatch.setattr(isolation, "allows_in_process", False)
     failing[0] = 2
     np.testing.assert_array_equal(decode_in_subprocess(message, "values", values.size), values)
     assert subprocess_decoder._worker is not None
@@ -248,7 +249,7 @@ def test_a_later_message_finds_a_child_again(failing: list[int], monkeypatch: py
 def test_a_server_never_decodes_in_its_own_process(failing: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
     message, values = spectral()
     monkeypatch.setattr(subprocess_decoder, "decode_values", lambda *arguments: pytest.fail("decoded in this process"))
-    monkeypatch.setattr(subprocess_decoder, "_in_process", False)
+    monkeypatch.setattr(isolation, "allows_in_process", False)
     failing[0] = 3
     for _ in range(2):
         with pytest.raises(SourceError, match="cannot be started"):
@@ -315,11 +316,11 @@ def test_a_server_is_told_never_to_decode_itself(tmp_path: Path) -> None:
 
     async def run() -> bool:
         async with app.app.router.lifespan_context(app.app):
-            return subprocess_decoder._in_process
+            return isolation.allows_in_process
 
-    assert subprocess_decoder._in_process
+    assert isolation.allows_in_process
     assert not asyncio.run(run())
-    assert subprocess_decoder._in_process
+    assert isolation.allows_in_process
 
 
 @forks

@@ -32,7 +32,7 @@ def blosc(configuration: Configuration, form: BufferSpec) -> DecodeStep:
         filled: Data = fast(data, numthreads=1, out=room) if fast else slow(data, room)  # type: ignore[misc]
         return room if len(filled) == size else filled
 
-    return DecodeStep("blosc", run, form.compressed(), fills=form.exact, uses_library=True)
+    return DecodeStep("blosc", run, form.compressor_output(), fills=form.exact, uses_library=True)
 
 
 def read_header_sizes(data: Data, limit: int) -> tuple[int, int]:

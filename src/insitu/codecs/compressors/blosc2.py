@@ -49,7 +49,7 @@ def blosc2(configuration: Configuration, form: BufferSpec) -> DecodeStep:
         filled: Data = decode(view, numthreads=1, out=room)
         return room if len(filled) == size else filled
 
-    return DecodeStep("blosc2", run, form.compressed(), fills=form.exact, uses_library=True)
+    return DecodeStep("blosc2", run, form.compressor_output(), fills=form.exact, uses_library=True)
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,9 @@ __all__ = ["bz2", "lzma"]
 
 def bz2(configuration: Configuration, form: BufferSpec) -> DecodeStep:
     """Return the step for bzip2, HDF5's filter 307."""
-    return DecodeStep("bz2", _stream_decoder(_bz2.BZ2Decompressor, form.limit), form.compressed(), uses_library=True)
+    return DecodeStep(
+        "bz2", _stream_decoder(_bz2.BZ2Decompressor, form.limit), form.compressor_output(), uses_library=True
+    )
 
 
 def lzma(configuration: Configuration, form: BufferSpec) -> DecodeStep:
@@ -32,7 +34,7 @@ def lzma(configuration: Configuration, form: BufferSpec) -> DecodeStep:
     return DecodeStep(
         "lzma",
         _stream_decoder(lambda: _lzma.LZMADecompressor(**options), form.limit, layout != _lzma.FORMAT_RAW),
-        form.compressed(),
+        form.compressor_output(),
         uses_library=True,
     )
 

@@ -34,7 +34,7 @@ def deflate(configuration: Configuration, form: BufferSpec) -> DecodeStep:
 
 
 def _make_step(name: str, form: BufferSpec, window: int) -> DecodeStep:
-    return DecodeStep(name, _make_decoder(form, window), form.compressed(), fills=form.exact, uses_library=True)
+    return DecodeStep(name, _make_decoder(form, window), form.compressor_output(), fills=form.exact, uses_library=True)
 
 
 def _make_decoder(form: BufferSpec, window: int) -> DecodeFunction:

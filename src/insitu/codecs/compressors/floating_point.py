@@ -34,7 +34,7 @@ def zfpy(configuration: Configuration, form: BufferSpec) -> DecodeStep:
         most = _check_header(stream[:12], form)
         return _check_array("zfpy", decode(stream + bytes(max(most - len(stream), 0))), form)
 
-    return DecodeStep("zfpy", run, form.compressed(2), uses_library=True)
+    return DecodeStep("zfpy", run, form.compressor_output(2), uses_library=True)
 
 
 def zfp(configuration: Configuration, form: BufferSpec) -> DecodeStep:
@@ -61,7 +61,7 @@ def zfp(configuration: Configuration, form: BufferSpec) -> DecodeStep:
             whole = np.concatenate([header[: length // 8], as_octets(data)])
         return _check_array("zfp", decode(whole.tobytes() + bytes(max(most - whole.size, 0))), form)
 
-    return DecodeStep("zfp", run, form.compressed(2), uses_library=True)
+    return DecodeStep("zfp", run, form.compressor_output(2), uses_library=True)
 
 
 def _check_header(header: bytes, form: BufferSpec) -> int:
@@ -97,7 +97,7 @@ def pcodec(configuration: Configuration, form: BufferSpec) -> DecodeStep:
     def run(data: Data, out: Octets | None) -> Data:
         return _check_array("pcodec", decode(as_octets(data).tobytes()), form)
 
-    return DecodeStep("pcodec", run, form.compressed(2), uses_library=True)
+    return DecodeStep("pcodec", run, form.compressor_output(2), uses_library=True)
 
 
 def _check_array(name: str, values: object, form: BufferSpec) -> Octets:

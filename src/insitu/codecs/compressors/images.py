@@ -210,4 +210,4 @@ def _image_step(name: str, form: BufferSpec, image: Callable[[Data, NDArray[Any]
                 return room
         raise CodecError(f"the image has type {found.dtype} and shape {found.shape}, the chunk {dtype} and {flat}")
 
-    return DecodeStep(name, run, form.compressed(4), fills=form.exact, uses_library=True)
+    return DecodeStep(name, run, form.compressor_output(4), fills=form.exact, uses_library=True)

@@ -34,7 +34,7 @@ def lz4(configuration: Configuration, form: BufferSpec) -> DecodeStep:
         filled: Data = decode(view[4:], out=room) if decode else slow(data, room)  # type: ignore[misc]
         return room if len(filled) == size else filled
 
-    return DecodeStep("lz4", run, form.compressed(), fills=form.exact, uses_library=True)
+    return DecodeStep("lz4", run, form.compressor_output(), fills=form.exact, uses_library=True)
 
 
 def lz4_frame(configuration: Configuration, form: BufferSpec) -> DecodeStep:
@@ -55,7 +55,7 @@ def lz4_frame(configuration: Configuration, form: BufferSpec) -> DecodeStep:
             return decode_growing(lambda room: whole(data, room), 4 * len(data), limit + 1)
         return whole(data, np.empty(limit + 1, np.uint8))
 
-    return DecodeStep("lz4_frame", run, form.compressed(), uses_library=True)
+    return DecodeStep("lz4_frame", run, form.compressor_output(), uses_library=True)
 
 
 def hdf5_lz4(configuration: Configuration, form: BufferSpec) -> DecodeStep:
@@ -76,7 +76,7 @@ def hdf5_lz4(configuration: Configuration, form: BufferSpec) -> DecodeStep:
         decode_blocks(decode, view, 12, room, min(block, total) if block else total, bare=True)
         return room
 
-    return DecodeStep("hdf5_lz4", run, form.compressed(), fills=form.exact, uses_library=True)
+    return DecodeStep("hdf5_lz4", run, form.compressor_output(), fills=form.exact, uses_library=True)
 
 
 def decode_blocks(decode: Function, view: memoryview, offset: int, room: Octets, block: int, *, bare: bool) -> int:
@@ -122,7 +122,7 @@ def lzf(configuration: Configuration, form: BufferSpec) -> DecodeStep:
     return DecodeStep(
         "lzf",
         _plain_decoder(require_function("lzf", ("imagecodecs", "lzf_decode")), form.limit),
-        form.compressed(),
+        form.compressor_output(),
         fills=form.exact,
         uses_library=True,
     )
@@ -132,7 +132,7 @@ def snappy(configuration: Configuration, form: BufferSpec) -> DecodeStep:
     """Return the step for a bare Snappy block."""
     decode = require_function("snappy", ("imagecodecs", "snappy_decode"))
     return DecodeStep(
-        "snappy", _plain_decoder(decode, form.limit), form.compressed(), fills=form.exact, uses_library=True
+        "snappy", _plain_decoder(decode, form.limit), form.compressor_output(), fills=form.exact, uses_library=True
     )
 
 
@@ -140,7 +140,7 @@ def brotli(configuration: Configuration, form: BufferSpec) -> DecodeStep:
     """Return the step for a Brotli stream."""
     decode = require_function("brotli", ("imagecodecs", "brotli_decode"))
     return DecodeStep(
-        "brotli", _plain_decoder(decode, form.limit), form.compressed(), fills=form.exact, uses_library=True
+        "brotli", _plain_decoder(decode, form.limit), form.compressor_output(), fills=form.exact, uses_library=True
     )
 
 

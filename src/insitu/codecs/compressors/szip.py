@@ -111,4 +111,4 @@ def szip(configuration: Configuration, form: BufferSpec) -> DecodeStep:
             raise CodecError(f"the data declares {size} bytes, but the chunk has only {limit}")
         return decode(raw[4:], size)
 
-    return DecodeStep("szip", run, form.compressed(), uses_library=True)
+    return DecodeStep("szip", run, form.compressor_output(), uses_library=True)

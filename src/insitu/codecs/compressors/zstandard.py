@@ -23,7 +23,7 @@ def zstd(configuration: Configuration, form: BufferSpec) -> DecodeStep:
         if fast
         else _numcodecs_decoder(require_function("zstd", ("numcodecs.zstd", "decompress")), form.limit)
     )
-    return DecodeStep("zstd", run, form.compressed(), fills=form.exact, uses_library=True)
+    return DecodeStep("zstd", run, form.compressor_output(), fills=form.exact, uses_library=True)
 
 
 def _imagecodecs_decoder(decode: Function, limit: int) -> DecodeFunction:

@@ -77,7 +77,7 @@ def _compressed_step(form: BufferSpec, size: int, untangle: Function, decode: Fu
         _unshuffle_bits(untangle, planes, size, block, room)
         return room
 
-    return DecodeStep("bitshuffle", run, form.compressed(), fills=form.exact, uses_library=True)
+    return DecodeStep("bitshuffle", run, form.compressor_output(), fills=form.exact, uses_library=True)
 
 
 def _unshuffle_bits(untangle: Function, planes: Octets, size: int, block: int, room: Octets) -> None:

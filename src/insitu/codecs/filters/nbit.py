@@ -62,7 +62,7 @@ def nbit(configuration: Configuration, form: BufferSpec) -> DecodeStep:
         _decode(as_octets(data), leaves, room.reshape(count, size))
         return room
 
-    return DecodeStep("nbit", run, form.compressed(), fills=form.exact)
+    return DecodeStep("nbit", run, form.compressor_output(), fills=form.exact)
 
 
 @dataclass(slots=True)

@@ -78,7 +78,7 @@ def scaleoffset(configuration: Configuration, form: BufferSpec) -> DecodeStep:
         room.view(parameters.dtype)[:] = _decode(as_octets(data), parameters)
         return room
 
-    return DecodeStep("scaleoffset", run, form.compressed(), fills=form.exact)
+    return DecodeStep("scaleoffset", run, form.compressor_output(), fills=form.exact)
 
 
 def _decode(data: Octets, parameters: _Parameters) -> NDArray[Any]:

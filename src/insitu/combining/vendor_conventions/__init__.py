@@ -13,7 +13,7 @@ from insitu.combining.vendor_conventions.eos5_grids import add_grid_coordinates
 from insitu.combining.vendor_conventions.eos5_swaths import add_geolocation, add_swath_coordinates, geolocation_of
 from insitu.combining.vendor_conventions.matlab import decode_matlab, is_matlab
 from insitu.errors import VariableError
-from insitu.formats.hdf5.conventions.eos5 import EosStructure
+from insitu.formats.eos_structure import EosStructure
 from insitu.formats.variable_filter import subtree
 from insitu.model import VirtualGroup
 

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from insitu.combining.member import in_memory
-from insitu.formats.hdf5.conventions.eos5 import EosStructure
+from insitu.formats.eos_structure import EosStructure
 from insitu.model import ArrayDetails, VirtualArray, VirtualGroup
 
 __all__ = ["add_grid_coordinates"]

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from insitu.combining.member import in_memory
-from insitu.formats.hdf5.conventions.eos5 import EosStructure
+from insitu.formats.eos_structure import EosStructure
 from insitu.model import ArrayDetails, VirtualArray, VirtualGroup
 
 __all__ = ["GEOLOCATION", "add_geolocation", "add_swath_coordinates", "geolocation_of"]

@@ -94,10 +94,10 @@ class ZarrFolder:
             self._check(member)
         about = self.source.describe()
         if not there:
-            return Columns.unwritten(grid), (array.encoding,)
+            return Columns.of_unwritten(grid), (array.encoding,)
         spans = np.array([(member.offset, member.length) for member in there], np.int64)
         if not grid:
-            return Columns.stored((), about, int(spans[0, 0]), int(spans[0, 1])), (array.encoding,)
+            return Columns.of_stored((), about, int(spans[0, 0]), int(spans[0, 1])), (array.encoding,)
         return scatter(grid, (about,), np.array(cells, np.int64), spans[:, 0], spans[:, 1]), (array.encoding,)
 
     def _check(self, member: ArchiveMember) -> None:

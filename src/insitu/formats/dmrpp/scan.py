@@ -201,7 +201,7 @@ class _Document:
             encoding, data = self._embedded_data(element, inline, shape)
             axes = tuple(Axis.regular(length, max(length, 1)) for length in shape)
             grid = tuple(axis.count for axis in axes)
-            table: ChunkTable = Columns.unwritten(grid) if 0 in grid else Columns.inlined(grid, data)
+            table: ChunkTable = Columns.of_unwritten(grid) if 0 in grid else Columns.of_inline(grid, data)
         elif chunks is None:
             raise UnsupportedError(
                 "the document does not say where the data of this variable lies", structure=local_name(element)
@@ -315,7 +315,7 @@ class _Document:
                 "DMR++: chunks in linked blocks that lie apart are not supported", structure="LinkedBlockIndex"
             )
         if 0 in grid or not chunks.count:
-            return Columns.unwritten(grid)
+            return Columns.of_unwritten(grid)
         offset, length, mask = chunks.columns()
         if chunks.sizes is None:
             if len(offset) > 1:

@@ -76,7 +76,7 @@ class CompressedImage:
             Encoding(numbers.dtype, (*numbers.codecs, Codec("gzip"))),
             Encoding(numbers.dtype, numbers.codecs),
         )
-        chunks = Columns.unwritten(grid)
+        chunks = Columns.of_unwritten(grid)
         if 0 not in grid:
             data = self._rows(grid)
             chunks = self._table(grid, source, data)
@@ -95,7 +95,7 @@ class CompressedImage:
         """
         method = str(self.unit.cards.get("ZQUANTIZ", "NO_DITHER")).strip()
         if method not in DITHERS or len(data) > MOST_TILES:
-            raise self._unsupported(f"an image of {len(data)} tiles rounded by {method}")
+            raise self._unsupported_error(f"an image of {len(data)} tiles rounded by {method}")
         scale, zero = self._numbers(data, "ZSCALE"), self._numbers(data, "ZZERO")
         blank = self.unit.cards.get("ZBLANK")
         blanks = self._numbers(data, "ZBLANK").tolist() if self._column("ZBLANK") is not None else [blank] * len(data)
@@ -132,9 +132,9 @@ class CompressedImage:
             return (Codec("fits_hcompress", said),)
         if method == "NOCOMPRESS":
             return ()
-        raise self._unsupported(f"an image compressed by {method or 'nobody knows what'}")
+        raise self._unsupported_error(f"an image compressed by {method or 'an unknown method'}")
 
-    def _unsupported(self, what: str) -> UnsupportedError:
+    def _unsupported_error(self, what: str) -> UnsupportedError:
         return UnsupportedError(
             f"{what} is not supported", url=self.unit.url, offset=self.unit.offset, structure="ZCMPTYPE",
             hint="Uncompress it with funpack"
@@ -147,7 +147,7 @@ class CompressedImage:
             if keyword.startswith("ZNAME") and value == name:
                 said = cards.get(f"ZVAL{keyword[5:]}", default)
                 if not isinstance(said, (int, float)) or not 0 <= said < 1 << 31:
-                    raise self._unsupported(f"{name} = {said!r}")
+                    raise self._unsupported_error(f"{name} = {said!r}")
                 return int(said)
         return default
 
@@ -207,11 +207,11 @@ class CompressedImage:
         """Return a column of one number a row."""
         column = self._column(name)
         if column is None or column[1] not in NUMBERS:
-            raise self._unsupported(f"an image without {name}")
+            raise self._unsupported_error(f"an image without {name}")
         dtype = np.dtype(NUMBERS[column[1]])
         part = data[:, column[0] : column[0] + dtype.itemsize]
         if part.shape[1] != dtype.itemsize:
-            raise self._unsupported(f"an image without {name}")
+            raise self._unsupported_error(f"an image without {name}")
         return np.ascontiguousarray(part).view(dtype).reshape(-1).astype(np.float64)
 
     def _column(self, name: str) -> tuple[int, str, str] | None:

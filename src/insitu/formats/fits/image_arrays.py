@@ -82,7 +82,7 @@ def _tile(numbers: NumberFormat, shape: tuple[int, ...], offset: int, source: So
     axes = tuple(Axis.regular(length, max(cut, 1), padded=False) for length, cut in zip(shape, cuts, strict=True))
     grid = tuple(axis.count for axis in axes)
     if 0 in grid:
-        return Tile(axes, (encoding,), Columns.unwritten(grid))
+        return Tile(axes, (encoding,), Columns.of_unwritten(grid))
     place = np.full((1,) * len(grid), offset, np.int64)
     length = np.full((1,) * len(grid), numbers.dtype.itemsize, np.int64)
     stride = numbers.dtype.itemsize

@@ -142,7 +142,7 @@ def _coordinate(name: str, scale: AxisScale, length: int) -> VirtualArray:
 
 
 def _inline(values: Any, length: int) -> Columns:
-    return Columns.inlined((1,), values.tobytes()) if length else Columns.unwritten((0,))
+    return Columns.of_inline((1,), values.tobytes()) if length else Columns.of_unwritten((0,))
 
 
 FITS = Format(is_fits, scan_fits)

@@ -216,7 +216,7 @@ def _array(column: TableColumn, width: int, rows: int, offset: int, source: Sour
     )  # fmt: skip
     grid = tuple(axis.count for axis in axes)
     if 0 in grid:
-        chunks = Columns.unwritten(grid)
+        chunks = Columns.of_unwritten(grid)
     else:
         first = np.arange(0, rows, block, dtype=np.int64).reshape(-1, *(1,) * len(column.shape))
         length = np.minimum(rows - first, block) * width

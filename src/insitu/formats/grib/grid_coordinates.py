@@ -79,7 +79,9 @@ class GridCoordinates:
                 attributes["stored_direction"] = "decreasing"
             dims = (name,) if name in self.dims else self.dims
             axes = tuple(Axis.regular(length, max(length, 1)) for length in values.shape)
-            tile = Tile(axes, (Encoding(np.dtype(np.float64)),), Columns.inlined((1,) * values.ndim, values.tobytes()))
+            tile = Tile(
+                axes, (Encoding(np.dtype(np.float64)),), Columns.of_inline((1,) * values.ndim, values.tobytes())
+            )
             self.made[name] = VirtualArray.of(tile, dims=dims, attributes=attributes)
         found = dict(self.made)
         for name in self.lazy:

@@ -230,7 +230,7 @@ def _inline(
         dims = (name,)
     shape = values.shape if dims else ()
     axes = tuple(Axis.regular(length, max(length, 1)) for length in shape)
-    tile = Tile(axes, (Encoding(values.dtype),), Columns.inlined((1,) * len(axes), values.tobytes()))
+    tile = Tile(axes, (Encoding(values.dtype),), Columns.of_inline((1,) * len(axes), values.tobytes()))
     return VirtualArray.of(tile, dims=dims, attributes=attributes)
 
 

@@ -126,7 +126,7 @@ class GribVariable:
         encodings = tuple(self._encoding(number) for number in numbers)
         names = tuple(c.name for c in header) + self.geography.dims
         if len(own) == 1:
-            chunks: ChunkTable = Columns.stored(grid, source, own[0].offset, own[0].length)
+            chunks: ChunkTable = Columns.of_stored(grid, source, own[0].offset, own[0].length)
         else:
             offset = np.array([field.offset for field in own], np.int64)
             length = np.array([field.length for field in own], np.int64)
@@ -181,7 +181,7 @@ def _chunks(
         return scatter(grid, (source,), index, offset, length)
     order = np.empty(total, np.int64)  # a full cube: no two fields claim one cell
     order[np.ravel_multi_index(tuple(index.T), grid)] = np.arange(total)
-    return Columns.stored(grid, source, offset[order].reshape(grid), length[order].reshape(grid))
+    return Columns.of_stored(grid, source, offset[order].reshape(grid), length[order].reshape(grid))
 
 
 def _scattered_table(

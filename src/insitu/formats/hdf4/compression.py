@@ -47,7 +47,7 @@ def hdf4_rle(configuration: Configuration, form: BufferSpec) -> DecodeStep:
             raise CodecError(f"the data ends after {made} of {limit} bytes", codec="hdf4_rle")
         return b"".join(parts)[:limit]
 
-    return DecodeStep("hdf4_rle", run, form.compressed())
+    return DecodeStep("hdf4_rle", run, form.compressor_output())
 
 
 def hdf4_nbit(configuration: Configuration, form: BufferSpec) -> DecodeStep:
@@ -100,7 +100,7 @@ def hdf4_szip(configuration: Configuration, form: BufferSpec) -> DecodeStep:
                 return raw
         return decode(raw, limit)
 
-    return DecodeStep("hdf4_szip", run, form.compressed(), uses_library=True)
+    return DecodeStep("hdf4_szip", run, form.compressor_output(), uses_library=True)
 
 
 def hdf4_huffman(configuration: Configuration, form: BufferSpec) -> DecodeStep:
@@ -126,7 +126,7 @@ def hdf4_huffman(configuration: Configuration, form: BufferSpec) -> DecodeStep:
             tree.splay(node)
         return found
 
-    return DecodeStep("hdf4_huffman", run, form.compressed(factor=64))
+    return DecodeStep("hdf4_huffman", run, form.compressor_output(factor=64))
 
 
 class _Tree:

@@ -99,7 +99,7 @@ def _contiguous_tile(dataset: ScientificDataset, stored: DataRanges | None, fill
     axes = tuple(Axis.regular(length, max(length, 1)) for length in shape)
     grid = tuple(axis.count for axis in axes)
     if stored is None or not stored.size or 0 in grid:
-        return Tile(axes, (Encoding(dtype, fill=fill),), Columns.unwritten(grid))
+        return Tile(axes, (Encoding(dtype, fill=fill),), Columns.of_unwritten(grid))
     codecs = (stored.codec,) if stored.codec else ()
     encodings = (Encoding(dtype, codecs, fill=fill),)
     nbytes = math.prod(shape) * dtype.itemsize
@@ -109,7 +109,7 @@ def _contiguous_tile(dataset: ScientificDataset, stored: DataRanges | None, fill
             raise FormatError(
                 f"{len(stored.joined)} bytes of data, the dataset needs {nbytes}", structure="linked blocks"
             )
-        chunks = Columns.inlined(grid, stored.joined if codecs else stored.joined[:nbytes])
+        chunks = Columns.of_inline(grid, stored.joined if codecs else stored.joined[:nbytes])
         return Tile(axes, encodings, chunks)
     if stored.other_file is not None:
         source = Source(_resolve_beside(dataset.url, stored.other_file))
@@ -119,7 +119,7 @@ def _contiguous_tile(dataset: ScientificDataset, stored: DataRanges | None, fill
             raise FormatError(
                 f"{length} bytes of data, the dataset needs {nbytes}", offset=offset, structure="HDF4 data"
             )
-        return Tile(axes, encodings, Columns.stored(grid, source, offset, length if codecs else nbytes))
+        return Tile(axes, encodings, Columns.of_stored(grid, source, offset, length if codecs else nbytes))
     row = math.prod(shape[1:]) * dtype.itemsize
     lengths = np.array([length for _, length in stored.ranges], np.int64)
     if not shape or (lengths % row).any() or lengths.sum() != nbytes:

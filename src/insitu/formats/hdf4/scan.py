@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from insitu.errors import FormatError, InsituError, UnsupportedError
+from insitu.formats.eos_structure import EosStructure
 from insitu.formats.hdf4.data_storage import (
     DATA,
     VDATA,
@@ -28,7 +29,7 @@ from insitu.formats.hdf4.data_storage import (
 from insitu.formats.hdf4.dataset_arrays import ScientificDataset, array_of, has_partial_rows
 from insitu.formats.hdf4.descriptors import MAGIC, ObjectTable, read_object_table
 from insitu.formats.hdf4.vsets import TYPES, Vdata, Vgroup, parse_vdata, parse_vgroup, value_of
-from insitu.formats.hdf5.conventions.eos5 import EosStructure, parse_grids
+from insitu.formats.hdf5.conventions.eos5 import parse_grids
 from insitu.formats.parsing.fields import take_fields
 from insitu.formats.parsing.read_cache import ReadCache
 from insitu.formats.parsing.scheduler import ExactRanges, Parallel, Walk, run, to_format_error

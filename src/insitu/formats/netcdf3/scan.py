@@ -159,9 +159,9 @@ def _array(header: NetCDF3Header, variable: HeaderVariable, records: int, source
     axes = lead + tuple(_whole_axis(extent) for extent in shape)
     grid = tuple(axis.count for axis in axes)
     if 0 in grid:
-        chunks = Columns.unwritten(grid)
+        chunks = Columns.of_unwritten(grid)
     else:
-        chunks = Columns.stored(grid, source, offset, length)
+        chunks = Columns.of_stored(grid, source, offset, length)
     encoding = _encoding(variable.dtype, codecs, np.array(fill, variable.dtype).tobytes())
     return VirtualArray.of(
         Tile(axes, (encoding,), chunks),

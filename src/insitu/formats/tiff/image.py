@@ -182,7 +182,7 @@ def _image_of(directory: Directory) -> TiffImage:
     if width < 1 or height < 1 or not 0 < bands <= MOST_BANDS:
         tags.fail(f"an image cannot have {width} × {height} pixels and {bands} bands")
     if tags.number(IMAGE_DEPTH, 1) > 1:
-        raise _unsupported(tags, f"a volume of {tags.number(IMAGE_DEPTH, 1)} slices in one image", "ImageDepth")
+        raise _unsupported_error(tags, f"a volume of {tags.number(IMAGE_DEPTH, 1)} slices in one image", "ImageDepth")
     planar = tags.number(PLANAR, 1) == 2 and bands > 1
     code = tags.number(COMPRESSION, 1)
     if code == OLD_JPEG and _is_whole_jpeg(tags):
@@ -274,7 +274,7 @@ def _chain(
     kind = _shared_number(tags, SAMPLE_FORMAT, UNSIGNED)
     if compression in IMAGE_CODECS or compression in ("jpeg", "lerc", "ccitt fax 3"):
         if shared:
-            raise _unsupported(tags, f"compression {compression} of subsampled chroma", "YCbCrSubSampling")
+            raise _unsupported_error(tags, f"compression {compression} of subsampled chroma", "YCbCrSubSampling")
         return _image_chain(tags, compression, bits, kind, samples, photometric)
     codecs: list[Codec] = []
     dtype = _plain_type(bits, kind, tags.order)
@@ -286,7 +286,7 @@ def _chain(
     # big-endian file, libraries do not agree on.
     odd = codecs or shared or dtype.itemsize > 8 or (dtype.kind == "c" and tags.order == ">")
     if predictor not in (1, 2, 3) or (predictor > 1 and odd):
-        raise _unsupported(tags, f"predictor {predictor} on {bits} bits", "Predictor")
+        raise _unsupported_error(tags, f"predictor {predictor} on {bits} bits", "Predictor")
     if predictor > 1:
         if predictor == 3 and dtype.kind != "f":
             tags.fail(f"predictor 3 on {dtype}", "Predictor")
@@ -306,11 +306,11 @@ def _shared_number(tags: Directory, tag: int, default: int) -> int:
     if values is None or not values.size:
         return default
     if len({int(value) for value in values}) > 1:
-        raise _unsupported(tags, f"bands of different types ({values.tolist()})", f"tag {tag}")
+        raise _unsupported_error(tags, f"bands of different types ({values.tolist()})", f"tag {tag}")
     return int(values[0])
 
 
-def _unsupported(tags: Directory, what: str, structure: str) -> UnsupportedError:
+def _unsupported_error(tags: Directory, what: str, structure: str) -> UnsupportedError:
     return UnsupportedError(f"{what}: not supported", url=tags.url, offset=tags.offset, structure=structure)
 
 
@@ -337,7 +337,7 @@ def _odd_type(tags: Directory, bits: int, kind: int, row: int) -> tuple[np.dtype
         size = 1 if bits < 8 else 2 if bits < 16 else 4
         dtype = np.dtype(f"u{size}")
         return dtype, Codec("imagecodecs_packints", {"dtype": dtype.str, "bitspersample": bits, "runlen": row})
-    raise _unsupported(tags, f"pixels of {bits} bits in sample format {kind}", "BitsPerSample")
+    raise _unsupported_error(tags, f"pixels of {bits} bits in sample format {kind}", "BitsPerSample")
 
 
 def _image_chain(
@@ -357,7 +357,7 @@ def _image_chain(
     wide = 16 if 8 < bits < 16 else bits
     dtype = _plain_type(wide, kind, "=")
     if dtype is None:
-        raise _unsupported(tags, f"{compression} of {bits} bits in sample format {kind}", "BitsPerSample")
+        raise _unsupported_error(tags, f"{compression} of {bits} bits in sample format {kind}", "BitsPerSample")
     if compression == "jpeg":
         return dtype, (_jpeg(tags, samples, photometric),)
     if compression == "lerc":
@@ -390,5 +390,5 @@ def _lerc(tags: Directory) -> tuple[Codec, ...]:
     parameters = tags.numbers(LERC_PARAMETERS)
     more = int(parameters[1]) if parameters is not None and parameters.size > 1 else 0
     if more not in (0, 1, 2):
-        raise _unsupported(tags, f"LERC with additional compression {more}", "LercParameters")
+        raise _unsupported_error(tags, f"LERC with additional compression {more}", "LercParameters")
     return (Codec("imagecodecs_lerc"), *((Codec("zlib" if more == 1 else "zstd"),) if more else ()))

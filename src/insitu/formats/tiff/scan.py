@@ -348,7 +348,7 @@ def _bands(count: int) -> VirtualArray:
 
 def _inline(name: str, values: Any) -> VirtualArray:
     axes = tuple(Axis.regular(length, max(length, 1)) for length in values.shape)
-    chunks = Columns.inlined((1,) * values.ndim, values.tobytes())
+    chunks = Columns.of_inline((1,) * values.ndim, values.tobytes())
     tile = Tile(axes, (Encoding(values.dtype),), chunks)
     return VirtualArray.of(tile, dims=(name,) * values.ndim)
 

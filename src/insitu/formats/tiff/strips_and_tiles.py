@@ -45,7 +45,7 @@ def tile_of(image: TiffImage, source: Source, size: int, fill: bytes | None, shi
     axes, encodings, grid = known
     found = _offsets_and_lengths(image, grid)
     if found is None:
-        return Tile(axes, encodings[:1], Columns.unwritten(grid), layout=LAYOUT)
+        return Tile(axes, encodings[:1], Columns.of_unwritten(grid), layout=LAYOUT)
     offset, length = found if not shift else (found[0] + shift, found[1])
     sparse = int(offset.min()) <= 0 or int(length.min()) <= 0  # a strip or tile without a place was never written
     written = (offset > 0) & (length > 0) if sparse else None
@@ -60,7 +60,7 @@ def tile_of(image: TiffImage, source: Source, size: int, fill: bytes | None, shi
         offset, length = offset[:1], length.sum(axis=0, keepdims=True)
         grid = tuple(axis.count for axis in axes)
     if written is None and len(encodings) == 1:
-        return Tile(axes, encodings, Columns.stored(grid, source, offset, length), layout=LAYOUT)
+        return Tile(axes, encodings, Columns.of_stored(grid, source, offset, length), layout=LAYOUT)
     number: npt.NDArray[Any] = np.asarray(0)
     if len(encodings) > 1:
         number = np.zeros((grid[0], 1, 1), np.int8)

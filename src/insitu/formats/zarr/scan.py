@@ -59,10 +59,11 @@ class ZarrContainer(Protocol):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PrefixStore:
-    """A prefix under which the objects of a store lie: a directory, a bucket's prefix, a web address.
+    """A prefix under which the objects of a store lie: a directory, a bucket's prefix, a web
+    address.
 
-    Documents are fetched by key, all keys of a step at once. A missing document is None; every other
-    failure is an error.
+    Documents are fetched by key, all keys of a step at once. A missing document is None; every
+    other failure is an error.
     """
 
     url: str

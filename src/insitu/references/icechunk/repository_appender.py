@@ -130,7 +130,7 @@ def _with_labels_in_one_chunk(group: VirtualGroup, dim: str, read: Reader) -> Vi
     for name, array in group.arrays.items():
         if array.dims == (dim,) and not array.sources and not array.dtype.hasobject and array.shape[0]:
             values = np.ascontiguousarray(read(array))
-            axis, chunk = Axis.regular(len(values), len(values)), Columns.inlined((1,), values.tobytes())
+            axis, chunk = Axis.regular(len(values), len(values)), Columns.of_inline((1,), values.tobytes())
             tile = Tile((axis,), (Encoding(values.dtype),), chunk)
             arrays[name] = replace(array, tiles=(tile,), origins=np.zeros((1, 1), np.int64))
     return replace(group, arrays=arrays)

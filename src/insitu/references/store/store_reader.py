@@ -267,7 +267,7 @@ class OpenStore:
             state = row["source"]
             if state not in (ABSENT, UNWRITTEN):
                 raise FormatError(f"unknown state of cells {state!r}")
-            return Columns.absent(shape) if state == ABSENT else Columns.unwritten(shape)
+            return Columns.of_absent(shape) if state == ABSENT else Columns.of_unwritten(shape)
         number = integer_field(row["part"], "part")
         if number >= len(self.chunks):
             raise FormatError(f"a table uses file {number}, but the root lists {len(self.chunks)}")

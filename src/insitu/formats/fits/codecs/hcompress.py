@@ -52,4 +52,4 @@ def hcompress(configuration: Configuration, form: BufferSpec) -> DecodeStep:
         values: Any = decoder.decode(np.frombuffer(raw + bytes(room), np.uint8))
         return np.asarray(values).reshape(-1)[: rows * columns].astype(dtype)
 
-    return DecodeStep("fits_hcompress", run, form.compressed(4), uses_library=True)
+    return DecodeStep("fits_hcompress", run, form.compressor_output(4), uses_library=True)

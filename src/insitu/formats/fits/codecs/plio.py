@@ -32,7 +32,7 @@ def plio(configuration: Configuration, form: BufferSpec) -> DecodeStep:
         _walk(words, values)
         return values.astype(dtype)
 
-    return DecodeStep("fits_plio", run, form.compressed(4))
+    return DecodeStep("fits_plio", run, form.compressor_output(4))
 
 
 def _walk(words: list[int], values: np.ndarray[tuple[int], np.dtype[np.int64]]) -> None:

@@ -31,4 +31,4 @@ def rice(configuration: Configuration, form: BufferSpec) -> DecodeStep:
         values: NDArray[Any] = decode(bytes(as_octets(data)), shape=(math.prod(shape),), dtype=coded, nblock=block)
         return values.astype(dtype, copy=False)
 
-    return DecodeStep("imagecodecs_rcomp", run, form.compressed(2), uses_library=True)
+    return DecodeStep("imagecodecs_rcomp", run, form.compressor_output(2), uses_library=True)

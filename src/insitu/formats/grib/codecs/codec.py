@@ -55,4 +55,4 @@ def grib(configuration: Configuration, form: BufferSpec) -> DecodeStep:
             target[...] = values
         return room
 
-    return DecodeStep("grib", run, form.compressed(4, 1 << 20), fills=form.exact)
+    return DecodeStep("grib", run, form.compressor_output(4, 1 << 20), fills=form.exact)

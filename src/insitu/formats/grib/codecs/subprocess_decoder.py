@@ -9,7 +9,7 @@ damage may have been done by the message before.
 The child inherits no secrets: of the environment it gets what the loader, the locale and ecCodes
 need, and no open file but its pipes. A start that fails is tried again a few times, and again for a
 message that comes later. Where it keeps failing, a user's own process asks ecCodes itself; a server
-never does (`allow_in_process`): it raises `SourceError`, and its clients come again.
+never does (`codecs.libraries.isolation`): it raises `SourceError`, and its clients come again.
 
 A request is its head, then the message; an answer is its head, then the values, or what went wrong.
 After an error the process is not used again.
@@ -32,10 +32,11 @@ from typing import IO
 import numpy as np
 from numpy.typing import NDArray
 
+from insitu.codecs.libraries import isolation
 from insitu.errors import CodecError, InsituError, SourceError
 from insitu.formats.grib.codecs.eccodes_library import decode_values
 
-__all__ = ["allow_in_process", "decode_in_subprocess", "serve"]
+__all__ = ["decode_in_subprocess", "serve"]
 
 _REQUEST = struct.Struct("<24sQQ")
 """The key, the number of values, the bytes of the message."""
@@ -178,16 +179,6 @@ _lock = threading.Lock()
 _worker: _Worker | None = None
 _not_before = 0.0
 """By the monotonic clock: no child is started earlier, because all attempts have failed."""
-_in_process = True
-
-
-def allow_in_process(allowed: bool) -> None:
-    """Set whether ecCodes may run in this process if no child can be started.
-
-    Not in a server, where one damaged message would crash the work of all clients.
-    """
-    global _in_process
-    _in_process = allowed
 
 
 def _start_worker() -> _Worker | None:
@@ -244,7 +235,7 @@ def decode_in_subprocess(raw: bytes, key: str, count: int) -> NDArray[np.float64
             except BaseException:
                 _end_worker()
                 raise
-    if not _in_process:
+    if not isolation.allows_in_process:
         raise SourceError(
             "the message needs ecCodes, whose subprocess cannot be started",
             hint="The machine may be out of processes or memory: try again.",

@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Mapping
 from typing import Any
 
+from insitu.formats.eos_structure import EosStructure
 from insitu.formats.hdf5.datasets.object_at_path import open_object
 from insitu.formats.hdf5.datasets.objects import Dataset
 from insitu.formats.hdf5.structures.layout import CompactLayout, ContiguousLayout
@@ -41,20 +41,6 @@ _NAME = re.compile(r'"([^"]*)"')
 
 Fields = dict[tuple[str, str, str], tuple[str, ...]]
 """Dimensions by section (SWATHS, GRIDS, ZAS), name of the structure, and field."""
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class EosStructure:
-    """What an HDF-EOS file says of one of its structures, or an HDF4 one of all its grids."""
-
-    grid: dict[str, Any] | None = None
-    """Of a grid: its corners, size and projection."""
-    grids: Mapping[str, dict[str, Any]] = dataclasses.field(default_factory=dict)
-    """The same by name, where one group holds several."""
-    swath: Any = None
-    """Of a swath: how dimensions of its geolocation map to those of the data."""
-    is_zonal: bool = False
-    """Whether it is a zonal average."""
 
 
 Grids = dict[str, dict[str, Any]]

@@ -218,7 +218,7 @@ def _build_table(
     layout, size = dataset.layout, dataset.datatype.size
     own = dataset.space.shape
     if dataset.space.null or 0 in grid:
-        return Columns.unwritten(grid)
+        return Columns.of_unwritten(grid)
     if isinstance(layout, ChunkedLayout):
         return _chunk_table(source, dataset, grid, shift)
     if shape[: len(own)] != own:
@@ -229,14 +229,14 @@ def _build_table(
     if isinstance(layout, CompactLayout):
         if len(layout.data) < length:
             raise FormatError(f"the compact data has {len(layout.data)} bytes, but {length} are needed")
-        return Columns.inlined(grid, layout.data[:length])
+        return Columns.of_inline(grid, layout.data[:length])
     assert isinstance(layout, ContiguousLayout)
     if layout.address is None:
-        return Columns.unwritten(grid)
+        return Columns.of_unwritten(grid)
     if layout.size is not None and layout.size < length:
         file.fail(f"has {layout.size} bytes, but {length} are needed", layout.address, "contiguous data")
     offset, _ = file.range(layout.address, length, "contiguous data")
-    return Columns.stored(grid, source, offset, length)
+    return Columns.of_stored(grid, source, offset, length)
 
 
 def _chunk_table(source: Source, dataset: Dataset, grid: tuple[int, ...], shift: int) -> ChunkTable:
@@ -246,10 +246,10 @@ def _chunk_table(source: Source, dataset: Dataset, grid: tuple[int, ...], shift:
     if rows.whole is not None and math.prod(rows.grid) == math.prod(grid):
         offset, length, mask = rows.whole
         mask = mask if isinstance(mask, int) else (mask << shift).reshape(grid)
-        return Columns.stored(grid, source, offset.reshape(grid), length.reshape(grid), mask)
+        return Columns.of_stored(grid, source, offset.reshape(grid), length.reshape(grid), mask)
     index, offset, length, mask = rows.columns()
     if not len(offset):
-        return Columns.unwritten(grid)
+        return Columns.of_unwritten(grid)
     extra = len(grid) - index.shape[1]
     if extra:  # axes of an array datatype: one cell each
         index = np.concatenate([index, np.zeros((len(index), extra), index.dtype)], axis=1)
@@ -259,7 +259,7 @@ def _chunk_table(source: Source, dataset: Dataset, grid: tuple[int, ...], shift:
         # The usual file: nothing has to be moved, and of many small variables that is much of the
         # work.
         masks = mask if isinstance(mask, int) else mask.reshape(grid)
-        return Columns.stored(grid, source, offset.reshape(grid), length.reshape(grid), masks)
+        return Columns.of_stored(grid, source, offset.reshape(grid), length.reshape(grid), masks)
     if _is_sorted(dataset) and not is_ascending(index):
         # The library would look in the wrong branch and give the fill value; the right place is
         # unknown.

@@ -180,10 +180,10 @@ def _run_array(run: _StoredRun, shape: tuple[int, ...], encoding: Encoding) -> V
     axes = tuple(Axis.regular(length, max(length, 1)) for length in shape)
     grid = tuple(axis.count for axis in axes)
     if run.data is not None:
-        table = Columns.inlined(grid, run.data)
+        table = Columns.of_inline(grid, run.data)
     elif run.source is None or 0 in grid:
         encoding = Encoding(encoding.dtype, encoding.codecs)
-        table = Columns.unwritten(grid)
+        table = Columns.of_unwritten(grid)
     else:
         one = (1,) * len(grid)
         columns = np.zeros(one, np.int8), np.full(one, run.offset), np.full(one, run.length)

@@ -50,7 +50,7 @@ def _expand(name: str, form: BufferSpec, decode: Function, least: int | None = N
             return room
         return room if len(filled) == limit else filled
 
-    return DecodeStep(name, run, form.compressed(), fills=form.exact, uses_library=True)
+    return DecodeStep(name, run, form.compressor_output(), fills=form.exact, uses_library=True)
 
 
 def bitorder(configuration: Configuration, form: BufferSpec) -> DecodeStep:
