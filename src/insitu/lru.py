@@ -103,6 +103,14 @@ class LruCache(Generic[Key, Value]):
                 self._weight -= self._weight_of(value)
             return value
 
+    def pop_if(self, condition: Callable[[Value], bool]) -> list[Value]:
+        """Take all values out of the cache that meet a condition."""
+        with self._lock:
+            found = [key for key, value in self._values.items() if condition(value)]
+            gone = [self._values.pop(key) for key in found]
+            self._weight -= sum(map(self._weight_of, gone))
+            return gone
+
     def values(self) -> list[Value]:
         """Return all values, the least recently used one first."""
         with self._lock:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -29,7 +30,7 @@ def take_with_fill(array: LazyArray, indices: Sequence[npt.NDArray[Any] | None],
         for dimension, index in enumerate(indices):
             if index is not None:
                 virtual = virtual.take(dimension, index)
-        return LazyArray(virtual, array.access)
+        return LazyArray(virtual, array.access).derived_from(array, partial(_take_values, indices, value))
     # Absent elements are masked afterwards: any element can stand there first.
     moved = array
     keep = np.ones((), bool)
@@ -42,6 +43,22 @@ def take_with_fill(array: LazyArray, indices: Sequence[npt.NDArray[Any] | None],
         moved = moved[(*along, np.maximum(index, 0))]
         keep = keep & (index >= 0).reshape([-1 if d == dimension else 1 for d in range(array.ndim)])
     return moved.then(Where(np.broadcast_to(keep, moved.shape), value, array.dtype))
+
+
+def _take_values(indices: Sequence[npt.NDArray[Any] | None], fill: Any, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Return the same of values in memory."""
+    for dimension, index in enumerate(indices):
+        if index is not None:
+            values = (
+                values.take(index, dimension) if values.shape[dimension] else _filled(values, dimension, index, fill)
+            )
+            values[(slice(None),) * dimension + (index < 0,)] = fill
+    return values
+
+
+def _filled(values: npt.NDArray[Any], dimension: int, index: npt.NDArray[Any], fill: Any) -> npt.NDArray[Any]:
+    shape = (*values.shape[:dimension], len(index), *values.shape[dimension + 1 :])
+    return np.full(shape, fill, values.dtype)
 
 
 def _effective_fill_value(array: VirtualArray) -> Any:

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
 from insitu.active.client import Active
 from insitu.lazy_array.chunk_shapes import stored_chunks, uniform_chunks
+from insitu.lazy_array.kept_values import KeptKey, Move, ValueCache
 from insitu.lazy_array.steps import Step
 from insitu.model import VirtualArray
 from insitu.reading import ChunkCache, ReadContext
@@ -42,6 +43,10 @@ class Access:
     """
     read_limit: int | None = field(default=None, compare=False, repr=False)
     """Bytes that arithmetic may read at once; None: `options.read_limit`."""
+    values: ValueCache | None = field(default=None, compare=False, repr=False)
+    """Keeps values that were read for the next use."""
+    owner: object = field(default=None, compare=False, repr=False)
+    """The dataset for which they are kept."""
 
     @property
     def read_context(self) -> ReadContext:
@@ -52,13 +57,17 @@ class Access:
 class DeferredValues:
     """A virtual array, steps to apply to each value after reading, and how to read."""
 
-    __slots__ = ("_chunks", "access", "array", "origin", "steps")
+    __slots__ = ("_chunks", "access", "array", "key", "origin", "parent", "steps")
 
     def __init__(self, array: VirtualArray, access: Access | None = None, steps: tuple[Step, ...] = ()) -> None:
         self.array = array
         self.access = access or Access()
         self.steps = steps
         self._chunks: tuple[tuple[int, ...], ...] | None = None
+        self.key: KeptKey | None = None
+        """Of its values in the cache, once they were kept."""
+        self.parent: tuple[DeferredValues, Move] | None = None
+        """The array that this was derived from, and how."""
         self.origin: tuple[VirtualArray, tuple[Any, ...]] | None = None
         """The array that this was selected from, and the selection: for a cache that reads ahead.
         """
@@ -114,10 +123,16 @@ class DeferredValues:
         """Lengths of the stored chunks along each dimension."""
         return stored_chunks(self.array)
 
+    def derived_from(self, parent: DeferredValues, move: Move) -> Self:
+        """Note what the array was derived from: kept values of that are used for this one, too."""
+        if parent.access.values is not None:
+            self.parent = parent, move
+        return self
+
     def replace_values(self, carried: VirtualArray) -> None:
         """Take the values of another array of the same shape in place of its own."""
         self.array = replace(carried, dims=self.array.dims)
-        self.steps, self.origin, self._chunks = (), None, None
+        self.steps, self.origin, self._chunks, self.key, self.parent = (), None, None, None, None
 
 
 def join_access(arrays: Sequence[DeferredValues]) -> Access:

@@ -43,7 +43,21 @@ def call_function(func: Function, args: tuple[Any, ...], kwargs: dict[str, Any])
         result = implementation(*args, **kwargs)
         if result is not NotImplemented:
             return result
-    return func(*to_computable(args), **{name: to_computable(value) for name, value in kwargs.items()})
+    inputs = to_computable(args)
+    result = func(*inputs, **{name: to_computable(value) for name, value in kwargs.items()})
+    if isinstance(result, np.ndarray) and not result.flags.writeable and _is_view(result, inputs):
+        return result.copy()  # the caller may write to it, but not to kept values
+    return result
+
+
+def _is_view(result: np.ndarray[Any, Any], inputs: tuple[Any, ...]) -> bool:
+    """Return whether a result shows memory of an input. Windows over one, which show it many times,
+    are left alone: copied they would not fit into memory.
+    """
+    return any(
+        isinstance(given, np.ndarray) and result.nbytes <= given.nbytes and np.may_share_memory(result, given)
+        for given in inputs
+    )
 
 
 def call_ufunc(ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

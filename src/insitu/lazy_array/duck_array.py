@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -22,11 +23,11 @@ from xarray.core.indexing import ExplicitIndexer, ExplicitlyIndexed
 
 from insitu.lazy_array.deferred_values import DeferredValues
 from insitu.lazy_array.dispatch import call_function, call_ufunc
-from insitu.lazy_array.load_values import fingerprint, read_all, values_or_dask, write_values
+from insitu.lazy_array.load_values import fingerprint, read_all, read_and_keep, values_or_dask, write_values
 from insitu.lazy_array.methods import Methods
 from insitu.lazy_array.representation import format_html, format_line, format_text
 from insitu.lazy_array.select_points import select_points
-from insitu.lazy_array.steps import Cast, Step
+from insitu.lazy_array.steps import Cast, Step, apply_steps
 from insitu.model import VirtualArray
 from insitu.reading import read_points
 
@@ -66,8 +67,10 @@ class LazyArray(DeferredValues, Methods, NDArrayOperatorsMixin, ExplicitlyIndexe
     def __array__(self, dtype: npt.DTypeLike | None = None, *, copy: bool | None = None) -> npt.NDArray[Any]:
         if copy is False:
             raise ValueError("copy=False is not possible: reading a virtual array makes a copy")
-        values = self.read()
-        return values if dtype is None else values.astype(dtype, copy=False)
+        values = read_and_keep(self)
+        if dtype is not None:
+            values = values.astype(dtype, copy=False)
+        return values if values.flags.writeable else values.copy()
 
     def __float__(self) -> float:
         return float(self.read())
@@ -157,11 +160,12 @@ class LazyArray(DeferredValues, Methods, NDArrayOperatorsMixin, ExplicitlyIndexe
 
         It is given twice: for the virtual array, and for the plain arrays (masks) of steps.
         """
-        return LazyArray(array, self.access, tuple(step.after_move(move) for step in self.steps))
+        made = LazyArray(array, self.access, tuple(step.after_move(move) for step in self.steps))
+        return made.derived_from(self, move)
 
     def then(self, *steps: Step) -> LazyArray:
         """Return the array with more steps applied to each value after reading."""
-        return LazyArray(self.array, self.access, (*self.steps, *steps))
+        return LazyArray(self.array, self.access, (*self.steps, *steps)).derived_from(self, partial(apply_steps, steps))
 
     def transpose(self, *axes: Any) -> LazyArray:
         """Return the dimensions in another order."""
@@ -208,7 +212,8 @@ class LazyArray(DeferredValues, Methods, NDArrayOperatorsMixin, ExplicitlyIndexe
         if to == self.dtype and to.metadata == self.dtype.metadata:  # xarray writes enumerations by their metadata
             return self.copy() if copy else self
         if not self.steps and np.can_cast(self.dtype, to, "safe") and self.dtype.kind in "biufc" and to.kind in "iufc":
-            return LazyArray(replace(self.array, dtype=to), self.access)  # a place is cast as it is filled
+            made = LazyArray(replace(self.array, dtype=to), self.access)  # a place is cast as it is filled
+            return made.derived_from(self, lambda values: values.astype(to))
         return self.then(Cast(to))
 
     def rechunk(self, chunks: Any, **kwargs: Any) -> LazyArray:
@@ -234,7 +239,7 @@ class LazyArray(DeferredValues, Methods, NDArrayOperatorsMixin, ExplicitlyIndexe
         """Return an array that can be written to without changing this one; reads nothing."""
         copied = LazyArray(self.array, self.access, self.steps)
         copied.origin = self.origin
-        return copied
+        return copied.derived_from(self, lambda values: values)
 
     def __dask_tokenize__(self) -> Any:
         return fingerprint(self)

@@ -17,14 +17,73 @@ from xarray.core import indexing  # no public name: see duck_array
 from insitu.combining.member import in_memory
 from insitu.errors import InsituError, UnsupportedError
 from insitu.lazy_array.deferred_values import Access, DeferredValues
+from insitu.lazy_array.kept_values import MAX_DEPTH
 from insitu.lazy_array.options import options
 from insitu.reading import read_arrays
 
-__all__ = ["TooLargeError", "fingerprint", "read_all", "to_dask", "values_or_dask", "write_values"]
+__all__ = [
+    "TooLargeError",
+    "find_values",
+    "fingerprint",
+    "read_all",
+    "read_and_keep",
+    "to_dask",
+    "values_or_dask",
+    "write_values",
+]
+
+
+ROOT_BYTES = 64 << 20
+"""Arrays up to this size are read whole and kept, where something that was derived from one is used."""
 
 
 def read_all(arrays: Sequence[DeferredValues]) -> list[npt.NDArray[Any]]:
-    """Return the values of several arrays, in one batch of reads."""
+    """Return the values of several arrays, in one batch of reads; the caller may write to them."""
+    found = [find_values(array) for array in arrays]
+    missing = [number for number, values in enumerate(found) if values is None]
+    for number, values in zip(missing, _read_arrays([arrays[number] for number in missing]), strict=True):
+        found[number] = values
+    return [np.array(values) if number not in missing else values for number, values in enumerate(found)]  # type: ignore[misc]
+
+
+def find_values(array: DeferredValues) -> npt.NDArray[Any] | None:
+    """Return the values of an array if they were kept, read-only; None if they must be read."""
+    return None if array.access.values is None else array.access.values.find(array)
+
+
+def read_and_keep(array: DeferredValues) -> npt.NDArray[Any]:
+    """Return the values of an array for a computation that does not write to them.
+
+    They are kept for the next one, if there is room.
+    """
+    found = find_values(array)
+    if found is not None:
+        return found
+    cache = array.access.values
+    if cache is None:
+        return _read_arrays([array])[0]
+    root = _root_of(array)
+    # What was derived is often gone after its use (the windows of a rolling mean), but the array that it was
+    # derived from is used again.
+    if root is not array and root.nbytes <= min(4 * array.nbytes, ROOT_BYTES) and cache.can_keep(root.nbytes):
+        cache.keep(root, _read_arrays([root])[0], root.access.owner)
+        found = cache.find(array)
+        if found is not None:
+            return found
+    values = _read_arrays([array])[0]
+    return cache.keep(array, values, array.access.owner) if cache.can_keep(array.nbytes) else values
+
+
+def _root_of(array: DeferredValues) -> DeferredValues:
+    """Return the array that another one was derived from in the end."""
+    for _ in range(MAX_DEPTH):
+        if array.parent is None:
+            break
+        array = array.parent[0]
+    return array
+
+
+def _read_arrays(arrays: Sequence[DeferredValues]) -> list[npt.NDArray[Any]]:
     groups: list[tuple[Access, list[int]]] = []
     for number, array in enumerate(arrays):
         how = array.access
@@ -51,10 +110,10 @@ def values_or_dask(array: DeferredValues) -> Any:
     """Return the values, or a Dask array where they exceed `read_limit`."""
     limit = array.access.read_limit
     if array.nbytes <= (options.read_limit if limit is None else limit):
-        return read_all([array])[0]
+        return read_and_keep(array)
     if find_spec("dask") is None:
         if array.nbytes <= options.read_limit:
-            return read_all([array])[0]
+            return read_and_keep(array)
         raise TooLargeError(
             f"this would read {array.nbytes / 2**30:.1f} GiB at once, more than insitu.options.read_limit",
             hint="Select less, call load() to read it anyway, raise the limit, or install Dask (then it "
@@ -136,7 +195,7 @@ class _BlockReader:
 
     def __getitem__(self, key: Any) -> npt.NDArray[Any]:
         block = self.array[key]
-        return read_all([block])[0] if isinstance(block, DeferredValues) else block
+        return read_all([block])[0] if isinstance(block, DeferredValues) else block  # Dask keeps what it needs
 
 
 def fingerprint(array: DeferredValues) -> str:

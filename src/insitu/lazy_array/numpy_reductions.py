@@ -21,6 +21,7 @@ from insitu.errors import UnsupportedError
 from insitu.lazy_array.box_iteration import reduce_by_boxes
 from insitu.lazy_array.dispatch import implements
 from insitu.lazy_array.duck_array import LazyArray
+from insitu.lazy_array.load_values import read_and_keep
 from insitu.lazy_array.options import options
 from insitu.lazy_array.reduction_patterns import reduce_masked, reduce_null_test
 from insitu.lazy_array.steps import FillNull
@@ -60,6 +61,9 @@ NUMPY_REDUCTIONS: dict[Callable[..., Any], tuple[str, bool]] = {
     np.nanargmax: ("argmax", True),
 }
 """NumPy's function: the method, and whether missing values are left out."""
+
+REUSED_BYTES = 64 << 20
+"""Arrays up to this size are kept when they are reduced for the second time."""
 
 NEUTRAL_ELEMENTS = {"sum": 0, "prod": 1}
 NEEDS_ALL_VALUES = ("median", "quantile")
@@ -101,6 +105,9 @@ def _reduce(func: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     if given is None:
         return NotImplemented
     array: LazyArray = args[0]
+    values = values_of_used_array(array)
+    if values is not None:
+        return func(values, *args[1:], **kwargs)
     found = _stream_reduction(array, method, skipna, given)
     if found is None and array.size:
         report_not_on_server(
@@ -111,6 +118,23 @@ def _reduce(func: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
 
 for _function in NUMPY_REDUCTIONS:
     implements(_function)(partial(_reduce, _function))
+
+
+def values_of_used_array(array: LazyArray) -> npt.NDArray[Any] | None:
+    """Return the values of an array that is reduced again and again, for NumPy to reduce; None if it
+    is to be streamed.
+
+    The first reduction streams. From the second on, a small array is read and kept.
+    """
+    cache = array.access.values
+    if cache is None or array.access.active is not None:
+        return None
+    values = cache.find(array)
+    if values is None and array.nbytes <= REUSED_BYTES and cache.can_keep(array.nbytes):
+        key = cache.key_of(array)
+        key.uses += 1
+        values = read_and_keep(array) if key.uses > 1 else None
+    return values
 
 
 def _accumulate(func: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:

@@ -165,3 +165,10 @@ class Round:
 
 
 Step = IsNull | Not | FillNull | Cast | Where | CombineWithNumber | Round
+
+
+def apply_steps(steps: tuple[Step, ...], values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Return the values after some steps."""
+    for step in steps:
+        values = step.apply(values)
+    return values

@@ -102,7 +102,7 @@ class InsituChunkManager(ChunkManagerEntrypoint[LazyArray]):
 
     def apply_gufunc(self, func: Callable[..., Any], signature: str, *args: Any, **kwargs: Any) -> Any:
         """`apply_ufunc(dask="parallelized")`: on the values if they are few, else through Dask."""
-        args = tuple(values_or_dask(arg) if isinstance(arg, LazyArray) else arg for arg in args)
+        args = tuple(_own_values(arg) if isinstance(arg, LazyArray) else arg for arg in args)
         if any(type(arg).__module__.startswith("dask") for arg in args):
             return _dask_array().apply_gufunc(func, signature, *args, **kwargs)
         for own in ("axes", "axis", "keepdims", "output_dtypes", "output_sizes", "allow_rechunk", "meta"):
@@ -113,7 +113,7 @@ class InsituChunkManager(ChunkManagerEntrypoint[LazyArray]):
 
     def map_blocks(self, func: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """Map a function over the values: as one block if they are few, else through Dask."""
-        args = tuple(values_or_dask(arg) if isinstance(arg, LazyArray) else arg for arg in args)
+        args = tuple(_own_values(arg) if isinstance(arg, LazyArray) else arg for arg in args)
         if any(type(arg).__module__.startswith("dask") for arg in args):
             return _dask_array().map_blocks(func, *args, **kwargs)
         for own in ("dtype", "chunks", "drop_axis", "new_axis", "meta", "name", "token"):
@@ -225,3 +225,9 @@ def _target_region(region: Any, piece: tuple[slice, ...]) -> tuple[Any, ...]:
         else:
             out.append(part)
     return tuple(out)
+
+
+def _own_values(array: LazyArray) -> Any:
+    """Return values that the function of a user may write to, or a Dask array."""
+    values = values_or_dask(array)
+    return values.copy() if isinstance(values, np.ndarray) and not values.flags.writeable else values

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import replace
+from functools import partial
 from importlib.util import find_spec
 from typing import Any
 
@@ -58,6 +59,8 @@ def to_dataset(member: Member, access: Access | None = None, *, indexed: bool = 
     if plain:
         dataset = dataset.assign_coords(xarray.Coordinates(plain, indexes={}))
     dataset.encoding = dict(member.encoding)
+    if access.values is not None:
+        dataset.set_close(partial(access.values.release, access.owner))
     return dataset
 
 

@@ -47,7 +47,7 @@ def open_mfdataset(
     group: str | None = None,
     format: str | None = None,
     chunks: Any = None,
-    cache: ChunkCache | int | None = None,
+    cache: ChunkCache | int | bool | None = None,
     active: str | None = None,
     active_required: bool = False,
     verify: Verify = "read",
@@ -154,7 +154,7 @@ def open_mfdataset(
     )
     if not computed:
         check_complex(archive.member(), decode)
-    dataset = computed[0] if computed else to_dataset(archive.member(), access_to(archive))
+    dataset = computed[0] if computed else to_dataset(archive.member(), access_to(archive, cache))
     if attrs_file is not None:
         dataset.attrs = dict(_attributes_of_file(attrs_file, archive))
     if archive.only_groups is not None and not archive.member().variables:

@@ -15,6 +15,7 @@ from insitu.errors import UnsupportedError
 from insitu.formats import InsituWarning
 from insitu.lazy_array.deferred_values import Access
 from insitu.lazy_array.duck_array import LazyArray
+from insitu.lazy_array.kept_values import default_value_cache
 from insitu.lazy_array.load_values import to_dask
 from insitu.reading import ChunkCache
 from insitu.scanning.scan_url import Verify
@@ -151,8 +152,10 @@ def open_dataset(
     inline_array
         As in `xarray.open_dataset`.
     cache
-        Keeps decoded chunks for the next reads: a `ChunkCache`, which several datasets may share,
-        or how many bytes it may hold. True: the default of the process; False: none.
+        By default values that were read are kept for the next use, up to a tenth of the memory and
+        1 GiB for the whole process, until they are evicted or the dataset is closed. A
+        `ChunkCache`, which several datasets may share, or how many bytes it may hold: keeps decoded
+        chunks instead. False: nothing is kept.
     active, active_required
         The address of a server next to the data (`insitu serve`), e.g. `"http://host:8080"`:
         reductions run there. If the server cannot, they run here, with a warning that gives the
@@ -199,7 +202,7 @@ def open_dataset(
     member = archive.member()
     if member.groups:
         warnings.warn(no_variables_message(member, group), InsituWarning, stacklevel=2)
-    return options.to_dataset(member, archive, access_to(archive), is_origin=True)
+    return options.to_dataset(member, archive, access_to(archive, options.cache), is_origin=True)
 
 
 def dataset_from_archive(
@@ -212,7 +215,7 @@ def dataset_from_archive(
 ) -> xarray.Dataset:
     """Return one group of an archive as a dataset of virtual arrays, or of Dask arrays."""
     options = OpenOptions(chunks=chunks, inline_array=inline_array, create_default_indexes=create_default_indexes)
-    return options.to_dataset(archive.member(group), archive, access_to(archive), is_origin=True)
+    return options.to_dataset(archive.member(group), archive, access_to(archive, options.cache), is_origin=True)
 
 
 def open_datatree(url: Any, **how: Any) -> xarray.DataTree:
@@ -244,7 +247,7 @@ def open_groups(url: Any, **how: Any) -> dict[str, xarray.Dataset]:
     """Open every group of an archive as a dataset, by path. Takes what `open_datatree` takes."""
     options = OpenOptions.of_groups(how)
     archive = options.open_archive(url, many=False)
-    access = access_to(archive)
+    access = access_to(archive, options.cache)
     return {f"/{path}": options.to_dataset(member, archive, access) for path, member in archive.all_members()}
 
 
@@ -260,9 +263,25 @@ def no_variables_message(member: Member, group: str | None) -> str:
     )
 
 
-def access_to(archive: Archive) -> Access:
-    """Return how the values of an archive are read by the arrays of its datasets."""
-    return Access(archive.job.storage_options, active=archive.active, cache=archive.cache, keep_alive=archive.kept)
+def access_to(archive: Archive, cache: ChunkCache | int | bool | None = None) -> Access:
+    """Return how the values of an archive are read by the arrays of its datasets.
+
+    Parameters
+    ----------
+    archive
+        The archive.
+    cache
+        The option: None keeps values that were read in the cache of the process.
+    """
+    keeps_values = cache is None or cache is True
+    return Access(
+        archive.job.storage_options,
+        active=archive.active,
+        cache=None if keeps_values else archive.cache,
+        keep_alive=archive.kept,
+        values=default_value_cache() if keeps_values else None,
+        owner=object(),
+    )
 
 
 def to_dask_dataset(dataset: xarray.Dataset, chunks: Any, inline_array: bool = False) -> xarray.Dataset:

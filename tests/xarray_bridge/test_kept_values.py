@@ -1,0 +1,171 @@
+"""Values that were read stay for the next use, are never changed by a user, and are released."""
+
+from __future__ import annotations
+
+import gc
+import pickle
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import xarray as xr
+
+import insitu
+from insitu.lazy_array import kept_values
+from insitu.lazy_array.kept_values import ValueCache, default_value_cache, memory_limit
+
+
+@pytest.fixture
+def cache(monkeypatch: pytest.MonkeyPatch) -> ValueCache:
+    """Make a cache of the process for one test."""
+    made = ValueCache(1 << 20)
+    monkeypatch.setattr(kept_values, "_default", made)
+    return made
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    rng = np.random.default_rng(3)
+    values = rng.normal(280, 5, (40, 6, 7)).astype("f4")
+    values[rng.random(values.shape) < 0.1] = np.nan
+    ds = xr.Dataset(
+        {"tas": (("time", "y", "x"), values), "n": (("time",), np.arange(40))},
+        {"time": np.datetime64("2001-01-01", "ns") + np.arange(40) * np.timedelta64(1, "D")},
+    )
+    ds.to_netcdf(tmp_path / "a.nc", encoding={"tas": {"chunksizes": (1, 6, 7), "zlib": True}})
+    return tmp_path / "a.nc"
+
+
+def _requests(act: Callable[[], Any]) -> int:
+    with insitu.trace() as cost:
+        act()
+    return cost.requests
+
+
+def test_the_second_use_reads_nothing(cache: ValueCache, path: Path) -> None:
+    ds = insitu.open_dataset(path)
+    assert _requests(lambda: ds.tas + 1) > 0
+    assert cache.nbytes == ds.tas.nbytes
+    assert _requests(lambda: ds.tas * 2) == 0
+    assert _requests(lambda: ds["tas"].isel(time=3).values) == 0
+    assert _requests(lambda: ds.tas.transpose().astype("f8").fillna(0).values) == 0
+    assert _requests(lambda: ds.tas.mean("time").values) == 0
+    assert _requests(lambda: ds.load()) > 0  # of the other variables
+
+
+OPERATIONS: dict[str, Callable[[xr.DataArray], Any]] = {
+    "arithmetic": lambda a: (a - 273.15) ** 2,
+    "compare": lambda a: a > 280,
+    "select": lambda a: a.isel(time=slice(3, 30, 4), x=[0, 3, 3]) + 1,
+    "backwards": lambda a: a.isel(time=slice(None, None, -1)) + 1,
+    "points": lambda a: a.isel(time=xr.DataArray([1, 5], dims="p"), x=xr.DataArray([0, 2], dims="p")) + 1,
+    "transpose": lambda a: a.transpose("x", ...) + 1,
+    "cast": lambda a: a.astype("f8") + 1,
+    "where": lambda a: a.where(a > 280),
+    "fill": lambda a: a.fillna(0.0),
+    "shift": lambda a: a.shift(time=2) + 1,
+    "roll": lambda a: a.roll(time=3) + 1,
+    "pad": lambda a: a.pad(time=(2, 1)) + 1,
+    "reindex": lambda a: a.reindex(time=a.time[::2]) + 1,
+    "rolling": lambda a: a.rolling(time=5, center=True).mean(),
+    "diff": lambda a: a.diff("time"),
+    "cumsum": lambda a: a.cumsum("time"),
+    "sort": lambda a: a.sortby("time", ascending=False) + 1,
+    "resample": lambda a: a.resample(time="5D").max(),
+    "groupby": lambda a: a.groupby("time.month").mean(),
+    "concat": lambda a: xr.concat([a, a + 1], "time"),
+    "broadcast": lambda a: a.expand_dims(m=3).copy() + 1,
+    "real": lambda a: np.real(a),
+    "max": lambda a: a.max("time"),
+    "round": lambda a: a.round(1),
+}
+
+
+@pytest.mark.parametrize("name", OPERATIONS)
+@pytest.mark.parametrize("first", ["arithmetic", "select", "none"])
+def test_kept_values_give_the_same(cache: ValueCache, path: Path, name: str, first: str) -> None:
+    with xr.open_dataset(path) as expected, insitu.open_dataset(path) as found:
+        wanted = OPERATIONS[name](expected.tas.load())
+        if first != "none":
+            OPERATIONS[first](found.tas)
+        for _ in range(2):
+            got = OPERATIONS[name](found.tas)
+            check = xr.testing.assert_allclose if name in ("groupby",) else xr.testing.assert_identical
+            check(got.load(), wanted)
+        xr.testing.assert_identical(found.tas.load(), expected.tas)
+
+
+def test_what_a_user_does_to_values_changes_nothing_else(cache: ValueCache, path: Path) -> None:
+    ds = insitu.open_dataset(path)
+    before = ds.tas.values.copy()
+    for values in (ds.tas.values, np.asarray(ds.tas), ds.tas.isel(time=0).values, ds.tas.transpose().values):
+        values[...] = -1
+    for made in (np.real(ds.tas.data), ds.tas.copy().values, ds.tas.compute().values):
+        made[...] = -1
+    np.testing.assert_array_equal(ds.tas.values, before)
+    copied = ds.copy(deep=True)
+    copied["tas"][0] = 5.0
+    np.testing.assert_array_equal(ds.tas.values, before)
+    assert (copied.tas.values[0] == 5).all()
+    np.testing.assert_array_equal(copied.tas.values[1:], before[1:])
+
+
+def test_functions_of_users_may_write_to_what_they_get(cache: ValueCache, path: Path) -> None:
+    ds = insitu.open_dataset(path)
+    before = ds.tas.values.copy()
+
+    def spoil(values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        values[...] = 0
+        return values
+
+    xr.apply_ufunc(spoil, ds.tas, dask="parallelized", output_dtypes=["f4"])
+    np.testing.assert_array_equal(ds.tas.values, before)
+
+
+def test_released_when_closed_and_when_gone(cache: ValueCache, path: Path) -> None:
+    ds = insitu.open_dataset(path)
+    other = insitu.open_dataset(path)
+    ds.tas + 1
+    other.tas + 1
+    assert cache.nbytes == 2 * ds.tas.nbytes
+    ds.close()
+    assert cache.nbytes == other.tas.nbytes
+    assert float(ds.tas[0, 0, 0]) == float(other.tas[0, 0, 0])  # it reads again
+    del other
+    gc.collect()
+    assert cache.nbytes <= ds.tas.nbytes
+
+
+def test_it_is_bounded(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    small = ValueCache(20_000)
+    monkeypatch.setattr(kept_values, "_default", small)
+    ds = insitu.open_dataset(path)
+    for step in range(0, 40, 4):
+        ds.tas.isel(time=slice(step, step + 4)) + 1
+    assert ds.tas.nbytes > small.max_bytes / kept_values.SHARE_OF_CACHE
+    assert 0 <= small.nbytes <= 20_000
+    ds.tas + 1
+    assert small.nbytes <= 20_000
+
+
+def test_nothing_is_kept_unless_asked_for(cache: ValueCache, path: Path) -> None:
+    ds = insitu.open_dataset(path, cache=False)
+    ds.tas + 1
+    assert insitu.open_dataset(path).load().tas.mean() > 0
+    insitu.open_dataset(path).tas.mean("time").load()  # streams
+    insitu.open_dataset(path, chunks={}).tas.sum().compute()
+    insitu.open_dataset(path, cache=1 << 20).tas + 1
+    assert cache.nbytes == 0
+
+
+def test_a_pickled_array_travels_without_values(cache: ValueCache, path: Path) -> None:
+    ds = insitu.open_dataset(path)
+    ds.tas + 1
+    assert len(pickle.dumps(ds.tas.data)) < ds.tas.nbytes
+    xr.testing.assert_identical(pickle.loads(pickle.dumps(ds)).load(), ds.load())
+
+
+def test_the_limit_is_a_part_of_the_memory() -> None:
+    assert 0 < default_value_cache().max_bytes <= min(1 << 30, memory_limit() // 10)
