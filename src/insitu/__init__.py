@@ -4,13 +4,13 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from insitu import errors
-from insitu.reading import ChunkCache
-from insitu.sources import trace
 
 if TYPE_CHECKING:
     from insitu.archive import Archive
     from insitu.lazy_array.options import options
     from insitu.maintenance import check, refresh
+    from insitu.reading import ChunkCache
+    from insitu.sources import trace
     from insitu.verbs import read, reduce, scan, zarr_store
     from insitu.xarray_bridge import open_dataset, open_datatree, open_mfdataset
 
@@ -32,9 +32,11 @@ __all__ = [
 ]
 __version__ = "0.1.0"
 
-# Imported when first asked for: a scan from the command line should not wait for xarray and Arrow.
+# Imported when first asked for: a program that only names insitu, or scans one file, should not wait for
+# NumPy, xarray and Arrow.
 _LATE = {
     "Archive": "insitu.archive",
+    "ChunkCache": "insitu.reading",
     "check": "insitu.maintenance",
     "open_dataset": "insitu.xarray_bridge",
     "open_datatree": "insitu.xarray_bridge",
@@ -44,6 +46,7 @@ _LATE = {
     "reduce": "insitu.verbs",
     "refresh": "insitu.maintenance",
     "scan": "insitu.verbs",
+    "trace": "insitu.sources",
     "zarr_store": "insitu.verbs",
 }
 

@@ -112,6 +112,18 @@ def test_what_a_user_does_to_values_changes_nothing_else(cache: ValueCache, path
     np.testing.assert_array_equal(copied.tas.values[1:], before[1:])
 
 
+def test_writing_does_not_reach_what_was_derived_before(cache: ValueCache, path: Path) -> None:
+    ds = insitu.open_dataset(path)
+    before = ds.tas.values.copy()
+    copied, first, double = ds.tas.copy(), ds.tas.isel(time=0), ds.tas.astype("f8")
+    ds["tas"][...] = 5.0
+    ds.tas + 1  # what was written is kept now
+    np.testing.assert_array_equal(copied.values, before)
+    np.testing.assert_array_equal(first.values, before[0])
+    np.testing.assert_array_equal(double.values, before.astype("f8"))
+    assert (ds.tas.isel(time=0).values == 5).all()
+
+
 def test_functions_of_users_may_write_to_what_they_get(cache: ValueCache, path: Path) -> None:
     ds = insitu.open_dataset(path)
     before = ds.tas.values.copy()

@@ -14,12 +14,10 @@ import time
 from base64 import b64encode
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import numpy as np
-import urllib3
-from urllib3 import exceptions as failures
 
 from insitu import errors
 from insitu.errors import InsituError, SourceError, TimedOutError, UnsupportedError
@@ -28,6 +26,9 @@ from insitu.sources import tracing
 from insitu.sources.address import host_of
 from insitu.sources.redaction import redact_url
 from insitu.sources.retry_policy import RetryPolicy, TransientError, retry, retry_after
+
+if TYPE_CHECKING:
+    import urllib3
 
 __all__ = ["ServerClient", "ServerError", "Traffic", "client_for"]
 
@@ -120,6 +121,9 @@ class ServerClient:
             raise
 
     def _post_once(self, route: str, body: bytes, headers: Mapping[str, str], until: float) -> list[Any]:
+        import urllib3  # not at the top: most archives are read without a server
+        from urllib3 import exceptions as failures
+
         left = max(until - time.monotonic(), 0.001)  # urllib3 takes no timeout of 0
         timeout = urllib3.Timeout(connect=min(RETRIES.connect, left), read=min(RETRIES.read, left))
         try:
@@ -172,6 +176,8 @@ class ServerClient:
         return items
 
     def _connections(self) -> urllib3.PoolManager:
+        import urllib3
+
         with self._lock:
             if self._pool is None:
                 self._pool = urllib3.PoolManager(num_pools=4, maxsize=32, block=False)

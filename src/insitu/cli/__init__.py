@@ -10,39 +10,66 @@ from __future__ import annotations
 import os
 import sys
 import traceback
+from importlib import import_module
 from importlib.metadata import version
+from typing import Any
 
 import typer
+from typer.core import TyperCommand, TyperGroup
+from typer.main import get_command
 
-from insitu.cli import append, check, convert, drop, info, read, reduce, refresh, rollback, scan, serve
-from insitu.cli.screen import stderr
 from insitu.errors import InsituError
 
-__all__ = ["app", "main"]
+__all__ = ["VERBS", "app", "main"]
+
+VERBS = {
+    "scan": "Find the chunks of files and show a summary; with -o, combine the files and save the references.",
+    "info": "Show the contents of a file: variables, shapes, types, chunks, codecs, sizes, and what cannot be read "
+    "and why.",
+    "read": "Read a slice of a variable: the values that xarray shows.",
+    "reduce": "Compute statistics of a variable, chunk by chunk, here or on a server next to the data.",
+    "convert": "Save references in another format.",
+    "append": "Scan new files and add them to a saved archive.",
+    "drop": "Remove files from a saved archive, or replace them. `insitu rollback` undoes it.",
+    "rollback": "Undo the last change of a saved archive (append, drop, refresh, save).",
+    "check": "Check whether the source files of saved references are unchanged.",
+    "refresh": "Scan the source files that have changed, and only those, and save the updated references.",
+    "serve": "Run a server that decodes and reduces next to the data: for active= of insitu, PyActiveStorage and any "
+    "HTTP client.",
+    "cache": "Show or clear the scans that are kept on disk, so that an archive opens at once the second time.",
+}
+"""Each verb is the function of the same name in the module of the same name, with this summary."""
+
+
+class VerbGroup(TyperGroup):
+    """Commands whose modules are imported when they run: `insitu --help` waits for none of them."""
+
+    def __init__(self, **attributes: Any) -> None:
+        super().__init__(**attributes)
+        self.commands = {name: TyperCommand(name, help=text) for name, text in VERBS.items()}  # enough to list them
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> tuple[Any, Any, list[str]]:
+        """Return the verb that is to run."""
+        name, found, rest = super().resolve_command(ctx, args)
+        return name, found if name is None or found is None else load_verb(name), rest
+
+
+def load_verb(name: str) -> Any:
+    """Return the command of a verb."""
+    holder = typer.Typer(pretty_exceptions_enable=False, add_completion=False)
+    holder.command(name)(getattr(import_module(f"insitu.cli.{name}"), name))
+    return get_command(holder)
+
 
 app = typer.Typer(
     name="insitu",
+    cls=VerbGroup,
     help="Read archives of scientific arrays in place: scan, combine, save, read, reduce, serve.",
     no_args_is_help=True,
     add_completion=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for _verb, _does in (
-    ("scan", scan.scan),
-    ("info", info.info),
-    ("read", read.read),
-    ("reduce", reduce.reduce),
-    ("convert", convert.convert),
-    ("append", append.append),
-    ("drop", drop.drop),
-    ("rollback", rollback.rollback),
-    ("check", check.check),
-    ("refresh", refresh.refresh),
-    ("serve", serve.serve),
-):
-    app.command(_verb)(_does)
-
 _state = {"debug": False}
 
 
@@ -96,6 +123,8 @@ def main() -> None:
 
 
 def _print_error(kind: str, text: str) -> None:
+    from insitu.cli.screen import stderr
+
     stderr.print(f"[bold red]{kind}[/]: {_escape_markup(text)}", highlight=False, soft_wrap=True)
 
 

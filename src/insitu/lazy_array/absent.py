@@ -49,16 +49,11 @@ def _take_values(indices: Sequence[npt.NDArray[Any] | None], fill: Any, values: 
     """Return the same of values in memory."""
     for dimension, index in enumerate(indices):
         if index is not None:
-            values = (
-                values.take(index, dimension) if values.shape[dimension] else _filled(values, dimension, index, fill)
-            )
+            shape = (*values.shape[:dimension], len(index), *values.shape[dimension + 1 :])
+            # Nothing can be taken from a dimension of length 0: then all of it is filled.
+            values = values.take(index, dimension) if values.shape[dimension] else np.empty(shape, values.dtype)
             values[(slice(None),) * dimension + (index < 0,)] = fill
     return values
-
-
-def _filled(values: npt.NDArray[Any], dimension: int, index: npt.NDArray[Any], fill: Any) -> npt.NDArray[Any]:
-    shape = (*values.shape[:dimension], len(index), *values.shape[dimension + 1 :])
-    return np.full(shape, fill, values.dtype)
 
 
 def _effective_fill_value(array: VirtualArray) -> Any:

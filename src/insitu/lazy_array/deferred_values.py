@@ -124,9 +124,15 @@ class DeferredValues:
         return stored_chunks(self.array)
 
     def derived_from(self, parent: DeferredValues, move: Move) -> Self:
-        """Note what the array was derived from: kept values of that are used for this one, too."""
-        if parent.access.values is not None:
-            self.parent = parent, move
+        """Note what the array was derived from: kept values of that are used for this one, too.
+
+        The parent is noted as it is now: it may be written to later.
+        """
+        cache = parent.access.values
+        if cache is not None:
+            was = DeferredValues(parent.array, parent.access, parent.steps)
+            was.key, was.parent = cache.key_of(parent), parent.parent
+            self.parent = was, move
         return self
 
     def replace_values(self, carried: VirtualArray) -> None:

@@ -10,7 +10,7 @@ A file that changed less than two seconds before the scan is not cached: a secon
 resolution of its clock would not be noticed. Where a file system reports neither change times nor
 inodes, a change within one tick of the modification time that keeps the size is not noticed later.
 
-The folder is `INSITU_SCAN_CACHE`, or `insitu/scans` in the user's cache folder;
+The folder is `INSITU_SCAN_CACHE`, or `insitu/archives` in the user's cache folder;
 `INSITU_SCAN_CACHE=off` switches the cache off. It is not used if other users may write to it.
 Entries that were not used for longest are deleted when all together exceed `max_bytes`, except
 those that a process has open.
@@ -292,10 +292,10 @@ def default_scan_cache() -> ScanCache | None:
 
 def _user_folder() -> Path:
     if sys.platform == "win32":
-        return Path(os.environ.get("LOCALAPPDATA", Path.home())) / "insitu" / "scans"
+        return Path(os.environ.get("LOCALAPPDATA", Path.home())) / "insitu" / "archives"
     if sys.platform == "darwin":
-        return Path.home() / "Library" / "Caches" / "insitu" / "scans"
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "insitu" / "scans"
+        return Path.home() / "Library" / "Caches" / "insitu" / "archives"
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "insitu" / "archives"
 
 
 _held: dict[str, int] = {}

@@ -27,6 +27,7 @@ from insitu.active.wire_group import group_to_wire
 from insitu.archive import Archive
 from insitu.codecs.libraries import isolation
 from insitu.errors import InsituError
+from insitu.scanning.scan_cache import settings as scan_settings
 from insitu.server.authentication import Credentials, TokenError, authenticate
 from insitu.server.batch import add_login, batch_routes, storage_options
 from insitu.server.error_responses import RequestError, RequestTooLargeError, error_response, json_error_response
@@ -112,12 +113,14 @@ def create_app(settings: Settings, worker: Worker | None = None) -> ASGIApp:
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
         set_access_policy(state.roots)
         isolation.allows_in_process = False
+        scan_settings.enabled = False  # archives are cached by client, in memory
         try:
             yield
         finally:
             state.close()
             set_access_policy(None)
             isolation.allows_in_process = True
+            scan_settings.enabled = True
 
     routes = [*_status_routes(state), *(route for make in ROUTE_FACTORIES for route in make(state))]
     app = Starlette(

@@ -1,0 +1,84 @@
+"""What is not needed is not imported: starting is fast because of it."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import subprocess
+import sys
+from importlib import import_module
+from pathlib import Path
+
+import numpy as np
+import pytest
+import xarray as xr
+
+from insitu.cli import VERBS
+
+HEAVY = (
+    "astropy", "cbor2", "dask", "eccodes", "fsspec", "icechunk", "imagecodecs", "numcodecs", "numpy", "obstore",
+    "pandas", "pyarrow", "rich", "starlette", "tifffile", "typer", "urllib3", "xarray", "zarr",
+)  # fmt: skip
+"""Packages that take long to import."""
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("imports") / "a.nc"
+    xr.Dataset({"tas": ("x", np.arange(4.0))}).to_netcdf(path, encoding={"tas": {"zlib": True}})
+    return path
+
+
+def _imported(code: str) -> tuple[set[str], set[str]]:
+    """Return the heavy packages and the packages of insitu that a program imports."""
+    ask = "import json, sys; print('\\n' + json.dumps(sorted(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", f"{code}\n{ask}"], capture_output=True, text=True, check=True)
+    modules = json.loads(done.stdout.splitlines()[-1])
+    ours = {".".join(name.split(".")[:3]) for name in modules if name.startswith("insitu.formats.")}
+    return {name for name in modules if name in HEAVY}, ours
+
+
+def _command(*words: str) -> str:
+    return (
+        "import sys\n"
+        f"sys.argv = {['insitu', *words]!r}\n"
+        "from insitu.cli import main\n"
+        "try:\n    main()\nexcept SystemExit:\n    pass"
+    )
+
+
+@pytest.mark.parametrize(
+    ("code", "heavy"),
+    [
+        ("import insitu", set()),
+        ("from insitu import errors", set()),
+        (_command("--version"), {"typer"}),
+        (_command("--help"), {"typer", "rich"}),
+        (_command("info", "--help"), {"typer", "rich", "numpy"}),
+    ],
+)
+def test_nothing_heavy(code: str, heavy: set[str]) -> None:
+    found, formats = _imported(code)
+    assert found <= heavy
+    assert not {name for name in formats if name.rpartition(".")[2] in ("hdf5", "grib", "tiff", "zarr", "fits", "hdf4")}
+
+
+def test_looking_into_a_file(file: Path) -> None:
+    found, formats = _imported(_command("info", str(file)))
+    assert found <= {"typer", "rich", "numpy", "numcodecs", "imagecodecs"}
+    assert "insitu.formats.hdf5" in formats
+    assert not formats & {"insitu.formats.grib", "insitu.formats.tiff", "insitu.formats.zarr", "insitu.formats.fits"}
+
+
+def test_opening_a_file(file: Path) -> None:
+    """xarray imports pandas, and that Arrow where it is installed."""
+    found, formats = _imported(f"import insitu; insitu.open_dataset({str(file)!r})")
+    assert not found & {"astropy", "cbor2", "eccodes", "fsspec", "icechunk", "obstore", "starlette", "urllib3", "zarr"}
+    assert not formats & {"insitu.formats.grib", "insitu.formats.tiff", "insitu.formats.zarr", "insitu.formats.fits"}
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_summaries_of_verbs(verb: str) -> None:
+    """The list of verbs is shown without importing them: it says what their docstrings say."""
+    function = getattr(import_module(f"insitu.cli.{verb}"), verb)
+    assert VERBS[verb] == " ".join((inspect.getdoc(function) or "").split("\n\n")[0].split())
