@@ -101,7 +101,7 @@ def cuts(quick: bool) -> None:
     """10,000 parts that alternate between three ways to be cut across the join: how long does
     planning a read take?
     """
-    from insitu.combining.joining import join_arrays
+    from insitu.combining.join_similar import join_arrays
     from insitu.model import Axis, Columns, Encoding, Selection, Source, Tile, VirtualArray
     from insitu.reading import plan_read
 

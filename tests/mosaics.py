@@ -28,7 +28,7 @@ from insitu.model import (
     concatenate,
     stack,
 )
-from insitu.model.derived import SelectedTable
+from insitu.model.derived_tables import SelectedTable
 
 FILL = 7
 ABSENT_VALUE = -9

@@ -24,7 +24,7 @@ from insitu.combining.conventions import Decoding
 from insitu.combining.file_names import expand_paths, is_many, iter_positions, open_objects, resolve_references
 from insitu.combining.member import Member, Variable
 from insitu.combining.recipe import Recipe
-from insitu.combining.saved import array_from_variable, tree_from_member
+from insitu.combining.saved_members import array_from_variable, tree_from_member
 from insitu.combining.scan_many import scan_many
 from insitu.combining.scan_member import Failure, Job, make_loader, scan_member, scan_tree
 from insitu.combining.stored_view import stored_view, zarr_tree

@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 from insitu.errors import InsituError
 from insitu.model import INLINE, UNWRITTEN
 from insitu.reading import ReadContext, SourcePool
-from insitu.reducing import ReductionQuery, compute_statistics, measuring
+from insitu.reducing import ReductionQuery, compute_statistics, reduce_chunks
 from insitu.reducing.reductions import METHODS
 from insitu.sources import MemorySource
 from mosaics import Case, basic_keys, changed, chunked, mosaics
@@ -46,8 +46,8 @@ def reduced(
 def block_bytes(request: pytest.FixtureRequest) -> Iterator[None]:
     """Chunks measured one by one, a few together, many together."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(measuring, "BLOCK_BYTES", request.param)
-        patch.setattr(measuring, "STACK_BYTES", 2 * request.param)
+        patch.setattr(reduce_chunks, "BLOCK_BYTES", request.param)
+        patch.setattr(reduce_chunks, "STACK_BYTES", 2 * request.param)
         yield
 
 

@@ -22,7 +22,7 @@ from insitu import storage
 from insitu.active.client import Active
 from insitu.errors import CodecError, InsituError, ModelError, NotFoundError, SelectionError, TruncatedError
 from insitu.model import Axis, Codec, Columns, Encoding, Packing, PackingKind, Packings, Source, Tile, VirtualArray
-from insitu.reducing import ReductionQuery, compute_statistics, measuring
+from insitu.reducing import ReductionQuery, compute_statistics, reduce_chunks
 from insitu.storage import StoredChunk
 from server.serving import Server, serving
 
@@ -149,8 +149,8 @@ def packed(case: dict[str, Any]) -> tuple[Packing | None, np.ma.MaskedArray]:
 def test_everywhere_the_same(root: Path, server: Server, monkeypatch: pytest.MonkeyPatch, case: dict[str, Any]) -> None:
     with monkeypatch.context() as patch:
         if case["fused"]:
-            patch.setattr(measuring, "BLOCK_BYTES", 1)
-            patch.setattr(measuring, "FUSED_BYTES", 0)
+            patch.setattr(reduce_chunks, "BLOCK_BYTES", 1)
+            patch.setattr(reduce_chunks, "FUSED_BYTES", 0)
         packing, want = packed(case)
         array = stored(root / "case", case["values"], case["cut"], case["chain"], packing)
         if packing is not None:

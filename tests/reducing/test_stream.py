@@ -30,7 +30,7 @@ from insitu.model import (
 from insitu.model.gaps import fill_gaps_with_absent
 from insitu.reading import ReadContext, ReadStatistics, SourcePool
 from insitu.reading import fetch_and_decode as reading_run
-from insitu.reducing import ReductionQuery, kernel_statistics, measuring
+from insitu.reducing import ReductionQuery, kernel_statistics, reduce_chunks
 from insitu.reducing import reduce as reducing
 from insitu.reducing.reductions import METHODS
 from insitu.sources import MemorySource
@@ -271,9 +271,9 @@ def test_with_the_kernel_and_without(
     field: np.ndarray, kernel: bool, missing: tuple[float, ...], key: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if not kernel:
-        monkeypatch.setattr(measuring.ChunkKernel, "of", lambda reduction: None)
-    monkeypatch.setattr(measuring, "FUSED_BYTES", 0)
-    monkeypatch.setattr(measuring, "BLOCK_BYTES", 1)
+        monkeypatch.setattr(reduce_chunks.ChunkKernel, "of", lambda reduction: None)
+    monkeypatch.setattr(reduce_chunks, "FUSED_BYTES", 0)
+    monkeypatch.setattr(reduce_chunks, "BLOCK_BYTES", 1)
     random = np.random.default_rng(1)
     for value in missing:
         field[random.random(field.shape) < 0.1] = value
@@ -300,9 +300,9 @@ def test_the_kernel_is_used_where_it_can_be(field: np.ndarray, monkeypatch: pyte
     if kernel_statistics.load_kernel() is None:
         pytest.skip("the C extension was not built")
     used: list[Any] = []
-    run = measuring.ChunkKernel.run
-    monkeypatch.setattr(measuring, "BLOCK_BYTES", 1)
-    monkeypatch.setattr(measuring.ChunkKernel, "run", lambda self, *how: used.append(how) or run(self, *how))
+    run = reduce_chunks.ChunkKernel.run
+    monkeypatch.setattr(reduce_chunks, "BLOCK_BYTES", 1)
+    monkeypatch.setattr(reduce_chunks.ChunkKernel, "run", lambda self, *how: used.append(how) or run(self, *how))
     case = compressed(field, (5, 70, 30))
     answers(case, ["mean"])
     assert len(used) == 9
@@ -314,7 +314,7 @@ def test_the_kernel_is_used_where_it_can_be(field: np.ndarray, monkeypatch: pyte
 
 
 def test_a_damaged_chunk_is_named_with_the_kernel(field: np.ndarray, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(measuring, "BLOCK_BYTES", 1)
+    monkeypatch.setattr(reduce_chunks, "BLOCK_BYTES", 1)
     with pytest.raises(CodecError) as caught:
         answers(compressed(field, (5, 70, 30), damage=4), ["mean"])
     assert caught.value.place["chunk"] == (1, 0, 1)

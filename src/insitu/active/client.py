@@ -28,7 +28,7 @@ from insitu.errors import InsituError, SourceError, UnsupportedError
 from insitu.model import Selection, VirtualArray, VirtualGroup
 from insitu.model.selection import Stride
 from insitu.reading import ReadContext, read_array
-from insitu.reducing.field import Partial
+from insitu.reducing.partial_fields import Partial
 from insitu.reducing.query import ReductionQuery
 from insitu.reducing.reduce import UNCHANGED_WITHOUT_AXES, compute_statistics, normalise_axes, squeeze_axes
 from insitu.reducing.reductions import STREAMED, Reduction, ReductionRules

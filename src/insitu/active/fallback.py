@@ -12,9 +12,9 @@ from dataclasses import dataclass
 
 from insitu.errors import InsituError
 from insitu.model import VirtualArray
-from insitu.model.census import count_cells
+from insitu.model.cell_counts import count_cells
 from insitu.model.chunks import Columns
-from insitu.model.sparse import SparseTable
+from insitu.model.sparse_chunks import SparseTable
 from insitu.sources.redaction import redact_url
 
 __all__ = ["ActiveWarning", "FallbackSettings", "bytes_to_move", "settings", "warn_of_fallback"]

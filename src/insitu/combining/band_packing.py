@@ -15,7 +15,7 @@ import numpy as np
 
 from insitu.cf.decode import DecodedVariable
 from insitu.combining.align import with_dtype
-from insitu.combining.joining import join_arrays
+from insitu.combining.join_similar import join_arrays
 from insitu.combining.promotion import shared_type
 from insitu.model import VirtualArray
 

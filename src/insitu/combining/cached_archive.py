@@ -14,7 +14,7 @@ from typing import Any
 
 from insitu.combining.member import Load, Member
 from insitu.combining.recipe import Recipe
-from insitu.combining.saved import member_from_tree, tree_from_member
+from insitu.combining.saved_members import member_from_tree, tree_from_member
 from insitu.combining.scan_member import Job
 from insitu.errors import InsituError
 from insitu.scanning.scan_cache import ScanCache, ScanRecorder, default_scan_cache, make_key

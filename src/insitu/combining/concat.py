@@ -16,12 +16,12 @@ import numpy.typing as npt
 
 from insitu.cf.casting import cast_values
 from insitu.combining.align import align_members, take_elements, with_dtype
+from insitu.combining.combine_rules import CombineRules
 from insitu.combining.equality import has_equal_values, is_same_in_all, merge_variable, read_together
-from insitu.combining.joining import join_arrays, repeat_arrays
+from insitu.combining.join_similar import join_arrays, repeat_arrays
 from insitu.combining.member import CombineError, Member, Variable
 from insitu.combining.merge_attributes import common_items, merge_attributes
 from insitu.combining.promotion import shared_type
-from insitu.combining.rules import CombineRules
 from insitu.model import VirtualArray
 
 __all__ = ["concat"]

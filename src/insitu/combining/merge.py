@@ -14,12 +14,12 @@ import numpy as np
 import numpy.typing as npt
 
 from insitu.combining.align import align_members, pandas_index, with_dtype
+from insitu.combining.combine_rules import CombineRules
 from insitu.combining.equality import has_equal_values, merge_variable
-from insitu.combining.joining import join_arrays
+from insitu.combining.join_similar import join_arrays
 from insitu.combining.member import CombineError, Member, Variable
 from insitu.combining.merge_attributes import common_items, merge_attributes
 from insitu.combining.promotion import shared_type
-from insitu.combining.rules import CombineRules
 from insitu.model import VirtualArray
 
 __all__ = ["merge"]

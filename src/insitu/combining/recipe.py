@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from insitu.combining.combine_rules import DEFAULT, CombineRules
 from insitu.combining.conventions import Decoding
 from insitu.combining.file_names import labels_from_names
 from insitu.combining.member import CombineError, ConcatDim, GridPosition, Load, Member
-from insitu.combining.rules import DEFAULT, CombineRules
 from insitu.combining.scan_member import Failure
 from insitu.model import VirtualArray
 
@@ -72,7 +72,7 @@ class Recipe:
             What happens to files that could not be opened: "raise", "warn", "skip".
         """
         # Imports xarray and pandas, which one file does not need.
-        from insitu.combining.files import combine_files, combine_named
+        from insitu.combining.combine_files import combine_files, combine_named
 
         rules = self.rules(load)
         if isinstance(self.concat_dim, Mapping):

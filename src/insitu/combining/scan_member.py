@@ -15,7 +15,7 @@ from typing import Any
 from insitu.combining.conventions import Decoding, referenced_variables
 from insitu.combining.decode_member import DecodingMemory, decode_member, find_undecodable, find_unreadable
 from insitu.combining.member import Load, Member
-from insitu.combining.saved import member_from_tree
+from insitu.combining.saved_members import member_from_tree
 from insitu.combining.vendor_conventions import Rescan, apply_vendor_conventions
 from insitu.combining.vendor_conventions.matlab import is_matlab
 from insitu.errors import CodecError, FormatError, InsituError, UnsupportedError, VariableError

@@ -14,11 +14,11 @@ import numpy as np
 import numpy.typing as npt
 
 from insitu.combining.member import in_memory
-from insitu.lazy_array.absent import take_with_fill
 from insitu.lazy_array.deferred_values import join_access
 from insitu.lazy_array.dispatch import implements, to_computable
 from insitu.lazy_array.duck_array import LazyArray
 from insitu.lazy_array.numpy_reductions import report_not_on_server
+from insitu.lazy_array.padding import take_with_fill
 from insitu.lazy_array.steps import FillNull, IsNull, Not, Round, Where
 from insitu.model import concatenate
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from insitu.lazy_array.deferred_values import DeferredValues
 from insitu.model import CellCounts, ChunkTable, Columns, SparseTable, count_cells
-from insitu.model.derived import ExpandedTable, JoinedTable, SelectedTable
+from insitu.model.derived_tables import ExpandedTable, JoinedTable, SelectedTable
 
 __all__ = ["format_bytes", "format_html", "format_line", "format_text"]
 

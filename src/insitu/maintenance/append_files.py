@@ -14,7 +14,7 @@ import numpy.typing as npt
 from insitu.combining.file_ranges import FileLayout, Span, select_range
 from insitu.combining.member import CombineError, Member, Variable
 from insitu.combining.recipe import Recipe
-from insitu.combining.saved import member_from_tree, tree_from_member
+from insitu.combining.saved_members import member_from_tree, tree_from_member
 from insitu.combining.scan_member import Job, make_loader
 from insitu.combining.stored_view import zarr_tree
 from insitu.errors import SelectionError, SourceError, StaleSourceError, UnsupportedError

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from insitu.combining.member import CombineError, Member
-from insitu.combining.saved import member_from_tree
+from insitu.combining.saved_members import member_from_tree
 from insitu.combining.scan_member import Job
 from insitu.errors import InsituError, SourceError
 from insitu.model import VirtualGroup

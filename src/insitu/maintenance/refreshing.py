@@ -13,7 +13,7 @@ import numpy.typing as npt
 from insitu.combining.file_ranges import FileLayout, ranges_without, select_range
 from insitu.combining.member import CombineError, Member
 from insitu.combining.recipe import Recipe
-from insitu.combining.saved import tree_from_member
+from insitu.combining.saved_members import tree_from_member
 from insitu.combining.scan_member import Job, make_loader, scan_member, scan_tree
 from insitu.errors import SourceError, StaleSourceError, UnsupportedError, VariableError
 from insitu.maintenance.checking import Progress, open_saved_tree

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from insitu.combining.recipe import Recipe
-from insitu.combining.saved import tree_from_member
+from insitu.combining.saved_members import tree_from_member
 from insitu.combining.scan_member import Job, make_loader, scan_tree
 from insitu.combining.stored_view import zarr_tree
 from insitu.maintenance.conflicts import ATTEMPTS, lost_race_error

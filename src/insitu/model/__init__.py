@@ -6,7 +6,7 @@ sliced, joined and pickled without reading any data.
 
 from insitu.model.array import VirtualArray
 from insitu.model.axis import Axis
-from insitu.model.census import CellCounts, byte_ranges, count_cells
+from insitu.model.cell_counts import CellCounts, byte_ranges, count_cells
 from insitu.model.chunks import (
     ABSENT,
     INLINE,
@@ -21,14 +21,14 @@ from insitu.model.chunks import (
     Stored,
     Unwritten,
 )
-from insitu.model.details import ArrayDetails, GroupDetails
 from insitu.model.encoding import Codec, Encoding
+from insitu.model.format_details import ArrayDetails, GroupDetails
 from insitu.model.group import VirtualGroup
 from insitu.model.join import concatenate, stack
 from insitu.model.packing import IDENTITY, Packing, PackingKind, Packings
 from insitu.model.selection import Selection, Stride
 from insitu.model.source import Source
-from insitu.model.sparse import SparseTable, scatter
+from insitu.model.sparse_chunks import SparseTable, scatter
 from insitu.model.tile import Tile
 
 __all__ = [

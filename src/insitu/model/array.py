@@ -17,8 +17,8 @@ import numpy.typing as npt
 from insitu.errors import ModelError
 from insitu.model.axis import Axis, Indices
 from insitu.model.chunks import Columns
-from insitu.model.details import ArrayDetails
 from insitu.model.encoding import Encoding
+from insitu.model.format_details import ArrayDetails
 from insitu.model.selection import Selection, Stride
 from insitu.model.source import Source
 from insitu.model.tile import Tile

@@ -8,7 +8,7 @@ from typing import Any
 
 from insitu.errors import VariableError
 from insitu.model.array import VirtualArray
-from insitu.model.details import GroupDetails
+from insitu.model.format_details import GroupDetails
 from insitu.model.source import Source
 
 __all__ = ["VirtualGroup"]

@@ -19,7 +19,7 @@ from insitu.errors import ModelError
 from insitu.model.array import VirtualArray, shared_dtype
 from insitu.model.axis import Axis
 from insitu.model.chunks import COLUMN_NAMES, INLINE, ChunkTable, Columns
-from insitu.model.derived import InterleavedSources, JoinedTable
+from insitu.model.derived_tables import InterleavedSources, JoinedTable
 from insitu.model.packing import Packings
 from insitu.model.tile import Tile
 

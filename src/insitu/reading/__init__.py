@@ -9,8 +9,8 @@ from insitu.reading.plan import ReadPlan, plan_read
 from insitu.reading.pointwise import read_points
 from insitu.reading.read import read_array, read_arrays
 from insitu.reading.read_context import ReadContext
+from insitu.reading.read_statistics import ReadStatistics, format_summary
 from insitu.reading.source_pool import SourcePool
-from insitu.reading.tally import ReadStatistics, format_summary
 
 __all__ = [
     "ChunkCache",

@@ -23,10 +23,10 @@ from insitu.reading.cache import ChunkCache
 from insitu.reading.fetch import read_exactly_into
 from insitu.reading.fetch_and_decode import PlanExecution, run_executions
 from insitu.reading.plan import ReadPlan
+from insitu.reading.read_statistics import ReadStatistics
 from insitu.reading.scatter import pick, put
 from insitu.reading.select_cells import Picker, count_places
 from insitu.reading.source_pool import SourcePool
-from insitu.reading.tally import ReadStatistics
 from insitu.reading.tile_plan import ChunkGroup, Position, TilePlan
 from insitu.sources import ByteSource
 from insitu.sources.protocol import ReadsInto

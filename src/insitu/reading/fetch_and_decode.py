@@ -23,11 +23,11 @@ from insitu.codecs import Decoder, prepare
 from insitu.errors import InsituError, NotFoundError
 from insitu.model import ABSENT, INLINE, UNWRITTEN, Packing
 from insitu.reading.cache import ChunkCache
-from insitu.reading.distance import is_far, request_bytes
 from insitu.reading.fetch import fetch_rows
 from insitu.reading.plan import ReadPlan
+from insitu.reading.read_statistics import ReadStatistics
+from insitu.reading.request_cost import is_far, request_bytes
 from insitu.reading.source_pool import SourcePool
-from insitu.reading.tally import ReadStatistics
 from insitu.reading.thread_pools import count_cores, get_worker_pool
 from insitu.reading.tile_plan import ChunkGroup, Position, TilePlan
 from insitu.sources import ByteSource

@@ -20,7 +20,7 @@ from insitu.cancellation import check_deadline
 from insitu.errors import CodecError
 from insitu.model import INLINE, WHOLE, ChunkLocations, Selection, Source, VirtualArray
 from insitu.model.axis import Indices
-from insitu.reading.distance import request_bytes as cost_of_request
+from insitu.reading.request_cost import request_bytes as cost_of_request
 from insitu.reading.select_cells import TileSelection, select_cells
 from insitu.reading.trim_ranges import trim_to_wanted_bytes
 

@@ -22,8 +22,8 @@ from insitu.model.axis import Indices
 from insitu.reading.fetch_and_decode import PlanExecution, run_executions
 from insitu.reading.plan import plan_tiles
 from insitu.reading.read_context import ReadContext
+from insitu.reading.read_statistics import ReadStatistics
 from insitu.reading.select_cells import AxisSelection, TileSelection, select_on_axis
-from insitu.reading.tally import ReadStatistics
 from insitu.reading.tile_plan import ChunkGroup, Position, TilePlan
 from insitu.reading.trim_ranges import trim_to_wanted_bytes
 from insitu.sources import ByteSource

@@ -27,8 +27,8 @@ from insitu.model.selection import Selector
 from insitu.reading.cache import ChunkCache
 from insitu.reading.fetch_and_decode import PlanExecution, run_executions
 from insitu.reading.plan import plan_read
+from insitu.reading.read_statistics import ReadStatistics, log
 from insitu.reading.source_pool import SourcePool
-from insitu.reading.tally import ReadStatistics, log
 from insitu.reading.tile_plan import ChunkGroup, Position, TilePlan
 from insitu.sources import ByteSource
 from insitu.sources.protocol import ReadsInto

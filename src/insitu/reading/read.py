@@ -18,9 +18,9 @@ from insitu.reading.execute import execute, execute_all
 from insitu.reading.plan import plan_read
 from insitu.reading.prefetch import get_prefetcher
 from insitu.reading.read_context import ReadContext
+from insitu.reading.read_statistics import ReadStatistics, format_summary, log
 from insitu.reading.small_arrays import read_small_arrays
 from insitu.reading.source_pool import SourcePool
-from insitu.reading.tally import ReadStatistics, format_summary, log
 
 __all__ = ["read_array", "read_arrays"]
 

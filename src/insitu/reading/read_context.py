@@ -11,8 +11,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from insitu.reading.cache import ChunkCache
+from insitu.reading.read_statistics import ReadStatistics
 from insitu.reading.source_pool import SourcePool
-from insitu.reading.tally import ReadStatistics
 
 __all__ = ["ReadContext"]
 

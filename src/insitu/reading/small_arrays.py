@@ -19,11 +19,11 @@ import numpy.typing as npt
 from insitu.cf.unpack import unpack
 from insitu.errors import InsituError
 from insitu.model import Packing, Source, VirtualArray
-from insitu.reading.distance import is_far
 from insitu.reading.fetch import fetch_rows
+from insitu.reading.read_statistics import ReadStatistics
+from insitu.reading.request_cost import is_far
 from insitu.reading.scatter import put
 from insitu.reading.source_pool import SourcePool
-from insitu.reading.tally import ReadStatistics
 
 __all__ = ["read_small_arrays"]
 

@@ -1,6 +1,6 @@
 """REDUCE: statistics of virtual arrays, chunk by chunk, in bounded memory, several in one pass."""
 
-from insitu.reducing.field import Partial
+from insitu.reducing.partial_fields import Partial
 from insitu.reducing.query import ReductionQuery
 from insitu.reducing.reduce import compute_statistics
 from insitu.reducing.reductions import METHODS, Reduction, ReductionRules

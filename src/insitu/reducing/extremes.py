@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from insitu.reducing.block_facts import Array, ValueBlock
-from insitu.reducing.field import Partial, PartialField, apply_ufunc
+from insitu.reducing.partial_fields import Partial, PartialField, apply_ufunc
 
 __all__ = ["EXTREMES", "NO_POSITION"]
 

@@ -20,7 +20,7 @@ from insitu.codecs.buffer_spec import Data
 from insitu.codecs.libraries import find_function
 from insitu.codecs.thread_buffers import get_buffer
 from insitu.model import Packing
-from insitu.reducing.field import Partial
+from insitu.reducing.partial_fields import Partial
 from insitu.reducing.reductions import Reduction
 
 __all__ = ["ChunkKernel", "Span", "contiguous_span"]

@@ -19,7 +19,7 @@ import numpy.typing as npt
 from insitu.errors import ModelError, UnsupportedError
 from insitu.reducing.block_facts import Array, ValueBlock
 from insitu.reducing.extremes import EXTREMES
-from insitu.reducing.field import Partial, PartialField
+from insitu.reducing.partial_fields import Partial, PartialField
 from insitu.reducing.sketches import histogram_counts, histogram_field, tdigest_field, tdigest_quantiles
 from insitu.reducing.sums import SUMS
 

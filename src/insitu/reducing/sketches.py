@@ -31,7 +31,7 @@ import numpy.typing as npt
 
 from insitu.errors import ModelError
 from insitu.reducing.block_facts import Array, ValueBlock
-from insitu.reducing.field import Partial, PartialField
+from insitu.reducing.partial_fields import Partial, PartialField
 
 __all__ = [
     "CENTROIDS",

@@ -22,14 +22,14 @@ from insitu.cancellation import carry_deadline, check_deadline
 from insitu.model import INLINE, Selection, VirtualArray
 from insitu.model.gaps import fill_gaps_with_absent
 from insitu.reading import ReadContext, ReadPlan, ReadStatistics, plan_read
-from insitu.reading.distance import is_far
 from insitu.reading.fetch_and_decode import PlanExecution, cut_batches
+from insitu.reading.request_cost import is_far
 from insitu.reading.scatter import put
 from insitu.reading.thread_pools import REMOTE_WORKERS, get_worker_pool
 from insitu.reading.tile_plan import Position, TilePlan
-from insitu.reducing.constants import add_constants
-from insitu.reducing.field import Partial
-from insitu.reducing.measuring import BatchReducer, PartialsByPlace
+from insitu.reducing.empty_cells import add_constants
+from insitu.reducing.partial_fields import Partial
+from insitu.reducing.reduce_chunks import BatchReducer, PartialsByPlace
 from insitu.reducing.reductions import Reduction
 from insitu.reducing.result_layout import TileProjection, get_region, result_shape
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from insitu.reducing.block_facts import Array, ValueBlock, accumulator_dtype, replace_masked
-from insitu.reducing.field import Partial, PartialField, apply_ufunc, sum_field
+from insitu.reducing.partial_fields import Partial, PartialField, apply_ufunc, sum_field
 
 __all__ = ["SUMS"]
 

@@ -20,7 +20,7 @@ from insitu.cancellation import check_deadline
 from insitu.errors import ModelError, UnsupportedError
 from insitu.model import Selection, VirtualArray
 from insitu.reading import ReadContext
-from insitu.reducing.field import Partial
+from insitu.reducing.partial_fields import Partial
 from insitu.reducing.query import ReductionQuery
 from insitu.reducing.reduce import normalise_axes
 from insitu.reducing.reductions import METHODS, Reduction

@@ -14,7 +14,7 @@ from insitu.references.open_and_save import (
 )
 from insitu.references.plan_append import AppendReport
 from insitu.references.rename import Renaming, with_renamed_sources, without_identity
-from insitu.references.updating import find_damage, open_for_update, recipe_of, rollback_store
+from insitu.references.update_references import find_damage, open_for_update, recipe_of, rollback_store
 
 __all__ = [
     "FORMATS",

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any, Protocol, runtime_checkable
 
 from insitu.model import ChunkTable, VirtualGroup
-from insitu.model.derived import ExpandedTable, InterleavedSources, JoinedTable, SelectedTable
+from insitu.model.derived_tables import ExpandedTable, InterleavedSources, JoinedTable, SelectedTable
 from insitu.references.rename import RenamedTable
 
 __all__ = ["UnlistedTable", "list_written_cells"]

@@ -15,7 +15,7 @@ from insitu.errors import ModelError
 from insitu.model import ChunkLocations, ChunkState, ChunkTable, Columns, Source, VirtualGroup
 from insitu.model.axis import Indices
 from insitu.model.chunks import get_chunk_state
-from insitu.model.derived import ExpandedTable, SelectedTable
+from insitu.model.derived_tables import ExpandedTable, SelectedTable
 
 __all__ = ["Renaming", "with_renamed_sources", "without_identity"]
 

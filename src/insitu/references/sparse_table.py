@@ -12,7 +12,7 @@ import numpy.typing as npt
 from insitu.model import UNWRITTEN, ChunkLocations, ChunkState, ChunkTable, Columns, Source
 from insitu.model.axis import Indices
 from insitu.model.chunks import get_chunk_state
-from insitu.model.derived import ExpandedTable, SelectedTable
+from insitu.model.derived_tables import ExpandedTable, SelectedTable
 
 __all__ = ["ListedCells", "table_of_cells"]
 

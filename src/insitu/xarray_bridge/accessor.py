@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import xarray
 
-from insitu.combining.saved import tree_from_member
+from insitu.combining.saved_members import tree_from_member
 from insitu.combining.survey import Report, Survey
 from insitu.lazy_array.duck_array import LazyArray
 from insitu.lazy_array.numpy_reductions import can_stream, reduce_lazy_array

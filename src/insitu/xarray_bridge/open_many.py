@@ -10,10 +10,10 @@ from typing import Any
 import xarray
 
 from insitu.archive import Archive, ScannedFiles
+from insitu.combining.combine_rules import DEFAULT
 from insitu.combining.file_names import expand_paths, labels_from_names
 from insitu.combining.member import CombineError, GridPosition, Member
 from insitu.combining.recipe import Recipe
-from insitu.combining.rules import DEFAULT
 from insitu.combining.scan_member import make_loader, scan_member
 from insitu.formats import InsituWarning
 from insitu.lazy_array.deferred_values import Access

@@ -15,9 +15,9 @@ import pandas
 import xarray
 
 from insitu.cf.casting import cast_values, to_date_objects
-from insitu.combining.files import drop_failures
+from insitu.combining.combine_files import drop_failures
+from insitu.combining.combine_rules import CombineRules
 from insitu.combining.member import CombineError, ConcatDim, GridPosition, Member
-from insitu.combining.rules import CombineRules
 from insitu.combining.scan_member import Failure
 from insitu.errors import InsituError
 from insitu.lazy_array.deferred_values import Access

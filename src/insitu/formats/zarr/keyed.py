@@ -20,7 +20,7 @@ from insitu.errors import FormatError, NotFoundError
 from insitu.model import UNWRITTEN, WHOLE, ChunkLocations, ChunkState, Columns, Source
 from insitu.model.axis import Indices
 from insitu.model.chunks import get_chunk_state
-from insitu.model.derived import ExpandedTable, SelectedTable
+from insitu.model.derived_tables import ExpandedTable, SelectedTable
 from insitu.sources import open_source
 from insitu.sources.listing import list_all_objects
 from insitu.sources.threads import gather

@@ -22,7 +22,7 @@ from insitu.lru import LruCache
 from insitu.model import UNWRITTEN, Axis, ChunkLocations, ChunkState, ChunkTable, Source
 from insitu.model.axis import Indices
 from insitu.model.chunks import get_chunk_state
-from insitu.model.derived import ExpandedTable, SelectedTable
+from insitu.model.derived_tables import ExpandedTable, SelectedTable
 from insitu.sources import ByteSource, open_source, read_tail
 from insitu.sources.listing import local_path
 from insitu.sources.threads import gather

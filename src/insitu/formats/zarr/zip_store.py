@@ -23,7 +23,7 @@ from insitu.formats.zarr.keyed import cell_numbers
 from insitu.model import UNWRITTEN, ChunkLocations, ChunkState, Codec, Encoding, Source
 from insitu.model.axis import Indices
 from insitu.model.chunks import get_chunk_state
-from insitu.model.derived import ExpandedTable, SelectedTable
+from insitu.model.derived_tables import ExpandedTable, SelectedTable
 from insitu.sources import ByteSource, open_source
 from insitu.zarr_metadata import ArrayMetadata
 

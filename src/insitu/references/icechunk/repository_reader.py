@@ -21,7 +21,7 @@ from insitu.errors import FormatError, InsituError, NotFoundError, SourceError, 
 from insitu.model import INLINE, ChunkLocations, ChunkState, ChunkTable, GroupDetails, Source, Tile, VirtualGroup
 from insitu.model.axis import Indices
 from insitu.model.chunks import get_chunk_state
-from insitu.model.derived import ExpandedTable, SelectedTable
+from insitu.model.derived_tables import ExpandedTable, SelectedTable
 from insitu.references.icechunk.manifest import ManifestRows, decode_manifest
 from insitu.references.icechunk.repository import (
     RepositoryVersion,

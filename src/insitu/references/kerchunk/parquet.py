@@ -24,7 +24,7 @@ from insitu.lru import LruCache
 from insitu.model import INLINE, UNWRITTEN, WHOLE, ChunkLocations, ChunkState, GroupDetails, Source, Tile, VirtualGroup
 from insitu.model.axis import Indices
 from insitu.model.chunks import get_chunk_state
-from insitu.model.derived import ExpandedTable, SelectedTable
+from insitu.model.derived_tables import ExpandedTable, SelectedTable
 from insitu.references import arrow
 from insitu.references.atomic_write import Folder, new_directory, open_folder
 from insitu.references.sparse_table import flat_cell_numbers

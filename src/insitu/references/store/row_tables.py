@@ -20,7 +20,7 @@ from insitu.lru import LruCache
 from insitu.model import INLINE, UNWRITTEN, WHOLE, ChunkLocations, ChunkState, ChunkTable, Source
 from insitu.model.axis import Indices
 from insitu.model.chunks import COLUMN_NAMES, get_chunk_state
-from insitu.model.derived import ExpandedTable, SelectedTable
+from insitu.model.derived_tables import ExpandedTable, SelectedTable
 from insitu.references import arrow
 from insitu.references.sparse_table import flat_cell_numbers
 from insitu.references.store.row_file import ROWS_PER_GROUP, RowFile

@@ -33,7 +33,7 @@ from insitu.model import (
 )
 from insitu.model.axis import Indices
 from insitu.model.chunks import COLUMN_NAMES
-from insitu.model.derived import JoinedTable
+from insitu.model.derived_tables import JoinedTable
 from insitu.references import arrow
 from insitu.references.atomic_write import Folder, open_folder
 from insitu.references.sparse_table import ListedCells

@@ -15,10 +15,10 @@ import numpy as np
 
 from insitu.combining.align import with_dtype
 from insitu.combining.combine import combine_by_coords, combine_nested
+from insitu.combining.combine_rules import CombineRules
 from insitu.combining.equality import is_same_in_all
 from insitu.combining.member import CombineError, ConcatDim, GridPosition, Member, Variable
 from insitu.combining.promotion import type_with_missing
-from insitu.combining.rules import CombineRules
 from insitu.combining.scan_member import Failure
 from insitu.formats import InsituWarning
 from insitu.model import VirtualArray

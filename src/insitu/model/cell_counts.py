@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from insitu.model.array import VirtualArray
 from insitu.model.chunks import ABSENT, INLINE, UNWRITTEN, ChunkTable, Columns
-from insitu.model.sparse import SparseTable
+from insitu.model.sparse_chunks import SparseTable
 
 __all__ = ["CellCounts", "byte_ranges", "count_cells"]
 

@@ -18,7 +18,7 @@ import numpy.typing as npt
 from insitu.errors import ModelError
 from insitu.model.axis import Indices
 from insitu.model.chunks import UNWRITTEN, ChunkLocations, ChunkState, Columns, get_chunk_state, narrow_column
-from insitu.model.derived import ExpandedTable, SelectedTable
+from insitu.model.derived_tables import ExpandedTable, SelectedTable
 from insitu.model.source import Source
 
 __all__ = ["SparseTable", "scatter"]

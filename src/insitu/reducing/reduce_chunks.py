@@ -24,8 +24,8 @@ from insitu.model import Packing
 from insitu.reading.fetch import read_exactly_into
 from insitu.reading.scatter import pick
 from insitu.reading.tile_plan import ChunkGroup, Position, TilePlan
-from insitu.reducing.field import Partial
 from insitu.reducing.kernel_statistics import CHUNK_BUFFER, ChunkKernel, Span, contiguous_span
+from insitu.reducing.partial_fields import Partial
 from insitu.reducing.reductions import Reduction
 from insitu.reducing.result_layout import TileProjection
 from insitu.sources import ByteSource

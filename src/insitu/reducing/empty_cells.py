@@ -17,7 +17,7 @@ from insitu.model import ABSENT, UNWRITTEN, ChunkLocations, VirtualArray
 from insitu.reading.scatter import put
 from insitu.reading.select_cells import Picker
 from insitu.reducing.extremes import NO_POSITION
-from insitu.reducing.field import Partial
+from insitu.reducing.partial_fields import Partial
 from insitu.reducing.reductions import Reduction
 from insitu.reducing.result_layout import TileProjection, get_region
 
