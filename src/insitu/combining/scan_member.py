@@ -133,9 +133,10 @@ def scan_member(url: Any, job: Job, memory: DecodingMemory | None = None, told: 
         return member_from_tree(
             apply_verify(told, job.verify), job.how, load, url=_location_name(url), only=job.variables
         )
-    if _is_saved(url, job):
+    is_collection = _may_be_collection(url, job)
+    if is_collection and _is_saved(url, job):
         return member_from_tree(_scan_collection(url, job), job.how, load, url=_location_name(url), only=job.variables)
-    if _may_be_collection(url, job):
+    if is_collection:
         group = _apply_conventions(_scan_collection(url, job), url, job, load, deep=False)
         return _decode_group(group, job, load, memory=memory, url=_location_name(url), only=job.variables)
     with open_location(url, job.storage_options) as source:
@@ -157,11 +158,12 @@ def scan_member(url: Any, job: Job, memory: DecodingMemory | None = None, told: 
 def scan_tree(url: Any, job: Job) -> Iterator[tuple[str, Member]]:
     """Iterate over all groups of the file, store or references at a URL: path and decoded member."""
     load = make_loader(job.storage_options)
-    if _is_saved(url, job):
+    is_collection = _may_be_collection(url, job)
+    if is_collection and _is_saved(url, job):
         for path, node in _scan_collection(url, job).walk():
             yield path, member_from_tree(node, job.how, load, url=_location_name(url))
         return
-    if _may_be_collection(url, job):
+    if is_collection:
         for path, node in _apply_conventions(_scan_collection(url, job), url, job, load, deep=True).walk():
             yield path, _decode_group(node, job, load, url=_location_name(url))
         return

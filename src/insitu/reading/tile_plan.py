@@ -57,6 +57,10 @@ class _AxisKinds:
         assert isinstance(part.inside, Slices)
         assert isinstance(part.outside, Slices)
         self.begin = part.outside.start
+        if len(self.begin) == 1:  # a small part of one chunk
+            self.kinds = [(int(part.stored[0]), int(part.inside.start[0]), int(part.count_places()[0]))]
+            self.kind = np.zeros(1, np.int64)
+            return
         columns = np.stack([part.stored, part.inside.start, part.count_places()])
         if (columns == columns[:, :1]).all():  # as nearly always
             self.kinds, self.kind = [tuple(columns[:, 0].tolist())], np.zeros(len(self.begin), np.int64)
@@ -157,7 +161,7 @@ class TilePlan:
         for axis, i in zip(self.axes, index, strict=True):
             group = group * len(axis.kinds) + axis.kind[i]
         for column in (self.locations.encoding, self.locations.filter_mask, self.locations.packing):
-            if column.strides != (0,):  # a column of one value says nothing
+            if len(rows) > 1 and column.strides != (0,):  # a column of one value says nothing
                 values, number = np.unique(column[rows], return_inverse=True)
                 group = group * len(values) + number.reshape(-1)
         begins = [axis.begin[i] for axis, i in zip(self.axes, index, strict=True)]

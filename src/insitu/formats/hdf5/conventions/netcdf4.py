@@ -185,7 +185,9 @@ def _as_integer(value: Any) -> int | None:
 
 def _is_numeric(value: Any) -> bool:
     """Whether an attribute is one finite number, or some."""
-    return isinstance(value, (np.ndarray, np.generic)) and value.dtype.kind in "iuf" and bool(np.isfinite(value).all())
+    if not isinstance(value, (np.ndarray, np.generic)):
+        return False
+    return value.dtype.kind in "iu" or (value.dtype.kind == "f" and bool(np.isfinite(value).all()))
 
 
 def _match_dimensions(root: GroupNode, file: _DimensionTable) -> None:
