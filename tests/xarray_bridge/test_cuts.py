@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from insitu.lazy_array.chunk_shapes import stored_chunks, uniform_chunks
+from insitu.lazy_array.deferred_values import stored_chunks, uniform_chunks
 from insitu.model import Axis, Codec, Columns, Encoding, Tile, VirtualArray, concatenate
 
 
