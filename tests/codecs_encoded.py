@@ -28,6 +28,15 @@ class Chunk(NamedTuple):
     data: bytes
 
 
+def _snappy(data: bytes) -> bytes:
+    import imagecodecs
+
+    try:
+        return bytes(imagecodecs.snappy_encode(data))
+    except TypeError:  # some versions want a level
+        return bytes(imagecodecs.snappy_encode(data, 1))
+
+
 def smooth(dtype: str = "<u2", shape: tuple[int, ...] = SHAPE) -> np.ndarray[Any, Any]:
     steps = np.random.default_rng(1).integers(-3, 4, shape)
     return np.asarray(120 + np.cumsum(steps, axis=-1) // 4).astype(dtype)
@@ -192,7 +201,7 @@ def encoded(name: str, hdf5_class: Any) -> Chunk:
         "record_member": lambda: raw("<u2", smooth("<u4").tobytes(), member="b", dtype=[["a", "<u2"], ["b", "<u2"]]),
         "scaleoffset": lambda: hdf5(hdf5_class, scaleoffset=0),
         "shuffle": lambda: raw(elementsize=2),
-        "snappy": lambda: plain(lambda data: imagecodecs.snappy_encode(data)),
+        "snappy": lambda: plain(_snappy),
         "szip": lambda: raw("<u2", struct.pack("<I", size) + szip, **parameters),
         "tiff_ycbcr": lambda: Chunk({"subsampling": [2, 2]}, "u1", (48, 64, 3), noise(48 * 64 * 3 // 2)),
         "transpose": lambda: raw(order=[1, 0]),
