@@ -90,7 +90,5 @@ print(cache.size())
     with ThreadPoolExecutor(4) as threads:
         done = list(threads.map(run, range(4)))
     assert [one.returncode for one in done] == [0] * 4, [one.stderr for one in done]
-    # While one looks, the others may have written a batch each that they have not made room for yet.
-    slack = 3 * 8 * 2900
-    assert all(int(one.stdout) <= 400_000 + slack for one in done)
-    assert 0 < DiskCache(tmp_path / "cache", 400_000).size() <= 400_000 + slack
+    assert all(int(one.stdout) <= 400_000 for one in done)
+    assert DiskCache(tmp_path / "cache", 400_000).size() > 0

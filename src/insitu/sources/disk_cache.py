@@ -43,6 +43,10 @@ _BLOCK = 4096
 """Files take whole blocks on disk."""
 _TOUCH_INTERVAL = 60.0
 """Seconds within which the time of last use is not updated again."""
+_RESERVE = 8
+"""An eighth of the capacity is left free for what other processes write before they look again."""
+_MAX_BUDGET = 64
+"""A process writes at most this part of the capacity before it looks at the folder again."""
 
 
 class DiskCache:
@@ -175,7 +179,9 @@ class DiskCache:
         """
         entries = sorted(self._entries(), key=lambda entry: entry[2])
         total = sum(size for _, size, _ in entries)
-        if total + wanted > self.capacity:
+        # Others write at the same time, and each looks only now and then: a reserve keeps all within the capacity.
+        limit = self.capacity - self.capacity // _RESERVE
+        if total + wanted > limit:
             aim = int(self.capacity * _TARGET_FILL) - wanted
             recent = time.time() - 3600
             for path, size, used in entries:
@@ -187,7 +193,8 @@ class DiskCache:
                     os.unlink(path)
                 total -= size
         with self._lock:
-            self._budget = max(int((self.capacity - total) * _BUDGET_SHARE), 0)
+            share = int((limit - total) * _BUDGET_SHARE)
+            self._budget = max(min(share, self.capacity // _MAX_BUDGET), 0)
 
     def __reduce__(self) -> tuple[type[DiskCache], tuple[str, int]]:
         return DiskCache, (str(self.folder), self.capacity)
