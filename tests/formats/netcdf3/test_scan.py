@@ -16,6 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import insitu
+from flipped_bytes import read_flipped
 from insitu.errors import FormatError, InsituError, VariableError
 from insitu.model import Stored
 from insitu.reading import ReadStatistics
@@ -275,14 +276,7 @@ def test_a_file_that_was_cut_off_is_refused(tmp_path: Path, format: str) -> None
 @pytest.mark.parametrize("format", FORMATS)
 def test_flipped_bytes_do_no_harm(tmp_path: Path, format: str) -> None:
     data = _sample(tmp_path, format)
-    for place in range(len(data) - 4 * 100):
-        for flip in (0x01, 0x80, 0xFF):
-            damaged = bytearray(data)
-            damaged[place] ^= flip
-            try:
-                _all(bytes(damaged))
-            except InsituError:
-                continue
+    assert read_flipped(data, range(len(data) - 4 * 100), (0x01, 0x80, 0xFF), _all)
 
 
 def test_errors_say_where(tmp_path: Path) -> None:

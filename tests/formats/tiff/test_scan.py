@@ -21,6 +21,7 @@ from rasterio.control import GroundControlPoint
 from rasterio.enums import Resampling
 
 import insitu
+from flipped_bytes import read_flipped
 from insitu.errors import FormatError, InsituError, UnsupportedError, VariableError
 from insitu.model import Unwritten
 from insitu.reading import ReadStatistics
@@ -448,13 +449,7 @@ def test_flipped_bytes_do_no_harm(tmp_path: Path) -> None:
     data = _sample(tmp_path)
     random = np.random.default_rng(3)
     places = [*range(500), *random.integers(500, len(data), 300).tolist()]
-    for place in places:
-        damaged = bytearray(data)
-        damaged[place] ^= int(random.choice([0x01, 0x80, 0xFF]))
-        try:
-            _all(bytes(damaged))
-        except InsituError:
-            continue
+    assert read_flipped(data, places, (0x01, 0x80, 0xFF), _all)
 
 
 def test_errors_say_where() -> None:
