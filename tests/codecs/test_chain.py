@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from damaged_bytes import count_refused, flip_one
 from insitu.codecs import decode, decode_box, prepare, thread_buffers
 from insitu.errors import CodecError, UnknownCodecError
 from insitu.model import Codec, Encoding
@@ -362,11 +363,11 @@ def test_threads_share_a_decoder(make):
 @given(data=st.data())
 def test_flipped_bytes_raise_or_decode_but_never_crash(name, data):
     payload = np.random.default_rng(0).integers(0, 3, 3000, dtype=np.uint8).tobytes()
-    encoded = bytearray(BOMBS[name](payload))
+    encoded = BOMBS[name](payload)
     for _ in range(data.draw(st.integers(1, 4))):
-        encoded[data.draw(st.integers(0, len(encoded) - 1))] ^= data.draw(st.integers(1, 255))
-    try:
-        decoded = decode(bytes(encoded), Encoding(np.dtype("u1"), (Codec(name),)), (3000,))
-    except CodecError:
-        return
-    assert decoded.shape == (3000,)
+        encoded = flip_one(encoded, data.draw(st.integers(0, len(encoded) - 1)), data.draw(st.integers(1, 255)))
+
+    def check(data: bytes) -> None:
+        assert decode(data, Encoding(np.dtype("u1"), (Codec(name),)), (3000,)).shape == (3000,)
+
+    count_refused([encoded], check)

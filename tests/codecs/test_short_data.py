@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from codecs_encoded import encoded
+from damaged_bytes import flip_one
 from insitu.codecs import thread_buffers
 from insitu.codecs.chain import decode
 from insitu.codecs.registry import CODECS
@@ -60,10 +61,9 @@ def damage(data: bytes, number: int) -> bytes:
     place = int(random.integers(0, len(data)))
     if number % 2:
         return data[:place]
-    flipped = bytearray(data)
     for at in (place, *random.integers(0, len(data), number % 5).tolist()):
-        flipped[at] ^= 1 << int(random.integers(0, 8))
-    return bytes(flipped)
+        data = flip_one(data, at, 1 << int(random.integers(0, 8)))
+    return data
 
 
 @pytest.mark.parametrize("name", sorted(CODECS))

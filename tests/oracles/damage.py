@@ -20,6 +20,7 @@ from equality import different_values
 from finding import Finding
 
 import insitu
+from damaged_bytes import flip_one
 from insitu.errors import InsituError
 
 __all__ = ["cut", "flip"]
@@ -45,15 +46,13 @@ def cut(path: str) -> list[Finding]:
 
 def flip(path: str) -> list[Finding]:
     """Scan and read the file with one byte changed, many times over."""
-    whole, data = _contents(path), bytearray(Path(path).read_bytes())
+    whole, data = _contents(path), Path(path).read_bytes()
     checked = "latest" in Path(path).name
     metadata = sorted(set(range(len(data))) - _data_bytes(path))
     findings = []
     for place in random.Random(5).sample(metadata, min(CHANGES, len(metadata))):
         damaged = Path(path).with_suffix(".flipped")
-        changed = bytearray(data)
-        changed[place] ^= random.Random(place).choice((0x01, 0x80, 0xFF, 0x10))
-        damaged.write_bytes(changed)
+        damaged.write_bytes(flip_one(data, place, random.Random(place).choice((0x01, 0x80, 0xFF, 0x10))))
         findings.append(_judge(f"byte {place}", damaged, whole, checked=checked))
     return findings
 

@@ -11,7 +11,7 @@ import pytest
 from astropy.io import fits
 
 import insitu
-from insitu.errors import InsituError
+from damaged_bytes import count_refused, flip, read_all
 from rounded_floats import assert_same_floats
 
 METHODS = ["RICE_1", "GZIP_1", "GZIP_2", "PLIO_1", "HCOMPRESS_1", "NOCOMPRESS"]
@@ -88,14 +88,5 @@ def test_flipped_bytes_do_no_harm(tmp_path: Path, method: str) -> None:
     fits.HDUList([fits.PrimaryHDU(), unit]).writeto(tmp_path / "a.fits")
     data = (tmp_path / "a.fits").read_bytes()
     random = np.random.default_rng(4)
-    for place in [*random.integers(2880, len(data), 60).tolist(), *range(len(data) - 2880, len(data) - 2700, 5)]:
-        damaged = bytearray(data)
-        damaged[place] ^= int(random.choice([0x01, 0x80, 0xFF]))
-        (tmp_path / "b.fits").write_bytes(damaged)
-        try:
-            group = insitu.scan(tmp_path / "b.fits", decode=False)
-            for name, array in group.all_arrays():
-                if array.nbytes < 1 << 20:
-                    insitu.read(group, name, decode=False)
-        except InsituError:
-            continue
+    places = [*random.integers(2880, len(data), 60).tolist(), *range(len(data) - 2880, len(data) - 2700, 5)]
+    assert count_refused(flip(data, places, (0x01, 0x80, 0xFF)), read_all)

@@ -10,7 +10,8 @@ import pytest
 from astropy.io import fits
 
 import insitu
-from insitu.errors import CodecError, FormatError, InsituError
+from damaged_bytes import count_refused, flip, read_all
+from insitu.errors import CodecError, FormatError
 
 RAGGED = [np.arange(3), np.arange(0), np.arange(5) + 10, np.array([7])]
 
@@ -166,17 +167,8 @@ def test_tables_of_text_that_were_cut_off_or_flipped(tmp_path: Path) -> None:
     columns = [fits.Column("I", "I6", array=[1, 2, 3]), fits.Column("S", "A5", array=["a", "b", "c"])]
     data = _written(tmp_path, *columns, ascii=True).read_bytes()
     random = np.random.default_rng(1)
-    for place in random.integers(2880, len(data), 150).tolist():
-        damaged = bytearray(data)
-        damaged[place] ^= int(random.choice([0x01, 0x80, 0xFF]))
-        (tmp_path / "b.fits").write_bytes(damaged)
-        try:
-            group = insitu.scan(tmp_path / "b.fits", decode=False)
-            for name, array in group.all_arrays():
-                if array.nbytes < 1 << 20:
-                    insitu.read(group, name, decode=False)
-        except InsituError:
-            continue
+    places = random.integers(2880, len(data), 150).tolist()
+    assert count_refused(flip(data, places, (0x01, 0x80, 0xFF)), read_all)
     (tmp_path / "b.fits").write_bytes(data[: len(data) - 2870])
     with pytest.raises(FormatError):
         insitu.scan(tmp_path / "b.fits", decode=False)

@@ -8,6 +8,7 @@ import itertools
 import logging
 import warnings
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ import pytest
 import xarray
 
 import insitu
+from damaged_bytes import ONE_BIT, count_refused, flip, read_all, written_to
 from insitu.codecs.buffer_spec import as_octets
 from insitu.errors import CodecError, FormatError, InsituError, UnknownCodecError, VariableError
 from insitu.formats import InsituWarning, scan_format
@@ -327,19 +329,9 @@ def test_truncated_anywhere_and_flipped_anywhere(tmp_path: Path, make: Makes) ->
             with pytest.raises(InsituError):
                 scan_format(MemorySource(good[:end]), format="grib")
     random = np.random.default_rng(0)
-    for place in [*range(0, 250, 2), *random.integers(0, len(good), 60)]:
-        bad = bytearray(good)
-        bad[place] ^= 1 << int(random.integers(0, 8))
-        (tmp_path / "bad.grib").write_bytes(bad)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            try:
-                tree = insitu.scan(tmp_path / "bad.grib", errors="warn", format="grib", decode=False)
-                for _, array in tree.all_arrays():
-                    if array.size < 1 << 20:
-                        insitu.read(array, decode=False)
-            except InsituError:
-                continue
+    places = [*range(0, 250, 2), *random.integers(0, len(good), 60).tolist()]
+    read = written_to(tmp_path / "bad.grib", partial(read_all, errors="warn", format="grib"))
+    assert count_refused(flip(good, places, ONE_BIT), read)
 
 
 def test_a_damaged_message_is_left_out_if_asked(tmp_path: Path, make: Makes) -> None:
