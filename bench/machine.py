@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import platform
+import subprocess
+from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
@@ -46,6 +48,9 @@ def _processor() -> str:
         for line in info.read_text().splitlines():
             if line.startswith("model name"):
                 return line.partition(":")[2].strip()
+    with suppress(OSError, StopIteration):  # on ARM only lscpu knows the name
+        told = subprocess.run(["lscpu"], capture_output=True, text=True, check=False).stdout.splitlines()
+        return next(line.partition(":")[2].strip() for line in told if line.startswith("Model name"))
     return platform.processor() or "unknown processor"
 
 

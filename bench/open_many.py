@@ -22,7 +22,6 @@ PEERS = {
     "VirtualiZarr, tuned": "virtualizarr_tuned",
     "kerchunk MultiZarrToZarr": "kerchunk",
 }
-SLOW = ("VirtualiZarr open_virtual_mfdataset", "VirtualiZarr, tuned", "kerchunk MultiZarrToZarr")
 
 
 def cmip(quick: bool, rounds: int, only: list[str] | None) -> None:
@@ -32,7 +31,7 @@ def cmip(quick: bool, rounds: int, only: list[str] | None) -> None:
     contestants = [Contestant("insitu", "openers:insitu", given)]
     for name, call in PEERS.items():
         if not only or name in only:
-            contestants.append(Contestant(name, f"openers:{call}", given, rounds=1 if name in SLOW else None))
+            contestants.append(Contestant(name, f"openers:{call}", given))
     results = compete(contestants, rounds=rounds)
     targets = [Target("xarray open_mfdataset", 3), Target("VirtualiZarr open_virtual_mfdataset", 15)]
     show(f"{len(files)} CMIP-like files as one dataset", results, targets=targets)

@@ -25,6 +25,8 @@ HEAD = """# Benchmarks
 Written by `make bench` on {date}{quick}. {machine}
 
 Every run of every contestant is a process of its own; rounds are interleaved, and the median counts.
+A busy machine shows in it; "least by least" compares the quietest run of each.
+A contestant that takes more than 20 s runs once.
 Answers are compared: a contestant that answers something else is shown as wrong, one that fails with its
 reason. Targets are ours. `make bench` on your machine writes this page anew;
 `make bench BENCH="read --quick"` runs one of them.

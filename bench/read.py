@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import random
 import statistics
-from dataclasses import replace
 from typing import Any
 
 import machine
@@ -106,13 +105,9 @@ def main() -> None:
             Contestant(label, f"readers:{call}", {"path": copy, "warm": warm_copy, **wanted})
             for label, call in ON_COPY.items()
         ]
-        if case == "small_chunks" and not options.quick:  # minutes each: once is enough to see a factor of forty
-            contestants = [
-                replace(one, rounds=1) if one.name in (*VIRTUAL, "zarr-python*") else one for one in contestants
-            ]
         if options.only:
             contestants = [contestant for contestant in contestants if contestant.name in ("insitu", *options.only)]
-        results = compete(contestants, rounds=options.rounds, timeout=1800)
+        results = compete(contestants, rounds=options.rounds)
         whole = case != "slabs"
         nbytes = 4 * (
             shape[0] * shape[1] * shape[2] if name != "small_chunks" else (64 if options.quick else 320) ** 2 * 1024

@@ -199,7 +199,7 @@ def _scattered(options: Any, server: LatencyServer) -> None:
     path = archive("small_chunks", quick=options.quick)
     told = {"url": f"{server.url}/{path.name}", "path": str(path), "step": 64 if options.quick else 320}
     contestants = [Contestant("insitu", "read_remote:insitu", told)] + [
-        Contestant(label, f"read_remote:{call}", told, rounds=1 if "h5netcdf" in label else None)
+        Contestant(label, f"read_remote:{call}", told)
         for label, call in PEERS.items()
         if not options.only or label in options.only
     ]

@@ -67,7 +67,7 @@ def main() -> None:
                 "paths": [f"{server.url}/{name}" for name in names], "warm": str(warm), "threads": 64 if many else 1
             }  # fmt: skip
             contestants = [
-                Contestant(label, f"scanners:{call}", given, rounds=1 if label.startswith("kerchunk") else None)
+                Contestant(label, f"scanners:{call}", given)
                 for label, call in chosen.items()
                 if not (many and label.startswith("kerchunk"))  # most of an hour
             ]

@@ -29,6 +29,8 @@ from typing import Any
 __all__ = ["Contestant", "Result", "Target", "arguments", "compete", "show"]
 
 HERE = Path(__file__).parent
+LONG = 20.0
+"""Seconds: one that takes longer runs one round only, and its row says so."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +45,6 @@ class Contestant:
     arguments: Mapping[str, Any] = field(default_factory=dict)
     cores: int | None = None
     """How many cores the process may use."""
-    rounds: int | None = None
-    """Fewer rounds than the others, for one that takes minutes."""
 
 
 @dataclass(slots=True)
@@ -81,7 +81,7 @@ def compete(
     contestants: Sequence[Contestant],
     *,
     rounds: int = 3,
-    timeout: float = 600,
+    timeout: float = 180,
     before: Callable[[], None] | None = None,
     after: Callable[[], Mapping[str, float]] | None = None,
 ) -> list[Result]:
@@ -92,7 +92,7 @@ def compete(
     for number in range(rounds):
         for contestant in contestants:
             result = results[contestant.name]
-            if result.error or (contestant.rounds is not None and number >= contestant.rounds):
+            if result.error or (number and result.seconds[0] > LONG):
                 continue
             if before:
                 before()
@@ -197,23 +197,26 @@ def show(
     wanted = {target.peer: target.ratio for target in targets}
     names = sorted({name for result in results for name in result.extra})
     print(
-        "| | seconds (median) | least | processor | ours is x faster | target | reached | memory kept | memory "
-        "at most |" + "".join(f" {name} |" for name in names)
+        "| | seconds (median) | least | processor | ours is x faster | least by least | target | reached "
+        "| memory kept | memory at most |" + "".join(f" {name} |" for name in names)
     )
-    print("|---|---|---|---|---|---|---|---|---|" + "---|" * len(names))
+    print("|---|---|---|---|---|---|---|---|---|---|" + "---|" * len(names))
     for result in sorted(results, key=lambda item: item.median if item.seconds else float("inf")):
         if not result.seconds:
-            print(f"| {result.name} | failed: {result.error} |" + " |" * (7 + len(names)))
+            print(f"| {result.name} | failed: {result.error} |" + " |" * (8 + len(names)))
             continue
         ratio = result.median / us.median if us else float("nan")
         target = wanted.get(result.name)
         reached = "" if target is None else ("yes" if ratio >= target else "**no**")
         cells = [
-            result.name + (f" (answers {result.answer}, not {right})" if str(result.answer) != right else ""),
+            result.name
+            + (f" (answers {result.answer}, not {right})" if str(result.answer) != right else "")
+            + (" (one round)" if result.seconds[0] > LONG else ""),
             f"{result.median:.3f}",
             f"{min(result.seconds):.3f}",
             f"{statistics.median(result.processor):.3f}",
             "" if result is us else f"{ratio:.2f}",
+            "" if result is us or us is None else f"{min(result.seconds) / min(us.seconds):.2f}",
             "" if target is None else f"≥ {target:g}",
             reached,
             f"{statistics.median(result.growth) / 1e6:.0f} MB",
