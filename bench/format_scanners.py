@@ -10,6 +10,7 @@ import io
 import json
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -33,7 +34,7 @@ def insitu(paths: Sequence[str], warm: str) -> Callable[[], list[Any]]:
     """Our own."""
     import insitu as ours
 
-    return _each(ours.scan, _stored, paths, warm)
+    return _each(partial(ours.scan, decode=False), _stored, paths, warm)
 
 
 def _stored(group: Any) -> int:
@@ -186,7 +187,7 @@ def insitu_zarr(paths: Sequence[str], warm: str) -> Callable[[], list[Any]]:
     def count(group: Any) -> int:
         return sum(math.prod(array.tiles[0].chunks.shape) for _, array in group.all_arrays())
 
-    return _each(ours.scan, count, paths, warm)
+    return _each(partial(ours.scan, decode=False), count, paths, warm)
 
 
 def kerchunk_hdf4(paths: Sequence[str], warm: str) -> Callable[[], list[Any]]:
