@@ -20,6 +20,7 @@ import numpy.typing as npt
 
 from insitu.cancellation import carry_deadline, check_deadline
 from insitu.codecs import Decoder, prepare
+from insitu.codecs.chunk_batch import ChunkBatch
 from insitu.errors import InsituError, NotFoundError
 from insitu.model import ABSENT, INLINE, UNWRITTEN, Packing
 from insitu.reading.cache import ChunkCache
@@ -42,7 +43,7 @@ bound memory.
 """
 MIN_BATCH_BYTES = 256 << 10
 """Minimal bytes of a task: a smaller one is done before another thread has started."""
-BATCH_ROWS = 512
+BATCH_ROWS = 4096
 REMOTE_REQUESTS = 64
 """Maximal number of requests of a task for remote sources."""
 DIRECT_READ_BYTES = 64 << 10
@@ -195,7 +196,7 @@ class PlanExecution:
                         decoder = prepare(grid.encodings[alike.encoding], alike.shape, alike.mask)
                         decoded += decoder.nbytes * len(alike.rows)
                         at = int(here[alike.rows[0]])
-                        mine = [data[i] for i in here[alike.rows].tolist()]
+                        mine = _take(data, here[alike.rows])
                         try:
                             self.sink.decode_many(number, alike, decoder, mine, source)
                         except InsituError as problem:
@@ -242,7 +243,7 @@ class PlanExecution:
             jobs.append((number, position, decoder, key, grid.packings[int(grid.locations.packing[row][0])]))
         missing = np.array([key not in cache for _, _, _, key, _ in jobs], bool)
         started = perf_counter()
-        data: list[memoryview] = []
+        data: Sequence[memoryview] = []
         requests = fetched = decoded = 0
         if missing.any():
             data, requests, fetched = fetch_rows(
@@ -406,6 +407,10 @@ def _cut_remote_batches(plan: ReadPlan, size: npt.NDArray[np.int64]) -> Iterator
                 end += 1
             yield begin, end
             begin = end
+
+
+def _take(data: Sequence[memoryview], rows: npt.NDArray[np.int64]) -> Sequence[memoryview]:
+    return data.take(rows) if isinstance(data, ChunkBatch) else [data[i] for i in rows.tolist()]
 
 
 def _rows_by_tile(tiles: npt.NDArray[np.int32], count: int) -> Iterator[tuple[int, npt.NDArray[np.int64]]]:

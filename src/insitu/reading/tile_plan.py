@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -29,7 +30,7 @@ Position = tuple[int, ...]
 """For each axis, the row of its columns that a row of the plan combines."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class ChunkGroup:
     """Rows that want the same box of chunks of one encoding, packing, shape and filter mask."""
 
@@ -44,8 +45,13 @@ class ChunkGroup:
     """Corner of the box in each chunk."""
     extent: tuple[int, ...]
     """Shape of the box."""
-    at: list[tuple[int, ...]]
-    """Place in the output of each chunk's box."""
+    places: npt.NDArray[np.int64]
+    """Place in the output of each chunk's box: a row for each chunk."""
+
+    @cached_property
+    def at(self) -> list[tuple[int, ...]]:
+        """The places as tuples."""
+        return list(map(tuple, self.places.tolist()))
 
 
 class _AxisKinds:
@@ -178,5 +184,5 @@ class TilePlan:
                 shape=shape,
                 start=start,
                 extent=extent,
-                at=list(zip(*(begin[mine].tolist() for begin in begins), strict=True)),
+                places=np.stack([begin[mine] for begin in begins], axis=1),
             )
