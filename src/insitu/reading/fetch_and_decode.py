@@ -11,14 +11,14 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator, Sequence
-from concurrent.futures import Future, wait
+from functools import partial
 from time import perf_counter
 from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from insitu.cancellation import carry_deadline, check_deadline
+from insitu.cancellation import check_deadline
 from insitu.codecs import Decoder, prepare
 from insitu.codecs.chunk_batch import ChunkBatch
 from insitu.errors import InsituError, NotFoundError
@@ -29,7 +29,7 @@ from insitu.reading.plan import ReadPlan
 from insitu.reading.read_statistics import ReadStatistics
 from insitu.reading.request_cost import is_far, request_bytes
 from insitu.reading.source_pool import SourcePool
-from insitu.reading.thread_pools import count_cores, get_worker_pool
+from insitu.reading.thread_pools import count_cores, run_tasks
 from insitu.reading.tile_plan import ChunkGroup, Position, TilePlan
 from insitu.sources import ByteSource
 from insitu.sources.coalesce import frugal_gap
@@ -338,24 +338,13 @@ def run_executions(runs: Sequence[PlanExecution]) -> None:
     tasks = []
     for run in runs:
         run.run_resting()
-        tasks += [(run, begin, end) for begin, end in cut_batches(run.plan)]
-    if len(tasks) == 1:
-        run, begin, end = tasks[0]
-        run.run_batch(begin, end)
-        return
-    pending: list[Future[None]] = []
-    try:
-        pool = get_worker_pool(any(is_far(run.plan.sources) for run in runs))
-        pending = [pool.submit(carry_deadline(run.run_batch), begin, end) for run, begin, end in tasks]
-        for future in pending:
-            future.result()
-    except BaseException:
+        tasks += [partial(run.run_batch, begin, end) for begin, end in cut_batches(run.plan)]
+
+    def stop() -> None:
         for run in runs:
             run.stopped.set()
-        for future in pending:
-            future.cancel()
-        wait(pending)  # no task may write into an output after this function has returned
-        raise
+
+    run_tasks(tasks, any(is_far(run.plan.sources) for run in runs), stop)
 
 
 def cut_batches(plan: ReadPlan) -> Iterator[tuple[int, int]]:

@@ -162,12 +162,15 @@ class TilePlan:
     def group_similar_rows(self, rows: npt.NDArray[np.int64]) -> Iterator[ChunkGroup]:
         """Yield groups of rows that take the same box of equal chunks."""
         assert self.axes is not None
+        if len(rows) == 1:
+            yield self._group_of_one(int(rows[0]))
+            return
         index = np.unravel_index(rows, self.shape)
         group = np.zeros(len(rows), np.int64)
         for axis, i in zip(self.axes, index, strict=True):
             group = group * len(axis.kinds) + axis.kind[i]
         for column in (self.locations.encoding, self.locations.filter_mask, self.locations.packing):
-            if len(rows) > 1 and column.strides != (0,):  # a column of one value says nothing
+            if column.strides != (0,):  # a column of one value says nothing
                 values, number = np.unique(column[rows], return_inverse=True)
                 group = group * len(values) + number.reshape(-1)
         begins = [axis.begin[i] for axis, i in zip(self.axes, index, strict=True)]
@@ -186,3 +189,20 @@ class TilePlan:
                 extent=extent,
                 places=np.stack([begin[mine] for begin in begins], axis=1),
             )
+
+    def _group_of_one(self, row: int) -> ChunkGroup:
+        """Return the group of a large chunk, which is a batch of its own."""
+        assert self.axes is not None
+        index = [int(i) for i in np.unravel_index(row, self.shape)]
+        kinds = [axis.kinds[axis.kind[i]] for axis, i in zip(self.axes, index, strict=True)]
+        shape, start, extent = (tuple(values) for values in zip(*kinds, strict=True))
+        return ChunkGroup(
+            rows=np.zeros(1, np.int64),
+            encoding=int(self.locations.encoding[row]),
+            packing=self.packings[int(self.locations.packing[row])],
+            mask=int(self.locations.filter_mask[row]),
+            shape=shape,
+            start=start,
+            extent=extent,
+            places=np.array([[axis.begin[i] for axis, i in zip(self.axes, index, strict=True)]], np.int64),
+        )
