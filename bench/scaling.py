@@ -21,7 +21,6 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +39,7 @@ CASES = {
     "mean": ("zlib", "mean_of_all", "shuffle + zlib, 4 MiB chunks, mean of all values"),
 }
 HELD = "GIL held, % of the time"
+PY_SPY = Path(sys.executable).with_name("py-spy")
 
 
 def read_all(path: str) -> Callable[[], float]:
@@ -90,7 +90,7 @@ def count_samples(call: str, path: str, cores: int) -> float:
             found = Path(folder) / "samples"
             started = time.perf_counter()
             subprocess.run(
-                [*_spy(), "record", "--gil", "--nonblocking", "--format", "raw", "--output", str(found), "--pid",
+                [str(PY_SPY), "record", "--gil", "--nonblocking", "--format", "raw", "--output", str(found), "--pid",
                  str(child.pid), "--duration", str(SAMPLED_SECONDS), "--rate", str(SAMPLES_A_SECOND)],
                 check=True, capture_output=True,
             )  # fmt: skip
@@ -99,10 +99,6 @@ def count_samples(call: str, path: str, cores: int) -> float:
             return sum(int(line.rpartition(" ")[2]) for line in lines) / seconds
         finally:
             child.kill()
-
-
-def _spy() -> list[str]:
-    return [str(Path(sys.executable).with_name("py-spy"))]
 
 
 def measure_gil(results: list[Result], call: str, path: str, counts: list[int]) -> None:
@@ -121,7 +117,7 @@ def run_case(case: str, options: Any) -> None:
     contestants = [Contestant(_label(n), f"scaling:{call}", {"path": path}, cores=n) for n in counts]
     results = compete(contestants, rounds=options.rounds)
     notes = [f"The machine lets this process use {len(os.sched_getaffinity(0))} cores."]
-    if find_spec("py_spy") is not None or Path(_spy()[0]).exists():
+    if PY_SPY.exists():
         measure_gil(results, call, path, counts)
     else:
         notes.append("How long the GIL is held was not measured: py-spy is not installed.")

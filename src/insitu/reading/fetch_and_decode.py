@@ -344,7 +344,21 @@ def run_executions(runs: Sequence[PlanExecution]) -> None:
         for run in runs:
             run.stopped.set()
 
+    if _is_little_work(runs):
+        for task in tasks:
+            task()
+        return
     run_tasks(tasks, any(is_far(run.plan.sources) for run in runs), stop)
+
+
+def _is_little_work(runs: Sequence[PlanExecution]) -> bool:
+    """Return whether this thread has read everything from local files before another one would have started."""
+    nbytes = 0
+    for run in runs:
+        if is_far(run.plan.sources) or (run.plan.length < 0).any():
+            return False
+        nbytes += int(run.plan.length.sum())
+    return nbytes <= MIN_BATCH_BYTES
 
 
 def cut_batches(plan: ReadPlan) -> Iterator[tuple[int, int]]:
