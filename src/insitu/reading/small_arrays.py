@@ -91,17 +91,18 @@ def _locate(array: VirtualArray) -> _StridedBytes | None:
     encoding, axes = tile.encodings[0], tile.axes
     if not encoding.raw or encoding.order is not None or tile.dimensions != tuple(range(len(axes))):
         return None
-    if encoding.dtype.hasobject or any(not axis.is_regular or axis.length % axis.size for axis in axes):
+    if encoding.dtype.hasobject or not isinstance(tile.chunks, Columns):
         return None
-    if any(axis.count != 1 for axis in axes[1:]) or not isinstance(tile.chunks, Columns):
-        return None
+    for number, axis in enumerate(axes):
+        if not axis.is_regular or axis.length % axis.size or (number and axis.length != axis.size):
+            return None
     # Only the first axis has several cells, so a column has one row for each of them, or one for all.
     table, count = tile.chunks, axes[0].count if axes else 1
     nbytes = encoding.dtype.itemsize * math.prod([axis.size for axis in axes])
-    number, packing = _constant(table.source), _constant(table.packing)
-    if number is None or number < 0 or packing is None or _constant(table.length) != nbytes:
+    source, packing = _constant(table.source), _constant(table.packing)
+    if source is None or source < 0 or packing is None or _constant(table.length) != nbytes:
         return None
-    about = table.sources[number]
+    about = table.sources[source]
     if about.optional or is_far([about]):
         return None
     offset = table.offset.reshape(-1)
