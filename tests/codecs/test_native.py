@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from insitu.codecs import native_functions
+from insitu.codecs import chain, native_functions
 from insitu.codecs.chain import SMALL_CHUNK, prepare
 from insitu.codecs.chunk_batch import ChunkBatch
 from insitu.codecs.libraries import find_function
@@ -145,3 +145,16 @@ def test_the_kernel_checks_what_it_is_given() -> None:
             decode(None, columns, *good[2:8], np.array(wrong_places))
     with pytest.raises(ValueError, match="no such function"):
         decode((0, 0, 0, 0), *good[1:])
+
+
+def test_without_the_kernel_a_batch_gives_the_same_values(monkeypatch: pytest.MonkeyPatch) -> None:
+    batch = in_one_buffer([np.arange(n, n + 6, dtype="<i4").tobytes() for n in range(3)])
+    places = np.array([[0, 1], [2, 0], [4, 2]])
+    found = []
+    for kernel in (chain.find_placing_kernel(), None):
+        monkeypatch.setattr(chain, "find_placing_kernel", lambda kernel=kernel: kernel)
+        out = np.zeros((6, 4), "<i4")
+        prepare(Encoding(np.dtype("<i4")), (2, 3)).scatter(batch, (0, 1), (2, 2), out, places)
+        found.append(out)
+    assert found[0].tolist() == found[1].tolist()
+    assert found[0][4:, 2:].tolist() == [[3, 4], [6, 7]]

@@ -60,6 +60,7 @@ def test_a_box_of_few_chunks_needs_no_plan(file: Path, monkeypatch: pytest.Monke
     found = insitu.read(group, "zlib", np.s_[3:6, 20, 4:11], tally=tally)
     assert (tally.chunks, tally.requests) == (6, 6)
     assert tally.bytes_decoded == 6 * 4 * 8 * 5 * 4
+    assert min(tally.fetch_seconds, tally.decode_seconds) > 0
     with h5py.File(file) as expected:
         np.testing.assert_array_equal(found, expected["zlib"][3:6, 20, 4:11])
 

@@ -75,3 +75,17 @@ def test_an_interrupt_stops_what_has_begun(monkeypatch: pytest.MonkeyPatch) -> N
 def test_the_deadline_goes_along() -> None:
     with deadline_scope(Deadline.after(-1)), pytest.raises(LateError):
         run_tasks([check_deadline] * 4, False, _no_stop)
+
+
+def test_what_is_no_exception_is_raised_too() -> None:
+    main, begun = threading.current_thread(), threading.Event()
+
+    def task() -> None:
+        if threading.current_thread() is main:
+            assert begun.wait(20)
+            return
+        begun.set()
+        raise SystemExit
+
+    with pytest.raises(SystemExit):
+        run_tasks([task] * 2, False, _no_stop)

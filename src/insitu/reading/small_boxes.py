@@ -11,6 +11,7 @@ import math
 from collections.abc import Sequence
 from concurrent.futures import wait
 from itertools import product
+from time import perf_counter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -87,11 +88,11 @@ def read_small_box(
             return False
         about, pieces = found
         with opened.acquire(about) as source:
-            _read_pieces(source, pieces)
+            seconds = _read_pieces(source, pieces)
     except InsituError:
         return False  # the plan meets the same error, and says which chunk it concerns
     fetched, decoded = sum([piece.length for piece in pieces]), sum([piece.decoder.nbytes for piece in pieces])
-    tally.add(len(pieces), fetched, decoded, len(pieces))
+    tally.add(len(pieces), fetched, decoded, len(pieces), sum([s for s, _ in seconds]), sum([s for _, s in seconds]))
     return True
 
 
@@ -156,37 +157,39 @@ def _find_pieces(tile: Tile, selection: Selection, out: npt.NDArray[Any]) -> tup
     return about, pieces
 
 
-def _read_pieces(source: ByteSource, pieces: Sequence[_Piece]) -> None:
-    """Read large chunks on several threads, this one among them, and small ones on this thread."""
+def _read_pieces(source: ByteSource, pieces: Sequence[_Piece]) -> list[tuple[float, float]]:
+    """Read large chunks on several threads, this one among them, and small ones on this thread.
+
+    Return the seconds that fetching and decoding of each took.
+    """
     if len(pieces) == 1 or pieces[0].decoder.nbytes < SHARED_BYTES or count_cores() == 1:
-        for piece in pieces:
-            _read_piece(source, piece)
-        return
+        return [_read_piece(source, piece) for piece in pieces]
     pool, work = get_worker_pool(), carry_deadline(_read_piece)
     pending = [pool.submit(work, source, piece) for piece in pieces[1:]]
     try:
-        _read_piece(source, pieces[0])
-        for future, piece in zip(pending, pieces[1:], strict=True):
-            if future.cancel():  # no thread has begun with it
-                _read_piece(source, piece)
-            else:
-                future.result()
+        seconds = [_read_piece(source, pieces[0])]
+        for future, piece in zip(pending, pieces[1:], strict=True):  # cancelled: no thread has begun with it
+            seconds.append(_read_piece(source, piece) if future.cancel() else future.result())
+        return seconds
     finally:
         # No thread may write into the output after this function has returned.
         wait([future for future in pending if not future.cancel()])
 
 
-def _read_piece(source: ByteSource, piece: _Piece) -> None:
+def _read_piece(source: ByteSource, piece: _Piece) -> tuple[float, float]:
     check_deadline()
+    started = perf_counter()
     data: Any
     if isinstance(source, ReadsInto):
         data = get_buffer(FETCH_SLOT, piece.length)
         read_exactly_into(source, piece.offset, data)
     else:
         data = source.read(piece.offset, piece.length)
+    fetched = perf_counter()
     if piece.packing is None:
         piece.decoder.place(data, piece.inside, piece.target, source.read_many)
-        return
-    stored = np.empty(piece.target.shape, piece.decoder.dtype)
-    piece.decoder.place(data, piece.inside, stored, source.read_many)
-    unpack(stored, piece.packing, piece.target)
+    else:
+        stored = np.empty(piece.target.shape, piece.decoder.dtype)
+        piece.decoder.place(data, piece.inside, stored, source.read_many)
+        unpack(stored, piece.packing, piece.target)
+    return fetched - started, perf_counter() - fetched

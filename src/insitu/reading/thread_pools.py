@@ -70,7 +70,10 @@ def run_tasks(tasks: Sequence[Callable[[], None]], far: bool, stop: Callable[[],
     finally:
         # No task may write into an output after this function has returned. A thread that has not
         # begun would find nothing left to do.
-        wait([future for future in pending if not future.cancel()])
+        begun = [future for future in pending if not future.cancel()]
+        wait(begun)
+    for future in begun:
+        future.result()  # raises what is no Exception, such as SystemExit
     queue.raise_first_error()
 
 
