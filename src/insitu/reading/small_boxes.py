@@ -22,7 +22,7 @@ from insitu.cf.unpack import unpack
 from insitu.codecs import Decoder, prepare
 from insitu.codecs.thread_buffers import get_buffer
 from insitu.errors import InsituError
-from insitu.model import Axis, Packing, Selection, Source, Stride, Tile, VirtualArray
+from insitu.model import IDENTITY, Axis, Packing, Selection, Source, Stride, Tile, VirtualArray
 from insitu.reading.fetch import read_exactly_into
 from insitu.reading.read_statistics import ReadStatistics
 from insitu.reading.request_cost import is_far
@@ -141,7 +141,10 @@ def _find_pieces(tile: Tile, selection: Selection, out: npt.NDArray[Any]) -> tup
     about = tile.chunks.sources[sources[0]]
     if about.optional or is_far([about]):
         return None
-    packings = {number: tile.packings[number] for number in set(rows.packing.tolist())}
+    packings: dict[int, Packing | None] = {}
+    for number in set(rows.packing.tolist()):
+        row = None if tile.packings is IDENTITY else tile.packings[number]
+        packings[number] = None if row is None or row.identity else row
     window = out[tuple([None if isinstance(selector, int) else slice(None) for selector in selection.selectors])]
     columns = (rows.offset, rows.length, rows.encoding, rows.filter_mask, rows.packing)
     pieces = []
@@ -149,7 +152,7 @@ def _find_pieces(tile: Tile, selection: Selection, out: npt.NDArray[Any]) -> tup
         product(*cuts), *[column.tolist() for column in columns], strict=True
     ):
         decoder = prepare(tile.encodings[encoding], tuple([along.stored for along in cut]), mask)
-        how = None if packings[packing].identity else packings[packing]
+        how = packings[packing]
         if length < 0 or (how is None and decoder.dtype != out.dtype):
             return None
         inside, outside = tuple([along.inside for along in cut]), tuple([along.outside for along in cut])
