@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from insitu.codecs import native_functions
+from insitu.codecs import chain, native_functions
 from insitu.codecs.chain import SMALL_CHUNK, prepare
+from insitu.codecs.chunk_batch import ChunkBatch
 from insitu.codecs.libraries import find_function
 from insitu.errors import CodecError
 from insitu.model import Codec, Encoding
@@ -20,6 +21,13 @@ COMPRESS = {"zlib": zlib.compress, "zstd": lambda data: bytes(numcodecs.Zstd().e
 
 def shuffled(data: bytes, size: int) -> bytes:
     return np.frombuffer(data, np.uint8).reshape(-1, size).T.tobytes()
+
+
+def in_one_buffer(chunks: list[bytes]) -> ChunkBatch:
+    """Put the chunks into one buffer, the last one first, with a gap after each."""
+    length = np.array([len(chunk) for chunk in chunks], np.int64)
+    block = np.frombuffer(b"".join(chunk + b"gap" for chunk in reversed(chunks)), np.uint8)
+    return ChunkBatch(block, (np.cumsum((length + 3)[::-1]) - (length + 3)[::-1])[::-1], length)
 
 
 @given(data=st.data())
@@ -49,6 +57,15 @@ def test_many_small_chunks_go_to_their_places(data: st.DataObject) -> None:
     apart = np.zeros_like(backing)[tuple(slice(None, None, step) for _ in shape)]
     replace(decoder, batch_library=None).scatter(stored, start, extent, apart, places)
     assert apart.tobytes() == expected.tobytes()
+    together = np.zeros_like(backing)[tuple(slice(None, None, step) for _ in shape)]
+    decoder.scatter(in_one_buffer(stored), start, extent, together, np.array(places, int).reshape(-1, len(shape)))
+    assert together.tobytes() == expected.tobytes()
+    raw = np.zeros_like(backing)[tuple(slice(None, None, step) for _ in shape)]
+    not_encoded = in_one_buffer([c.tobytes() for c in chunks])
+    prepare(Encoding(dtype), shape).scatter(
+        not_encoded, start, extent, raw, np.array(places, int).reshape(-1, len(shape))
+    )
+    assert raw.tobytes() == expected.tobytes()
 
 
 @pytest.mark.parametrize("codec", COMPRESS)
@@ -67,6 +84,24 @@ def test_a_damaged_chunk_among_many_is_named(codec: str, damage: str) -> None:
     with pytest.raises(CodecError) as caught:
         decoder.scatter([good, good, good, bad, good], (0,), (8,), out, [(8 * n,) for n in range(5)])
     assert caught.value.place["number"] == 3
+    batch = in_one_buffer([good, good, good, bad, good])
+    with pytest.raises(CodecError) as caught:
+        decoder.scatter(batch, (0,), (8,), out, np.arange(0, 40, 8).reshape(5, 1))
+    assert caught.value.place["number"] == 3
+
+
+def test_a_chunk_that_is_not_encoded_has_its_size() -> None:
+    batch = in_one_buffer([bytes(32), bytes(31), bytes(32)])
+    with pytest.raises(CodecError, match="31 bytes") as caught:
+        prepare(Encoding(np.dtype("<i4")), (8,)).scatter(batch, (0,), (8,), np.zeros(24, "<i4"), [(0,), (8,), (16,)])
+    assert caught.value.place["number"] == 1
+
+
+def test_a_batch_is_a_sequence_of_chunks() -> None:
+    batch = in_one_buffer([b"one", b"three", b"", b"four"])
+    assert [bytes(chunk) for chunk in batch] == [b"one", b"three", b"", b"four"]
+    assert [bytes(chunk) for chunk in batch[1:3]] == [b"three", b""]
+    assert [bytes(chunk) for chunk in batch.take(np.array([3, 0]))] == [b"four", b"one"]
 
 
 def test_large_chunks_and_other_chains_go_one_by_one() -> None:
@@ -98,5 +133,28 @@ def test_the_kernel_checks_what_it_is_given() -> None:
             decode(*good[:at], wrong, *good[at + 1 :])
     with pytest.raises(ValueError, match="one length"):
         decode(*good[:8], [])
+    one, far = np.array([0]), np.array([1 << 62])
+    columns = (np.zeros(16, "u1"), one, np.array([16]))
+    assert decode(None, columns, *good[2:8], np.array([[2, 2]])) == 1
+    outside = [(one - 1, one), (one, one + 17), (far, far), (one, columns[0]), (one, one.astype("i4"))]
+    for wrong_columns in ((columns[0], one), *((columns[0], *pair) for pair in outside)):
+        with pytest.raises((ValueError, TypeError)):
+            decode(None, wrong_columns, *good[2:8], np.array([[2, 2]]))
+    for wrong_places in ([[2, 3]], [[-1, 0]], [[1 << 62, 0]], [[0, 0], [0, 0]], [[0]]):
+        with pytest.raises(ValueError):
+            decode(None, columns, *good[2:8], np.array(wrong_places))
     with pytest.raises(ValueError, match="no such function"):
         decode((0, 0, 0, 0), *good[1:])
+
+
+def test_without_the_kernel_a_batch_gives_the_same_values(monkeypatch: pytest.MonkeyPatch) -> None:
+    batch = in_one_buffer([np.arange(n, n + 6, dtype="<i4").tobytes() for n in range(3)])
+    places = np.array([[0, 1], [2, 0], [4, 2]])
+    found = []
+    for kernel in (chain.find_placing_kernel(), None):
+        monkeypatch.setattr(chain, "find_placing_kernel", lambda kernel=kernel: kernel)
+        out = np.zeros((6, 4), "<i4")
+        prepare(Encoding(np.dtype("<i4")), (2, 3)).scatter(batch, (0, 1), (2, 2), out, places)
+        found.append(out)
+    assert found[0].tolist() == found[1].tolist()
+    assert found[0][4:, 2:].tolist() == [[3, 4], [6, 7]]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import xarray as xr
 
 import insitu
 from insitu.errors import InsituError
+from insitu.reading import ReadContext, ReadStatistics, read_array
 
 SHAPE = (40, 12, 15)
 MISSING = 101
@@ -78,3 +80,38 @@ def test_an_error_names_its_chunk(tmp_path: Path) -> None:
         insitu.open_dataset(path)["v"].load()
     assert problem.value.place["chunk"] == (17, 0, 0)
     assert problem.value.place["offset"] == place.offset
+
+
+@pytest.mark.parametrize("packed", [True, False])
+def test_one_record_chunks_are_fetched_together(tmp_path: Path, packed: bool) -> None:
+    """Chunks that lie apart by less than a page are one range, and one call places them all."""
+    path = tmp_path / "records.nc"
+    with netCDF4.Dataset(path, "w") as file:
+        file.createDimension("time")
+        file.createDimension("x", 3)
+        made = [file.createVariable(name, "i4", ("time", "x"), chunksizes=(1, 3)) for name in "ab"]
+        for one in made:
+            if packed:
+                one.scale_factor = 0.5
+            one.set_auto_maskandscale(False)
+        for step in range(900):
+            for number, one in enumerate(made):
+                one[step] = np.arange(3) + 10 * step + number
+    statistics = ReadStatistics()
+    array = insitu.scan(path).arrays["b"]
+    values = read_array(array, ..., ReadContext(tally=statistics))
+    expected_values = np.arange(3) + 10 * np.arange(900)[:, None] + 1
+    assert (values == expected_values * (0.5 if packed else 1)).all()
+    assert statistics.chunks == 900
+    assert statistics.requests < 90
+    with xr.open_dataset(path, engine="netcdf4") as expected, insitu.open_dataset(path) as found:
+        xr.testing.assert_identical(found.load(), expected.load())
+
+
+@pytest.mark.parametrize("kept", [0.5, 0.99])
+def test_a_file_that_was_cut_after_the_scan(tmp_path: Path, kept: float) -> None:
+    path = _write(tmp_path / "a.nc", (1, 4, 5))
+    group = insitu.scan(path)
+    os.truncate(path, int(path.stat().st_size * kept))
+    with pytest.raises(InsituError, match="not the one that was scanned"):
+        insitu.read(group, "v")

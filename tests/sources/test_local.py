@@ -214,3 +214,28 @@ def test_a_buffer_with_gaps_is_filled_row_by_row(tmp_path: Path, kernel: bool, d
         outside = np.ones(whole, bool)
         outside[cut] = False
         assert not array[outside].any()
+
+
+@pytest.mark.parametrize("kernel", [True, False])
+def test_many_ranges_go_into_one_buffer(path, data, kernel, monkeypatch):
+    if not kernel:
+        monkeypatch.setattr(local, "_read_ranges", None)
+    source = LocalSource(path)
+    ranges = [(5, 3), (0, 0), (1, 9), (len(data) - 4, 4), (5, 3)]
+    offset, length = np.array(ranges, np.int64).T
+    target = np.zeros(length.sum(), np.uint8)
+    assert source.read_ranges_into(offset, length, target) == target.size
+    assert target.tobytes() == b"".join(data[begin : begin + count] for begin, count in ranges)
+    assert source.read_ranges_into(np.array([len(data) - 2]), np.array([9]), np.zeros(9, np.uint8)) == 2
+    source.close()
+    with pytest.raises(SourceError, match="closed"):
+        source.read_ranges_into(offset, length, target)
+
+
+def test_the_kernel_refuses_ranges_that_do_not_fill_the_target(path):
+    if local._read_ranges is None:
+        pytest.skip("the C extension was not built")
+    with path.open("rb") as file:
+        for offset, length in (([0], [5]), ([-1], [4]), ([0], [-4]), ([0, 1], [4]), ([2**63 - 1], [4])):
+            with pytest.raises(ValueError, match="do not fill"):
+                local._read_ranges(file.fileno(), np.array(offset), np.array(length), bytearray(4))

@@ -181,3 +181,19 @@ def test_a_pickled_array_travels_without_values(cache: ValueCache, path: Path) -
 
 def test_the_limit_is_a_part_of_the_memory() -> None:
     assert 0 < default_value_cache().max_bytes <= min(1 << 30, memory_limit() // 10)
+
+
+def test_an_array_may_be_collected_while_the_cache_is_in_use(path: Path) -> None:
+    """The garbage collector runs in any thread at any time: also in one that holds the lock of the cache."""
+
+    class Array:
+        key = None
+        parent = None
+
+    cache = ValueCache(1 << 20)
+    array = Array()
+    cache.keep(array, np.zeros(100), None)
+    assert cache.nbytes == 800
+    with cache._values._lock:
+        del array
+    assert cache.nbytes == 0

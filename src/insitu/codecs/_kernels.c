@@ -479,10 +479,13 @@ done:
 /* ---- decode_boxes(library, chunks, elementsize, shuffled, shape, start, extent, dst, at) --------------------------
  * Many small chunks in one call: what Python does between two chunks costs as much as inflating 4 kB, and threads that
  * take turns for the GIL every ten microseconds do not run side by side. The compressor is a library that somebody else
- * has loaded; `library` says which of its functions lie where: (kind, make, decompress, end). Returns how many chunks
- * were done: fewer than all if one of them does not decode to a chunk, and the caller finds out why. */
+ * has loaded; `library` says which of its functions lie where: (kind, make, decompress, end); None: chunks are not
+ * compressed. `chunks` and `at` are lists, of buffers and of tuples; or, without any Python object for a chunk, a tuple
+ * (block, begin, length) of one buffer that holds all chunks and int64 columns of where, and an int64 array of a row for
+ * each chunk. Returns how many chunks were done: fewer than all if one of them does not decode to a chunk, and the caller
+ * finds out why. */
 
-enum { ZLIB = 0, ZSTANDARD = 1 };
+enum { ZLIB = 0, ZSTANDARD = 1, STORED = 2 };
 
 typedef void *(*make_state)(void);
 typedef void (*end_state)(void *);
@@ -498,6 +501,10 @@ typedef struct {
 
 static int compressor_of(PyObject *object, compressor *found)
 {
+    if (object == Py_None) {
+        *found = (compressor){.kind = STORED};
+        return 1;
+    }
     if (!PyTuple_Check(object) || PyTuple_Size(object) != 4) {
         PyErr_SetString(PyExc_ValueError, "library must be (kind, make, decompress, end)");
         return 0;
@@ -524,11 +531,21 @@ static int compressor_of(PyObject *object, compressor *found)
     return 1;
 }
 
-static int decompress(const compressor *by, void *state, const Py_buffer *chunk, void *out, size_t size)
+typedef struct {
+    const uint8_t *data;
+    Py_ssize_t length;
+    uint8_t *target;
+} box_job;
+
+/* The bytes of a chunk, in `room` unless they are not compressed; NULL if they are not `size`. */
+static const uint8_t *decompress(const compressor *by, void *state, const box_job *job, uint8_t *room, size_t size)
 {
+    size_t length = (size_t)job->length;
+    if (by->kind == STORED)
+        return length == size ? job->data : NULL;
     if (by->kind == ZLIB) /* no place for the actual size: then it must be exactly that one */
-        return ((inflate_zlib)by->decompress)(state, chunk->buf, (size_t)chunk->len, out, size, NULL) == 0;
-    return ((inflate_zstd)by->decompress)(state, out, size, chunk->buf, (size_t)chunk->len) == size;
+        return ((inflate_zlib)by->decompress)(state, job->data, length, room, size, NULL) == 0 ? room : NULL;
+    return ((inflate_zstd)by->decompress)(state, room, size, job->data, length) == size ? room : NULL;
 }
 
 static void copy_axes(const uint8_t *src, size_t size, uint8_t *dst, const box_axis *axes, int count)
@@ -543,32 +560,121 @@ static void copy_axes(const uint8_t *src, size_t size, uint8_t *dst, const box_a
     }
 }
 
-typedef struct {
-    Py_buffer data;
-    uint8_t *target;
-} box_job;
-
 static Py_ssize_t decode_jobs(const compressor *by, const box_plan *plan, int shuffled, const box_job *jobs,
                               Py_ssize_t count)
 {
     size_t nbytes = (size_t)plan->total * plan->size;
-    uint8_t *room = malloc(nbytes ? nbytes : 1);
+    int stored = by->kind == STORED;
+    uint8_t *room = stored ? NULL : malloc(nbytes ? nbytes : 1);
     void *state = room ? by->make() : NULL;
     Py_ssize_t done = 0;
-    for (; state && done < count; done++) {
-        if (!decompress(by, state, &jobs[done].data, room, nbytes))
+    for (; (state || stored) && done < count; done++) {
+        const uint8_t *chunk = decompress(by, state, &jobs[done], room, nbytes);
+        if (!chunk)
             break;
         if (plan->empty)
             continue;
         if (shuffled)
-            unshuffle_axes(room + plan->first, (size_t)plan->total, plan->size, jobs[done].target, plan->axes, plan->count);
+            unshuffle_axes(chunk + plan->first, (size_t)plan->total, plan->size, jobs[done].target, plan->axes, plan->count);
         else
-            copy_axes(room + plan->first * (Py_ssize_t)plan->size, plan->size, jobs[done].target, plan->axes, plan->count);
+            copy_axes(chunk + plan->first * (Py_ssize_t)plan->size, plan->size, jobs[done].target, plan->axes, plan->count);
     }
     if (state)
         by->end(state);
     free(room);
     return done;
+}
+
+/* What a call works on, and the buffers that it holds meanwhile. */
+typedef struct {
+    box_job *jobs;
+    Py_ssize_t count;
+    Py_buffer *views;
+    Py_ssize_t held;
+} box_jobs;
+
+static int allocate_jobs(box_jobs *all, Py_ssize_t count, Py_ssize_t views)
+{
+    all->count = count;
+    all->jobs = PyMem_Calloc((size_t)count + 1, sizeof(box_job));
+    all->views = PyMem_Calloc((size_t)views + 1, sizeof(Py_buffer));
+    if (all->jobs && all->views)
+        return 1;
+    PyErr_NoMemory();
+    return 0;
+}
+
+static void release_jobs(box_jobs *all)
+{
+    for (Py_ssize_t i = 0; i < all->held; i++)
+        PyBuffer_Release(&all->views[i]);
+    PyMem_Free(all->views);
+    PyMem_Free(all->jobs);
+}
+
+static int jobs_of_lists(PyObject *chunks, PyObject *places, const Py_buffer *dst, const Py_ssize_t *extent, box_jobs *all)
+{
+    if (!PyList_Check(chunks) || !PyList_Check(places) || PyList_Size(chunks) != PyList_Size(places)) {
+        PyErr_SetString(PyExc_ValueError, "chunks and at must be lists of one length");
+        return 0;
+    }
+    Py_ssize_t count = PyList_Size(chunks), at[MAX_DIMENSIONS];
+    if (!allocate_jobs(all, count, count))
+        return 0;
+    for (Py_ssize_t i = 0; i < count; i++) {
+        if (!sizes(PyList_GetItem(places, i), at, dst->ndim, "at") || !within(dst, at, extent))
+            return 0;
+        if (readable(PyList_GetItem(chunks, i), &all->views[i]) < 0)
+            return 0;
+        all->held++;
+        all->jobs[i] = (box_job){all->views[i].buf, all->views[i].len, corner(dst, at)};
+    }
+    return 1;
+}
+
+static int jobs_of_columns(PyObject *chunks, PyObject *places, const Py_buffer *dst, const Py_ssize_t *extent, box_jobs *all)
+{
+    Py_buffer view;
+    if (PyTuple_Size(chunks) != 3) {
+        PyErr_SetString(PyExc_ValueError, "chunks must be (block, begin, length)");
+        return 0;
+    }
+    if (readable(PyTuple_GetItem(chunks, 1), &view) < 0)
+        return 0;
+    Py_ssize_t count = view.len / (Py_ssize_t)sizeof(int64_t), at[MAX_DIMENSIONS];
+    PyBuffer_Release(&view);
+    if (!allocate_jobs(all, count, 4))
+        return 0;
+    for (; all->held < 4; all->held++)
+        if (readable(all->held < 3 ? PyTuple_GetItem(chunks, all->held) : places, &all->views[all->held]) < 0)
+            return 0;
+    const Py_buffer *block = &all->views[0];
+    for (int i = 1; i < 4; i++) {
+        Py_ssize_t wide = i == 3 ? dst->ndim : 1;
+        if (all->views[i].itemsize != (Py_ssize_t)sizeof(int64_t) ||
+            all->views[i].len != count * wide * (Py_ssize_t)sizeof(int64_t)) {
+            PyErr_SetString(PyExc_ValueError, "begin, length and at must be int64 columns of one length");
+            return 0;
+        }
+    }
+    const int64_t *begin = all->views[1].buf, *length = all->views[2].buf, *place = all->views[3].buf;
+    for (Py_ssize_t i = 0; i < count; i++, place += dst->ndim) {
+        if (begin[i] < 0 || length[i] < 0 || begin[i] > block->len || length[i] > block->len - begin[i]) {
+            PyErr_Format(PyExc_ValueError, "chunk %zd does not lie in its block", i);
+            return 0;
+        }
+        for (int axis = 0; axis < dst->ndim; axis++) {
+            if (place[axis] < 0 || place[axis] > dst->shape[axis]) {
+                PyErr_Format(PyExc_ValueError, "axis %d: there is no place %lld", axis, (long long)place[axis]);
+                return 0;
+            }
+            at[axis] = (Py_ssize_t)place[axis];
+        }
+        if (!within(dst, at, extent))
+            return 0;
+        all->jobs[i] = (box_job){(const uint8_t *)block->buf + begin[i], (Py_ssize_t)length[i], corner(dst, at)};
+    }
+    return 1;
 }
 
 static PyObject *py_decode_boxes(PyObject *module, PyObject *const *args, Py_ssize_t nargs)
@@ -581,40 +687,22 @@ static PyObject *py_decode_boxes(PyObject *module, PyObject *const *args, Py_ssi
     int shuffled = PyObject_IsTrue(args[3]);
     if (size < 0 || shuffled < 0)
         return NULL;
-    if (!PyList_Check(args[1]) || !PyList_Check(args[8]) || PyList_Size(args[1]) != PyList_Size(args[8])) {
-        PyErr_SetString(PyExc_ValueError, "chunks and at must be lists of one length");
-        return NULL;
-    }
-    Py_ssize_t count = PyList_Size(args[1]), held = 0, done = -1;
     Py_buffer dst;
     if (PyObject_GetBuffer(args[7], &dst, PyBUF_STRIDES | PyBUF_WRITABLE) < 0)
         return NULL;
-    Py_ssize_t shape[MAX_DIMENSIONS], start[MAX_DIMENSIONS], at[MAX_DIMENSIONS], extent[MAX_DIMENSIONS];
+    Py_ssize_t shape[MAX_DIMENSIONS], start[MAX_DIMENSIONS], extent[MAX_DIMENSIONS], done = -1;
     box_plan plan;
-    box_job *jobs = NULL;
-    if (!same_size(&dst, size) || !sizes(args[4], shape, dst.ndim, "shape") ||
-        !sizes(args[5], start, dst.ndim, "start") || !sizes(args[6], extent, dst.ndim, "extent") ||
-        !plan_box(&plan, size, dst.ndim, shape, start, extent, dst.strides))
-        goto done;
-    jobs = PyMem_Calloc((size_t)count + 1, sizeof(box_job));
-    if (jobs == NULL) {
-        PyErr_NoMemory();
-        goto done;
+    box_jobs all = {0};
+    if (same_size(&dst, size) && sizes(args[4], shape, dst.ndim, "shape") && sizes(args[5], start, dst.ndim, "start") &&
+        sizes(args[6], extent, dst.ndim, "extent") &&
+        plan_box(&plan, size, dst.ndim, shape, start, extent, dst.strides) &&
+        (PyTuple_Check(args[1]) ? jobs_of_columns(args[1], args[8], &dst, extent, &all)
+                                : jobs_of_lists(args[1], args[8], &dst, extent, &all))) {
+        Py_BEGIN_ALLOW_THREADS
+        done = decode_jobs(&by, &plan, shuffled, all.jobs, all.count);
+        Py_END_ALLOW_THREADS
     }
-    for (; held < count; held++) {
-        if (!sizes(PyList_GetItem(args[8], held), at, dst.ndim, "at") || !within(&dst, at, extent))
-            goto done;
-        if (readable(PyList_GetItem(args[1], held), &jobs[held].data) < 0)
-            goto done;
-        jobs[held].target = corner(&dst, at);
-    }
-    Py_BEGIN_ALLOW_THREADS
-    done = decode_jobs(&by, &plan, shuffled, jobs, count);
-    Py_END_ALLOW_THREADS
-done:
-    for (Py_ssize_t i = 0; i < held; i++)
-        PyBuffer_Release(&jobs[i].data);
-    PyMem_Free(jobs);
+    release_jobs(&all);
     PyBuffer_Release(&dst);
     return done < 0 ? NULL : PyLong_FromSsize_t(done);
 }

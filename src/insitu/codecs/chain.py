@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from insitu.codecs import registry
 from insitu.codecs.buffer_spec import BufferSpec, Data, DecodeStep, Octets, as_octets
+from insitu.codecs.chunk_batch import ChunkBatch, find_placing_kernel
 from insitu.codecs.native_functions import NativeLibrary, find_native_library, get_decode_boxes
 from insitu.codecs.outside_values import Fetch, OutsideValues
 from insitu.codecs.thread_buffers import get_buffer
@@ -236,7 +237,7 @@ class Decoder:
         start: tuple[int, ...],
         extent: tuple[int, ...],
         out: NDArray[Any],
-        at: Sequence[tuple[int, ...]],
+        at: Sequence[tuple[int, ...]] | NDArray[np.int64],
         fetch: Fetch | None = None,
     ) -> None:
         """Decode many chunks and copy the same box of each to its own place; cheaper than many
@@ -245,13 +246,13 @@ class Decoder:
         Parameters
         ----------
         data
-            The chunks as stored.
+            The chunks as stored; fastest as a `ChunkBatch`.
         start, extent
             The box within each chunk.
         out
             The array that they go to.
         at
-            For each chunk where in `out`.
+            For each chunk where in `out`: a tuple for each, or an array of a row for each.
         fetch
             As for `decode`.
 
@@ -262,11 +263,13 @@ class Decoder:
         """
         number = 0
         last = self.steps[-1][0] if self.steps else None
-        straight = self.back is None and self.records is None and last is not None and out.dtype == self.dtype
+        straight = self.back is None and self.records is None and out.dtype == self.dtype
         try:
-            if straight and self.batch_library is not None:
+            if straight and (self.batch_library is not None or self._can_copy_batch(data)):
                 self._scatter_batch(data, start, extent, out, at)
                 return
+            if isinstance(at, np.ndarray):
+                at = list(map(tuple, at.tolist()))
             if straight and last is not None and last.box is not None and self.nbytes:
                 box, stored, count = last.box, self.stored, len(self.steps) - 1
                 for number, (chunk, place) in enumerate(zip(data, at, strict=True)):  # noqa: B007 (for the error)
@@ -286,27 +289,44 @@ class Decoder:
         start: tuple[int, ...],
         extent: tuple[int, ...],
         out: NDArray[Any],
-        at: Sequence[tuple[int, ...]],
+        at: Sequence[tuple[int, ...]] | NDArray[np.int64],
     ) -> None:
         decode = get_decode_boxes()
         size = self.dtype.itemsize
         # The kernel wants elements of any kind, as long as they have the right size.
         target = out if out.dtype.kind in "iuf" and out.dtype.isnative else out.view(f"V{size}")
-        chunks, places, number = list(data), list(at), 0
+        number = 0
+        chunks: Any = data if isinstance(data, ChunkBatch) else list(data)
+        if isinstance(data, ChunkBatch):
+            places: Any = np.ascontiguousarray(at, np.int64)
+        else:
+            places = list(map(tuple, at.tolist())) if isinstance(at, np.ndarray) else list(at)
         inside = tuple([slice(s, s + n) for s, n in zip(start, extent, strict=True)])
         while number < len(chunks):
             settings = size, len(self.steps) == 2, self.stored, start, extent, target
-            number += decode(self.batch_library, chunks[number:], *settings, places[number:])
+            rest = chunks[number:]
+            rest = rest.columns if isinstance(rest, ChunkBatch) else rest
+            number += decode(self.batch_library, rest, *settings, places[number:])
             if number < len(chunks):  # the chain gives the error message, or decodes what the library refused
                 outside: tuple[Any, ...] = (
                     ...,
-                    *[slice(b, b + n) for b, n in zip(places[number], extent, strict=True)],
+                    *[slice(int(b), int(b) + n) for b, n in zip(places[number], extent, strict=True)],
                 )
                 try:
                     self.place(chunks[number], inside, out[outside])
                 except CodecError as error:
                     raise error.with_context(number=number) from error.__cause__
                 number += 1
+
+    def _can_copy_batch(self, data: Sequence[Data]) -> bool:
+        """Return whether chunks that are not encoded at all can be copied in one call."""
+        return (
+            not self.steps
+            and isinstance(data, ChunkBatch)
+            and 0 < self.nbytes <= SMALL_CHUNK
+            and not self.dtype.hasobject
+            and find_placing_kernel() is not None
+        )
 
     def planes(self, data: Data) -> Data | None:
         """Return the byte planes of a shuffled chunk, for callers that join them themselves.

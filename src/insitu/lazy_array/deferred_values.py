@@ -17,7 +17,7 @@ import numpy as np
 from insitu.active.client import Active
 from insitu.lazy_array.kept_values import KeptKey, Move, ValueCache
 from insitu.lazy_array.steps import Step
-from insitu.model import Tile, VirtualArray
+from insitu.model import Axis, Tile, VirtualArray
 from insitu.reading import ChunkCache, ReadContext
 from insitu.sources.storage_options import options_for
 
@@ -178,17 +178,20 @@ def _typical_chunk_sizes(array: VirtualArray) -> list[int]:
     """Return the chunk size along each dimension that most elements lie in."""
     if not array.tiles:
         return list(array.shape)
+    if len(array.tiles) == 1:
+        return [_typical_cell(array.tiles[0].axis_of(dimension)) for dimension in range(array.ndim)]
     sizes = []
     for dimension in range(array.ndim):
         found: Counter[int] = Counter()
         for tile in _tiles_that_decide(array.tiles):
-            axis = tile.axis_of(dimension)
-            size = (
-                axis.size if axis.is_regular else int(axis.show(np.arange(min(axis.count, 1000))).extent.max(initial=1))
-            )
-            found[size] += math.prod(tile.shape)
+            found[_typical_cell(tile.axis_of(dimension))] += math.prod(tile.shape)
         sizes.append(max(found, key=lambda size: (found[size], -size)))
     return sizes
+
+
+def _typical_cell(axis: Axis) -> int:
+    """Return the length of the cells of an axis, of the longest among the first ones if they differ."""
+    return axis.size if axis.is_regular else int(axis.show(np.arange(min(axis.count, 1000))).extent.max(initial=1))
 
 
 def _tiles_that_decide(tiles: Sequence[Tile]) -> Sequence[Tile]:

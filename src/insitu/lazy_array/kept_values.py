@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import itertools
 import os
-import weakref
+from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -40,14 +41,18 @@ MAX_DEPTH = 16
 class KeptKey:
     """Identifies the values of one array in a cache."""
 
-    __slots__ = ("__weakref__", "number", "uses")
+    __slots__ = ("_forget", "number", "uses")
 
     _numbers = itertools.count()
 
-    def __init__(self) -> None:
+    def __init__(self, forget: Callable[[int], None]) -> None:
         self.number = next(self._numbers)
         self.uses = 0
         """How often a reduction has read the array."""
+        self._forget = forget
+
+    def __del__(self) -> None:  # weakref.finalize does the same, for 10 µs an array
+        self._forget(self.number)
 
 
 class HasKey(Protocol):
@@ -69,10 +74,13 @@ class ValueCache:
     def __init__(self, max_bytes: int) -> None:
         self.max_bytes = max_bytes
         self._values: LruCache[int, tuple[object, Values]] = LruCache(max_bytes, _count_bytes)
+        self._forgotten: deque[int] = deque()
+        """Numbers of keys that are gone while the cache was in use."""
 
     @property
     def nbytes(self) -> int:
         """Bytes of all values that are kept."""
+        self._pop_forgotten()
         return self._values.weight
 
     def can_keep(self, nbytes: int) -> bool:
@@ -101,14 +109,24 @@ class ValueCache:
         view = values.view()
         view.flags.writeable = False
         self._values.put(self.key_of(array).number, (owner, view))
+        self._pop_forgotten()
         return view
 
     def key_of(self, array: HasKey) -> KeptKey:
         """Return the key of an array; what is kept under it goes with the last array that has it."""
         if array.key is None:
-            array.key = KeptKey()
-            weakref.finalize(array.key, self._values.pop, array.key.number)
+            array.key = KeptKey(self._forget)
         return array.key
+
+    def _forget(self, number: int) -> None:
+        """Forget the values of a key that is gone."""
+        if not self._values.pop_without_waiting(number):
+            self._forgotten.append(number)
+
+    def _pop_forgotten(self) -> None:
+        while self._forgotten:
+            with suppress(IndexError):  # another thread was faster
+                self._values.pop(self._forgotten.popleft())
 
     def release(self, owner: object) -> None:
         """Forget all values that belong to a dataset."""

@@ -7,6 +7,7 @@ broadcast) makes a new mosaic and reads nothing.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -139,7 +140,7 @@ class VirtualArray:
     @property
     def size(self) -> int:
         """Number of elements."""
-        return int(np.prod([int(length) for length in self.shape], dtype=object))
+        return math.prod(map(int, self.shape))
 
     @property
     def nbytes(self) -> int:

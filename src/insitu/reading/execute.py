@@ -105,7 +105,7 @@ class ArraySink:
             self._unpack_many(window, alike, decoder, data, source, packing)
             return
         if packing is None and window.dtype == decoder.dtype:
-            decoder.scatter(data, alike.start, alike.extent, window, alike.at, source.read_many)
+            decoder.scatter(data, alike.start, alike.extent, window, alike.places, source.read_many)
             return
         inside = tuple([slice(s, s + n) for s, n in zip(alike.start, alike.extent, strict=True)])
         for number, (chunk, place) in enumerate(zip(data, alike.at, strict=True)):
@@ -131,23 +131,21 @@ class ArraySink:
         extent, rest = alike.extent, alike.extent[1:]
         count = max(UNPACKED_BYTES // max(decoder.nbytes, 1), 1)
         for first in range(0, len(data), count):
-            chunks, places = data[first : first + count], alike.at[first : first + count]
+            chunks, places = data[first : first + count], alike.places[first : first + count]
             shape = (len(chunks) * extent[0], *rest)
             stored = np.empty(shape, decoder.dtype)
-            beside = [(number * extent[0], *[0] * len(rest)) for number in range(len(chunks))]
+            beside = np.zeros_like(places)
+            beside[:, 0] = np.arange(len(chunks)) * extent[0]
             try:
                 decoder.scatter(chunks, alike.start, extent, stored, beside, source.read_many)
             except InsituError as problem:
                 raise problem.with_context(number=first + problem.place.pop("number", 0)) from problem.__cause__
-            if all(
-                place[0] == places[0][0] + number * extent[0] and place[1:] == places[0][1:]
-                for number, place in enumerate(places)
-            ):
-                view = window[tuple([slice(b, b + n) for b, n in zip(places[0], shape, strict=True)])]
+            if (places == places[0] + beside).all():  # they lie side by side in the output, too
+                view = window[tuple([slice(b, b + n) for b, n in zip(places[0].tolist(), shape, strict=True)])]
                 unpack(stored, packing, view)
                 continue
             values = unpack(stored, packing)
-            for begin, place in zip(range(0, shape[0], extent[0]), places, strict=True):
+            for begin, place in zip(range(0, shape[0], extent[0]), places.tolist(), strict=True):
                 outside = tuple([slice(b, b + n) for b, n in zip(place, extent, strict=True)])
                 put(window, outside, values[begin : begin + extent[0]])
 

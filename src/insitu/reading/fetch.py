@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from insitu.codecs.chunk_batch import ChunkBatch
 from insitu.errors import TruncatedError
 from insitu.sources import ByteSource, CachedSource, is_local, read_all
-from insitu.sources.protocol import ReadsInto
+from insitu.sources.protocol import ReadsInto, ReadsRanges
 
 __all__ = ["fetch_rows", "read_exactly_into"]
+
+BATCH_CHUNK_BYTES = 64 << 10
+"""Chunks of a local file up to this size on average are fetched into one buffer."""
+MERGED_GAP_BYTES = 4 << 10
+"""Ranges of a local file that are closer than this are read as one: copying a page costs what a system
+call costs.
+"""
 
 
 def fetch_rows(
     source: ByteSource, offset: npt.NDArray[np.int64], length: npt.NDArray[np.int64]
-) -> tuple[list[memoryview], int, int]:
+) -> tuple[Sequence[memoryview], int, int]:
     """Return the bytes of each row, the number of ranges requested, and the number of bytes
     fetched.
 
@@ -38,6 +47,8 @@ def fetch_rows(
             return [whole] * len(offset), 1, len(whole)
         length = np.where(length < 0, np.maximum(source.size() - offset, 0), length)
     reach = np.maximum.accumulate(offset + length)
+    if isinstance(source, ReadsRanges) and (fetched := _fetch_batch(source, offset, length, reach)) is not None:
+        return fetched
     begins = np.ones(len(offset), bool)
     # A cached source is keyed by range: rows are not merged, so that any selection finds the same
     # chunk again.
@@ -56,6 +67,26 @@ def fetch_rows(
     ends = inner + length
     data = [views[w][i:e] for w, i, e in zip(which.tolist(), inner.tolist(), ends.tolist(), strict=True)]
     return data, len(ranges), int(sizes.sum())
+
+
+def _fetch_batch(
+    source: ReadsRanges, offset: npt.NDArray[np.int64], length: npt.NDArray[np.int64], reach: npt.NDArray[np.int64]
+) -> tuple[ChunkBatch, int, int] | None:
+    """Return the bytes of many small rows in one buffer; None if they are large, or too few came."""
+    begins = np.ones(len(offset), bool)
+    begins[1:] = offset[1:] - reach[:-1] > MERGED_GAP_BYTES
+    starts = np.flatnonzero(begins)
+    lows = offset[starts]
+    sizes = reach[np.append(starts[1:], len(offset)) - 1] - lows
+    total = int(sizes.sum())
+    # What a damaged table asks for is not allocated: it may be more than there is.
+    if offset[0] < 0 or sizes.min() < 0 or not 0 < total <= source.size() or length.mean() > BATCH_CHUNK_BYTES:
+        return None
+    block = np.empty(total, np.uint8)
+    if source.read_ranges_into(lows, sizes, block) != total:
+        return None
+    inside = np.cumsum(sizes) - sizes - lows
+    return ChunkBatch(block, offset + inside[np.cumsum(begins) - 1], length), len(lows), total
 
 
 def read_exactly_into(source: ReadsInto, offset: int, target: npt.NDArray[Any]) -> None:

@@ -11,15 +11,16 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator, Sequence
-from concurrent.futures import Future, wait
+from functools import partial
 from time import perf_counter
 from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from insitu.cancellation import carry_deadline, check_deadline
+from insitu.cancellation import check_deadline
 from insitu.codecs import Decoder, prepare
+from insitu.codecs.chunk_batch import ChunkBatch
 from insitu.errors import InsituError, NotFoundError
 from insitu.model import ABSENT, INLINE, UNWRITTEN, Packing
 from insitu.reading.cache import ChunkCache
@@ -28,7 +29,7 @@ from insitu.reading.plan import ReadPlan
 from insitu.reading.read_statistics import ReadStatistics
 from insitu.reading.request_cost import is_far, request_bytes
 from insitu.reading.source_pool import SourcePool
-from insitu.reading.thread_pools import count_cores, get_worker_pool
+from insitu.reading.thread_pools import count_cores, run_tasks
 from insitu.reading.tile_plan import ChunkGroup, Position, TilePlan
 from insitu.sources import ByteSource
 from insitu.sources.coalesce import frugal_gap
@@ -42,7 +43,7 @@ bound memory.
 """
 MIN_BATCH_BYTES = 256 << 10
 """Minimal bytes of a task: a smaller one is done before another thread has started."""
-BATCH_ROWS = 512
+BATCH_ROWS = 4096
 REMOTE_REQUESTS = 64
 """Maximal number of requests of a task for remote sources."""
 DIRECT_READ_BYTES = 64 << 10
@@ -195,7 +196,7 @@ class PlanExecution:
                         decoder = prepare(grid.encodings[alike.encoding], alike.shape, alike.mask)
                         decoded += decoder.nbytes * len(alike.rows)
                         at = int(here[alike.rows[0]])
-                        mine = [data[i] for i in here[alike.rows].tolist()]
+                        mine = _take(data, here[alike.rows])
                         try:
                             self.sink.decode_many(number, alike, decoder, mine, source)
                         except InsituError as problem:
@@ -242,7 +243,7 @@ class PlanExecution:
             jobs.append((number, position, decoder, key, grid.packings[int(grid.locations.packing[row][0])]))
         missing = np.array([key not in cache for _, _, _, key, _ in jobs], bool)
         started = perf_counter()
-        data: list[memoryview] = []
+        data: Sequence[memoryview] = []
         requests = fetched = decoded = 0
         if missing.any():
             data, requests, fetched = fetch_rows(
@@ -337,24 +338,27 @@ def run_executions(runs: Sequence[PlanExecution]) -> None:
     tasks = []
     for run in runs:
         run.run_resting()
-        tasks += [(run, begin, end) for begin, end in cut_batches(run.plan)]
-    if len(tasks) == 1:
-        run, begin, end = tasks[0]
-        run.run_batch(begin, end)
-        return
-    pending: list[Future[None]] = []
-    try:
-        pool = get_worker_pool(any(is_far(run.plan.sources) for run in runs))
-        pending = [pool.submit(carry_deadline(run.run_batch), begin, end) for run, begin, end in tasks]
-        for future in pending:
-            future.result()
-    except BaseException:
+        tasks += [partial(run.run_batch, begin, end) for begin, end in cut_batches(run.plan)]
+
+    def stop() -> None:
         for run in runs:
             run.stopped.set()
-        for future in pending:
-            future.cancel()
-        wait(pending)  # no task may write into an output after this function has returned
-        raise
+
+    if _is_little_work(runs):
+        for task in tasks:
+            task()
+        return
+    run_tasks(tasks, any(is_far(run.plan.sources) for run in runs), stop)
+
+
+def _is_little_work(runs: Sequence[PlanExecution]) -> bool:
+    """Return whether this thread has read everything from local files before another one would have started."""
+    nbytes = 0
+    for run in runs:
+        if is_far(run.plan.sources) or (run.plan.length < 0).any():
+            return False
+        nbytes += int(run.plan.length.sum())
+    return nbytes <= MIN_BATCH_BYTES
 
 
 def cut_batches(plan: ReadPlan) -> Iterator[tuple[int, int]]:
@@ -406,6 +410,10 @@ def _cut_remote_batches(plan: ReadPlan, size: npt.NDArray[np.int64]) -> Iterator
                 end += 1
             yield begin, end
             begin = end
+
+
+def _take(data: Sequence[memoryview], rows: npt.NDArray[np.int64]) -> Sequence[memoryview]:
+    return data.take(rows) if isinstance(data, ChunkBatch) else [data[i] for i in rows.tolist()]
 
 
 def _rows_by_tile(tiles: npt.NDArray[np.int32], count: int) -> Iterator[tuple[int, npt.NDArray[np.int64]]]:

@@ -20,6 +20,7 @@ from insitu.reading.prefetch import get_prefetcher
 from insitu.reading.read_context import ReadContext
 from insitu.reading.read_statistics import ReadStatistics, format_summary, log
 from insitu.reading.small_arrays import read_small_arrays
+from insitu.reading.small_boxes import read_small_box
 from insitu.reading.source_pool import SourcePool
 
 __all__ = ["read_array", "read_arrays"]
@@ -61,9 +62,11 @@ def read_array(
         follower.wait_for_pending([(array, chosen)])
     if values.size:
         with context.open_sources() as opened:
-            work = plan_read(array, chosen)
-            planned = perf_counter()
-            execute(work, values, opened.pool, name, done, cache)
+            has_cache = cache is not None or opened.pool.cache is not None
+            if has_cache or not read_small_box(array, chosen, values, opened.pool, done):
+                work = plan_read(array, chosen)
+                planned = perf_counter()
+                execute(work, values, opened.pool, name, done, cache)
     if follower is not None and cache is not None:
         follower.prefetch_next([(array, chosen)], cache, context.storage_options)
     done.add_seconds(planned - started, perf_counter() - started)

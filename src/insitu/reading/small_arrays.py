@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from insitu.cf.unpack import unpack
 from insitu.errors import InsituError
-from insitu.model import Packing, Source, VirtualArray
+from insitu.model import IDENTITY, Columns, Packing, Source, VirtualArray
 from insitu.reading.fetch import fetch_rows
 from insitu.reading.read_statistics import ReadStatistics
 from insitu.reading.request_cost import is_far
@@ -91,27 +91,37 @@ def _locate(array: VirtualArray) -> _StridedBytes | None:
     encoding, axes = tile.encodings[0], tile.axes
     if not encoding.raw or encoding.order is not None or tile.dimensions != tuple(range(len(axes))):
         return None
-    if encoding.dtype.hasobject or any(not axis.is_regular or axis.length % axis.size for axis in axes):
+    if encoding.dtype.hasobject or not isinstance(tile.chunks, Columns):
         return None
-    if any(axis.count != 1 for axis in axes[1:]):
+    for number, axis in enumerate(axes):
+        if not axis.is_regular or axis.length % axis.size or (number and axis.length != axis.size):
+            return None
+    # Only the first axis has several cells, so a column has one row for each of them, or one for all.
+    table, count = tile.chunks, axes[0].count if axes else 1
+    nbytes = encoding.dtype.itemsize * math.prod([axis.size for axis in axes])
+    source, packing = _constant(table.source), _constant(table.packing)
+    if source is None or source < 0 or packing is None or _constant(table.length) != nbytes:
         return None
-    count = axes[0].count if axes else 1
-    rows = tile.chunks.locate(np.ix_(*(np.arange(axis.count) for axis in axes)))
-    source, length, packing = (np.asarray(column) for column in (rows.source, rows.length, rows.packing))
-    nbytes = encoding.dtype.itemsize * math.prod(axis.size for axis in axes)
-    if source[0] < 0 or (source != source[0]).any() or (length != nbytes).any() or (packing != packing[0]).any():
+    about = table.sources[source]
+    if about.optional or is_far([about]):
         return None
-    about = tile.chunks.sources[int(source[0])]
-    if is_far([about]) or about.optional:
-        return None
+    offset = table.offset.reshape(-1)
     step = nbytes
     if count > 1:
-        steps = np.diff(np.asarray(rows.offset))
-        step = int(steps[0])
-        if step < nbytes or (steps != step).any() or step * count > MAX_SPAN_BYTES:
+        steps = offset[1:] - offset[:-1]
+        step = int(steps[0]) if len(steps) == count - 1 else 0
+        if step < nbytes or step * count > MAX_SPAN_BYTES or (steps != step).any():
             return None
-    row = tile.packings[int(packing[0])]
-    return _StridedBytes(about, int(rows.offset[0]), count, step, nbytes, encoding.dtype, None if row.identity else row)
+    row = None if tile.packings is IDENTITY else tile.packings[packing]
+    return _StridedBytes(
+        about, int(offset[0]), count, step, nbytes, encoding.dtype, None if row is None or row.identity else row
+    )
+
+
+def _constant(column: npt.NDArray[Any]) -> int | None:
+    """Return the one value of a column; None if there are several."""
+    rows = column.reshape(-1)
+    return int(rows[0]) if len(rows) == 1 or (rows == rows[0]).all() else None
 
 
 def _read_source(

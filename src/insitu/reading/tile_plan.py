@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -29,7 +30,7 @@ Position = tuple[int, ...]
 """For each axis, the row of its columns that a row of the plan combines."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class ChunkGroup:
     """Rows that want the same box of chunks of one encoding, packing, shape and filter mask."""
 
@@ -44,8 +45,13 @@ class ChunkGroup:
     """Corner of the box in each chunk."""
     extent: tuple[int, ...]
     """Shape of the box."""
-    at: list[tuple[int, ...]]
-    """Place in the output of each chunk's box."""
+    places: npt.NDArray[np.int64]
+    """Place in the output of each chunk's box: a row for each chunk."""
+
+    @cached_property
+    def at(self) -> list[tuple[int, ...]]:
+        """The places as tuples."""
+        return list(map(tuple, self.places.tolist()))
 
 
 class _AxisKinds:
@@ -156,12 +162,15 @@ class TilePlan:
     def group_similar_rows(self, rows: npt.NDArray[np.int64]) -> Iterator[ChunkGroup]:
         """Yield groups of rows that take the same box of equal chunks."""
         assert self.axes is not None
+        if len(rows) == 1:
+            yield self._group_of_one(int(rows[0]))
+            return
         index = np.unravel_index(rows, self.shape)
         group = np.zeros(len(rows), np.int64)
         for axis, i in zip(self.axes, index, strict=True):
             group = group * len(axis.kinds) + axis.kind[i]
         for column in (self.locations.encoding, self.locations.filter_mask, self.locations.packing):
-            if len(rows) > 1 and column.strides != (0,):  # a column of one value says nothing
+            if column.strides != (0,):  # a column of one value says nothing
                 values, number = np.unique(column[rows], return_inverse=True)
                 group = group * len(values) + number.reshape(-1)
         begins = [axis.begin[i] for axis, i in zip(self.axes, index, strict=True)]
@@ -178,5 +187,22 @@ class TilePlan:
                 shape=shape,
                 start=start,
                 extent=extent,
-                at=list(zip(*(begin[mine].tolist() for begin in begins), strict=True)),
+                places=np.stack([begin[mine] for begin in begins], axis=1),
             )
+
+    def _group_of_one(self, row: int) -> ChunkGroup:
+        """Return the group of a large chunk, which is a batch of its own."""
+        assert self.axes is not None
+        index = [int(i) for i in np.unravel_index(row, self.shape)]
+        kinds = [axis.kinds[axis.kind[i]] for axis, i in zip(self.axes, index, strict=True)]
+        shape, start, extent = (tuple(values) for values in zip(*kinds, strict=True))
+        return ChunkGroup(
+            rows=np.zeros(1, np.int64),
+            encoding=int(self.locations.encoding[row]),
+            packing=self.packings[int(self.locations.packing[row])],
+            mask=int(self.locations.filter_mask[row]),
+            shape=shape,
+            start=start,
+            extent=extent,
+            places=np.array([[axis.begin[i] for axis, i in zip(self.axes, index, strict=True)]], np.int64),
+        )

@@ -16,6 +16,7 @@ from types import TracebackType
 from typing import Any, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from insitu.cancellation import check_deadline
 from insitu.errors import AccessError, NotFoundError, SourceError
@@ -30,10 +31,12 @@ from insitu.sources.ranges import clip
 __all__ = ["LocalSource"]
 
 _read_scattered: Callable[[int, int, Any], int] | None
+_read_ranges: Callable[[int, Any, Any, Any], int] | None
 try:
     _read_scattered = import_module("insitu.sources._scatter").read_scattered
-except ImportError:  # built only where there is a C compiler
-    _read_scattered = None
+    _read_ranges = import_module("insitu.sources._scatter").read_ranges
+except (ImportError, AttributeError):  # built only where there is a C compiler, perhaps of an earlier version
+    _read_scattered = _read_ranges = None
 
 
 _FOLDER_HINT = (
@@ -178,6 +181,38 @@ class LocalSource:
                 if len(found[at]) != length:
                     found[at] = self._read_in_pieces(offset, length)
         return found
+
+    def read_ranges_into(self, offset: NDArray[np.int64], length: NDArray[np.int64], target: NDArray[np.uint8]) -> int:
+        """Fill `target` with many ranges, one behind the other; return the number of bytes read.
+
+        Parameters
+        ----------
+        offset, length
+            The ranges.
+        target
+            As many bytes as all of them together. If fewer were read, its content is undefined.
+        """
+        check_deadline()
+        if tracing.is_tracing():
+            with tracing.Request("files", len(offset)) as request:
+                request.bytes = self._read_ranges_into(offset, length, target)
+                return request.bytes
+        return self._read_ranges_into(offset, length, target)
+
+    def _read_ranges_into(self, offset: NDArray[np.int64], length: NDArray[np.int64], target: NDArray[np.uint8]) -> int:
+        if _read_ranges is not None:
+            file = self._file()
+            try:
+                return _read_ranges(file.number, np.ascontiguousarray(offset), np.ascontiguousarray(length), target)
+            except OSError as error:
+                raise _to_source_error(error, self._url) from error
+        done, view = 0, target.data
+        for begin, count in zip(offset.tolist(), length.tolist(), strict=True):
+            found = self._read_into(begin, view[done : done + count])
+            done += found
+            if found < count:
+                break
+        return done
 
     def read_into(self, offset: int, buffer: memoryview) -> int:
         """Fill `buffer`, which need not be contiguous, from `offset` on, without a copy; return the

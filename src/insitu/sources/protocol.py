@@ -12,10 +12,21 @@ from types import TracebackType
 from typing import Protocol, Self, runtime_checkable
 
 import numpy as np
+from numpy.typing import NDArray
 
 from insitu.model import Source
 
-__all__ = ["ByteSource", "Range", "ReadsInto", "ReadsTail", "WrappedSource", "copy_to_buffer", "read_into", "read_tail"]
+__all__ = [
+    "ByteSource",
+    "Range",
+    "ReadsInto",
+    "ReadsRanges",
+    "ReadsTail",
+    "WrappedSource",
+    "copy_to_buffer",
+    "read_into",
+    "read_tail",
+]
 
 Range = tuple[int, int]
 """`(offset, length)` in bytes."""
@@ -65,6 +76,20 @@ class ReadsInto(Protocol):
 
         The buffer may be a part of a larger array. If it is not contiguous and fewer bytes came
         than it holds, its content is undefined.
+        """
+
+
+@runtime_checkable
+class ReadsRanges(Protocol):
+    """A source that can put many ranges into one buffer."""
+
+    def size(self) -> int:
+        """Return the number of bytes."""
+
+    def read_ranges_into(self, offset: NDArray[np.int64], length: NDArray[np.int64], target: NDArray[np.uint8]) -> int:
+        """Fill `target` with many ranges, one behind the other; return the number of bytes read.
+
+        If fewer bytes came than the ranges have, its content is undefined.
         """
 
 

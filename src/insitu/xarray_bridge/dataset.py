@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from importlib.util import find_spec
@@ -59,9 +60,19 @@ def to_dataset(member: Member, access: Access | None = None, *, indexed: bool = 
     if plain:
         dataset = dataset.assign_coords(xarray.Coordinates(plain, indexes={}))
     dataset.encoding = dict(member.encoding)
+    _prepare_accessors(dataset)
     if access.values is not None:
         dataset.set_close(partial(access.values.release, access.owner))
     return dataset
+
+
+def _prepare_accessors(dataset: xarray.Dataset) -> None:
+    """Give a dataset the empty dictionary of accessors that xarray makes at their first use.
+
+    xarray then first looks for a variable of that name, and for similar names: 1.5 ms for 76 variables.
+    """
+    with suppress(AttributeError):  # a release that keeps them elsewhere
+        dataset._cache = {}
 
 
 def drop_conflicting_variables(member: Member) -> Member:

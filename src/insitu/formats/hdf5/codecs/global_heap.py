@@ -6,6 +6,8 @@ functions from bytes to objects, used when data is read and for attributes.
 
 from __future__ import annotations
 
+from struct import Struct
+
 from insitu.errors import FormatError
 
 __all__ = ["COLLECTION_GUESS", "HEADER_SIZE", "collection_size", "parse_collection"]
@@ -16,6 +18,8 @@ padded to eight."""
 COLLECTION_GUESS = 4096
 """Bytes of nearly every collection: the library's smallest, made larger only for a larger
 object."""
+_HEADERS = {2: Struct("<H6xH"), 4: Struct("<H6xI"), 8: Struct("<H6xQ")}
+"""An object's number and size, by the width of lengths; between them lie its use count and four unused bytes."""
 
 
 def collection_size(header: bytes, length_size: int = 8) -> int:
@@ -58,11 +62,11 @@ def parse_collection(data: bytes, length_size: int = 8) -> dict[int, bytes]:
         raise FormatError("the global heap collection is cut off", structure="global heap collection")
     objects: dict[int, bytes] = {}
     at = HEADER_SIZE
+    read_header = (_HEADERS.get(length_size) or _HEADERS[8]).unpack_from
     while at + HEADER_SIZE <= end:
-        number = data[at] | data[at + 1] << 8
+        number, size = read_header(data, at)
         if number == 0:  # the free space, which is last
             break
-        size = int.from_bytes(data[at + 8 : at + 8 + length_size], "little")
         begin = at + HEADER_SIZE
         if begin + size > end:
             raise FormatError(

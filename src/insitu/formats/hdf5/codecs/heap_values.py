@@ -104,7 +104,9 @@ class Records:
         heaps = self._heaps(np.unique(address[written]).tolist(), fetch)
         most, total = _value_limit(heaps), 0
         values = np.empty(flat.size, object)
-        for position, ((length, place, index), there) in enumerate(zip(flat.tolist(), written.tolist(), strict=True)):
+        # One list for each field, and texts made here: this runs once a value, and values are small.
+        columns = [flat[name].tolist() for name in ("length", "address", "index")]
+        for position, (length, place, index, there) in enumerate(zip(*columns, written.tolist(), strict=True)):
             if not there:
                 values[position] = "" if self.text else np.empty(0, self.base)
                 continue
@@ -112,7 +114,7 @@ class Records:
             total += len(data)
             if total > most:
                 raise _reuse_error(total)
-            values[position] = self._value(data)
+            values[position] = _to_text(data) if self.text else np.frombuffer(data, self.base).copy()
         return values.reshape(references.shape)
 
     def _objects(self, references: NDArray[Any], fetch: Fetch) -> list[bytes]:
@@ -135,19 +137,14 @@ class Records:
     def _object_bytes(self, heap: dict[int, bytes], place: int, index: int, length: int) -> bytes:
         """The bytes of one value."""
         data = heap.get(index)
+        size = length if self.text else length * self.base.itemsize
+        if data is not None and len(data) == size:  # as nearly always
+            return data
         if data is None:
             raise CodecError(f"the heap collection at {place} has no object {index}", codec=NAME)
-        size = length if self.text else length * self.base.itemsize
         if len(data) < size:
             raise CodecError(f"an object in the heap has {len(data)} bytes, but {size} are needed", codec=NAME)
         return data[:size]
-
-    def _value(self, data: bytes) -> Any:
-        if self.text:
-            # Some writers count the closing zero; the library shows a C string, which ends at the
-            # first one.
-            return data.split(b"\0", 1)[0].decode("utf-8", "surrogateescape")
-        return np.frombuffer(data, self.base).copy()
 
     def _heaps(self, addresses: list[int], fetch: Fetch) -> dict[int, dict[int, bytes]]:
         """Read and take apart the collections at `addresses`."""
@@ -174,6 +171,15 @@ class Records:
             }
         except FormatError as error:
             raise CodecError(f"the heap that the chunk refers to is damaged: {error.message}", codec=NAME) from error
+
+
+def _to_text(data: bytes) -> str:
+    """Return a text. Some writers count the closing zero; the library shows a C string, which ends at the
+    first one.
+    """
+    if 0 in data:
+        data = data[: data.index(0)]
+    return data.decode("utf-8", "surrogateescape")
 
 
 def _value_limit(heaps: dict[int, dict[int, bytes]]) -> int:
