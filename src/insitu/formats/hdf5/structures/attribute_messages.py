@@ -16,6 +16,7 @@ from insitu.errors import FormatError, UnsupportedError
 from insitu.formats.hdf5.codecs.global_heap import COLLECTION_GUESS, HEADER_SIZE, collection_size, parse_collection
 from insitu.formats.hdf5.structures.attribute_values import NO_VALUE, plain_value
 from insitu.formats.hdf5.structures.btree_v2 import cached_records, read_records
+from insitu.formats.hdf5.structures.compiled_metadata import heap_objects
 from insitu.formats.hdf5.structures.dataspace import Dataspace, parse_dataspace
 from insitu.formats.hdf5.structures.datatype import Datatype, parse_datatype
 from insitu.formats.hdf5.structures.file import FileContext
@@ -26,7 +27,17 @@ from insitu.formats.hdf5.structures.shared_messages import read_shared, read_sha
 from insitu.formats.parsing.fields import check_length, take_uint
 from insitu.formats.parsing.scheduler import Parallel, Shared, Walk
 
-__all__ = ["Attribute", "HeapRecord", "heap_collection", "heap_records", "read_attributes", "read_heap_values"]
+__all__ = [
+    "Attribute",
+    "HeapRecord",
+    "attribute_bodies",
+    "collection_in_memory",
+    "heap_collection",
+    "heap_records",
+    "parse_plain_attribute",
+    "read_attributes",
+    "read_heap_values",
+]
 
 # Written by the dimension scale library for its own use; nobody asks for them, and they are new
 # bytes in each file.
@@ -90,25 +101,69 @@ def read_attributes(file: FileContext, messages: list[Message]) -> Walk[list[Att
     return [attribute for _, attribute in found]
 
 
+def attribute_bodies(file: FileContext, messages: list[Message]) -> tuple[bytes, ...] | None:
+    """Return the attribute messages of an object, in creation order, if all are in memory.
+
+    None also if one is shared. Without those that are not shown.
+    """
+    bodies: list[tuple[int, bytes]] = []
+    for message in messages:
+        if message.kind == ATTRIBUTE:
+            if message.flags & 2:  # shared
+                return None
+            bodies.append((message.order, message.body))
+        elif message.kind == ATTRIBUTE_INFO:
+            dense = _dense_in_memory(file, message.body)
+            if dense is None:
+                return None
+            bodies += dense
+    bodies.sort(key=itemgetter(0))
+    # A name begins at byte 8 or 9: most messages need not be parsed for it.
+    return tuple([body for _, body in bodies if body[8:11] != b"REF" != body[9:12] or _name(body) not in _SKIPPED_NAMES])
+
+
+def parse_plain_attribute(body: bytes, length_size: int) -> Attribute | None:
+    """Parse an attribute message; None if its datatype or dataspace is shared."""
+    if len(body) > 1 and body[0] > 1 and body[1] & 3:
+        return None
+    return _parse(body, length_size, None, None)
+
+
+def _dense_in_memory(file: FileContext, body: bytes) -> list[tuple[int, bytes]] | None:
+    """Return what `_read_dense` does if that is in memory and no message is shared, else None."""
+    heap, tree = _dense_addresses(file, body)
+    if heap == file.undefined or tree == file.undefined:
+        return []
+    found = heap_objects(file, heap, tree, 8)
+    if found is not None:
+        return found
+    records = cached_records(file, tree, (8,))
+    if records is None:
+        return None
+    own, shared, orders = _split_records(records)
+    bodies = None if shared else cached_heap_objects(file, heap, own)
+    return None if bodies is None else list(zip(orders, bodies, strict=True))
+
+
+def _dense_addresses(file: FileContext, body: bytes) -> tuple[int, int]:
+    """Return where heap and B-tree of an attribute info message lie."""
+    width = file.offset_size
+    at = 2 + (2 if take_uint(body, 1, 1, "attribute info message") & 1 else 0)
+    heap = take_uint(body, at, width, "attribute info message")
+    return heap, take_uint(body, at + width, width, "attribute info message")
+
+
 def _read_dense(file: FileContext, body: bytes) -> Walk[list[tuple[int, bytes]]]:
     """Return the attributes in a fractal heap, by the B-tree of their names.
 
     Record type 8: id, flags, creation order, hash.
     """
-    width = file.offset_size
-    at = 2 + (2 if take_uint(body, 1, 1, "attribute info message") & 1 else 0)
-    heap = take_uint(body, at, width, "attribute info message")
-    tree = take_uint(body, at + width, width, "attribute info message")
+    heap, tree = _dense_addresses(file, body)
     if heap == file.undefined or tree == file.undefined:
         return []
-    # Nearly always all of it is in memory: then without a walk.
-    records = cached_records(file, tree, (8,))
-    if records is None:
-        records = yield from read_records(file, tree, (8,))
+    records = yield from read_records(file, tree, (8,))
     own, shared, orders = _split_records(records)
-    bodies = cached_heap_objects(file, heap, own)
-    if bodies is None:
-        bodies = yield from read_heap_objects(file, heap, own)
+    bodies = yield from read_heap_objects(file, heap, own)
     if shared:
         bodies += yield from read_shared_in_heap(file, ATTRIBUTE, shared)
     return list(zip(orders, bodies, strict=True))
@@ -232,6 +287,20 @@ def heap_collection(file: FileContext, address: int) -> Shared:
     return Shared(("global heap", address), _CollectionReader(file, address))
 
 
+def collection_in_memory(file: FileContext, address: int) -> dict[int, bytes] | None:
+    """Return the objects of a global heap collection if it is in memory, else None."""
+    known = file.collections.get(address)
+    if known is None:
+        data = file.peek(*file.range_up_to(address, COLLECTION_GUESS, HEADER_SIZE, "global heap collection"))
+        if data is None:
+            return None
+        size = collection_size(data, file.length_size)
+        if size > len(data):
+            return None
+        known = file.collections[address] = parse_collection(data[:size], file.length_size)
+    return known
+
+
 class _CollectionReader:
     """The walk over one global heap collection, made when it is first needed."""
 
@@ -242,10 +311,11 @@ class _CollectionReader:
 
     def __call__(self) -> Walk[dict[int, bytes]]:
         file, address = self.file, self.address
+        known = collection_in_memory(file, address)
+        if known is not None:
+            return known
         place = file.range_up_to(address, COLLECTION_GUESS, HEADER_SIZE, "global heap collection")
-        data = file.peek(*place)
-        if data is None:
-            (data,) = yield [place]
+        (data,) = yield [place]
         size = collection_size(data, file.length_size)
         if size > len(data):
             (data,) = yield [file.range(address, size, "global heap collection")]
