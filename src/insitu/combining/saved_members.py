@@ -44,7 +44,7 @@ def tree_from_member(member: Member, groups: Mapping[str, VirtualGroup] | None =
     return VirtualGroup(
         arrays,
         dict(groups or {}),
-        dict(member.attributes),
+        _copy_values(member.attributes),
         member.details,
         member.problems,
         coordinates=tuple(name for name in member.variables if name in member.coords),
@@ -60,9 +60,14 @@ def array_from_variable(name: str, variable: Variable) -> VirtualArray:
     return replace(
         array,
         dims=variable.dims,
-        attributes=dict(variable.attributes),
-        encoding=keepable_encoding(variable.encoding),
+        attributes=_copy_values(variable.attributes),
+        encoding=_copy_values(keepable_encoding(variable.encoding)),
     )
+
+
+def _copy_values(mapping: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a copy that has its own lists, arrays and mappings: members may share theirs."""
+    return {key: value.copy() if type(value) in (list, dict, np.ndarray) else value for key, value in mapping.items()}
 
 
 def _array_from_values(name: str, values: npt.NDArray[Any]) -> VirtualArray:
@@ -141,7 +146,12 @@ def keepable_encoding(encoding: Mapping[str, Any]) -> dict[str, Any]:
     return kept
 
 
+_PLAIN_TYPES = frozenset({type(None), bool, int, float, str, bytes})
+
+
 def _is_keepable(value: Any) -> bool:
+    if type(value) in _PLAIN_TYPES:
+        return True
     if isinstance(value, (tuple, list)):
         return all(_is_keepable(part) for part in value)
     if isinstance(value, dict):
