@@ -57,11 +57,11 @@ def array_from_variable(name: str, variable: Variable) -> VirtualArray:
     """Return a variable as a virtual array, with its attributes and its encoding."""
     data = variable.data
     array = data if isinstance(data, VirtualArray) else _array_from_values(name, data)
-    return replace(
-        array,
-        dims=variable.dims,
-        attributes=_copy_values(variable.attributes),
-        encoding=_copy_values(keepable_encoding(variable.encoding)),
+    attributes, encoding = _copy_values(variable.attributes), _copy_values(keepable_encoding(variable.encoding))
+    # Not `replace`, which takes as long as all else here.
+    places = (array.tiles, array.origins)
+    return VirtualArray(
+        array.shape, array.dtype, variable.dims, *places, attributes, array.fill_value, array.details, encoding
     )
 
 

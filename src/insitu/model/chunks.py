@@ -259,10 +259,12 @@ class Columns:
     @classmethod
     def of_inline(cls, shape: Sequence[int], data: bytes) -> Columns:
         """Return the table of a grid of one cell, with its bytes."""
-        if np.prod(shape, dtype=np.int64) != 1:
+        if math.prod(shape) != 1:
             raise ModelError(f"inline data needs a grid of one cell, not one of shape {tuple(shape)}")
-        length = np.asarray(len(data))
-        return cls(tuple(shape), (), np.asarray(INLINE), np.asarray(0), length, inline=bytes(data))
+        ndim = len(shape)
+        columns = dict.fromkeys(COLUMN_NAMES, _constant_column(0, ndim))
+        columns |= {"source": _constant_column(INLINE, ndim), "length": _constant_column(len(data), ndim)}
+        return _assemble_columns(tuple(shape), (), columns, bytes(data))
 
     def locate(self, cells: Sequence[Indices]) -> ChunkLocations:
         """Return the places of cells."""

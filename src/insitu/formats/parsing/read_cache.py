@@ -21,7 +21,7 @@ __all__ = ["ReadCache"]
 
 # First read and first rounding in bytes. A local read costs microseconds, so little is read ahead;
 # a remote one costs as much as some hundred KiB.
-LOCAL_HEAD, REMOTE_HEAD = 128 << 10, 128 << 10
+LOCAL_HEAD, REMOTE_HEAD = 256 << 10, 128 << 10
 LOCAL_ROUND, REMOTE_ROUND = 8 << 10, 128 << 10
 ROUND_LIMIT = 1 << 20
 ROUND_TOTAL = 8 << 20  # bytes that may be read ahead in all
@@ -68,7 +68,8 @@ class ReadCache:
         self.storage_options = storage_options
         self.url = source.url
         self._remote = is_remote(source.url) if remote is None else remote
-        wanted = REMOTE_HEAD if self._remote else LOCAL_HEAD
+        # The size of a remote file comes with its first bytes.
+        wanted = REMOTE_HEAD if self._remote else min(LOCAL_HEAD, source.size())
         self._head = source.read(0, wanted)
         self.size = source.size()
         if len(self._head) < min(wanted, self.size):
