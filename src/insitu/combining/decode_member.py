@@ -217,8 +217,9 @@ def _decode_like_before(file: _ScannedVariable, join: bool, memory: DecodingMemo
     if values is not None:
         return Variable(array.dims, values, seen.attributes, seen.encoding)
     tiles: tuple[Tile, ...] = array.tiles
-    if not seen.packings.identity:
-        tiles = tuple([replace(tile, packings=seen.packings) for tile in tiles])
+    if seen.is_packed:
+        (tile,) = tiles
+        tiles = (Tile(tile.axes, tile.encodings, tile.chunks, seen.packings, tile.layout),)
     data = VirtualArray(array.shape, seen.dtype, array.dims, tiles, array.origins)
     return Variable(array.dims, data, seen.attributes, seen.encoding)
 
@@ -280,6 +281,7 @@ def _remembered(file: _ScannedVariable, kept: VirtualArray, variable: Variable, 
         variable.attributes,
         variable.encoding,
         kept.tiles[0].packings,
+        not kept.tiles[0].packings.identity,
         join,
         data if isinstance(data, np.ndarray) else None,
     )

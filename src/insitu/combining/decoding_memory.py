@@ -43,6 +43,8 @@ class RememberedVariable:
     """As decoded."""
     encoding: Mapping[str, Any]
     packings: Packings
+    is_packed: bool
+    """Whether the packing changes any value."""
     joined: bool
     """Whether characters were joined to texts."""
     values: npt.NDArray[Any] | None = None

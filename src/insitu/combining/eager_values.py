@@ -39,7 +39,7 @@ def fetch_chunks(arrays: Mapping[str, VirtualArray], source: ByteSource) -> dict
             ranges += mine
     if not ranges:
         return {}
-    blocks = source.read_many(ranges)
+    blocks = _read_runs(source, ranges)
     for block, (offset, length) in zip(blocks, ranges, strict=True):
         if len(block) != length:
             raise TruncatedError(
@@ -49,6 +49,27 @@ def fetch_chunks(arrays: Mapping[str, VirtualArray], source: ByteSource) -> dict
                 length=length,
             )
     return {name: tuple(blocks[part]) for name, part in found.items()}
+
+
+def _read_runs(source: ByteSource, ranges: list[tuple[int, int]]) -> list[bytes]:
+    """Return the bytes of ranges; those that follow each other in the file are read as one.
+
+    Labels are often cut into chunks of a few bytes.
+    """
+    runs: list[list[int]] = []
+    for offset, length in ranges:
+        if runs and runs[-1][1] == offset:
+            runs[-1][1] += length
+        else:
+            runs.append([offset, offset + length])
+    blocks = source.read_many([(start, end - start) for start, end in runs])
+    pieces, run = [], 0
+    for offset, length in ranges:
+        while offset + length > runs[run][1] or offset < runs[run][0]:
+            run += 1
+        start = offset - runs[run][0]
+        pieces.append(blocks[run][start : start + length])
+    return pieces
 
 
 def _ranges(array: VirtualArray, own: str) -> list[tuple[int, int]]:

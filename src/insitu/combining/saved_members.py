@@ -29,6 +29,8 @@ CF_ATTRIBUTES = (
     *("units", "calendar", "_Encoding", "char_dim_name"),
 )
 """What the encoding of a variable has if its values are not those that are stored."""
+_PLAIN_TYPES = frozenset({type(None), bool, int, float, str, bytes})
+_MUTABLE_TYPES = frozenset({list, dict, np.ndarray})
 
 
 def tree_from_member(member: Member, groups: Mapping[str, VirtualGroup] | None = None) -> VirtualGroup:
@@ -67,7 +69,7 @@ def array_from_variable(name: str, variable: Variable) -> VirtualArray:
 
 def _copy_values(mapping: Mapping[str, Any]) -> dict[str, Any]:
     """Return a copy that has its own lists, arrays and mappings: members may share theirs."""
-    return {key: value.copy() if type(value) in (list, dict, np.ndarray) else value for key, value in mapping.items()}
+    return {key: value.copy() if type(value) in _MUTABLE_TYPES else value for key, value in mapping.items()}
 
 
 def _array_from_values(name: str, values: npt.NDArray[Any]) -> VirtualArray:
@@ -141,17 +143,14 @@ def keepable_encoding(encoding: Mapping[str, Any]) -> dict[str, Any]:
 
     Filters and coders of other libraries cannot.
     """
-    kept = {str(key): value for key, value in encoding.items() if _is_keepable(value)}
+    kept = {
+        str(key): value for key, value in encoding.items() if type(value) in _PLAIN_TYPES or _is_keepable(value)
+    }
     kept.pop("source", None)
     return kept
 
 
-_PLAIN_TYPES = frozenset({type(None), bool, int, float, str, bytes})
-
-
 def _is_keepable(value: Any) -> bool:
-    if type(value) in _PLAIN_TYPES:
-        return True
     if isinstance(value, (tuple, list)):
         return all(_is_keepable(part) for part in value)
     if isinstance(value, dict):

@@ -35,14 +35,18 @@ def fill_gaps_with_unwritten(array: VirtualArray) -> VirtualArray:
 
     They hold the file's fill value, and are decoded like the rest.
     """
-    if array.dtype.hasobject:
+    if array.dtype.hasobject or _is_one_tile(array):
         return array
     fill = None if array.fill_value is None else np.asarray(array.fill_value).astype(array.dtype).tobytes()
     return _cover_gaps(array, Encoding(array.dtype, fill=fill), Columns.of_unwritten)
 
 
+def _is_one_tile(array: VirtualArray) -> bool:
+    return len(array.tiles) == 1 and array.tiles[0].shape == array.shape
+
+
 def _cover_gaps(array: VirtualArray, encoding: Encoding, cells: Callable[[tuple[int, ...]], Columns]) -> VirtualArray:
-    if len(array.tiles) == 1 and array.tiles[0].shape == array.shape:
+    if _is_one_tile(array):
         return array
     shapes = np.array([tile.shape for tile in array.tiles], object).reshape(len(array.tiles), array.ndim)
     if array.size == int(shapes.prod(axis=1).sum()):

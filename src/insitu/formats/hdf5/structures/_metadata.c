@@ -19,7 +19,8 @@
 #include <stdint.h>
 #include <string.h>
 
-enum { MAX_CONTINUATIONS = 64, MAX_BLOCKS = 64, MAX_ROWS = 64, MAX_RANK = 32, LAST_KNOWN_MESSAGE = 0x18, CONTINUATION = 0x10 };
+enum { MAX_CONTINUATIONS = 64, MAX_NODES = 64, MAX_BLOCKS = 64, MAX_ROWS = 64, MAX_RANK = 32 };
+enum { CONTINUATION = 0x10, LAST_KNOWN_MESSAGE = 0x18 };
 
 /* ---- bytes -------------------------------------------------------------------------------------------------------- */
 
@@ -303,30 +304,70 @@ static PyObject *py_header_messages(PyObject *self, PyObject *const *args, Py_ss
 
 /* ---- fractal heaps (III.F) and the version 2 B-trees of their names (III.A.2) ---------------------------------------- */
 
+/* The records of a tree, node by node: the root comes first. */
 typedef struct {
-    const uint8_t *records;
-    size_t count, size;
-} record_table;
+    size_t record_size;
+    uint64_t node_size;
+    unsigned kind;
+    struct { uint64_t address; const uint8_t *records; size_t count; } nodes[MAX_NODES];
+    int count;
+} name_tree;
 
-/* The records of a tree that is one leaf. */
-static int find_records(const file_head *file, uint64_t address, unsigned kind, record_table *out)
+/* Add a node, whose checksum lies behind `more` bytes that follow its records. */
+static const uint8_t *add_node(const file_head *file, name_tree *tree, const char *signature, uint64_t address,
+                               uint64_t count, uint64_t more)
+{
+    uint64_t used = 6 + count * tree->record_size + more + 4;
+    const uint8_t *node = find(file, address, tree->node_size);
+    if (node == NULL || tree->count == MAX_NODES || used > tree->node_size || memcmp(node, signature, 4) != 0 ||
+        node[5] != tree->kind || !is_sound(node, (size_t)used))
+        return NULL;
+    for (int i = 0; i < tree->count; i++)
+        if (tree->nodes[i].address == address)
+            return NULL;
+    tree->nodes[tree->count].address = address;
+    tree->nodes[tree->count].records = node + 6;
+    tree->nodes[tree->count++].count = (size_t)count;
+    return node;
+}
+
+/* Add the leaves below a root that is no leaf itself: their addresses and numbers of records follow its own records. */
+static int add_leaves(const file_head *file, name_tree *tree, uint64_t root, uint64_t count, uint64_t *total)
+{
+    size_t width = bytes_of((tree->node_size - 10) / tree->record_size), step;
+    width = width ? width : 1;
+    step = file->offset_size + width;
+    const uint8_t *node = add_node(file, tree, "BTIN", root, count, (count + 1) * step);
+    if (node == NULL)
+        return 0;
+    const uint8_t *child = node + 6 + count * tree->record_size;
+    for (uint64_t i = 0; i <= count; i++, child += step) {
+        uint64_t records = number(child + file->offset_size, width);
+        *total += records;
+        if (records && add_node(file, tree, "BTLF", number(child, file->offset_size), records, 0) == NULL)
+            return 0;
+    }
+    return 1;
+}
+
+/* All records of a tree of at most two levels. */
+static int open_tree(const file_head *file, uint64_t address, unsigned kind, name_tree *tree)
 {
     size_t length = 22 + file->offset_size + file->length_size;
     const uint8_t *head = find(file, address, length);
     if (head == NULL || memcmp(head, "BTHD", 4) != 0 || head[4] != 0 || head[5] != kind || !is_sound(head, length))
         return 0;
-    uint64_t node = number(head + 6, 4), root = number(head + 16, file->offset_size);
-    out->size = (size_t)number(head + 10, 2);
-    out->count = (size_t)number(head + 16 + file->offset_size, 2);
-    uint64_t total = number(head + 18 + file->offset_size, file->length_size);
-    size_t least = kind == 5 ? 11 : 17, used = 6 + out->count * out->size + 4;
-    if (number(head + 12, 2) != 0 || out->count == 0 || out->count != total || out->size < least || used > node)
+    uint64_t root = number(head + 16, file->offset_size), count = number(head + 16 + file->offset_size, 2);
+    uint64_t depth = number(head + 12, 2), total = count;
+    tree->kind = kind;
+    tree->node_size = number(head + 6, 4);
+    tree->record_size = (size_t)number(head + 10, 2);
+    tree->count = 0;
+    if (count == 0 || depth > 1 || tree->record_size < (kind == 5 ? 11 : 17) ||
+        tree->node_size < 10 + tree->record_size)
         return 0;
-    const uint8_t *leaf = find(file, root, node);
-    if (leaf == NULL || memcmp(leaf, "BTLF", 4) != 0 || leaf[5] != kind || !is_sound(leaf, used))
-        return 0;
-    out->records = leaf + 6;
-    return 1;
+    int done = depth ? add_leaves(file, tree, root, count, &total) : add_node(file, tree, "BTLF", root, count, 0) != NULL;
+    return done && total == number(head + 18 + file->offset_size, file->length_size);
 }
 
 typedef struct {
@@ -433,33 +474,36 @@ static int add_object(PyObject *list, unsigned long order, const uint8_t *body, 
     return failed ? -1 : 0;
 }
 
-static int add_objects(const file_head *file, uint64_t address, const record_table *table, unsigned kind, PyObject *list)
+/* Add the object that a record names. Type 5: a hash of the name, the id of a link. Type 8: the id of an attribute,
+ * flags, creation order, a hash. Objects do not overlap, so all together (`total`) are not longer than the file. */
+static int add_named(const file_head *file, fractal_heap *heap, const uint8_t *record, unsigned kind, uint64_t *total,
+                     PyObject *list)
+{
+    size_t length;
+    if (kind == 8 && record[8] & 2)
+        return 0; /* the message is shared: it lies in another heap */
+    const uint8_t *body = find_object(file, heap, record + (kind == 5 ? 4 : 0), kind == 5 ? 7 : 8, &length);
+    if (body == NULL || (*total += length) > file->length)
+        return 0;
+    return add_object(list, kind == 5 ? 0 : (unsigned long)number(record + 9, 4), body, length) < 0 ? -1 : 1;
+}
+
+static int add_all(const file_head *file, uint64_t address, const name_tree *tree, PyObject *list)
 {
     fractal_heap heap;
     uint64_t total = 0;
-    if (!open_heap(file, address, &heap))
-        return 0;
-    for (size_t i = 0; i < table->count; i++) {
-        /* Type 5: a hash of the name, the id of a link. Type 8: the id of an attribute, flags, creation order, a hash. */
-        const uint8_t *record = table->records + i * table->size;
-        size_t length;
-        if (kind == 8 && record[8] & 2)
-            return 0; /* the message is shared: it lies in another heap */
-        const uint8_t *body = find_object(file, &heap, record + (kind == 5 ? 4 : 0), kind == 5 ? 7 : 8, &length);
-        /* Objects do not overlap, so all together are not longer than the file. */
-        if (body == NULL || (total += length) > file->length)
-            return 0;
-        if (add_object(list, kind == 5 ? 0 : (unsigned long)number(record + 9, 4), body, length) < 0)
-            return -1;
-    }
-    return 1;
+    int done = open_heap(file, address, &heap);
+    for (int node = 0; done == 1 && node < tree->count; node++)
+        for (size_t i = 0; done == 1 && i < tree->nodes[node].count; i++)
+            done = add_named(file, &heap, tree->nodes[node].records + i * tree->record_size, tree->kind, &total, list);
+    return done;
 }
 
 static PyObject *py_heap_objects(PyObject *self, PyObject *const *args, Py_ssize_t given)
 {
     file_head file;
     uint64_t heap, tree;
-    record_table table;
+    name_tree names;
     (void)self;
     if (!has_arguments(given, 6) || take_file(args, &file) < 0 || take_address(args[3], &heap) < 0 ||
         take_address(args[4], &tree) < 0)
@@ -471,10 +515,10 @@ static PyObject *py_heap_objects(PyObject *self, PyObject *const *args, Py_ssize
         PyErr_SetString(PyExc_ValueError, "record types are 5 (links) and 8 (attributes)");
         return NULL;
     }
-    if (!find_records(&file, tree, (unsigned)kind, &table))
+    if (!open_tree(&file, tree, (unsigned)kind, &names))
         Py_RETURN_NONE;
     PyObject *list = PyList_New(0);
-    int done = list == NULL ? -1 : add_objects(&file, heap, &table, (unsigned)kind, list);
+    int done = list == NULL ? -1 : add_all(&file, heap, &names, list);
     if (done == 1)
         return list;
     Py_XDECREF(list);

@@ -24,7 +24,7 @@ from insitu.formats.hdf5.structures.fractal_heap import cached_heap_objects, rea
 from insitu.formats.hdf5.structures.message_cache import parse_once, recall, remember
 from insitu.formats.hdf5.structures.messages import ATTRIBUTE, ATTRIBUTE_INFO, DATASPACE, DATATYPE, Message
 from insitu.formats.hdf5.structures.shared_messages import read_shared, read_shared_in_heap, resolve_shared
-from insitu.formats.parsing.fields import check_length, take_uint
+from insitu.formats.parsing.fields import check_length
 from insitu.formats.parsing.scheduler import Parallel, Shared, Walk
 
 __all__ = [
@@ -81,21 +81,11 @@ def read_attributes(file: FileContext, messages: list[Message]) -> Walk[list[Att
             bodies += yield from _read_dense(file, message.body)
     width = file.length_size
     for order, body in bodies:
-        key = (width, body)
-        attribute = recall(key)
+        if _name(body) in _SKIPPED_NAMES:
+            continue
+        attribute = parse_plain_attribute(body, width)
         if attribute is None:
-            if _name(body) in _SKIPPED_NAMES:
-                continue
-            if body[0] > 1 and body[1] & 3:
-                attribute = yield from _parse_with_shared_parts(file, body)
-            else:
-                attribute = _parse(body, width, None, None)
-                # References and heap records are other bytes in every file.
-                told = attribute.datatype
-                if told is None or not (
-                    told.is_variable_length or told.kind == "reference" or told.has_nested_variable_length
-                ):
-                    remember(key, len(body), attribute)
+            attribute = yield from _parse_with_shared_parts(file, body)
         found.append((order, attribute))
     found.sort(key=itemgetter(0))
     return [attribute for _, attribute in found]
@@ -124,9 +114,17 @@ def attribute_bodies(file: FileContext, messages: list[Message]) -> tuple[bytes,
 
 def parse_plain_attribute(body: bytes, length_size: int) -> Attribute | None:
     """Parse an attribute message; None if its datatype or dataspace is shared."""
-    if len(body) > 1 and body[0] > 1 and body[1] & 3:
-        return None
-    return _parse(body, length_size, None, None)
+    key = (length_size, body)
+    attribute: Attribute | None = recall(key)
+    if attribute is None and not (len(body) > 1 and body[0] > 1 and body[1] & 3):
+        attribute = _parse(body, length_size, None, None)
+        # References and heap records are other bytes in every file.
+        told = attribute.datatype
+        if told is None or not (
+            told.is_variable_length or told.kind == "reference" or told.has_nested_variable_length
+        ):
+            remember(key, len(body), attribute)
+    return attribute
 
 
 def _dense_in_memory(file: FileContext, body: bytes) -> list[tuple[int, bytes]] | None:
@@ -148,9 +146,11 @@ def _dense_in_memory(file: FileContext, body: bytes) -> list[tuple[int, bytes]] 
 def _dense_addresses(file: FileContext, body: bytes) -> tuple[int, int]:
     """Return where heap and B-tree of an attribute info message lie."""
     width = file.offset_size
-    at = 2 + (2 if take_uint(body, 1, 1, "attribute info message") & 1 else 0)
-    heap = take_uint(body, at, width, "attribute info message")
-    return heap, take_uint(body, at + width, width, "attribute info message")
+    check_length(body, 2, "attribute info message")
+    at = 2 + (2 if body[1] & 1 else 0)
+    check_length(body, at + 2 * width, "attribute info message")
+    end = at + width
+    return int.from_bytes(body[at:end], "little"), int.from_bytes(body[end : end + width], "little")
 
 
 def _read_dense(file: FileContext, body: bytes) -> Walk[list[tuple[int, bytes]]]:
