@@ -209,7 +209,7 @@ def _decode_like_before(file: _ScannedVariable, join: bool, memory: DecodingMemo
             return None
         try:
             values = (
-                _unpack_values(file, seen.packings[0], seen.dtype) if file.labels or seen.dtype.kind == "M" else None
+                _unpack_values(file, seen.packing, seen.dtype) if file.labels or seen.dtype.kind == "M" else None
             )
         except CodecError:  # a date that the type of the others does not hold: to be decided anew
             return None
@@ -232,7 +232,7 @@ def _is_independent_of_values(seen: RememberedVariable) -> bool:
     dtype = seen.dtype
     if dtype.kind in "biufc":
         return True
-    kind = seen.packings[0].kind
+    kind = seen.packing.kind
     return dtype == np.dtype("M8[ns]") and kind.base == "ns" and kind.epoch is None
 
 
@@ -268,7 +268,7 @@ def _decode(file: _ScannedVariable, join: bool, memory: DecodingMemory) -> Varia
 
 def _remembered(file: _ScannedVariable, kept: VirtualArray, variable: Variable, join: bool) -> RememberedVariable:
     """Return what the next files need to know of a variable that was decoded."""
-    array, data = file.array, variable.data
+    array, data, packings = file.array, variable.data, kept.tiles[0].packings
     return RememberedVariable(
         file.attributes,
         array.shape,
@@ -280,8 +280,9 @@ def _remembered(file: _ScannedVariable, kept: VirtualArray, variable: Variable, 
         kept.dtype,
         variable.attributes,
         variable.encoding,
-        kept.tiles[0].packings,
-        not kept.tiles[0].packings.identity,
+        packings,
+        packings[0],
+        not packings.identity,
         join,
         data if isinstance(data, np.ndarray) else None,
     )

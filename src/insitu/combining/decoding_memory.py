@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from insitu.combining.eager_values import ChunkBytes
-from insitu.model import ArrayDetails, Encoding, Packings, VirtualArray
+from insitu.model import ArrayDetails, Encoding, Packing, Packings, VirtualArray
 
 __all__ = ["DecodingMemory", "RememberedVariable", "memory_of_thread"]
 
@@ -43,6 +43,8 @@ class RememberedVariable:
     """As decoded."""
     encoding: Mapping[str, Any]
     packings: Packings
+    packing: Packing
+    """The same, of the values that were read."""
     is_packed: bool
     """Whether the packing changes any value."""
     joined: bool

@@ -152,9 +152,9 @@ def keepable_encoding(encoding: Mapping[str, Any]) -> dict[str, Any]:
 
 def _is_keepable(value: Any) -> bool:
     if isinstance(value, (tuple, list)):
-        return all(_is_keepable(part) for part in value)
+        return all([type(part) in _PLAIN_TYPES or _is_keepable(part) for part in value])
     if isinstance(value, dict):
-        return all(isinstance(key, str) and _is_keepable(part) for key, part in value.items())
+        return all([isinstance(key, str) for key in value]) and _is_keepable(list(value.values()))
     if isinstance(value, np.ndarray):
         return not value.dtype.hasobject
     return value is None or isinstance(value, (bool, int, float, complex, str, bytes, np.generic, np.dtype))

@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from insitu.cancellation import check_deadline
 from insitu.errors import FormatError, TruncatedError
 from insitu.formats.parsing.scheduler import ExactRanges, Ranges
+from insitu.model import Source
 from insitu.sources.address import is_remote
 from insitu.sources.protocol import ByteSource
 
@@ -41,6 +42,7 @@ class ReadCache:
     """
 
     __slots__ = (
+        "_described",
         "_ends",
         "_head",
         "_patches",
@@ -65,6 +67,7 @@ class ReadCache:
         storage_options: Mapping[str, object] | None = None,
     ) -> None:
         self.source = source
+        self._described: Source | None = None
         self.storage_options = storage_options
         self.url = source.url
         self._remote = is_remote(source.url) if remote is None else remote
@@ -87,6 +90,12 @@ class ReadCache:
         self._spans: list[bytes] = []
         self.batches = 1
         self.fetched = len(self._head)
+
+    def describe(self) -> Source:
+        """Return the URL and the identity of the file; the same object every time."""
+        if self._described is None:
+            self._described = self.source.describe()
+        return self._described
 
     @property
     def local(self) -> bool:

@@ -84,8 +84,17 @@ def virtual_array(
     if dataset.fill.state == "per element" and _has_gaps(table):
         count = math.prod(chunk) // math.prod(datatype.shape)
         tile = Tile(axes, (encoding,), _fill_gaps(dataset, table, count, len(encoding.codecs) - len(dataset.filters)))
-    fill = encoding.fill_value()
-    return VirtualArray.of(tile, dims=dims, attributes=attributes, fill_value=fill, details=details)
+    # Not `VirtualArray.of`, which finds out again what is known here.
+    origins, fill = _no_offset(len(shape)), encoding.fill_value()
+    return VirtualArray(shape, encoding.dtype, dims, (tile,), origins, attributes, fill, details)
+
+
+@lru_cache(maxsize=64)
+def _no_offset(rank: int) -> npt.NDArray[np.int64]:
+    """The corner of a tile that is the whole array."""
+    origins = np.zeros((1, rank), np.int64)
+    origins.flags.writeable = False
+    return origins
 
 
 def _has_gaps(table: ChunkTable) -> bool:
