@@ -349,6 +349,10 @@ def _assemble_columns(
 ) -> Columns:
     """Make a table of columns that are known to fit, without the checks that look at every element."""
     table = object.__new__(Columns)
-    for name, value in (("shape", shape), ("sources", sources), *columns.items(), ("inline", inline)):
-        object.__setattr__(table, name, value)
+    put = object.__setattr__
+    put(table, "shape", shape)
+    put(table, "sources", sources)
+    put(table, "inline", inline)
+    for name, value in columns.items():
+        put(table, name, value)
     return table

@@ -216,7 +216,7 @@ def _variable_dimensions(
     dims: list[NetcdfDimension | None] = [None] * rank
     numbers = dataset.attributes.get("_Netcdf4Coordinates")
     if numbers is not None and _is_numeric(numbers) and numbers.ndim <= 1 and numbers.size == rank:
-        dims = [file.by_number.get(int(number)) for number in numbers.reshape(-1).tolist()]
+        dims = [file.by_number.get(int(number)) for number in (numbers.tolist() if numbers.ndim else [numbers])]
     if variable.scale is not None and rank and (rank == 1 or dims[0] is None):
         dims[0] = variable.scale
     if dataset.scales and variable.scale is None:

@@ -60,6 +60,8 @@ class _AttributeSet:
     """Attributes whose value each object needs a copy of."""
     heaped: tuple[tuple[str, Datatype, bytes], ...]
     """Attributes whose values lie in a heap: name, type, references into the heap."""
+    scales: tuple[Datatype, bytes] | None
+    """The same of the dimension scales, which are not shown."""
     problems: dict[str, str]
     size: int
     """Bytes of the messages."""
@@ -95,6 +97,7 @@ def _parse_together(bodies: tuple[bytes, ...], length_size: int) -> _AttributeSe
     values: dict[str, Any] = {}
     problems: dict[str, str] = {}
     heaped: list[tuple[str, Datatype, bytes]] = []
+    scales: tuple[Datatype, bytes] | None = None
     for body in bodies:
         attribute = parse_plain_attribute(body, length_size)
         if attribute is None or _has_references(attribute):
@@ -105,12 +108,15 @@ def _parse_together(bodies: tuple[bytes, ...], length_size: int) -> _AttributeSe
             continue
         if datatype is not None and needs_element_decoder(datatype):
             return None
-        if datatype is not None and datatype.is_variable_length:
-            heaped.append((name, datatype, attribute.data))
-        else:
+        if datatype is None or not datatype.is_variable_length:
             _drop(values, problems, name, attribute.problem)
+        elif name == SCALES and datatype.base is not None and datatype.base.kind == "reference":
+            scales = datatype, attribute.data
+            del values[name]
+        else:
+            heaped.append((name, datatype, attribute.data))
     mutable = tuple(name for name, value in values.items() if type(value) in _MUTABLE)
-    return _AttributeSet(values, mutable, tuple(heaped), problems, sum(map(len, bodies)))
+    return _AttributeSet(values, mutable, tuple(heaped), scales, problems, sum(map(len, bodies)))
 
 
 def _fill_in(file: FileContext, known: _AttributeSet) -> AttributeValues | None:
@@ -119,11 +125,17 @@ def _fill_in(file: FileContext, known: _AttributeSet) -> AttributeValues | None:
     for name in known.mutable:
         values[name] = values[name].copy()
     scales: list[list[int]] = []
+    if known.scales is not None:
+        datatype, data = known.scales
+        heap = _heap_values_in_memory(file, heap_records(file, data))
+        if heap is None:
+            return None
+        scales = [_reference_addresses(file, value, datatype) for value in heap]
     for name, datatype, data in known.heaped:
         heap = _heap_values_in_memory(file, heap_records(file, data))
         if heap is None:
             return None
-        scales = _set_heap_value(file, name, datatype, heap, values, problems) or scales
+        _set_heap_value(file, name, datatype, heap, values, problems)
     return AttributeValues(values, scales, problems)
 
 

@@ -7,6 +7,7 @@ which are read in one more batch.
 
 from __future__ import annotations
 
+import struct
 from dataclasses import dataclass
 from functools import lru_cache
 from operator import itemgetter
@@ -39,9 +40,9 @@ __all__ = [
     "read_heap_values",
 ]
 
-# Written by the dimension scale library for its own use; nobody asks for them, and they are new
-# bytes in each file.
-_SKIPPED_NAMES = frozenset({b"REFERENCE_LIST"})
+# Written by the dimension scale library for its own use; nobody asks for it, and it is other bytes
+# in each file.
+_SKIPPED_NAME = b"REFERENCE_LIST"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -81,7 +82,7 @@ def read_attributes(file: FileContext, messages: list[Message]) -> Walk[list[Att
             bodies += yield from _read_dense(file, message.body)
     width = file.length_size
     for order, body in bodies:
-        if _name(body) in _SKIPPED_NAMES:
+        if _name(body) == _SKIPPED_NAME:
             continue
         attribute = parse_plain_attribute(body, width)
         if attribute is None:
@@ -108,8 +109,8 @@ def attribute_bodies(file: FileContext, messages: list[Message]) -> tuple[bytes,
                 return None
             bodies += dense
     bodies.sort(key=itemgetter(0))
-    # A name begins at byte 8 or 9: most messages need not be parsed for it.
-    return tuple([body for _, body in bodies if body[8:11] != b"REF" != body[9:12] or _name(body) not in _SKIPPED_NAMES])
+    # Most messages need not be parsed for their names.
+    return tuple([body for _, body in bodies if _SKIPPED_NAME not in body or _name(body) != _SKIPPED_NAME])
 
 
 def parse_plain_attribute(body: bytes, length_size: int) -> Attribute | None:
@@ -245,16 +246,11 @@ def _parse_with_shared_parts(file: FileContext, body: bytes) -> Walk[Attribute]:
 
 def heap_records(file: FileContext, data: bytes) -> list[HeapRecord]:
     """Return references into heaps: number of elements, collection address, object number."""
-    width = file.offset_size
-    size = 8 + width
-    return [
-        HeapRecord(
-            int.from_bytes(data[at : at + 4], "little"),
-            int.from_bytes(data[at + 4 : at + 4 + width], "little"),
-            int.from_bytes(data[at + 4 + width : at + size], "little"),
-        )
-        for at in range(0, len(data) - size + 1, size)
-    ]
+    form = _RECORDS[file.offset_size]
+    return [HeapRecord._make(fields) for fields in form.iter_unpack(data[: len(data) // form.size * form.size])]
+
+
+_RECORDS = {width: struct.Struct(f"<I{letter}I") for width, letter in ((2, "H"), (4, "I"), (8, "Q"))}
 
 
 def read_heap_values(file: FileContext, records: list[HeapRecord]) -> Walk[list[bytes]]:

@@ -122,9 +122,12 @@ def _parse_v1(body: bytes, offset_size: int) -> Layout:
 
 
 def _chunked_v3(body: bytes, offset_size: int) -> ChunkedLayout:
-    rank = _uint(body, 2, 1)
-    dims = take_fields(f"<{rank}I", body, 3 + offset_size, _MESSAGE)
+    at = 3 + offset_size
+    dims = take_fields(_DIMENSIONS[_uint(body, 2, 1)], body, at, _MESSAGE)
     return _chunked_layout(dims, "btree_v1", _address(body, 3, offset_size))
+
+
+_DIMENSIONS = [f"<{rank}I" for rank in range(256)]
 
 
 def _chunked_v4(body: bytes, offset_size: int, length_size: int) -> ChunkedLayout:
