@@ -7,7 +7,7 @@ so every structure is verified.
 
 from __future__ import annotations
 
-from insitu.formats.hdf5.structures.compiled_metadata import metadata
+from insitu.formats.hdf5.structures import compiled_metadata
 from insitu.formats.hdf5.structures.file import FileContext
 
 __all__ = ["lookup3", "verify_checksum"]
@@ -16,8 +16,8 @@ __all__ = ["lookup3", "verify_checksum"]
 def lookup3(data: bytes) -> int:
     """Return the checksum of some bytes."""
     found: int
-    if metadata is not None:
-        found = metadata.lookup3(data)
+    if compiled_metadata.metadata is not None:
+        found = compiled_metadata.metadata.lookup3(data)
     else:
         from numcodecs.jenkins import jenkins_lookup3  # takes long to import
 
