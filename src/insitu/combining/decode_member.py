@@ -33,7 +33,7 @@ from insitu.combining.eager_values import ChunkBytes, fetch_chunks, values_from_
 from insitu.combining.member import Load, Member, Variable
 from insitu.combining.stored_encoding import NETCDF, stored_encoding
 from insitu.errors import CodecError, InsituError, UnknownCodecError
-from insitu.model import Encoding, Packing, PackingKind, Packings, Tile, VirtualArray, VirtualGroup
+from insitu.model import Encoding, Packing, PackingKind, Tile, VirtualArray, VirtualGroup
 from insitu.model.gaps import fill_gaps_with_unwritten
 from insitu.sources import ByteSource
 from insitu.zarr_metadata.typed_attributes import with_types
@@ -208,9 +208,7 @@ def _decode_like_before(file: _ScannedVariable, join: bool, memory: DecodingMemo
         if file.blocks is None or not _is_independent_of_values(seen):
             return None
         try:
-            values = (
-                _unpack_values(file, seen.packing, seen.dtype) if file.labels or seen.dtype.kind == "M" else None
-            )
+            values = _unpack_values(file, seen.packing, seen.dtype) if file.labels or seen.dtype.kind == "M" else None
         except CodecError:  # a date that the type of the others does not hold: to be decided anew
             return None
         values = values if file.labels else None
@@ -262,11 +260,11 @@ def _decode(file: _ScannedVariable, join: bool, memory: DecodingMemory) -> Varia
     if file.labels:
         variable = replace(variable, data=_label_values(file, kept))
     if plain and known and not (result.warned and memory.repeats_warnings):
-        memory.remember(name, _remembered(file, kept, variable, join))
+        memory.remember(name, _facts_of(file, kept, variable, join))
     return variable
 
 
-def _remembered(file: _ScannedVariable, kept: VirtualArray, variable: Variable, join: bool) -> RememberedVariable:
+def _facts_of(file: _ScannedVariable, kept: VirtualArray, variable: Variable, join: bool) -> RememberedVariable:
     """Return what the next files need to know of a variable that was decoded."""
     array, data, packings = file.array, variable.data, kept.tiles[0].packings
     return RememberedVariable(

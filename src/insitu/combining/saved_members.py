@@ -143,18 +143,16 @@ def keepable_encoding(encoding: Mapping[str, Any]) -> dict[str, Any]:
 
     Filters and coders of other libraries cannot.
     """
-    kept = {
-        str(key): value for key, value in encoding.items() if type(value) in _PLAIN_TYPES or _is_keepable(value)
-    }
+    kept = {str(key): value for key, value in encoding.items() if type(value) in _PLAIN_TYPES or _is_keepable(value)}
     kept.pop("source", None)
     return kept
 
 
 def _is_keepable(value: Any) -> bool:
     if isinstance(value, (tuple, list)):
-        return all([type(part) in _PLAIN_TYPES or _is_keepable(part) for part in value])
+        return _PLAIN_TYPES.issuperset(map(type, value)) or all(_is_keepable(part) for part in value)
     if isinstance(value, dict):
-        return all([isinstance(key, str) for key in value]) and _is_keepable(list(value.values()))
+        return all(isinstance(key, str) for key in value) and _is_keepable(list(value.values()))
     if isinstance(value, np.ndarray):
         return not value.dtype.hasobject
     return value is None or isinstance(value, (bool, int, float, complex, str, bytes, np.generic, np.dtype))

@@ -95,14 +95,17 @@ def test_files_of_others(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_all_of_a_small_file_is_parsed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     data = _write_netcdf(tmp_path / "x.nc")
     answers: dict[str, list[bool]] = {}
-    for name in ("header_messages", "heap_objects", "full_leaf"):
 
-        def count(*given: Any, compiled: Any = getattr(metadata, name), name: str = name) -> Any:
+    def counted(name: str, compiled: Any) -> Any:
+        def call(*given: Any) -> Any:
             found = compiled(*given)
             answers.setdefault(name, []).append(found is not None)
             return found
 
-        monkeypatch.setattr(metadata, name, count)
+        return call
+
+    for name in ("header_messages", "heap_objects", "full_leaf"):
+        monkeypatch.setattr(metadata, name, counted(name, getattr(metadata, name)))
     assert len(data) < 256 << 10
     scan_format(MemorySource(data))
     assert answers == {"header_messages": [True] * 43, "heap_objects": [True] * 44, "full_leaf": [True] * 42}

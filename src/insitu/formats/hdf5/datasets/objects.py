@@ -14,8 +14,8 @@ import numpy as np
 
 from insitu.errors import InsituError
 from insitu.formats.hdf5.datasets.chunk_index import read_chunks
-from insitu.formats.hdf5.datasets.virtual_mapping import SourceMapping, parse_mappings
 from insitu.formats.hdf5.datasets.object_attributes import attributes_in_memory, read_attribute_values
+from insitu.formats.hdf5.datasets.virtual_mapping import SourceMapping, parse_mappings
 from insitu.formats.hdf5.structures.attribute_messages import HeapRecord, read_heap_values
 from insitu.formats.hdf5.structures.chunk_rows import ChunkRows
 from insitu.formats.hdf5.structures.dataspace import Dataspace, parse_dataspace

@@ -121,9 +121,7 @@ def parse_plain_attribute(body: bytes, length_size: int) -> Attribute | None:
         attribute = _parse(body, length_size, None, None)
         # References and heap records are other bytes in every file.
         told = attribute.datatype
-        if told is None or not (
-            told.is_variable_length or told.kind == "reference" or told.has_nested_variable_length
-        ):
+        if told is None or not (told.is_variable_length or told.kind == "reference" or told.has_nested_variable_length):
             remember(key, len(body), attribute)
     return attribute
 

@@ -68,4 +68,8 @@ def full_leaf(
     if found is None:
         return None
     offset, length, mask = found
-    return np.frombuffer(offset, np.int64), np.frombuffer(length, np.int64), 0 if mask is None else np.frombuffer(mask, np.int64)
+    return (
+        np.frombuffer(offset, np.int64),
+        np.frombuffer(length, np.int64),
+        0 if mask is None else np.frombuffer(mask, np.int64),
+    )
