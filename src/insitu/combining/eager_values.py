@@ -109,14 +109,14 @@ def values_from_chunks(array: VirtualArray, blocks: ChunkBytes) -> npt.NDArray[A
     tile = array.tiles[0]
     encoding = tile.encodings[0]
     shape = tuple(axis.size for axis in tile.axes)
-    masks = (
-        np.broadcast_to(tile.chunks.filter_mask.reshape(-1), (len(blocks),))
-        if isinstance(tile.chunks, Columns)
-        else [0]
-    )
     if encoding.raw and shape and all(len(block) == math.prod(shape) * encoding.dtype.itemsize for block in blocks):
         joined = np.frombuffer(b"".join(blocks), encoding.dtype).reshape(-1, *shape[1:])
     else:
+        masks = (
+            np.broadcast_to(tile.chunks.filter_mask.reshape(-1), (len(blocks),))
+            if isinstance(tile.chunks, Columns)
+            else [0]
+        )
         parts = [
             decode(block, encoding, shape, filter_mask=int(mask)) for block, mask in zip(blocks, masks, strict=True)
         ]

@@ -104,11 +104,18 @@ def test_all_of_a_small_file_is_parsed(tmp_path: Path, monkeypatch: pytest.Monke
 
         return call
 
-    for name in ("header_messages", "heap_objects", "full_leaf"):
+    for name in ("header_messages", "heap_objects", "attribute_bodies", "full_leaf"):
         monkeypatch.setattr(metadata, name, counted(name, getattr(metadata, name)))
     assert len(data) < 256 << 10
     scan_format(MemorySource(data))
-    assert answers == {"header_messages": [True] * 43, "heap_objects": [True] * 44, "full_leaf": [True] * 42}
+    objects = 43
+    assert {name: len(found) for name, found in answers.items()} == {
+        "header_messages": objects,
+        "heap_objects": 1,
+        "attribute_bodies": objects,
+        "full_leaf": objects - 1,
+    }
+    assert all(all(found) for found in answers.values())
 
 
 @pytest.mark.parametrize("write", [_write_netcdf, _write_old])
@@ -147,6 +154,36 @@ def test_wrong_fields_are_not_followed(tmp_path: Path) -> None:
         metadata.header_messages(head, 0, WIDTHS, start, Message)
         for kind in (5, 8):
             metadata.heap_objects(head, 0, WIDTHS, chance.choice(heaps), chance.choice(trees), kind)
+        body = chance.choice([b"\0\0", b"\0\1\0\0"]) + b"".join(
+            chance.choice(places).to_bytes(8, "little") for places in (heaps, trees)
+        )
+        plain = Message(12, 0, chance.randbytes(chance.randrange(40)), 5)
+        metadata.attribute_bodies(head, 0, WIDTHS, [Message(21, 0, body, 0), plain], b"REFERENCE_LIST")
+
+
+def _attribute(name: bytes, version: int = 3) -> bytes:
+    head = bytes([version, 0]) + (len(name) + 1).to_bytes(2, "little") + bytes(4)
+    return head + (b"\0" if version == 3 else b"") + name + b"\0"
+
+
+def test_attribute_bodies() -> None:
+    def bodies(*messages: Any) -> Any:
+        return metadata.attribute_bodies(b"", 0, WIDTHS, list(messages), b"LIST")
+
+    one, two, three = _attribute(b"one"), _attribute(b"LISTS", 1), _attribute(b"LIS", 2)
+    in_header = [Message(12, 0, three, 7), Message(12, 0, one, 2), Message(1, 0, b"", 0), Message(12, 0, two, 2)]
+    assert bodies(*in_header) == (one, two, three)
+    assert bodies(*in_header, Message(12, 0, _attribute(b"LIST"), 3), Message(12, 0, _attribute(b"LIST\0x", 1), 3)) == (
+        one,
+        two,
+        three,
+    )
+    assert bodies() == ()
+    assert bodies(Message(21, 0, bytes(2) + b"\xff" * 16, 0)) == ()  # there is no heap
+    for odd in (b"", _attribute(b"x", 4), _attribute(b"name")[:-3]):
+        assert bodies(Message(12, 0, odd, 0)) is None
+    assert bodies(Message(12, 2, one, 0)) is None  # shared
+    assert bodies(Message(21, 0, bytes(10), 0)) is None
 
 
 def test_full_leaf(tmp_path: Path) -> None:
@@ -209,6 +246,9 @@ def test_wrong_arguments() -> None:
         metadata.header_messages(b"", 0, 0, 0, Message)
     with pytest.raises(ValueError, match="record types"):
         metadata.heap_objects(b"", 0, WIDTHS, 0, 0, 9)
+    for messages in ([()], [1], (), [(12, 0, "text", 0)], [("x", 0, b"", 0)]):
+        with pytest.raises(TypeError):
+            metadata.attribute_bodies(b"", 0, WIDTHS, messages, b"")
     with pytest.raises(ValueError, match="rank"):
         metadata.full_leaf(b"", 0, 8, 0, 64, (1,), (1, 1))
     assert metadata.header_messages(b"", 0, WIDTHS, 1 << 70, Message) is None

@@ -5,6 +5,8 @@
  *                                     the messages of an object header, continuation blocks included
  *   heap_objects(head, base, widths, heap, tree, kind)
  *                                     the links or attributes of an object that lie in a fractal heap
+ *   attribute_bodies(head, base, widths, messages, skipped)
+ *                                     the attribute messages of an object, wherever they lie, in creation order
  *   full_leaf(data, base, offset_size, size, room, grid, chunk)
  *                                     the chunks of a dataset whose B-tree is one leaf that holds the whole grid
  *
@@ -20,7 +22,7 @@
 #include <string.h>
 
 enum { MAX_CONTINUATIONS = 64, MAX_NODES = 64, MAX_BLOCKS = 64, MAX_ROWS = 64, MAX_RANK = 32 };
-enum { CONTINUATION = 0x10, LAST_KNOWN_MESSAGE = 0x18 };
+enum { ATTRIBUTE = 0x0c, CONTINUATION = 0x10, ATTRIBUTE_INFO = 0x15, LAST_KNOWN_MESSAGE = 0x18 };
 
 /* A new reference: Py_RETURN_NONE of later headers gives none, and one build serves 3.11 too, where None is counted. */
 static PyObject *none(void)
@@ -534,6 +536,125 @@ static PyObject *py_heap_objects(PyObject *self, PyObject *const *args, Py_ssize
     return none();
 }
 
+/* ---- attribute messages (IV.A.2.m, IV.A.2.v) ----------------------------------------------------------------------- */
+
+/* Add the attributes that an attribute info message leads to. */
+static int add_dense(const file_head *file, const uint8_t *body, size_t length, PyObject *list)
+{
+    name_tree names;
+    size_t at = length > 1 && body[1] & 1 ? 4 : 2, width = file->offset_size;
+    if (length < at + 2 * width)
+        return 0;
+    uint64_t heap = number(body + at, width), tree = number(body + at + width, width);
+    if (heap == file->undefined || tree == file->undefined)
+        return 1;
+    return open_tree(file, tree, 8, &names) ? add_all(file, heap, &names, list) : 0;
+}
+
+/* Add the attributes of one message of a header to a list of (order, bytes). */
+static int add_attributes(const file_head *file, PyObject *message, PyObject *list)
+{
+    if (!PyTuple_Check(message) || PyTuple_Size(message) < 4) {
+        PyErr_SetString(PyExc_TypeError, "messages are tuples (kind, flags, body, order, place)");
+        return -1;
+    }
+    long kind = PyLong_AsLong(PyTuple_GetItem(message, 0)), flags = PyLong_AsLong(PyTuple_GetItem(message, 1));
+    if (PyErr_Occurred())
+        return -1;
+    if (kind != ATTRIBUTE && kind != ATTRIBUTE_INFO)
+        return 1;
+    PyObject *body = PyTuple_GetItem(message, 2), *order = PyTuple_GetItem(message, 3);
+    char *data;
+    Py_ssize_t length;
+    if (PyBytes_AsStringAndSize(body, &data, &length) < 0)
+        return -1;
+    if (kind == ATTRIBUTE_INFO)
+        return add_dense(file, (const uint8_t *)data, (size_t)length, list);
+    if (flags & 2)
+        return 0; /* shared */
+    PyObject *item = PyTuple_Pack(2, order, body);
+    int failed = item == NULL || PyList_Append(list, item) < 0;
+    Py_XDECREF(item);
+    return failed ? -1 : 1;
+}
+
+/* Whether an attribute message has a name: 1 or 0, or -1 if it is not sound. */
+static int has_name(const uint8_t *body, size_t length, const char *name, size_t wanted)
+{
+    if (length < 8 || body[0] < 1 || body[0] > 3)
+        return -1;
+    size_t begin = body[0] == 3 ? 9 : 8, size = (size_t)number(body + 2, 2);
+    size = size ? size - 1 : 0; /* the last byte is the closing zero */
+    if (begin + size > length)
+        return -1;
+    const uint8_t *end = memchr(body + begin, 0, size);
+    size = end == NULL ? size : (size_t)(end - body) - begin;
+    return size == wanted && memcmp(body + begin, name, wanted) == 0;
+}
+
+/* The bodies of a sorted list of (order, bytes), without those of one name; NULL without an exception: not sound. */
+static PyObject *take_bodies(PyObject *list, const char *name, size_t wanted)
+{
+    PyObject *kept = PyList_New(0), *found = NULL;
+    Py_ssize_t count = PyList_Size(list);
+    int done = kept == NULL ? -1 : 0;
+    for (Py_ssize_t i = 0; done >= 0 && i < count; i++) {
+        PyObject *body = PyTuple_GetItem(PyList_GetItem(list, i), 1);
+        done = has_name((const uint8_t *)PyBytes_AsString(body), (size_t)PyBytes_Size(body), name, wanted);
+        if (done == 0 && PyList_Append(kept, body) < 0)
+            done = -1;
+    }
+    if (done >= 0)
+        found = PyList_AsTuple(kept);
+    Py_XDECREF(kept);
+    return found;
+}
+
+/* Sort (order, bytes) by order; what has the same order stays as it is. */
+static int sort_by_order(PyObject *list)
+{
+    Py_ssize_t count = PyList_Size(list);
+    for (Py_ssize_t i = 1; i < count; i++) {
+        PyObject *item = PyList_GetItem(list, i);
+        unsigned long order = PyLong_AsUnsignedLong(PyTuple_GetItem(item, 0));
+        Py_ssize_t to = i;
+        while (to > 0 && PyLong_AsUnsignedLong(PyTuple_GetItem(PyList_GetItem(list, to - 1), 0)) > order)
+            to--;
+        if (PyErr_Occurred())
+            return -1;
+        if (to == i)
+            continue;
+        Py_INCREF(item);
+        int failed = PyList_SetSlice(list, i, i + 1, NULL) < 0 || PyList_Insert(list, to, item) < 0;
+        Py_DECREF(item);
+        if (failed)
+            return -1;
+    }
+    return 0;
+}
+
+static PyObject *py_attribute_bodies(PyObject *self, PyObject *const *args, Py_ssize_t given)
+{
+    file_head file;
+    char *name;
+    Py_ssize_t wanted;
+    (void)self;
+    if (!has_arguments(given, 5) || take_file(args, &file) < 0 || PyBytes_AsStringAndSize(args[4], &name, &wanted) < 0)
+        return NULL;
+    if (!PyList_Check(args[3])) {
+        PyErr_SetString(PyExc_TypeError, "the messages are a list");
+        return NULL;
+    }
+    PyObject *list = PyList_New(0), *found = NULL;
+    int done = list == NULL ? -1 : 1;
+    for (Py_ssize_t i = 0; done == 1 && i < PyList_Size(args[3]); i++)
+        done = add_attributes(&file, PyList_GetItem(args[3], i), list);
+    if (done == 1 && sort_by_order(list) == 0)
+        found = take_bodies(list, name, (size_t)wanted);
+    Py_XDECREF(list);
+    return found != NULL || PyErr_Occurred() ? found : none();
+}
+
 /* ---- chunks in one leaf of a version 1 B-tree (III.A.1) --------------------------------------------------------------- */
 
 static int take_lengths(PyObject *given, uint64_t *out)
@@ -653,6 +774,10 @@ static PyMethodDef methods[] = {
     {"heap_objects", (PyCFunction)(void (*)(void))py_heap_objects, METH_FASTCALL,
      "heap_objects(head, base, widths, heap, tree, kind)\n--\n\n"
      "Creation order and bytes of the objects of a heap that a B-tree names; None if they are not plain."},
+    {"attribute_bodies", (PyCFunction)(void (*)(void))py_attribute_bodies, METH_FASTCALL,
+     "attribute_bodies(head, base, widths, messages, skipped)\n--\n\n"
+     "The attribute messages of an object in creation order, without those of the name `skipped`; None if they are "
+     "not plain."},
     {"full_leaf", (PyCFunction)(void (*)(void))py_full_leaf, METH_FASTCALL,
      "full_leaf(data, base, offset_size, size, room, grid, chunk)\n--\n\n"
      "Offsets, lengths and filter masks (None: all 0) of all cells of a grid, as int64; None if the node has others."},

@@ -15,9 +15,9 @@ from typing import Any, NamedTuple
 
 from insitu.errors import FormatError, UnsupportedError
 from insitu.formats.hdf5.codecs.global_heap import COLLECTION_GUESS, HEADER_SIZE, collection_size, parse_collection
+from insitu.formats.hdf5.structures import compiled_metadata
 from insitu.formats.hdf5.structures.attribute_values import NO_VALUE, plain_value
 from insitu.formats.hdf5.structures.btree_v2 import cached_records, read_records
-from insitu.formats.hdf5.structures.compiled_metadata import heap_objects
 from insitu.formats.hdf5.structures.dataspace import Dataspace, parse_dataspace
 from insitu.formats.hdf5.structures.datatype import Datatype, parse_datatype
 from insitu.formats.hdf5.structures.file import FileContext
@@ -97,6 +97,9 @@ def attribute_bodies(file: FileContext, messages: list[Message]) -> tuple[bytes,
 
     None also if one is shared. Without those that are not shown.
     """
+    compiled = compiled_metadata.attribute_bodies(file, messages, _SKIPPED_NAME)
+    if compiled is not None:
+        return compiled
     bodies: list[tuple[int, bytes]] = []
     for message in messages:
         if message.kind == ATTRIBUTE:
@@ -109,8 +112,7 @@ def attribute_bodies(file: FileContext, messages: list[Message]) -> tuple[bytes,
                 return None
             bodies += dense
     bodies.sort(key=itemgetter(0))
-    # Most messages need not be parsed for their names.
-    return tuple([body for _, body in bodies if _SKIPPED_NAME not in body or _name(body) != _SKIPPED_NAME])
+    return tuple([body for _, body in bodies if _name(body) != _SKIPPED_NAME])
 
 
 def parse_plain_attribute(body: bytes, length_size: int) -> Attribute | None:
@@ -131,9 +133,6 @@ def _dense_in_memory(file: FileContext, body: bytes) -> list[tuple[int, bytes]] 
     heap, tree = _dense_addresses(file, body)
     if heap == file.undefined or tree == file.undefined:
         return []
-    found = heap_objects(file, heap, tree, 8)
-    if found is not None:
-        return found
     records = cached_records(file, tree, (8,))
     if records is None:
         return None

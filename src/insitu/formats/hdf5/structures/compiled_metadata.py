@@ -16,7 +16,7 @@ import numpy.typing as npt
 from insitu.formats.hdf5.structures.file import FileContext
 from insitu.formats.hdf5.structures.messages import Message
 
-__all__ = ["full_leaf", "header_messages", "heap_objects", "metadata"]
+__all__ = ["attribute_bodies", "full_leaf", "header_messages", "heap_objects", "metadata"]
 
 metadata: ModuleType | None
 """The C extension; None if it was not built."""
@@ -51,6 +51,25 @@ def heap_objects(file: FileContext, heap: int, tree: int, kind: int) -> list[tup
         return None
     widths = file.offset_size << 8 | file.length_size
     found: list[tuple[int, bytes]] | None = metadata.heap_objects(file.head(), file.base, widths, heap, tree, kind)
+    return found
+
+
+def attribute_bodies(file: FileContext, messages: list[Message], skipped: bytes) -> tuple[bytes, ...] | None:
+    """Return the attribute messages of an object, in creation order, without those of one name.
+
+    Parameters
+    ----------
+    file
+        The file.
+    messages
+        Of the object's header.
+    skipped
+        The name of attributes to leave out.
+    """
+    if metadata is None:
+        return None
+    widths = file.offset_size << 8 | file.length_size
+    found: tuple[bytes, ...] | None = metadata.attribute_bodies(file.head(), file.base, widths, messages, skipped)
     return found
 
 
