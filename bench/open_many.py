@@ -44,7 +44,7 @@ def growth(quick: bool) -> None:
     """
     real = _twelve(20 if quick else 100)
     print("\n## Files of 12 variables, joined along time\n")
-    print("| files | seconds | milliseconds a file | of it to combine | target < 1 | memory kept |")
+    print("| files | seconds | milliseconds a file | processor to combine | target < 1 | memory kept |")
     print("|---|---|---|---|---|---|")
     for count in (20, 100) if quick else (100, 1_000, 10_000):
         place = _names(real, count)
@@ -56,7 +56,7 @@ def growth(quick: bool) -> None:
         if not result.seconds or not combined.seconds:
             print(f"| {count:,} | failed: {result.error or combined.error} |")
             continue
-        each = combined.seconds[0] / count * 1e3
+        each = combined.processor[0] / count * 1e3  # it waits for nothing
         print(
             f"| {count:,} | {result.seconds[0]:.2f} | {result.seconds[0] / count * 1e3:.2f} | {each:.2f} | "
             f"{'yes' if each < 1 else '**no**'} | {result.growth[0] / 1e6:.0f} MB |"

@@ -82,7 +82,7 @@ def _ranges(array: VirtualArray, own: str) -> list[tuple[int, int]]:
         return []
     if table.sources[0].url != own:
         return []  # a document that describes another file, a file with its data elsewhere
-    if tile.encodings[0].dtype.hasobject or not (table.source == 0).all() or not _is_contiguous_in_order(array):
+    if tile.encodings[0].dtype.hasobject or table.source.any() or not _is_contiguous_in_order(array):
         return []  # values of varying length lie in heaps elsewhere; a chunk that was never written has no bytes
     cells = math.prod(table.shape)
     if cells > MAX_STORED_BYTES // 16:

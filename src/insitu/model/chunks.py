@@ -169,6 +169,13 @@ def _constant_column(value: int, ndim: int) -> npt.NDArray[Any]:
     return column
 
 
+def _extremes(column: npt.NDArray[Any]) -> tuple[int, int]:
+    if column.size > 64:
+        return int(column.min()), int(column.max())
+    values = column.reshape(-1).tolist()  # of few elements, faster than NumPy
+    return min(values), max(values)
+
+
 def narrow_column(column: npt.ArrayLike, ndim: int) -> npt.NDArray[Any]:
     """Return an integer column in the narrowest signed type, with one element if all are equal."""
     if isinstance(column, int):
@@ -178,7 +185,7 @@ def narrow_column(column: npt.ArrayLike, ndim: int) -> npt.NDArray[Any]:
         return _constant_column(int(array.flat[0]), ndim)
     if array.size == 0:
         return np.zeros(array.shape, np.int8)
-    low, high = int(array.min()), int(array.max())
+    low, high = _extremes(array)
     if low == high:
         return _constant_column(low, ndim)
     return np.ascontiguousarray(array, _narrowest_type(low, high))
