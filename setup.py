@@ -27,6 +27,10 @@ def extension(name: str) -> Extension:
 
 
 setup(
-    ext_modules=[extension("codecs._kernels"), extension("sources._scatter")],
+    ext_modules=[
+        extension("codecs._kernels"),
+        extension("formats.hdf5.structures._metadata"),
+        extension("sources._scatter"),
+    ],
     options={"bdist_wheel": {"py_limited_api": "cp311"}} if LIMITED else {},
 )

@@ -31,10 +31,34 @@ def _work(opened: Open, paths: Sequence[str] | str, warm: Sequence[str]) -> Call
 
 
 def insitu(paths: Sequence[str] | str, warm: Sequence[str], **how: Any) -> Callable[[], Any]:
-    """Our own."""
+    """Our own; every time as if for the first time, without the cache of scans."""
+    from insitu.scanning.scan_cache import settings
     from insitu.xarray_bridge import open_mfdataset
 
+    settings.enabled = False
     return _work(lambda files: open_mfdataset(files, **how), paths, warm)
+
+
+def insitu_combine(paths: Sequence[str] | str, warm: Sequence[str], **how: Any) -> Callable[[], Any]:
+    """What our own does after all files were scanned."""
+    from insitu.combining.file_names import expand_paths
+    from insitu.combining.recipe import Recipe
+    from insitu.combining.scan_many import scan_many
+    from insitu.combining.scan_member import Job, make_loader
+    from insitu.combining.survey import Survey
+
+    job, recipe = Job(), Recipe(**how)
+
+    def combine(members: list[Any], files: Sequence[str]) -> Any:
+        places = [(number,) for number in range(len(files))]
+        member = recipe.combine_found(members, places, files, make_loader(None))
+        Survey.of(members, member)
+        return member
+
+    combine(scan_many(warm, job), warm)
+    files = [str(path) for path in (expand_paths(paths, None) if isinstance(paths, str) else paths)]
+    members = scan_many(files, job)
+    return lambda: combine(members, files)
 
 
 def xarray(paths: Sequence[str], warm: Sequence[str], **how: Any) -> Callable[[], Any]:

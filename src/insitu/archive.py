@@ -248,18 +248,19 @@ class Archive:
             return None
         return self.active.scan(url, group=job.group, storage_options=job.storage_options)
 
-    def all_members(self) -> Iterator[tuple[str, Member]]:
-        """Yield every group, decoded, with its path."""
+    def all_members(self, *, remember: bool = False) -> Iterator[tuple[str, Member]]:
+        """Yield every group, decoded, with its path; `remember`: see `scan_tree`."""
         if self.location is None:
             yield "", self.member()
         else:
-            yield from scan_tree(self.location, self.job)
+            yield from scan_tree(self.location, self.job, remember=remember)
 
     @property
     def tree(self) -> VirtualGroup:
         """The groups and arrays, with the shapes, types and values that xarray shows."""
         if self._tree is None:
-            self._tree = nest_groups({path: tree_from_member(member) for path, member in self.all_members()})
+            groups = {path: tree_from_member(member) for path, member in self.all_members(remember=True)}
+            self._tree = nest_groups(groups)
         return self._tree
 
     def subtree(self, variables: Collection[str] | None = None) -> VirtualGroup:

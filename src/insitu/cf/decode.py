@@ -39,6 +39,8 @@ class DecodedVariable:
     """The attributes that decoding did not consume."""
     encoding: dict[str, Any]
     """The attributes that decoding consumed, the stored type, and the encoding that was given."""
+    warned: bool = False
+    """Whether decoding gave a warning."""
 
 
 def decode_variable(
@@ -149,6 +151,7 @@ class _VariableDecoder:
     epoch: int = 0
     known: NDArray[Any] | None = None
     """All stored values, if they were read."""
+    warned: bool = False
 
     def __post_init__(self) -> None:
         self.attributes = dict(self.array.attributes)
@@ -347,7 +350,7 @@ class _VariableDecoder:
             tiles = tuple(Tile(tile.axes, tile.encodings, tile.chunks, table, tile.layout) for tile in tiles)
         array, attributes = self.array, self.attributes
         made = VirtualArray(array.shape, self.dtype, array.dims, tiles, array.origins, attributes, None, array.details)
-        return DecodedVariable(made, dict(attributes), self.encoding)
+        return DecodedVariable(made, dict(attributes), self.encoding, self.warned)
 
     def _move_to_encoding(self, key: str) -> Any:
         """Move an attribute to the encoding and return its value."""
@@ -364,8 +367,8 @@ class _VariableDecoder:
     def _warn(self, what: str) -> None:
         self._issue_warning(f"variable {self.name!r} {what}")
 
-    @staticmethod
-    def _issue_warning(message: str) -> None:
+    def _issue_warning(self, message: str) -> None:
+        self.warned = True
         # xarray's own category, which users filter, if xarray is in use.
         xarray = sys.modules.get("xarray")
         category = RuntimeWarning if xarray is None else xarray.SerializationWarning

@@ -134,6 +134,8 @@ def find_character_dims(arrays: Mapping[str, VirtualArray], texts: bool = False)
         characters.
     """
     good: dict[str, bool] = {}
+    if not any(array.dtype.kind == "S" for array in arrays.values()):
+        return set()
     for array in arrays.values():
         for dim in array.dims:
             characters = array.dtype.kind == "S" and not (texts and array.dtype.itemsize > 1)

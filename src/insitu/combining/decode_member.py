@@ -1,15 +1,13 @@
 """Decoding of a scanned file into a member: variables decoded, coordinates found, labels in memory.
 
-Files of one archive are alike. What a variable's attributes mean is decided once and remembered:
-the next file with the same attributes takes the same packing, attributes and encoding, and, if its
-bytes are the same too, the same labels.
+A variable like one of an earlier file is decoded as that was: see `decoding_memory`.
 """
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
@@ -30,44 +28,17 @@ from insitu.combining.conventions import (
     needs_values,
     referenced_variables,
 )
+from insitu.combining.decoding_memory import DecodingMemory, RememberedVariable
 from insitu.combining.eager_values import ChunkBytes, fetch_chunks, values_from_chunks
 from insitu.combining.member import Load, Member, Variable
 from insitu.combining.stored_encoding import NETCDF, stored_encoding
 from insitu.errors import CodecError, InsituError, UnknownCodecError
-from insitu.model import Encoding, Packing, PackingKind, Packings, Tile, VirtualArray, VirtualGroup
+from insitu.model import Encoding, Packing, PackingKind, Tile, VirtualArray, VirtualGroup
 from insitu.model.gaps import fill_gaps_with_unwritten
 from insitu.sources import ByteSource
 from insitu.zarr_metadata.typed_attributes import with_types
 
-__all__ = ["DecodingMemory", "decode_member", "find_undecodable", "find_unreadable"]
-
-
-@dataclass(slots=True)
-class _RememberedVariable:
-    """A variable of an earlier file, and how it was decoded."""
-
-    given: Mapping[str, Any]
-    array: VirtualArray
-    blocks: ChunkBytes | None
-    """Its bytes, if decoding depends on them."""
-    variable: Variable
-    packings: Packings
-    joined: bool
-    values: npt.NDArray[Any] | None = None
-    """Labels."""
-
-
-@dataclass(slots=True)
-class DecodingMemory:
-    """Decisions about variables, remembered from file to file."""
-
-    variables: dict[str, _RememberedVariable] = field(default_factory=dict)
-    shared: dict[str, Mapping[str, Any]] = field(default_factory=dict)
-    """Attributes and encodings."""
-    names: frozenset[str] = frozenset()
-    named: dict[str, tuple[Mapping[str, Any], Mapping[str, Any], frozenset[str]]] = field(default_factory=dict)
-    """Name: attributes and encoding as last decoded, and the coordinates that the variable names.
-    """
+__all__ = ["decode_member", "find_undecodable", "find_unreadable"]
 
 
 def decode_member(
@@ -230,42 +201,36 @@ def _decode_like_before(file: _ScannedVariable, join: bool, memory: DecodingMemo
     seen, array = memory.variables.get(file.name), file.array
     if seen is None or seen.joined != join or len(array.tiles) != 1:
         return None
-    old = seen.array
-    if (old.dtype, old.dims) != (array.dtype, array.dims) or not _is_equal(seen.given, file.attributes):
+    if not seen.is_like(array) or not _is_equal(seen.given, file.attributes):
         return None
-    if old.tiles[0].encodings != array.tiles[0].encodings or old.details != array.details:
-        return None
-    variable, values = seen.variable, seen.values
-    if file.needed and (seen.blocks != file.blocks or old.shape != array.shape):
+    values = seen.values
+    if file.needed and (seen.blocks != file.blocks or seen.shape != array.shape):
         if file.blocks is None or not _is_independent_of_values(seen):
             return None
         try:
-            values = (
-                _unpack_values(file, seen.packings[0], variable.dtype)
-                if file.labels or variable.dtype.kind == "M"
-                else None
-            )
+            values = _unpack_values(file, seen.packing, seen.dtype) if file.labels or seen.dtype.kind == "M" else None
         except CodecError:  # a date that the type of the others does not hold: to be decided anew
             return None
         values = values if file.labels else None
     if values is not None:
-        return Variable(array.dims, values, variable.attributes, variable.encoding)
+        return Variable(array.dims, values, seen.attributes, seen.encoding)
     tiles: tuple[Tile, ...] = array.tiles
-    if not seen.packings.identity:
-        tiles = tuple([replace(tile, packings=seen.packings) for tile in tiles])
-    data = VirtualArray(array.shape, variable.dtype, array.dims, tiles, array.origins)
-    return Variable(array.dims, data, variable.attributes, variable.encoding)
+    if seen.is_packed:
+        (tile,) = tiles
+        tiles = (Tile(tile.axes, tile.encodings, tile.chunks, seen.packings, tile.layout),)
+    data = VirtualArray(array.shape, seen.dtype, array.dims, tiles, array.origins)
+    return Variable(array.dims, data, seen.attributes, seen.encoding)
 
 
-def _is_independent_of_values(seen: _RememberedVariable) -> bool:
+def _is_independent_of_values(seen: RememberedVariable) -> bool:
     """Return whether other values would have been decoded the same way.
 
     Numbers are, and dates that fit nanoseconds.
     """
-    dtype = seen.variable.dtype
+    dtype = seen.dtype
     if dtype.kind in "biufc":
         return True
-    kind = seen.packings[0].kind
+    kind = seen.packing.kind
     return dtype == np.dtype("M8[ns]") and kind.base == "ns" and kind.epoch is None
 
 
@@ -292,16 +257,33 @@ def _decode(file: _ScannedVariable, join: bool, memory: DecodingMemory) -> Varia
     plain = len(array.tiles) == 1 and len(kept.tiles) == 1
     # The type of texts depends on values that were not read; that of times on bytes that were.
     known = file.blocks is not None or not (file.needed or join or kept.dtype.kind in "OSUmM")
-    if plain and known:
-        # A copy: the variable's attributes change yet, when coordinates are looked for.
-        memory.variables[name] = _RememberedVariable(
-            file.attributes, array, file.blocks, replace(variable), kept.tiles[0].packings, join
-        )
     if file.labels:
         variable = replace(variable, data=_label_values(file, kept))
-        if plain and known:
-            memory.variables[name].values = variable.data if isinstance(variable.data, np.ndarray) else None
+    if plain and known and not (result.warned and memory.repeats_warnings):
+        memory.remember(name, _facts_of(file, kept, variable, join))
     return variable
+
+
+def _facts_of(file: _ScannedVariable, kept: VirtualArray, variable: Variable, join: bool) -> RememberedVariable:
+    """Return what the next files need to know of a variable that was decoded."""
+    array, data, packings = file.array, variable.data, kept.tiles[0].packings
+    return RememberedVariable(
+        file.attributes,
+        array.shape,
+        array.dtype,
+        array.dims,
+        array.tiles[0].encodings,
+        array.details,
+        file.blocks,
+        kept.dtype,
+        variable.attributes,
+        variable.encoding,
+        packings,
+        packings[0],
+        not packings.identity,
+        join,
+        data if isinstance(data, np.ndarray) else None,
+    )
 
 
 def _label_values(file: _ScannedVariable, array: VirtualArray) -> npt.NDArray[Any]:

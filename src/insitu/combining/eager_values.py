@@ -39,7 +39,7 @@ def fetch_chunks(arrays: Mapping[str, VirtualArray], source: ByteSource) -> dict
             ranges += mine
     if not ranges:
         return {}
-    blocks = source.read_many(ranges)
+    blocks = _read_runs(source, ranges)
     for block, (offset, length) in zip(blocks, ranges, strict=True):
         if len(block) != length:
             raise TruncatedError(
@@ -49,6 +49,27 @@ def fetch_chunks(arrays: Mapping[str, VirtualArray], source: ByteSource) -> dict
                 length=length,
             )
     return {name: tuple(blocks[part]) for name, part in found.items()}
+
+
+def _read_runs(source: ByteSource, ranges: list[tuple[int, int]]) -> list[bytes]:
+    """Return the bytes of ranges; those that follow each other in the file are read as one.
+
+    Labels are often cut into chunks of a few bytes.
+    """
+    runs: list[list[int]] = []
+    for offset, length in ranges:
+        if runs and runs[-1][1] == offset:
+            runs[-1][1] += length
+        else:
+            runs.append([offset, offset + length])
+    blocks = source.read_many([(start, end - start) for start, end in runs])
+    pieces, run = [], 0
+    for offset, length in ranges:
+        while offset + length > runs[run][1] or offset < runs[run][0]:
+            run += 1
+        start = offset - runs[run][0]
+        pieces.append(blocks[run][start : start + length])
+    return pieces
 
 
 def _ranges(array: VirtualArray, own: str) -> list[tuple[int, int]]:
@@ -61,7 +82,7 @@ def _ranges(array: VirtualArray, own: str) -> list[tuple[int, int]]:
         return []
     if table.sources[0].url != own:
         return []  # a document that describes another file, a file with its data elsewhere
-    if tile.encodings[0].dtype.hasobject or not (table.source == 0).all() or not _is_contiguous_in_order(array):
+    if tile.encodings[0].dtype.hasobject or table.source.any() or not _is_contiguous_in_order(array):
         return []  # values of varying length lie in heaps elsewhere; a chunk that was never written has no bytes
     cells = math.prod(table.shape)
     if cells > MAX_STORED_BYTES // 16:
@@ -88,14 +109,14 @@ def values_from_chunks(array: VirtualArray, blocks: ChunkBytes) -> npt.NDArray[A
     tile = array.tiles[0]
     encoding = tile.encodings[0]
     shape = tuple(axis.size for axis in tile.axes)
-    masks = (
-        np.broadcast_to(tile.chunks.filter_mask.reshape(-1), (len(blocks),))
-        if isinstance(tile.chunks, Columns)
-        else [0]
-    )
     if encoding.raw and shape and all(len(block) == math.prod(shape) * encoding.dtype.itemsize for block in blocks):
         joined = np.frombuffer(b"".join(blocks), encoding.dtype).reshape(-1, *shape[1:])
     else:
+        masks = (
+            np.broadcast_to(tile.chunks.filter_mask.reshape(-1), (len(blocks),))
+            if isinstance(tile.chunks, Columns)
+            else [0]
+        )
         parts = [
             decode(block, encoding, shape, filter_mask=int(mask)) for block, mask in zip(blocks, masks, strict=True)
         ]

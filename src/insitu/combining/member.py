@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -141,10 +142,14 @@ def in_memory(values: npt.NDArray[Any]) -> VirtualArray | None:
     """
     if values.dtype.hasobject or not values.dtype.itemsize:
         return None
-    axes = tuple(Axis.regular(length, max(length, 1)) for length in values.shape)
-    grid = tuple(axis.count for axis in axes)
-    chunks = (
-        Columns.of_inline(grid, np.ascontiguousarray(values).tobytes()) if 0 not in grid else Columns.of_absent(grid)
-    )
+    axes, grid, dims = _whole_axes(values.shape)
+    chunks = Columns.of_inline(grid, values.tobytes()) if 0 not in grid else Columns.of_absent(grid)
     tile = Tile(axes, (Encoding(values.dtype),), chunks)
-    return VirtualArray.of(tile, dims=tuple(f"dim_{i}" for i in range(values.ndim)))
+    return VirtualArray.of(tile, dims=dims)
+
+
+@lru_cache(maxsize=256)
+def _whole_axes(shape: tuple[int, ...]) -> tuple[tuple[Axis, ...], tuple[int, ...], tuple[str, ...]]:
+    """Return axes of one cell each, the grid, and names for the dimensions."""
+    axes = tuple(Axis.regular(length, max(length, 1)) for length in shape)
+    return axes, tuple(axis.count for axis in axes), tuple(f"dim_{i}" for i in range(len(shape)))

@@ -29,6 +29,8 @@ CF_ATTRIBUTES = (
     *("units", "calendar", "_Encoding", "char_dim_name"),
 )
 """What the encoding of a variable has if its values are not those that are stored."""
+_PLAIN_TYPES = frozenset({type(None), bool, int, float, str, bytes})
+_MUTABLE_TYPES = frozenset({list, dict, np.ndarray})
 
 
 def tree_from_member(member: Member, groups: Mapping[str, VirtualGroup] | None = None) -> VirtualGroup:
@@ -44,7 +46,7 @@ def tree_from_member(member: Member, groups: Mapping[str, VirtualGroup] | None =
     return VirtualGroup(
         arrays,
         dict(groups or {}),
-        dict(member.attributes),
+        _copy_values(member.attributes),
         member.details,
         member.problems,
         coordinates=tuple(name for name in member.variables if name in member.coords),
@@ -57,12 +59,17 @@ def array_from_variable(name: str, variable: Variable) -> VirtualArray:
     """Return a variable as a virtual array, with its attributes and its encoding."""
     data = variable.data
     array = data if isinstance(data, VirtualArray) else _array_from_values(name, data)
-    return replace(
-        array,
-        dims=variable.dims,
-        attributes=dict(variable.attributes),
-        encoding=keepable_encoding(variable.encoding),
+    attributes, encoding = _copy_values(variable.attributes), _copy_values(keepable_encoding(variable.encoding))
+    # Not `replace`, which takes as long as all else here.
+    places = (array.tiles, array.origins)
+    return VirtualArray(
+        array.shape, array.dtype, variable.dims, *places, attributes, array.fill_value, array.details, encoding
     )
+
+
+def _copy_values(mapping: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a copy that has its own lists, arrays and mappings: members may share theirs."""
+    return {key: value.copy() if type(value) in _MUTABLE_TYPES else value for key, value in mapping.items()}
 
 
 def _array_from_values(name: str, values: npt.NDArray[Any]) -> VirtualArray:
@@ -136,16 +143,16 @@ def keepable_encoding(encoding: Mapping[str, Any]) -> dict[str, Any]:
 
     Filters and coders of other libraries cannot.
     """
-    kept = {str(key): value for key, value in encoding.items() if _is_keepable(value)}
+    kept = {str(key): value for key, value in encoding.items() if type(value) in _PLAIN_TYPES or _is_keepable(value)}
     kept.pop("source", None)
     return kept
 
 
 def _is_keepable(value: Any) -> bool:
     if isinstance(value, (tuple, list)):
-        return all(_is_keepable(part) for part in value)
+        return _PLAIN_TYPES.issuperset(map(type, value)) or all(_is_keepable(part) for part in value)
     if isinstance(value, dict):
-        return all(isinstance(key, str) and _is_keepable(part) for key, part in value.items())
+        return all(isinstance(key, str) for key in value) and _is_keepable(list(value.values()))
     if isinstance(value, np.ndarray):
         return not value.dtype.hasobject
     return value is None or isinstance(value, (bool, int, float, complex, str, bytes, np.generic, np.dtype))

@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager, nullcontext
 from importlib import import_module
 from typing import Any
 
-from insitu.combining.decode_member import DecodingMemory
+from insitu.combining.decoding_memory import DecodingMemory
 from insitu.combining.member import Member
 from insitu.combining.scan_member import Failure, Job
 from insitu.sources.address import is_remote

@@ -13,7 +13,8 @@ from os import PathLike, fspath
 from typing import Any
 
 from insitu.combining.conventions import Decoding, referenced_variables
-from insitu.combining.decode_member import DecodingMemory, decode_member, find_undecodable, find_unreadable
+from insitu.combining.decode_member import decode_member, find_undecodable, find_unreadable
+from insitu.combining.decoding_memory import DecodingMemory, memory_of_thread
 from insitu.combining.member import Load, Member
 from insitu.combining.saved_members import member_from_tree
 from insitu.combining.vendor_conventions import Rescan, apply_vendor_conventions
@@ -155,8 +156,18 @@ def scan_member(url: Any, job: Job, memory: DecodingMemory | None = None, told: 
         return _decode_group(group, job, load, source=source, memory=memory, url=source.url, only=job.variables)
 
 
-def scan_tree(url: Any, job: Job) -> Iterator[tuple[str, Member]]:
-    """Iterate over all groups of the file, store or references at a URL: path and decoded member."""
+def scan_tree(url: Any, job: Job, *, remember: bool = False) -> Iterator[tuple[str, Member]]:
+    """Iterate over all groups of the file, store or references at a URL: path and decoded member.
+
+    Parameters
+    ----------
+    url, job
+        What, and how.
+    remember
+        Whether files that this thread scans later may be decoded like this one. Then attributes and
+        labels of the members are shared: the caller must not change them, nor hand them out.
+    """
+    remember = remember and job.how == Decoding()
     load = make_loader(job.storage_options)
     is_collection = _may_be_collection(url, job)
     if is_collection and _is_saved(url, job):
@@ -173,7 +184,8 @@ def scan_tree(url: Any, job: Job) -> Iterator[tuple[str, Member]]:
         tree = apply_vendor_conventions(scanned, job.group, load, _make_rescan(source, job), url=source.url)
         _report_problems(tree, scanned, job, source.url, deep=True)
         for path, node in tree.walk():
-            yield path, _decode_group(node, job, load, source=source, url=source.url)
+            memory = memory_of_thread(node.arrays) if remember else None
+            yield path, _decode_group(node, job, load, source=source, url=source.url, memory=memory)
 
 
 def _is_saved(url: Any, job: Job) -> bool:

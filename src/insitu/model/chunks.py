@@ -169,6 +169,13 @@ def _constant_column(value: int, ndim: int) -> npt.NDArray[Any]:
     return column
 
 
+def _extremes(column: npt.NDArray[Any]) -> tuple[int, int]:
+    if column.size > 64:
+        return int(column.min()), int(column.max())
+    values = column.reshape(-1).tolist()  # of few elements, faster than NumPy
+    return min(values), max(values)
+
+
 def narrow_column(column: npt.ArrayLike, ndim: int) -> npt.NDArray[Any]:
     """Return an integer column in the narrowest signed type, with one element if all are equal."""
     if isinstance(column, int):
@@ -178,7 +185,7 @@ def narrow_column(column: npt.ArrayLike, ndim: int) -> npt.NDArray[Any]:
         return _constant_column(int(array.flat[0]), ndim)
     if array.size == 0:
         return np.zeros(array.shape, np.int8)
-    low, high = int(array.min()), int(array.max())
+    low, high = _extremes(array)
     if low == high:
         return _constant_column(low, ndim)
     return np.ascontiguousarray(array, _narrowest_type(low, high))
@@ -259,10 +266,12 @@ class Columns:
     @classmethod
     def of_inline(cls, shape: Sequence[int], data: bytes) -> Columns:
         """Return the table of a grid of one cell, with its bytes."""
-        if np.prod(shape, dtype=np.int64) != 1:
+        if math.prod(shape) != 1:
             raise ModelError(f"inline data needs a grid of one cell, not one of shape {tuple(shape)}")
-        length = np.asarray(len(data))
-        return cls(tuple(shape), (), np.asarray(INLINE), np.asarray(0), length, inline=bytes(data))
+        ndim = len(shape)
+        columns = dict.fromkeys(COLUMN_NAMES, _constant_column(0, ndim))
+        columns |= {"source": _constant_column(INLINE, ndim), "length": _constant_column(len(data), ndim)}
+        return _assemble_columns(tuple(shape), (), columns, bytes(data))
 
     def locate(self, cells: Sequence[Indices]) -> ChunkLocations:
         """Return the places of cells."""
@@ -347,6 +356,10 @@ def _assemble_columns(
 ) -> Columns:
     """Make a table of columns that are known to fit, without the checks that look at every element."""
     table = object.__new__(Columns)
-    for name, value in (("shape", shape), ("sources", sources), *columns.items(), ("inline", inline)):
-        object.__setattr__(table, name, value)
+    put = object.__setattr__
+    put(table, "shape", shape)
+    put(table, "sources", sources)
+    put(table, "inline", inline)
+    for name, value in columns.items():
+        put(table, name, value)
     return table

@@ -43,7 +43,7 @@ class Tile:
     def __post_init__(self) -> None:
         if self.layout is None:
             object.__setattr__(self, "layout", tuple(range(len(self.axes))))
-        grid = tuple(axis.count for axis in self.axes)
+        grid = tuple([axis.count for axis in self.axes])
         if tuple(self.chunks.shape) != grid:
             raise ModelError(f"the axes have {grid} cells, but the chunk table {tuple(self.chunks.shape)}")
         if not self.encodings:
@@ -58,7 +58,8 @@ class Tile:
     @property
     def shape(self) -> tuple[int, ...]:
         """Elements along each array dimension."""
-        return tuple(self.axes[axis].length for axis in self.dimensions)
+        axes = self.axes
+        return tuple([axes[axis].length for axis in self.dimensions])
 
     def axis_of(self, dimension: int) -> Axis:
         """Return the axis of an array dimension."""

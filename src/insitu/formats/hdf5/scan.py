@@ -64,7 +64,7 @@ def _scan(
     `above` holds the groups of other files that link to it, so that cycles of links end.
     """
     window = place.window
-    file = FileContext(window.url, window.size, peek=window.peek)
+    file = FileContext(window.url, window.size, peek=window.peek, head=lambda: window.head)
     walk = _read_objects(file, place.group, place.names, lambda objects: _resolve_extents(neighbours, window, objects))
     picked = run(walk, window)
     if isinstance(picked, ExternalTarget):

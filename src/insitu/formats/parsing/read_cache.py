@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from insitu.cancellation import check_deadline
 from insitu.errors import FormatError, TruncatedError
 from insitu.formats.parsing.scheduler import ExactRanges, Ranges
+from insitu.model import Source
 from insitu.sources.address import is_remote
 from insitu.sources.protocol import ByteSource
 
@@ -21,7 +22,7 @@ __all__ = ["ReadCache"]
 
 # First read and first rounding in bytes. A local read costs microseconds, so little is read ahead;
 # a remote one costs as much as some hundred KiB.
-LOCAL_HEAD, REMOTE_HEAD = 128 << 10, 128 << 10
+LOCAL_HEAD, REMOTE_HEAD = 256 << 10, 128 << 10
 LOCAL_ROUND, REMOTE_ROUND = 8 << 10, 128 << 10
 ROUND_LIMIT = 1 << 20
 ROUND_TOTAL = 8 << 20  # bytes that may be read ahead in all
@@ -41,6 +42,7 @@ class ReadCache:
     """
 
     __slots__ = (
+        "_described",
         "_ends",
         "_head",
         "_patches",
@@ -65,10 +67,12 @@ class ReadCache:
         storage_options: Mapping[str, object] | None = None,
     ) -> None:
         self.source = source
+        self._described: Source | None = None
         self.storage_options = storage_options
         self.url = source.url
         self._remote = is_remote(source.url) if remote is None else remote
-        wanted = REMOTE_HEAD if self._remote else LOCAL_HEAD
+        # The size of a remote file comes with its first bytes.
+        wanted = REMOTE_HEAD if self._remote else min(LOCAL_HEAD, source.size())
         self._head = source.read(0, wanted)
         self.size = source.size()
         if len(self._head) < min(wanted, self.size):
@@ -86,6 +90,12 @@ class ReadCache:
         self._spans: list[bytes] = []
         self.batches = 1
         self.fetched = len(self._head)
+
+    def describe(self) -> Source:
+        """Return the URL and the identity of the file; the same object every time."""
+        if self._described is None:
+            self._described = self.source.describe()
+        return self._described
 
     @property
     def local(self) -> bool:

@@ -215,8 +215,8 @@ def _variable_dimensions(
     dataset, rank = variable.dataset, variable.rank
     dims: list[NetcdfDimension | None] = [None] * rank
     numbers = dataset.attributes.get("_Netcdf4Coordinates")
-    if numbers is not None and _is_numeric(numbers) and np.ndim(numbers) <= 1 and np.size(numbers) == rank:
-        dims = [file.by_number.get(int(number)) for number in np.atleast_1d(numbers)]
+    if numbers is not None and _is_numeric(numbers) and numbers.ndim <= 1 and numbers.size == rank:
+        dims = [file.by_number.get(int(number)) for number in (numbers.tolist() if numbers.ndim else [numbers])]
     if variable.scale is not None and rank and (rank == 1 or dims[0] is None):
         dims[0] = variable.scale
     if dataset.scales and variable.scale is None:

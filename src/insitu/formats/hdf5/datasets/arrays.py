@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
@@ -77,15 +78,23 @@ def virtual_array(
         if layout.element != datatype.size:
             raise FormatError(f"the layout has elements of {layout.element} bytes, the datatype {datatype.size}")
         chunk = (*layout.chunk, *datatype.shape)
-    axes = tuple([_axis(length, max(size, 1)) for length, size in zip(shape, chunk, strict=True)])
-    grid = tuple(axis.count for axis in axes)
+    axes, grid = _regular_axes(shape, chunk)
     table = _build_table(file, source, dataset, grid, shape, len(encoding.codecs) - len(dataset.filters))
     tile = Tile(axes, (encoding,), table)
     if dataset.fill.state == "per element" and _has_gaps(table):
         count = math.prod(chunk) // math.prod(datatype.shape)
         tile = Tile(axes, (encoding,), _fill_gaps(dataset, table, count, len(encoding.codecs) - len(dataset.filters)))
-    fill = encoding.fill_value()
-    return VirtualArray.of(tile, dims=dims, attributes=attributes, fill_value=fill, details=details)
+    # Not `VirtualArray.of`, which finds out again what is known here.
+    origins, fill = _no_offset(len(shape)), encoding.fill_value()
+    return VirtualArray(shape, encoding.dtype, dims, (tile,), origins, attributes, fill, details)
+
+
+@lru_cache(maxsize=64)
+def _no_offset(rank: int) -> npt.NDArray[np.int64]:
+    """The corner of a tile that is the whole array."""
+    origins = np.zeros((1, rank), np.int64)
+    origins.flags.writeable = False
+    return origins
 
 
 def _has_gaps(table: ChunkTable) -> bool:
@@ -124,13 +133,30 @@ def _fill_gaps(dataset: Dataset, table: ChunkTable, count: int, shift: int) -> C
 
 
 @lru_cache(maxsize=4096)
-def _axis(length: int, size: int) -> Axis:
-    return Axis.regular(length, size)
+def _regular_axes(shape: tuple[int, ...], chunk: tuple[int, ...]) -> tuple[tuple[Axis, ...], tuple[int, ...]]:
+    """Return the axes of an array that is cut into chunks of one shape, and its grid."""
+    axes = tuple(Axis.regular(length, max(size, 1)) for length, size in zip(shape, chunk, strict=True))
+    return axes, tuple(axis.count for axis in axes)
 
 
 def array_details(dataset: Dataset, shape: tuple[int, ...]) -> ArrayDetails:
     """Return what the file stores about a dataset beside its attributes."""
-    datatype, layout = dataset.datatype, dataset.layout
+    layout, own = dataset.layout, dataset.space
+    null = bool(own.null)
+    chunk = layout.chunk if isinstance(layout, ChunkedLayout) else None
+    stored = own.shape if not null and shape != own.shape else None
+    details = _plain_details(dataset.datatype, chunk, dataset.fill.state, null, stored)
+    if dataset.problems or "MATLAB_class" in dataset.attributes:  # MATLAB's cells refer to the address
+        address = dataset.address if "MATLAB_class" in dataset.attributes else None
+        details = replace(details, address=address, unread_attributes=dict(dataset.problems))
+    return details
+
+
+# As for encodings: a few for all variables of an archive.
+@lru_cache(maxsize=1024)
+def _plain_details(
+    datatype: Datatype, chunk: tuple[int, ...] | None, fill: str, null: bool, stored: tuple[int, ...] | None
+) -> ArrayDetails:
     notes: dict[str, Any] = {}
     if datatype.kind == "time":
         notes["time"] = f"{8 * datatype.size} bits"  # of seconds since 1970, if the writer means what UNIX does
@@ -138,21 +164,18 @@ def array_details(dataset: Dataset, shape: tuple[int, ...]) -> ArrayDetails:
         notes["tag"] = datatype.note
     elif datatype.kind == "string":
         notes["padding"] = datatype.padding
-    if dataset.fill.state == "undefined":
+    if fill == "undefined":
         notes["fill"] = "undefined"
-    null = bool(dataset.space.null)
     return ArrayDetails(
-        chunks=layout.chunk if isinstance(layout, ChunkedLayout) else None,
+        chunks=chunk,
         is_chunking_known=True,
         enumeration=None if datatype.names is None else dict(datatype.names),
         charset=datatype.charset if datatype.kind in ("string", "text") else None,
         varying="sequence" if datatype.kind == "sequence" else None,
         reference=datatype.note if datatype.kind == "reference" else None,
-        address=dataset.address if "MATLAB_class" in dataset.attributes else None,  # cells refer to it
         element_shape=tuple(datatype.shape),
-        stored_shape=dataset.space.shape if not null and shape != dataset.space.shape else None,
+        stored_shape=stored,
         is_null=null,
-        unread_attributes=dict(dataset.problems),
         notes=notes,
     )
 

@@ -30,6 +30,7 @@ BATCH = 1 << 16
 """Elements decoded at once."""
 
 
+@lru_cache(maxsize=1024)
 def chunk_grid(shape: tuple[int, ...], chunk: tuple[int, ...]) -> tuple[int, ...]:
     """Return the number of chunks along each axis."""
     return tuple(-(-length // size) for length, size in zip(shape, chunk, strict=True))

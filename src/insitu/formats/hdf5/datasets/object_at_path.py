@@ -96,7 +96,7 @@ def _open_file(neighbours: SiblingFiles, window: ReadCache) -> ParsedFile:
     key = ("opened", window.url)
     opened: ParsedFile | None = neighbours.memory.get(key)
     if opened is None:
-        file = FileContext(window.url, window.size, peek=window.peek)
+        file = FileContext(window.url, window.size, peek=window.peek, head=lambda: window.head)
         opened = ParsedFile(window, file, run(read_file_header(file), window))
         neighbours.memory[key] = opened
     return opened

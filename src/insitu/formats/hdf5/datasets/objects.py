@@ -12,16 +12,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from insitu.errors import InsituError, UnsupportedError
+from insitu.errors import InsituError
 from insitu.formats.hdf5.datasets.chunk_index import read_chunks
+from insitu.formats.hdf5.datasets.object_attributes import attributes_in_memory, read_attribute_values
 from insitu.formats.hdf5.datasets.virtual_mapping import SourceMapping, parse_mappings
-from insitu.formats.hdf5.structures.attribute_messages import (
-    HeapRecord,
-    heap_records,
-    read_attributes,
-    read_heap_values,
-)
-from insitu.formats.hdf5.structures.attribute_values import NO_VALUE, heap_value
+from insitu.formats.hdf5.structures.attribute_messages import HeapRecord, read_heap_values
 from insitu.formats.hdf5.structures.chunk_rows import ChunkRows
 from insitu.formats.hdf5.structures.dataspace import Dataspace, parse_dataspace
 from insitu.formats.hdf5.structures.datatype import Datatype, parse_datatype
@@ -52,18 +47,13 @@ from insitu.formats.hdf5.structures.messages import (
     SYMBOL_TABLE,
     Message,
 )
-from insitu.formats.hdf5.structures.nested_values import read_nested_value
 from insitu.formats.hdf5.structures.object_header import read_object_header
-from insitu.formats.hdf5.structures.object_references import SCALE_ATTRIBUTES, read_references
 from insitu.formats.hdf5.structures.pipeline import Filter, parse_filters
 from insitu.formats.hdf5.structures.shared_messages import resolve_shared
-from insitu.formats.hdf5.structures.type_description import needs_element_decoder
 from insitu.formats.parsing.scheduler import Parallel, Walk, to_format_error
 
 __all__ = ["Dataset", "Group", "ObjectTable", "read_chunk_index", "read_object"]
 
-SCALES = "DIMENSION_LIST"
-_MUTABLE = (list, np.ndarray)
 UNKNOWN_TYPE = Datatype("unread", 0, np.dtype("V"))
 
 
@@ -156,7 +146,12 @@ def read_object(
 
 
 def _read_group(file: FileContext, address: int, messages: list[Message]) -> Walk[Group]:
-    attributes, (links, tracked) = yield Parallel([_read_attribute_values(file, messages), _read_links(file, messages)])
+    attributes = attributes_in_memory(file, messages)
+    if attributes is None:
+        attributes, found = yield Parallel([read_attribute_values(file, messages), _read_links(file, messages)])
+    else:
+        found = yield from _read_links(file, messages)
+    links, tracked = found
     named, _, problems = attributes
     links.sort(key=lambda link: link.order if tracked else link.name.encode("utf-8", "surrogateescape"))
     return Group(address, links, named, problems)
@@ -182,9 +177,18 @@ def _read_dataset(file: FileContext, address: int, messages: list[Message], inde
     if DATASPACE not in parts or DATATYPE not in parts:
         file.fail("has a layout, but no dataspace or datatype", address, "object header")
     space = parse_once(parse_dataspace, parts[DATASPACE].body, file.length_size)
+    attributes = attributes_in_memory(file, messages)
+    if attributes is not None:
+        dataset = Dataset(address, space, committed, UNKNOWN_TYPE, attributes=attributes.values)
+        dataset.scales, dataset.problems = attributes.scales, attributes.problems
+        try:
+            yield from _read_description(file, dataset, parts, indexed)
+            return dataset
+        except InsituError:
+            pass  # raised again below, where it gets its place in the file
     dataset = Dataset(address, space, committed)
     problem, attributes = yield Parallel(
-        [_read_description(file, dataset, parts, indexed), _read_attribute_values(file, messages)], keep=True
+        [_read_description(file, dataset, parts, indexed), read_attribute_values(file, messages)], keep=True
     )
     if isinstance(attributes, InsituError):
         problem = attributes
@@ -260,63 +264,3 @@ def read_chunk_index(file: FileContext, dataset: Dataset) -> Walk[None]:
     """Read the chunk index of a dataset, if it has one."""
     if isinstance(dataset.layout, ChunkedLayout) and dataset.chunks is None:
         dataset.chunks = yield from read_chunks(file, dataset.layout, dataset.space, len(dataset.filters))
-
-
-def _read_attribute_values(
-    file: FileContext, messages: list[Message]
-) -> Walk[tuple[dict[str, Any], list[list[int]], dict[str, str]]]:
-    """The values of an object's attributes, its dimension scales, and what could not be read."""
-    attributes = yield from read_attributes(file, messages)
-    values: dict[str, Any] = {}
-    problems: dict[str, str] = {}
-    scales: list[list[int]] = []
-    heaped: list[tuple[str, Datatype, list[HeapRecord]]] = []
-    for attribute in attributes:
-        value, datatype = attribute.value, attribute.datatype
-        if type(value) in _MUTABLE:
-            value = value.copy()  # the attribute itself is remembered, for other files
-        values[attribute.name] = value
-        if (
-            datatype is not None
-            and datatype.has_references
-            and attribute.name not in SCALE_ATTRIBUTES
-            and not attribute.space.null
-        ):
-            try:
-                values[attribute.name] = yield from read_references(file, attribute)
-            except UnsupportedError as problem:
-                del values[attribute.name]
-                problems[attribute.name] = problem.message
-        elif value is NO_VALUE:
-            if datatype is not None and needs_element_decoder(datatype):
-                values[attribute.name] = yield from read_nested_value(file, attribute)
-            elif datatype is not None and datatype.is_variable_length:
-                heaped.append((attribute.name, datatype, heap_records(file, attribute.data)))
-            else:
-                del values[attribute.name]
-                if attribute.name not in SCALE_ATTRIBUTES:
-                    problems[attribute.name] = attribute.problem or "references of this kind are not supported"
-    if heaped:
-        found = yield from read_heap_values(file, [record for _, _, records in heaped for record in records])
-        at = 0
-        for name, datatype, records in heaped:
-            heap = found[at : at + len(records)]
-            at += len(records)
-            values[name] = heap_value(datatype, heap)
-            if name == SCALES:
-                scales = [_reference_addresses(file, value, datatype) for value in heap]
-            if values[name] is NO_VALUE:
-                del values[name]
-                if name not in SCALE_ATTRIBUTES:
-                    problems[name] = "references of this kind are not supported"
-    return values, scales, problems
-
-
-def _reference_addresses(file: FileContext, value: bytes, datatype: Datatype) -> list[int]:
-    """Return the addresses in a sequence of object references.
-
-    References may be wider than the addresses of this file.
-    """
-    width = file.offset_size
-    step = datatype.base.size if datatype.base is not None and datatype.base.size else width
-    return [int.from_bytes(value[at : at + width], "little") for at in range(0, len(value) - width + 1, step)]

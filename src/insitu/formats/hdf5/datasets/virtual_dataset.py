@@ -153,7 +153,7 @@ def dataset_array(
     if dataset.segments and not dataset.space.null:
         return external_array(neighbours, window, file, dataset, shape, dims, attributes)
     if not isinstance(dataset.layout, VirtualLayout) or dataset.space.null:
-        return virtual_array(file, window.source.describe(), dataset, shape, dims, attributes)
+        return virtual_array(file, window.describe(), dataset, shape, dims, attributes)
     encoding = dataset_encoding(file, dataset)
     if dataset.fill.state == "per element":
         raise UnsupportedError(

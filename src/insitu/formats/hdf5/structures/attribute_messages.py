@@ -7,6 +7,7 @@ which are read in one more batch.
 
 from __future__ import annotations
 
+import struct
 from dataclasses import dataclass
 from functools import lru_cache
 from operator import itemgetter
@@ -14,6 +15,7 @@ from typing import Any, NamedTuple
 
 from insitu.errors import FormatError, UnsupportedError
 from insitu.formats.hdf5.codecs.global_heap import COLLECTION_GUESS, HEADER_SIZE, collection_size, parse_collection
+from insitu.formats.hdf5.structures import compiled_metadata
 from insitu.formats.hdf5.structures.attribute_values import NO_VALUE, plain_value
 from insitu.formats.hdf5.structures.btree_v2 import cached_records, read_records
 from insitu.formats.hdf5.structures.dataspace import Dataspace, parse_dataspace
@@ -23,14 +25,24 @@ from insitu.formats.hdf5.structures.fractal_heap import cached_heap_objects, rea
 from insitu.formats.hdf5.structures.message_cache import parse_once, recall, remember
 from insitu.formats.hdf5.structures.messages import ATTRIBUTE, ATTRIBUTE_INFO, DATASPACE, DATATYPE, Message
 from insitu.formats.hdf5.structures.shared_messages import read_shared, read_shared_in_heap, resolve_shared
-from insitu.formats.parsing.fields import check_length, take_uint
+from insitu.formats.parsing.fields import check_length
 from insitu.formats.parsing.scheduler import Parallel, Shared, Walk
 
-__all__ = ["Attribute", "HeapRecord", "heap_collection", "heap_records", "read_attributes", "read_heap_values"]
+__all__ = [
+    "Attribute",
+    "HeapRecord",
+    "attribute_bodies",
+    "collection_in_memory",
+    "heap_collection",
+    "heap_records",
+    "parse_plain_attribute",
+    "read_attributes",
+    "read_heap_values",
+]
 
-# Written by the dimension scale library for its own use; nobody asks for them, and they are new
-# bytes in each file.
-_SKIPPED_NAMES = frozenset({b"REFERENCE_LIST"})
+# Written by the dimension scale library for its own use; nobody asks for it, and it is other bytes
+# in each file.
+_SKIPPED_NAME = b"REFERENCE_LIST"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -70,24 +82,73 @@ def read_attributes(file: FileContext, messages: list[Message]) -> Walk[list[Att
             bodies += yield from _read_dense(file, message.body)
     width = file.length_size
     for order, body in bodies:
-        key = (width, body)
-        attribute = recall(key)
+        if _name(body) == _SKIPPED_NAME:
+            continue
+        attribute = parse_plain_attribute(body, width)
         if attribute is None:
-            if _name(body) in _SKIPPED_NAMES:
-                continue
-            if body[0] > 1 and body[1] & 3:
-                attribute = yield from _parse_with_shared_parts(file, body)
-            else:
-                attribute = _parse(body, width, None, None)
-                # References and heap records are other bytes in every file.
-                told = attribute.datatype
-                if told is None or not (
-                    told.is_variable_length or told.kind == "reference" or told.has_nested_variable_length
-                ):
-                    remember(key, len(body), attribute)
+            attribute = yield from _parse_with_shared_parts(file, body)
         found.append((order, attribute))
     found.sort(key=itemgetter(0))
     return [attribute for _, attribute in found]
+
+
+def attribute_bodies(file: FileContext, messages: list[Message]) -> tuple[bytes, ...] | None:
+    """Return the attribute messages of an object, in creation order, if all are in memory.
+
+    None also if one is shared. Without those that are not shown.
+    """
+    compiled = compiled_metadata.attribute_bodies(file, messages, _SKIPPED_NAME)
+    if compiled is not None:
+        return compiled
+    bodies: list[tuple[int, bytes]] = []
+    for message in messages:
+        if message.kind == ATTRIBUTE:
+            if message.flags & 2:  # shared
+                return None
+            bodies.append((message.order, message.body))
+        elif message.kind == ATTRIBUTE_INFO:
+            dense = _dense_in_memory(file, message.body)
+            if dense is None:
+                return None
+            bodies += dense
+    bodies.sort(key=itemgetter(0))
+    return tuple([body for _, body in bodies if _name(body) != _SKIPPED_NAME])
+
+
+def parse_plain_attribute(body: bytes, length_size: int) -> Attribute | None:
+    """Parse an attribute message; None if its datatype or dataspace is shared."""
+    key = (length_size, body)
+    attribute: Attribute | None = recall(key)
+    if attribute is None and not (len(body) > 1 and body[0] > 1 and body[1] & 3):
+        attribute = _parse(body, length_size, None, None)
+        # References and heap records are other bytes in every file.
+        told = attribute.datatype
+        if told is None or not (told.is_variable_length or told.kind == "reference" or told.has_nested_variable_length):
+            remember(key, len(body), attribute)
+    return attribute
+
+
+def _dense_in_memory(file: FileContext, body: bytes) -> list[tuple[int, bytes]] | None:
+    """Return what `_read_dense` does if that is in memory and no message is shared, else None."""
+    heap, tree = _dense_addresses(file, body)
+    if heap == file.undefined or tree == file.undefined:
+        return []
+    records = cached_records(file, tree, (8,))
+    if records is None:
+        return None
+    own, shared, orders = _split_records(records)
+    bodies = None if shared else cached_heap_objects(file, heap, own)
+    return None if bodies is None else list(zip(orders, bodies, strict=True))
+
+
+def _dense_addresses(file: FileContext, body: bytes) -> tuple[int, int]:
+    """Return where heap and B-tree of an attribute info message lie."""
+    width = file.offset_size
+    check_length(body, 2, "attribute info message")
+    at = 2 + (2 if body[1] & 1 else 0)
+    check_length(body, at + 2 * width, "attribute info message")
+    end = at + width
+    return int.from_bytes(body[at:end], "little"), int.from_bytes(body[end : end + width], "little")
 
 
 def _read_dense(file: FileContext, body: bytes) -> Walk[list[tuple[int, bytes]]]:
@@ -95,20 +156,12 @@ def _read_dense(file: FileContext, body: bytes) -> Walk[list[tuple[int, bytes]]]
 
     Record type 8: id, flags, creation order, hash.
     """
-    width = file.offset_size
-    at = 2 + (2 if take_uint(body, 1, 1, "attribute info message") & 1 else 0)
-    heap = take_uint(body, at, width, "attribute info message")
-    tree = take_uint(body, at + width, width, "attribute info message")
+    heap, tree = _dense_addresses(file, body)
     if heap == file.undefined or tree == file.undefined:
         return []
-    # Nearly always all of it is in memory: then without a walk.
-    records = cached_records(file, tree, (8,))
-    if records is None:
-        records = yield from read_records(file, tree, (8,))
+    records = yield from read_records(file, tree, (8,))
     own, shared, orders = _split_records(records)
-    bodies = cached_heap_objects(file, heap, own)
-    if bodies is None:
-        bodies = yield from read_heap_objects(file, heap, own)
+    bodies = yield from read_heap_objects(file, heap, own)
     if shared:
         bodies += yield from read_shared_in_heap(file, ATTRIBUTE, shared)
     return list(zip(orders, bodies, strict=True))
@@ -190,16 +243,11 @@ def _parse_with_shared_parts(file: FileContext, body: bytes) -> Walk[Attribute]:
 
 def heap_records(file: FileContext, data: bytes) -> list[HeapRecord]:
     """Return references into heaps: number of elements, collection address, object number."""
-    width = file.offset_size
-    size = 8 + width
-    return [
-        HeapRecord(
-            int.from_bytes(data[at : at + 4], "little"),
-            int.from_bytes(data[at + 4 : at + 4 + width], "little"),
-            int.from_bytes(data[at + 4 + width : at + size], "little"),
-        )
-        for at in range(0, len(data) - size + 1, size)
-    ]
+    form = _RECORDS[file.offset_size]
+    return [HeapRecord._make(fields) for fields in form.iter_unpack(data[: len(data) // form.size * form.size])]
+
+
+_RECORDS = {width: struct.Struct(f"<I{letter}I") for width, letter in ((2, "H"), (4, "I"), (8, "Q"))}
 
 
 def read_heap_values(file: FileContext, records: list[HeapRecord]) -> Walk[list[bytes]]:
@@ -232,6 +280,20 @@ def heap_collection(file: FileContext, address: int) -> Shared:
     return Shared(("global heap", address), _CollectionReader(file, address))
 
 
+def collection_in_memory(file: FileContext, address: int) -> dict[int, bytes] | None:
+    """Return the objects of a global heap collection if it is in memory, else None."""
+    known = file.collections.get(address)
+    if known is None:
+        data = file.peek(*file.range_up_to(address, COLLECTION_GUESS, HEADER_SIZE, "global heap collection"))
+        if data is None:
+            return None
+        size = collection_size(data, file.length_size)
+        if size > len(data):
+            return None
+        known = file.collections[address] = parse_collection(data[:size], file.length_size)
+    return known
+
+
 class _CollectionReader:
     """The walk over one global heap collection, made when it is first needed."""
 
@@ -242,10 +304,11 @@ class _CollectionReader:
 
     def __call__(self) -> Walk[dict[int, bytes]]:
         file, address = self.file, self.address
+        known = collection_in_memory(file, address)
+        if known is not None:
+            return known
         place = file.range_up_to(address, COLLECTION_GUESS, HEADER_SIZE, "global heap collection")
-        data = file.peek(*place)
-        if data is None:
-            (data,) = yield [place]
+        (data,) = yield [place]
         size = collection_size(data, file.length_size)
         if size > len(data):
             (data,) = yield [file.range(address, size, "global heap collection")]

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from insitu.formats.hdf5.structures.chunk_rows import ChunkRows, is_ascending
+from insitu.formats.hdf5.structures.compiled_metadata import full_leaf
 from insitu.formats.hdf5.structures.file import FileContext
 from insitu.formats.parsing.scheduler import ExactRanges, Ranges, Walk
 
@@ -54,7 +55,8 @@ def read_chunk_tree(file: FileContext, address: int, chunk: tuple[int, ...], row
     root = file.peek(*place)
     if root is None:
         (root,) = yield ExactRanges([place])
-    if _take_full_grid(file, root, begin, entry, chunk, rows):
+    rows.whole = full_leaf(file, root, rows.grid, chunk)
+    if rows.whole is not None or _take_full_grid(file, root, begin, entry, chunk, rows):
         return
     addresses, leaves, bounds = yield from _descend(
         file, address, 1, key, file.chunk_node_k, rank=rank, leaves=False, root=root

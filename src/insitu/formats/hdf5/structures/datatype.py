@@ -68,7 +68,9 @@ class Datatype:
         """Whether elements are references to objects, or contain some."""
         if self.base is not None:
             return self.base.has_references
-        return self.kind == "reference" or any(member.has_references for _, _, _, member in self.parts)
+        return self.kind == "reference" or (
+            bool(self.parts) and any(member.has_references for _, _, _, member in self.parts)
+        )
 
     @property
     def is_variable_length(self) -> bool:
@@ -83,7 +85,9 @@ class Datatype:
         """
         if self.base is not None:
             return self.base.is_variable_length or self.base.has_nested_variable_length
-        return any(member.is_variable_length or member.has_nested_variable_length for _, _, _, member in self.members)
+        return bool(self.members) and any(
+            member.is_variable_length or member.has_nested_variable_length for _, _, _, member in self.members
+        )
 
 
 def parse_datatype(body: bytes) -> Datatype:

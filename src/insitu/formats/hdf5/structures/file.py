@@ -18,6 +18,10 @@ def _peek_nothing(offset: int, length: int) -> bytes | None:
     return None
 
 
+def _no_head() -> bytes:
+    return b""
+
+
 @dataclass(slots=True)
 class FileContext:
     """One HDF5 file while it is scanned."""
@@ -48,6 +52,10 @@ class FileContext:
     peek: Callable[[int, int], bytes | None] = field(default=_peek_nothing, repr=False)
     """The bytes of an absolute range if they are in memory: what a walk need not wait for, it need
     not ask for."""
+    head: Callable[[], bytes] = field(default=_no_head, repr=False)
+    """The first bytes of the file, which are in memory."""
+    collections: dict[int, dict[int, bytes]] = field(default_factory=dict, repr=False)
+    """Objects of the global heap collections that were in memory when they were met, by address."""
     named_types: dict[int, bytes] = field(default_factory=dict, repr=False)
     """The datatype messages of committed datatypes that were met, by the address of the object."""
     undefined: int = field(init=False, default=0)

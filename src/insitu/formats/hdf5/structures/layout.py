@@ -9,7 +9,7 @@ import math
 from dataclasses import dataclass
 
 from insitu.errors import FormatError, UnsupportedError
-from insitu.formats.parsing.fields import check_length, take_bytes, take_uint
+from insitu.formats.parsing.fields import check_length, take_bytes, take_fields, take_uint
 
 __all__ = ["ChunkedLayout", "CompactLayout", "ContiguousLayout", "Layout", "VirtualLayout", "parse_layout"]
 
@@ -122,11 +122,12 @@ def _parse_v1(body: bytes, offset_size: int) -> Layout:
 
 
 def _chunked_v3(body: bytes, offset_size: int) -> ChunkedLayout:
-    rank = _uint(body, 2, 1)
     at = 3 + offset_size
-    return _chunked_layout(
-        tuple(_uint(body, at + 4 * i, 4) for i in range(rank)), "btree_v1", _address(body, 3, offset_size)
-    )
+    dims = take_fields(_DIMENSIONS[_uint(body, 2, 1)], body, at, _MESSAGE)
+    return _chunked_layout(dims, "btree_v1", _address(body, 3, offset_size))
+
+
+_DIMENSIONS = [f"<{rank}I" for rank in range(256)]
 
 
 def _chunked_v4(body: bytes, offset_size: int, length_size: int) -> ChunkedLayout:
