@@ -20,7 +20,7 @@ from insitu.lazy_array.load_values import to_dask
 from insitu.model import VirtualArray
 from insitu.sources import redact_url
 from insitu.xarray_bridge.backend_array import dataset_name, find_lazy_array, stored_name, to_cached_array
-from insitu.xarray_bridge.chunk_manager import register_chunk_manager
+from insitu.xarray_bridge.register_chunk_manager import register_chunk_manager
 
 __all__ = ["drop_conflicting_variables", "is_dask", "to_dataset", "to_member"]
 
