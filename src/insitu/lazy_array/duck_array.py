@@ -61,9 +61,9 @@ class LazyArray(DeferredValues, Methods, NDArrayOperatorsMixin, ExplicitlyIndexe
 
     # Values.
 
-    def read(self) -> npt.NDArray[Any]:
-        """Return the values."""
-        return read_all([self])[0]
+    def read(self, *, once: bool = False) -> npt.NDArray[Any]:
+        """Return the values; nothing of them is kept if they are read `once`, as a part of a pass."""
+        return read_all([self], once=once)[0]
 
     def __array__(self, dtype: npt.DTypeLike | None = None, *, copy: bool | None = None) -> npt.NDArray[Any]:
         if copy is False:

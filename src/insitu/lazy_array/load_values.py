@@ -19,7 +19,7 @@ from insitu.errors import InsituError, UnsupportedError
 from insitu.lazy_array.deferred_values import Access, DeferredValues
 from insitu.lazy_array.kept_values import MAX_DEPTH
 from insitu.lazy_array.options import options
-from insitu.reading import read_arrays
+from insitu.reading import PartialChunkCache, read_arrays
 
 __all__ = [
     "TooLargeError",
@@ -37,11 +37,19 @@ ROOT_BYTES = 64 << 20
 """Arrays up to this size are read whole and kept, where something that was derived from one is used."""
 
 
-def read_all(arrays: Sequence[DeferredValues]) -> list[npt.NDArray[Any]]:
-    """Return the values of several arrays, in one batch of reads; the caller may write to them."""
+def read_all(arrays: Sequence[DeferredValues], *, once: bool = False) -> list[npt.NDArray[Any]]:
+    """Return the values of several arrays, in one batch of reads; the caller may write to them.
+
+    Parameters
+    ----------
+    arrays
+        The arrays.
+    once
+        Whether they are read in one pass over many, of which nothing is to be kept.
+    """
     found = [find_values(array) for array in arrays]
     missing = [number for number, values in enumerate(found) if values is None]
-    for number, values in zip(missing, _read_arrays([arrays[number] for number in missing]), strict=True):
+    for number, values in zip(missing, _read_arrays([arrays[number] for number in missing], once), strict=True):
         found[number] = values
     return [np.array(values) if number not in missing else values for number, values in enumerate(found)]  # type: ignore[misc]
 
@@ -83,7 +91,7 @@ def _root_of(array: DeferredValues) -> DeferredValues:
     return array
 
 
-def _read_arrays(arrays: Sequence[DeferredValues]) -> list[npt.NDArray[Any]]:
+def _read_arrays(arrays: Sequence[DeferredValues], once: bool = False) -> list[npt.NDArray[Any]]:
     groups: list[tuple[Access, list[int]]] = []
     for number, array in enumerate(arrays):
         how = array.access
@@ -98,7 +106,8 @@ def _read_arrays(arrays: Sequence[DeferredValues]) -> list[npt.NDArray[Any]]:
         requests = [(arrays[number].array, ...) for number in members]
         names = [arrays[number].access.name or "" for number in members]
         steps = [arrays[number].origin or (arrays[number].array, ...) for number in members]
-        read = read_arrays(requests, names=names, storage_options=how.storage_options, cache=how.cache, steps=steps)
+        cache = None if once and isinstance(how.cache, PartialChunkCache) else how.cache
+        read = read_arrays(requests, names=names, storage_options=how.storage_options, cache=cache, steps=steps)
         for number, found in zip(members, read, strict=True):
             for step in arrays[number].steps:
                 found = step.apply(found)
@@ -195,7 +204,7 @@ class _BlockReader:
 
     def __getitem__(self, key: Any) -> npt.NDArray[Any]:
         block = self.array[key]
-        return read_all([block])[0] if isinstance(block, DeferredValues) else block  # Dask keeps what it needs
+        return read_all([block], once=True)[0] if isinstance(block, DeferredValues) else block  # Dask keeps what it needs
 
 
 def fingerprint(array: DeferredValues) -> str:

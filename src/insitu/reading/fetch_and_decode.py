@@ -22,7 +22,7 @@ from insitu.cancellation import carry_deadline, check_deadline
 from insitu.codecs import Decoder, prepare
 from insitu.errors import InsituError, NotFoundError
 from insitu.model import ABSENT, INLINE, UNWRITTEN, Packing
-from insitu.reading.cache import ChunkCache
+from insitu.reading.cache import ChunkCache, PartialChunkCache
 from insitu.reading.fetch import fetch_rows
 from insitu.reading.plan import ReadPlan
 from insitu.reading.read_statistics import ReadStatistics
@@ -174,7 +174,7 @@ class PlanExecution:
         offset, length = plan.offset[begin:end], plan.length[begin:end]
         at = 0
         try:
-            if self.cache is not None:
+            if self.cache is not None and self._needs_cache(begin, end, self.cache):
                 self._decode_cached(begin, end, source, self.cache)
                 return
             if self._read_into_place(begin, end, source):
@@ -227,6 +227,18 @@ class PlanExecution:
         except InsituError as problem:
             raise problem.with_context(**self._error_context(begin + at)) from problem.__cause__
         self.tally.add(requests, fetched, decoded, len(offset), fetch_seconds, perf_counter() - started - fetch_seconds)
+
+    def _needs_cache(self, begin: int, end: int, cache: ChunkCache) -> bool:
+        """Return whether some rows of one source go through the cache."""
+        if not isinstance(cache, PartialChunkCache):
+            return True
+        plan = self.plan
+        grids = [self.grids[number] for number in set(plan.tile[begin:end].tolist())]
+        if not all(grid.needs_parts_only() for grid in grids):
+            return False
+        url = plan.sources[plan.source[begin]].url
+        chunk_bytes = max(grid.stored_bytes() for grid in grids)
+        return cache.is_wanted(url, plan.offset[begin:end].tolist(), chunk_bytes, len(plan.offset))
 
     def _decode_cached(self, begin: int, end: int, source: ByteSource, cache: ChunkCache) -> None:
         """Do the same with a cache: only chunks that it does not have are fetched and decoded."""

@@ -142,7 +142,7 @@ class InsituChunkManager(ChunkManagerEntrypoint[LazyArray]):
         regions = kwargs.get("regions") or [None] * len(sources)
         for source, target, region in zip(sources, targets, regions, strict=True):
             for piece in iterate_boxes(source, _chunks_of(target, source)):
-                target[_target_region(region, piece)] = source[piece].read()
+                target[_target_region(region, piece)] = source[piece].read(once=True)
 
     def shuffle(self, x: LazyArray, indexer: list[list[int]], axis: int, chunks: Any) -> LazyArray:
         """Return the elements of one dimension in another order."""

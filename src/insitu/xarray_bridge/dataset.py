@@ -59,7 +59,7 @@ def to_dataset(member: Member, access: Access | None = None, *, indexed: bool = 
     if plain:
         dataset = dataset.assign_coords(xarray.Coordinates(plain, indexes={}))
     dataset.encoding = dict(member.encoding)
-    if access.values is not None:
+    if access.values is not None and access.owner is not None:
         dataset.set_close(partial(access.values.release, access.owner))
     return dataset
 

@@ -15,7 +15,7 @@ from insitu.errors import UnsupportedError
 from insitu.formats import InsituWarning
 from insitu.lazy_array.deferred_values import Access
 from insitu.lazy_array.duck_array import LazyArray
-from insitu.lazy_array.kept_values import default_value_cache
+from insitu.lazy_array.kept_values import Owner, default_value_cache
 from insitu.lazy_array.load_values import to_dask
 from insitu.reading import ChunkCache
 from insitu.scanning.scan_url import Verify
@@ -181,13 +181,14 @@ def access_to(archive: Archive, cache: ChunkCache | int | bool | None = None) ->
         The option: None keeps values that were read in the cache of the process.
     """
     keeps_values = cache is None or cache is True
+    values, owner = default_value_cache(), Owner()
     return Access(
         archive.job.storage_options,
         active=archive.active,
-        cache=None if keeps_values else archive.cache,
+        cache=values.chunks_of(owner) if keeps_values else archive.cache,
         keep_alive=archive.kept,
-        values=default_value_cache() if keeps_values else None,
-        owner=object(),
+        values=values if keeps_values else None,
+        owner=owner,
     )
 
 
