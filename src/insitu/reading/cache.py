@@ -158,6 +158,10 @@ class ChunkCache:
         return f"<ChunkCache: {self.nbytes:,} of {self.max_bytes:,} bytes, {self.hits:,} hits, {self.misses:,} misses>"
 
 
+_READ, _KEPT = b"read", b"kept"
+"""What a `PartialChunkCache` notes of a chunk."""
+
+
 class PartialChunkCache(ChunkCache):
     """Cache of chunks of which reads need only a part, from the second such read on.
 
@@ -177,7 +181,7 @@ class PartialChunkCache(ChunkCache):
     def __init__(self, store: ChunkStore, max_bytes: int) -> None:
         super().__init__(max_bytes)
         self._kept = store
-        self._noted: LruCache[tuple[str, int], bool] = LruCache(NOTED_CHUNKS)
+        self._noted: LruCache[tuple[str, int], bytes] = LruCache(NOTED_CHUNKS)
 
     def is_wanted(self, url: str, offsets: Sequence[int], chunk_bytes: int, chunks: int) -> bool:
         """Return whether a read of parts of chunks goes through the cache.
@@ -196,8 +200,12 @@ class PartialChunkCache(ChunkCache):
         places = [(url, offset) for offset in offsets]
         known = is_remote(url) or any(place in self._noted for place in places)
         for place in places:
-            self._noted.put(place, True)
+            self._noted.put(place, _KEPT if known else _READ)
         return known
+
+    def was_kept(self, places: Sequence[tuple[str, int]]) -> bool:
+        """Return whether chunks, given by URL and offset, were kept; they may have been evicted since."""
+        return all(self._noted.get(place) is _KEPT for place in places)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(None), ()  # tasks elsewhere keep nothing

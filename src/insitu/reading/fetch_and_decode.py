@@ -43,6 +43,8 @@ bound memory.
 MIN_BATCH_BYTES = 256 << 10
 """Minimal bytes of a task: a smaller one is done before another thread has started."""
 BATCH_ROWS = 512
+CACHED_ROWS = 64
+"""Maximal number of rows that the thread of the caller takes from the cache of chunks."""
 REMOTE_REQUESTS = 64
 """Maximal number of requests of a task for remote sources."""
 DIRECT_READ_BYTES = 64 << 10
@@ -142,6 +144,16 @@ class PlanExecution:
                         touched = self.plan.tiles[number]
                         cells = tuple(int(part.cell[i]) for part, i in zip(touched.parts, position, strict=True))
                         raise problem.with_context(variable=self.name, chunk=cells) from problem.__cause__
+
+    def batches(self) -> Iterator[tuple[int, int]]:
+        """Return ranges of rows, one for each task; rows that the cache has are left to the caller's thread."""
+        plan, cache = self.plan, self.cache
+        count = len(plan.row)
+        if 1 < count <= CACHED_ROWS and isinstance(cache, PartialChunkCache):
+            urls = [plan.sources[number].url for number in plan.source.tolist()]
+            if cache.was_kept(list(zip(urls, plan.offset.tolist(), strict=True))):
+                return iter([(0, count)])
+        return cut_batches(plan)
 
     def run_batch(self, begin: int, end: int) -> None:
         """Fetch and decode some rows."""
@@ -349,7 +361,7 @@ def run_executions(runs: Sequence[PlanExecution]) -> None:
     tasks = []
     for run in runs:
         run.run_resting()
-        tasks += [(run, begin, end) for begin, end in cut_batches(run.plan)]
+        tasks += [(run, begin, end) for begin, end in run.batches()]
     if len(tasks) == 1:
         run, begin, end = tasks[0]
         run.run_batch(begin, end)
