@@ -147,7 +147,7 @@ class LazyArray(DeferredValues, Methods, NDArrayOperatorsMixin, ExplicitlyIndexe
         if found is None:  # too many points to keep one by one
             if self.steps:
                 return _index_pointwise(self.read(), keys)
-            return read_points(self.array, keys, self.access.read_context)
+            return read_points(self.array, keys, replace(self.access.read_context, cache=self.access.cache))
         return self._with_structure(found, lambda values: _index_pointwise(values, keys))
 
     def _select_advanced(self, keys: tuple[Any, ...]) -> Any:
