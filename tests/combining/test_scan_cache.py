@@ -34,6 +34,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ScanCache:
     monkeypatch.setenv("INSITU_SCAN_CACHE", str(folder))
     monkeypatch.setattr(scan_cache, "RECENT_NS", 0)
     monkeypatch.setattr(cached_archive, "MIN_SCAN_SECONDS", 0.0)
+    monkeypatch.setattr(cached_archive, "MIN_FILE_BYTES", 0)
     return ScanCache(folder)
 
 

@@ -28,6 +28,8 @@ __all__ = ["CachedArchive"]
 
 MIN_SCAN_SECONDS = 0.25
 """What takes less time to scan is not kept: it is scanned again as fast as it would be found."""
+MIN_FILE_BYTES = 1 << 20
+"""A single local file that is smaller never takes so long."""
 MIN_REMOTE_SECONDS = 0.1
 """The same for remote objects, of which each is asked once if they are found."""
 
@@ -65,13 +67,13 @@ class CachedArchive:
         job, recipe
             How they are opened.
         """
-        cache = default_scan_cache()
-        if cache is None or job.finish is not None or recipe.unknown:
-            return None
-        if not all(isinstance(url, (str, os.PathLike)) for url in urls):
+        if job.finish is not None or recipe.unknown or not all(isinstance(url, (str, os.PathLike)) for url in urls):
             return None
         names = [os.fspath(url) for url in urls]
-        if not all(map(_can_be_cached, names)):
+        if not all(map(_can_be_cached, names)) or (places is None and _is_small(names[0])):
+            return None
+        cache = default_scan_cache()
+        if cache is None:
             return None
         document = recipe.to_document()
         if "unknown" in document:  # a recipe that holds functions
@@ -125,6 +127,14 @@ def _can_be_cached(name: str) -> bool:
     be written to disk.
     """
     return "::" not in name and redact_url(name) == name and (is_remote(name) or scheme_of(name) in (None, "file"))
+
+
+def _is_small(name: str) -> bool:
+    """Return whether a file is local and small, or no file."""
+    try:
+        return not is_remote(name) and os.path.getsize(_absolute_path(name)) < MIN_FILE_BYTES
+    except OSError:
+        return True
 
 
 def _absolute_path(name: str) -> str:

@@ -312,8 +312,10 @@ def ask_versions(storage_options: Mapping[str, Any] | None) -> Versions:
 
 def make_key(urls: Sequence[str], options: Mapping[str, Any]) -> str:
     """Return the key of what was asked for: the same only for the same files, options and accounts."""
-    accounts = {name: os.environ[name] for name in sorted(os.environ) if name.startswith(ACCOUNT_VARIABLES)}
-    asked = json.dumps([list(urls), options, accounts if any(map(is_remote, urls)) else None], sort_keys=True)
+    accounts = {}
+    if any(map(is_remote, urls)):
+        accounts = {name: value for name, value in os.environ.items() if name.startswith(ACCOUNT_VARIABLES)}
+    asked = json.dumps([list(urls), options, accounts], sort_keys=True)
     return hashlib.blake2b(asked.encode(), digest_size=16).hexdigest()
 
 
