@@ -55,9 +55,7 @@ class CachedArchive:
         self._began = time.perf_counter()
 
     @classmethod
-    def of(
-        cls, urls: Sequence[Any], places: Sequence[Any] | None, job: Job, recipe: Recipe
-    ) -> CachedArchive | None:
+    def of(cls, urls: Sequence[Any], places: Sequence[Any] | None, job: Job, recipe: Recipe) -> CachedArchive | None:
         """Return the place of an archive; None if it is not to be cached.
 
         Parameters

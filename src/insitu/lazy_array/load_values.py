@@ -204,7 +204,9 @@ class _BlockReader:
 
     def __getitem__(self, key: Any) -> npt.NDArray[Any]:
         block = self.array[key]
-        return read_all([block], once=True)[0] if isinstance(block, DeferredValues) else block  # Dask keeps what it needs
+        return (
+            read_all([block], once=True)[0] if isinstance(block, DeferredValues) else block
+        )  # Dask keeps what it needs
 
 
 def fingerprint(array: DeferredValues) -> str:

@@ -46,7 +46,16 @@ from insitu.sources.opened_urls import record_opened_urls
 if sys.platform != "win32":
     import fcntl
 
-__all__ = ["CachedScan", "ScanCache", "ScanRecorder", "Versions", "ask_versions", "default_scan_cache", "make_key", "settings"]
+__all__ = [
+    "CachedScan",
+    "ScanCache",
+    "ScanRecorder",
+    "Versions",
+    "ask_versions",
+    "default_scan_cache",
+    "make_key",
+    "settings",
+]
 
 MAX_BYTES = 1 << 30
 """Bytes of all entries."""

@@ -83,7 +83,6 @@ class _MessageBytes:
                 )
         return self.data[at - self.start : at - self.start + length]
 
-
     def at_hand(self, at: int, length: int) -> bytes:
         """Return a range of the message if it was read already, else nothing."""
         found = self.data[at - self.start : at - self.start + length] if at >= self.start else b""

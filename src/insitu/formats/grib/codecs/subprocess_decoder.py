@@ -2,9 +2,9 @@
 
 Of some damaged messages ecCodes ends its process, writes where it must not, or takes all memory. So
 one child process is started when it is first needed, or as soon as a scan sees that it will be, and
-serves all threads in turn. It ends with its parent, whose end closes the pipe; a signal of its own ends it when a message takes too long.
-Whoever was forked starts another one. When it dies of a message, a fresh one tries once more: the
-damage may have been done by the message before.
+serves all threads in turn. It ends with its parent, whose end closes the pipe; a signal of its own
+ends it when a message takes too long. Whoever was forked starts another one. When it dies of a
+message, a fresh one tries once more: the damage may have been done by the message before.
 
 The child inherits no secrets: of the environment it gets what the loader, the locale and ecCodes
 need, and no open file but its pipes. A start that fails is tried again a few times, and again for a
