@@ -183,6 +183,18 @@ def test_the_limit_is_a_part_of_the_memory() -> None:
     assert 0 < default_value_cache().max_bytes <= min(1 << 30, memory_limit() // 10)
 
 
+def test_a_small_array_that_is_used_in_parts_is_read_whole(cache: ValueCache, path: Path) -> None:
+    """Once a quarter of it was used, step by step, the rest costs one read."""
+    ds = insitu.open_dataset(path)
+    with xr.open_dataset(path, engine="h5netcdf") as expected:
+        for step in range(11):
+            np.testing.assert_array_equal(ds.tas.isel(time=step).values, expected.tas.values[step])
+        for step in range(11, 40):
+            found: list[Any] = []
+            assert _requests(lambda: found.append(ds.tas.isel(time=step).values)) == 0  # noqa: B023
+            np.testing.assert_array_equal(found[0], expected.tas.values[step])
+
+
 @pytest.fixture
 def steps_path(tmp_path: Path) -> Path:
     """A file with chunks of many steps, too large to be kept whole."""

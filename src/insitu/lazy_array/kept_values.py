@@ -43,7 +43,7 @@ MAX_DEPTH = 16
 class KeptKey:
     """Identifies the values of one array in a cache."""
 
-    __slots__ = ("__weakref__", "number", "uses")
+    __slots__ = ("__weakref__", "bytes_read", "number", "uses")
 
     _numbers = itertools.count()
 
@@ -51,6 +51,8 @@ class KeptKey:
         self.number = next(self._numbers)
         self.uses = 0
         """How often a reduction has read the array."""
+        self.bytes_read = 0
+        """Bytes of parts of the array that were read for a use."""
 
 
 class Owner:

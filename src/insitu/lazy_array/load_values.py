@@ -17,7 +17,7 @@ from xarray.core import indexing  # no public name: see duck_array
 from insitu.combining.member import in_memory
 from insitu.errors import InsituError, UnsupportedError
 from insitu.lazy_array.deferred_values import Access, DeferredValues
-from insitu.lazy_array.kept_values import MAX_DEPTH
+from insitu.lazy_array.kept_values import MAX_DEPTH, ValueCache
 from insitu.lazy_array.options import options
 from insitu.reading import PartialChunkCache, read_arrays
 
@@ -71,15 +71,27 @@ def read_and_keep(array: DeferredValues) -> npt.NDArray[Any]:
     if cache is None:
         return _read_arrays([array])[0]
     root = _root_of(array)
-    # What was derived is often gone after its use (the windows of a rolling mean), but the array that it was
-    # derived from is used again.
-    if root is not array and root.nbytes <= min(4 * array.nbytes, ROOT_BYTES) and cache.can_keep(root.nbytes):
+    if root is not array and _is_worth_reading_whole(root, array.nbytes, cache):
         cache.keep(root, _read_arrays([root])[0], root.access.owner)
         found = cache.find(array)
         if found is not None:
             return found
     values = _read_arrays([array])[0]
     return cache.keep(array, values, array.access.owner) if cache.can_keep(array.nbytes) else values
+
+
+def _is_worth_reading_whole(root: DeferredValues, nbytes: int, cache: ValueCache) -> bool:
+    """Return whether a small array is to be read whole, of which a part is used.
+
+    What was derived is often gone after its use (the windows of a rolling mean, one step after the
+    other), but the array that it was derived from is used again. So it is read whole once its parts
+    had a quarter of its bytes: that costs at most four times of what they did.
+    """
+    if root.nbytes > ROOT_BYTES or not cache.can_keep(root.nbytes):
+        return False
+    key = cache.key_of(root)
+    key.bytes_read += nbytes
+    return root.nbytes <= 4 * key.bytes_read
 
 
 def _root_of(array: DeferredValues) -> DeferredValues:
