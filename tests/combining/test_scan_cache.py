@@ -34,6 +34,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ScanCache:
     monkeypatch.setenv("INSITU_SCAN_CACHE", str(folder))
     monkeypatch.setattr(scan_cache, "RECENT_NS", 0)
     monkeypatch.setattr(cached_archive, "MIN_SCAN_SECONDS", 0.0)
+    monkeypatch.setattr(cached_archive, "MIN_FILE_SECONDS", 0.0)
     monkeypatch.setattr(cached_archive, "MIN_FILE_BYTES", 0)
     return ScanCache(folder)
 
@@ -273,33 +274,27 @@ def remote(files: list[str]) -> Iterator[tuple[type[_Objects], list[str]]]:
     thread.join()
 
 
-@pytest.fixture
-def remote_cache(cache: ScanCache, monkeypatch: pytest.MonkeyPatch) -> ScanCache:
-    monkeypatch.setattr(cached_archive, "MIN_REMOTE_SECONDS", 0.0)
-    return cache
-
-
 def _requests_of(remote: type[_Objects], act: Callable[[], Any]) -> tuple[Any, int]:
     remote.requests.clear()
     return act(), len(remote.requests)
 
 
-def test_remote_objects_are_asked_once(remote_cache: ScanCache, remote: Any) -> None:
+def test_remote_objects_are_asked_once(cache: ScanCache, remote: Any) -> None:
     objects, urls = remote
     first, scanned = _requests_of(objects, lambda: insitu.open_mfdataset(urls, **HOW))
     again, asked = _requests_of(objects, lambda: insitu.open_mfdataset(urls, **HOW))
-    assert len(remote_cache.entries()) == 1
+    assert len(cache.entries()) == 1
     assert asked == 3
     assert scanned >= 3
     xr.testing.assert_identical(again.load(), first.load())
     one, _ = _requests_of(objects, lambda: insitu.open_dataset(urls[1]))
-    assert len(remote_cache.entries()) == 2
+    assert len(cache.entries()) == 2
     found, asked = _requests_of(objects, lambda: insitu.open_dataset(urls[1]))
     assert asked == 1
     xr.testing.assert_identical(found.load(), one.load())
 
 
-def test_a_changed_object_is_noticed(remote_cache: ScanCache, remote: Any) -> None:
+def test_a_changed_object_is_noticed(cache: ScanCache, remote: Any) -> None:
     objects, urls = remote
     insitu.open_mfdataset(urls, **HOW)
     objects.objects["/1.nc"] = (objects.objects["/2.nc"][0], '"v1b"')  # as long as before
@@ -308,15 +303,15 @@ def test_a_changed_object_is_noticed(remote_cache: ScanCache, remote: Any) -> No
 
 
 @pytest.mark.parametrize("etag", [None, 'W/"weak"'])
-def test_objects_that_nothing_identifies_are_not_kept(remote_cache: ScanCache, remote: Any, etag: str | None) -> None:
+def test_objects_that_nothing_identifies_are_not_kept(cache: ScanCache, remote: Any, etag: str | None) -> None:
     objects, urls = remote
     objects.objects["/1.nc"] = (objects.objects["/1.nc"][0], etag)
     insitu.open_mfdataset(urls, **HOW)
     insitu.open_dataset(urls[1])
-    assert not remote_cache.entries()
+    assert not cache.entries()
 
 
-def test_other_credentials_are_another_entry(remote_cache: ScanCache, remote: Any) -> None:
+def test_other_credentials_are_another_entry(cache: ScanCache, remote: Any) -> None:
     objects, urls = remote
     insitu.open_mfdataset(urls, **HOW)
     for headers in ({"Authorization": "a"}, {"Authorization": "b"}):
@@ -324,8 +319,8 @@ def test_other_credentials_are_another_entry(remote_cache: ScanCache, remote: An
         _, scanned = _requests_of(objects, lambda: insitu.open_mfdataset(urls, **how))  # noqa: B023
         _, asked = _requests_of(objects, lambda: insitu.open_mfdataset(urls, **how))  # noqa: B023
         assert asked == 3 <= scanned
-    assert len(remote_cache.entries()) == 3
-    text = b"".join(path.read_bytes() for path in remote_cache.folder.rglob("*") if path.is_file())
+    assert len(cache.entries()) == 3
+    text = b"".join(path.read_bytes() for path in cache.folder.rglob("*") if path.is_file())
     assert b"Authorization" not in text
 
 

@@ -28,10 +28,10 @@ __all__ = ["CachedArchive"]
 
 MIN_SCAN_SECONDS = 0.25
 """What takes less time to scan is not kept: it is scanned again as fast as it would be found."""
+MIN_FILE_SECONDS = 1.0
+"""The same for a single local file. In a new process its scan includes the import of its format."""
 MIN_FILE_BYTES = 1 << 20
 """A single local file that is smaller never takes so long."""
-MIN_REMOTE_SECONDS = 0.1
-"""The same for remote objects, of which each is asked once if they are found."""
 
 
 class CachedArchive:
@@ -98,7 +98,7 @@ class CachedArchive:
 
     def keep(self, member: Member) -> None:
         """Write to the cache what the files make together, if they took long to scan."""
-        enough = MIN_REMOTE_SECONDS if any(map(is_remote, self.urls)) else MIN_SCAN_SECONDS
+        enough = MIN_SCAN_SECONDS if len(self.urls) > 1 or is_remote(self.urls[0]) else MIN_FILE_SECONDS
         if time.perf_counter() - self._began < enough or member.problems or member.groups or member.order:
             return
         from insitu.references.store import write_store

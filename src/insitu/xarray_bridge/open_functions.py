@@ -65,10 +65,10 @@ def open_dataset(
     inline_array
         As in `xarray.open_dataset`.
     cache
-        By default values that were read are kept for the next use, up to a tenth of the memory and
-        1 GiB for the whole process, until they are evicted or the dataset is closed. A
-        `ChunkCache`, which several datasets may share, or how many bytes it may hold: keeps decoded
-        chunks instead. False: nothing is kept.
+        By default values that were read are kept for the next use, and so are chunks that are read
+        in parts, up to a tenth of the memory and 1 GiB for the whole process, until they are
+        evicted or the dataset is closed. A `ChunkCache`, which several datasets may share, or how
+        many bytes it may hold: keeps decoded chunks instead. False: nothing is kept.
     active, active_required
         The address of a server next to the data (`insitu serve`), e.g. `"http://host:8080"`:
         reductions run there. If the server cannot, they run here, with a warning that gives the
