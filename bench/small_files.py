@@ -107,6 +107,16 @@ def _days(path: Path) -> None:
     ds.to_netcdf(path, encoding={"tasmax": {"zlib": True, "chunksizes": (1, 10, 20)}})
 
 
+def _steps(path: Path) -> None:
+    """Two chunks of a hundred steps each, which are read step by step."""
+    import xarray as xr
+
+    rng = np.random.default_rng(6)
+    values = np.round(rng.normal(280, 5, (200, 100, 100)), 2).astype("f4")
+    ds = _dataset(xr, {"tas": (("time", "lat", "lon"), values, {"units": "K"})}, 200, "day")
+    ds.to_netcdf(path, encoding={"tas": {"zlib": True, "chunksizes": (100, 100, 100)}})
+
+
 def _dataset(xr: Any, variables: dict[str, Any], steps: int, unit: str, first: int = 0) -> Any:
     _, rows, columns = next(iter(variables.values()))[1].shape
     step = np.timedelta64(30 if unit == "month" else 1, "D")
@@ -127,5 +137,6 @@ _WRITERS = {
     "texts.nc": _texts,
     "scalar.nc": _scalar,
     "days.nc": _days,
+    "steps.nc": _steps,
     **{f"month{i:02d}.nc": lambda path, number=i: _month(path, number) for i in range(20)},  # type: ignore[misc]
 }

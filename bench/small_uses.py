@@ -9,7 +9,7 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["load", "second_opening", "spells", "ten_uses"]
+__all__ = ["far_opening", "load", "second_opening", "slabs", "spells", "step_by_step", "ten_uses"]
 
 
 def _openers(engine: str) -> tuple[Callable[..., Any], Callable[..., Any]]:
@@ -79,6 +79,59 @@ def ten_uses(path: str, engine: str, repeat: int, warm: str) -> Callable[[], flo
                     total += float(values.rolling(time=window).mean().isel(time=-1).sum())
                 total += float((values - 273.15).max()) + float(values.mean())
         return round(total, 1)
+
+    return work
+
+
+def step_by_step(path: str, engine: str, repeat: int, warm: str) -> Callable[[], float]:
+    """Read one step after the other, of chunks that hold many."""
+    one, _ = _openers(engine)
+    one(warm).isel(time=0).load().close()
+
+    def work() -> float:
+        total = 0.0
+        for _ in range(repeat):
+            with one(path) as ds:
+                for step in range(ds.sizes["time"]):
+                    total += float(ds["tas"].isel(time=step).values[0, 0])
+        return round(total, 1)
+
+    return work
+
+
+def slabs(path: str, engine: str, repeat: int, warm: str) -> Callable[[], float]:
+    """Read small boxes at random places."""
+    import numpy as np
+
+    one, _ = _openers(engine)
+    one(warm).isel(time=0).load().close()
+    corners = np.random.default_rng(7).integers(0, (190, 90, 90), (50, 3)).tolist()
+
+    def work() -> float:
+        total = 0.0
+        for _ in range(repeat):
+            with one(path) as ds:
+                for time, lat, lon in corners:
+                    box = {"time": slice(time, time + 10), "lat": slice(lat, lat + 10), "lon": slice(lon, lon + 10)}
+                    total += float(ds["tas"].isel(box).values.astype("f8").sum())
+        return round(total, 1)
+
+    return work
+
+
+def far_opening(urls: list[str], folder: str) -> Callable[[], float]:
+    """Open remote files as one dataset; with a folder for the scan cache, the second time."""
+    import os
+
+    os.environ["INSITU_SCAN_CACHE"] = folder or "off"
+    _, many = _openers("insitu")
+    many(urls[:1])  # imports, and a connection
+    if folder:
+        os.makedirs(folder, 0o700, exist_ok=True)
+        many(urls)
+
+    def work() -> float:
+        return float(sum(many(urls).sizes.values()))
 
     return work
 

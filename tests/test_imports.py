@@ -29,13 +29,20 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def _imported(code: str) -> tuple[set[str], set[str]]:
-    """Return the heavy packages and the packages of insitu that a program imports."""
+def _imported_modules(code: str) -> tuple[set[str], set[str]]:
+    """Return the modules of others and of insitu that a program imports."""
     ask = "import json, sys; print('\\n' + json.dumps(sorted(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", f"{code}\n{ask}"], capture_output=True, text=True, check=True)
-    modules = json.loads(done.stdout.splitlines()[-1])
-    ours = {".".join(name.split(".")[:3]) for name in modules if name.startswith("insitu.formats.")}
-    return {name for name in modules if name in HEAVY}, ours
+    modules = set(json.loads(done.stdout.splitlines()[-1]))
+    ours = {name for name in modules if name == "insitu" or name.startswith("insitu.")}
+    return modules - ours - {"json"}, ours
+
+
+def _imported(code: str) -> tuple[set[str], set[str]]:
+    """Return the heavy packages and the packages of formats that a program imports."""
+    others, ours = _imported_modules(code)
+    formats = {".".join(name.split(".")[:3]) for name in ours if name.startswith("insitu.formats.")}
+    return {name for name in others if name in HEAVY}, formats
 
 
 def _command(*words: str) -> str:
@@ -52,6 +59,7 @@ def _command(*words: str) -> str:
     [
         ("import insitu", set()),
         ("from insitu import errors", set()),
+        ("from insitu import open_dataset, open_datatree, open_mfdataset", set()),
         (_command("--version"), {"typer"}),
         (_command("--help"), {"typer", "rich"}),
         (_command("info", "--help"), {"typer", "rich", "numpy"}),
@@ -70,9 +78,28 @@ def test_looking_into_a_file(file: Path) -> None:
     assert not formats & {"insitu.formats.grib", "insitu.formats.tiff", "insitu.formats.zarr", "insitu.formats.fits"}
 
 
+def test_opening_functions_import_no_module_that_opens() -> None:
+    """`from insitu import open_mfdataset` costs less than a tenth of `import xarray`."""
+    _, ours = _imported_modules("from insitu import open_dataset, open_datatree, open_mfdataset")
+    assert ours == {
+        "insitu", "insitu.combining", "insitu.combining.xarray_default", "insitu.errors", "insitu.forking",
+        "insitu.xarray_bridge", "insitu.xarray_bridge.open_functions",
+    }  # fmt: skip
+
+
+def test_engine_imports_no_module_that_opens() -> None:
+    """xarray imports every engine when it looks for one that opens a file."""
+    code = "import xarray; from insitu.xarray_bridge.engine import InsituBackendEntrypoint"
+    before, _ = _imported_modules("import xarray")
+    found, ours = _imported_modules(code)
+    assert found == before
+    assert not {name for name in ours if name.startswith(("insitu.archive", "insitu.model", "insitu.lazy_array"))}
+
+
 def test_opening_a_file(file: Path) -> None:
-    """xarray imports pandas, and that Arrow where it is installed."""
+    """xarray imports pandas, and that Arrow where it is installed, and the foundation of Dask for an index."""
     found, formats = _imported(f"import insitu; insitu.open_dataset({str(file)!r})")
+    assert "dask.array" not in _imported_modules(f"import insitu; insitu.open_dataset({str(file)!r})")[0]
     assert not found & {"astropy", "cbor2", "eccodes", "fsspec", "icechunk", "obstore", "starlette", "urllib3", "zarr"}
     assert not formats & {"insitu.formats.grib", "insitu.formats.tiff", "insitu.formats.zarr", "insitu.formats.fits"}
 

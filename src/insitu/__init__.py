@@ -41,7 +41,7 @@ _LATE = {
     "open_dataset": "insitu.xarray_bridge",
     "open_datatree": "insitu.xarray_bridge",
     "open_mfdataset": "insitu.xarray_bridge",
-    "options": "insitu.xarray_bridge",
+    "options": "insitu.lazy_array.options",
     "read": "insitu.verbs",
     "reduce": "insitu.verbs",
     "refresh": "insitu.maintenance",

@@ -212,7 +212,7 @@ class Archive:
             else:
                 member = combine_found(found_members, [place for place, _ in pairs], found)
             archive._members[""] = member
-            if known is not None and parallel is None and combine_found is None:
+            if known is not None and parallel is None and combine_found is None and not _has_failures(found_members):
                 known.keep(member)
             archive.survey = Survey.of(found_members, member)
             archive.only_groups = next(
@@ -234,11 +234,20 @@ class Archive:
             if self.location is None:
                 raise VariableError(f"no group {path!r}", hint="Combined files have one group: open them with group=")
             whole = "/".join(part for part in ((self.job.group or "").strip("/"), path) if part)
-            self._members[path] = self._scan_member(replace(self.job, group=whole or None))
+            job = replace(self.job, group=whole or None) if path else self.job
+            self._members[path] = self._scan_member(job)
         return self._members[path]
 
     def _scan_member(self, job: Job) -> Member:
-        found = scan_member(self.location, job, told=self._scan_by_server(job))
+        known = None
+        if self.active is None and job is self.job:
+            known = CachedArchive.of([self.location], None, job, self.recipe)
+        if known is not None and (cached := known.find(job, make_loader(job.storage_options))) is not None:
+            return cached
+        with known.recorder.recording() if known is not None else nullcontext():
+            found = scan_member(self.location, job, told=self._scan_by_server(job))
+        if known is not None:
+            known.keep(found)
         return found if job.finish is None else job.finish(found)
 
     def _scan_by_server(self, job: Job) -> VirtualGroup | None:
@@ -479,6 +488,10 @@ class Archive:
         bridge: Any = import_module("insitu.xarray_bridge.opening")  # a layer above: it registers what xarray needs
         found: xarray.Dataset = bridge.dataset_from_archive(self, **how)
         return found
+
+
+def _has_failures(found: ScannedFiles) -> bool:
+    return any(isinstance(item, Failure) for item in found)
 
 
 def zarr_store_of(

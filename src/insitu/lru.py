@@ -103,21 +103,6 @@ class LruCache(Generic[Key, Value]):
                 self._weight -= self._weight_of(value)
             return value
 
-    def pop_without_waiting(self, key: Key) -> bool:
-        """Take a value out of the cache, unless the lock is held; return whether that was possible.
-
-        For finalizers: the garbage collector may run one in a thread that holds the lock.
-        """
-        if not self._lock.acquire(blocking=False):
-            return False
-        try:
-            value = self._values.pop(key, None)
-            if value is not None:
-                self._weight -= self._weight_of(value)
-        finally:
-            self._lock.release()
-        return True
-
     def pop_if(self, condition: Callable[[Value], bool]) -> list[Value]:
         """Take all values out of the cache that meet a condition."""
         with self._lock:

@@ -5,15 +5,20 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
+import fsspec
 import h5py
 import numpy as np
 import pytest
 import xarray as xr
 
 import insitu
+from insitu import archive
 from insitu.combining import cached_archive
 from insitu.scanning import scan_cache
 from insitu.scanning.scan_cache import ScanCache, ScanRecorder
@@ -29,6 +34,8 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ScanCache:
     monkeypatch.setenv("INSITU_SCAN_CACHE", str(folder))
     monkeypatch.setattr(scan_cache, "RECENT_NS", 0)
     monkeypatch.setattr(cached_archive, "MIN_SCAN_SECONDS", 0.0)
+    monkeypatch.setattr(cached_archive, "MIN_FILE_SECONDS", 0.0)
+    monkeypatch.setattr(cached_archive, "MIN_FILE_BYTES", 0)
     return ScanCache(folder)
 
 
@@ -42,10 +49,14 @@ def files(tmp_path: Path) -> list[str]:
     return paths
 
 
-def _opened(paths: Any, **how: Any) -> tuple[xr.Dataset, set[str]]:
+def _recorded(act: Callable[[], xr.Dataset]) -> tuple[xr.Dataset, set[str]]:
     with record_opened_urls() as found:
-        ds = insitu.open_mfdataset(paths, **{**HOW, **how})
+        ds = act()
     return ds, {url for url in found if url.endswith((".nc", ".h5"))}
+
+
+def _opened(paths: Any, **how: Any) -> tuple[xr.Dataset, set[str]]:
+    return _recorded(lambda: insitu.open_mfdataset(paths, **{**HOW, **how}))
 
 
 def test_found_again_without_opening_a_file(cache: ScanCache, files: list[str]) -> None:
@@ -108,9 +119,209 @@ def test_other_options_are_another_entry(cache: ScanCache, files: list[str]) -> 
 
 def test_what_is_not_the_same_every_time_is_not_kept(cache: ScanCache, files: list[str]) -> None:
     _opened(files, preprocess=lambda ds: ds)
-    _opened(files, errors="warn")
-    _opened(files, mask_and_scale=False)
+    _opened(files, concat_dim={"label": lambda path: path[-4]})
+    bad = str(Path(files[0]).with_name("bad.nc"))
+    Path(bad).write_bytes(b"\x89HDF\r\n\x1a\n" + bytes(200))
+    _opened([*files, bad], errors="skip")
     assert not cache.entries()
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        {"decode_times": False},
+        {"mask_and_scale": False},
+        {"drop_variables": "other"},
+        {"use_cftime": True},
+        {"decode_timedelta": True},
+        {"decode_cf": False},
+        {"decode_coords": "all"},
+        {"concat_characters": False},
+    ],
+    ids=lambda how: next(iter(how)),
+)
+@pytest.mark.parametrize("one", [True, False], ids=["one", "many"])
+def test_other_decoding(
+    cache: ScanCache, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: dict[str, Any], one: bool
+) -> None:
+    """What is found again is what was opened, with every option of decoding."""
+    paths = []
+    for number in range(2):
+        paths.append(str(tmp_path / f"packed{number}.nc"))
+        _write_packed(paths[-1], number)
+    given: Any = paths[0] if one else paths
+    more = {} if one else HOW
+    open_it = insitu.open_dataset if one else insitu.open_mfdataset
+    first = open_it(given, **more, **how)
+    assert len(cache.entries()) == 1
+    with monkeypatch.context() as patch:
+        for name in ("scan_member", "scan_many"):
+            patch.setattr(archive, name, None)
+        again, opened = _recorded(lambda: open_it(given, **more, **how))
+    assert not opened & set(paths)
+    _assert_same(again, first)
+    usual = open_it(given, **more)
+    assert len(cache.entries()) == 2
+    _assert_same(open_it(given, **more), usual)
+
+
+def _write_packed(path: str, number: int) -> None:
+    ds = xr.Dataset(
+        {
+            "tas": (("time", "x"), np.array([[1.5, np.nan], [2.5, 3.5]]) + number),
+            "other": ("x", [1, 2], {"coordinates": "height"}),
+            "name": ("x", np.array([b"ab", b"cd"])),
+            "lag": ("x", np.array([1, 2], "m8[D]").astype("m8[ns]")),
+            "height": ((), 2.0),
+        },
+        {"time": np.array(["2001-01-01", "2001-01-02"], "M8[ns]") + np.timedelta64(2 * number, "D")},
+    )
+    packed = {"dtype": "i2", "scale_factor": 0.5, "add_offset": 1.0, "_FillValue": -1}
+    ds.to_netcdf(path, encoding={"tas": packed, "lag": {"units": "days"}}, unlimited_dims=["time"])
+
+
+def _assert_same(found: xr.Dataset, expected: xr.Dataset) -> None:
+    assert found.encoding == expected.encoding
+    for name, variable in expected.variables.items():
+        assert sorted(found.variables[name].encoding) == sorted(variable.encoding), name
+    xr.testing.assert_identical(found.load(), expected.load())
+
+
+def test_names_of_files_by_functions_are_told_apart(cache: ScanCache, files: list[str]) -> None:
+    """Nothing tells one function from another, so nothing is kept."""
+    one, _ = _opened(files, concat_dim={"label": lambda path: int(path[-4])})
+    other, _ = _opened(files, concat_dim={"label": lambda path: 10 * int(path[-4])})
+    assert one.label.values.tolist() == [0, 1, 2]
+    assert other.label.values.tolist() == [0, 10, 20]
+
+
+def test_one_file(cache: ScanCache, files: list[str]) -> None:
+    def opened() -> tuple[xr.Dataset, set[str]]:
+        return _recorded(lambda: insitu.open_dataset(files[0]))
+
+    assert opened()[1] == {files[0]}
+    assert len(cache.entries()) == 1
+    ds, found = opened()
+    assert not found
+    with xr.open_dataset(files[0], engine="netcdf4") as expected:
+        xr.testing.assert_identical(ds.load(), expected.load())
+        assert ds.encoding.keys() == insitu.open_dataset(files[0]).encoding.keys()
+    with h5py.File(files[0], "r+") as file:
+        file["tas"][...] = 9.0
+    ds, found = opened()
+    assert found == {files[0]}
+    assert float(ds.tas.max()) == 9.0
+
+
+def test_a_group_of_one_file_is_another_entry(cache: ScanCache, tmp_path: Path) -> None:
+    path = str(tmp_path / "groups.nc")
+    for group, value in (("a", 1.0), ("b", 2.0)):
+        xr.Dataset({"v": ("x", [value])}).to_netcdf(path, group=group, mode="a" if group == "b" else "w")
+    for _ in range(2):
+        for group, value in (("a", 1.0), ("b", 2.0)):
+            assert insitu.open_dataset(path, group=group)["v"].values.tolist() == [value]
+    assert len(cache.entries()) == 2
+    assert set(insitu.open_datatree(path).groups) == {"/", "/a", "/b"}
+
+
+def test_files_in_the_memory_of_the_process_are_not_kept(cache: ScanCache, files: list[str]) -> None:
+    memory = fsspec.filesystem("memory")
+    for number in (0, 1):
+        memory.pipe("/scan_cache.nc", Path(files[number]).read_bytes())
+        ds = insitu.open_mfdataset(["memory://scan_cache.nc"], **HOW)
+        assert float(ds.tas.max()) == number
+    assert not cache.entries()
+    memory.rm("/scan_cache.nc")
+
+
+class _Objects(BaseHTTPRequestHandler):
+    """Objects with ETags, by path; counts the requests."""
+
+    objects: ClassVar[dict[str, tuple[bytes, str | None]]] = {}
+    requests: ClassVar[list[str]] = []
+    protocol_version = "HTTP/1.1"
+
+    def do_GET(self) -> None:
+        data, etag = self.objects[self.path]
+        self.requests.append(self.path)
+        wanted = self.headers.get("Range", f"bytes=0-{len(data) - 1}").removeprefix("bytes=")
+        first, _, last = wanted.partition("-")
+        begin = int(first) if first else len(data) - int(last)
+        end = min(int(last), len(data) - 1) if first and last else len(data) - 1
+        self.send_response(206)
+        self.send_header("Content-Range", f"bytes {begin}-{end}/{len(data)}")
+        self.send_header("Content-Length", str(end - begin + 1))
+        if etag is not None:
+            self.send_header("ETag", etag)
+        self.end_headers()
+        self.wfile.write(data[begin : end + 1])
+
+    def log_message(self, *given: object) -> None:
+        """Be quiet."""
+
+
+@pytest.fixture
+def remote(files: list[str]) -> Iterator[tuple[type[_Objects], list[str]]]:
+    server = ThreadingHTTPServer(("127.0.0.1", 0), _Objects)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    _Objects.objects.clear()
+    for number, path in enumerate(files):
+        _Objects.objects[f"/{number}.nc"] = (Path(path).read_bytes(), f'"v{number}"')
+    yield _Objects, [f"http://127.0.0.1:{server.server_port}/{number}.nc" for number in range(3)]
+    server.shutdown()
+    server.server_close()
+    thread.join()
+
+
+def _requests_of(remote: type[_Objects], act: Callable[[], Any]) -> tuple[Any, int]:
+    remote.requests.clear()
+    return act(), len(remote.requests)
+
+
+def test_remote_objects_are_asked_once(cache: ScanCache, remote: Any) -> None:
+    objects, urls = remote
+    first, scanned = _requests_of(objects, lambda: insitu.open_mfdataset(urls, **HOW))
+    again, asked = _requests_of(objects, lambda: insitu.open_mfdataset(urls, **HOW))
+    assert len(cache.entries()) == 1
+    assert asked == 3
+    assert scanned >= 3
+    xr.testing.assert_identical(again.load(), first.load())
+    one, _ = _requests_of(objects, lambda: insitu.open_dataset(urls[1]))
+    assert len(cache.entries()) == 2
+    found, asked = _requests_of(objects, lambda: insitu.open_dataset(urls[1]))
+    assert asked == 1
+    xr.testing.assert_identical(found.load(), one.load())
+
+
+def test_a_changed_object_is_noticed(cache: ScanCache, remote: Any) -> None:
+    objects, urls = remote
+    insitu.open_mfdataset(urls, **HOW)
+    objects.objects["/1.nc"] = (objects.objects["/2.nc"][0], '"v1b"')  # as long as before
+    again = insitu.open_mfdataset(urls, **HOW)
+    assert again.tas.values[:, 0].tolist() == [0, 0, 2, 2, 2, 2]
+
+
+@pytest.mark.parametrize("etag", [None, 'W/"weak"'])
+def test_objects_that_nothing_identifies_are_not_kept(cache: ScanCache, remote: Any, etag: str | None) -> None:
+    objects, urls = remote
+    objects.objects["/1.nc"] = (objects.objects["/1.nc"][0], etag)
+    insitu.open_mfdataset(urls, **HOW)
+    insitu.open_dataset(urls[1])
+    assert not cache.entries()
+
+
+def test_other_credentials_are_another_entry(cache: ScanCache, remote: Any) -> None:
+    objects, urls = remote
+    insitu.open_mfdataset(urls, **HOW)
+    for headers in ({"Authorization": "a"}, {"Authorization": "b"}):
+        how = {**HOW, "storage_options": {"headers": headers}}
+        _, scanned = _requests_of(objects, lambda: insitu.open_mfdataset(urls, **how))  # noqa: B023
+        _, asked = _requests_of(objects, lambda: insitu.open_mfdataset(urls, **how))  # noqa: B023
+        assert asked == 3 <= scanned
+    assert len(cache.entries()) == 3
+    text = b"".join(path.read_bytes() for path in cache.folder.rglob("*") if path.is_file())
+    assert b"Authorization" not in text
 
 
 def test_a_file_that_another_one_names(cache: ScanCache, tmp_path: Path) -> None:

@@ -138,3 +138,21 @@ def test_an_archive_is_a_zarr_store(tmp_path: Path) -> None:
         file.create_dataset("x", data=np.arange(6.0), chunks=(2,))
     group = zarr.open_group(insitu.Archive.open(path).zarr_store(zarr_format=2), mode="r")
     np.testing.assert_array_equal(group["x"][:], np.arange(6.0))
+
+
+@pytest.mark.parametrize("compression", [{"compression": "gzip"}, {}])
+def test_a_cache_keeps_the_chunks_of_points(tmp_path: Path, compression: dict[str, str]) -> None:
+    """Of large uncompressed chunks only some bytes are fetched: these are another thing than the chunk."""
+    values = np.arange(200_000, dtype="<f8").reshape(400, 500)
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file.create_dataset("v", data=values, chunks=(200, 250), **compression)
+    cache = ChunkCache(1 << 24)
+    lat, lon = np.array([3, 399, 3]), np.array([499, 0, 498])
+    for decodes in (True, False):
+        tally = ReadStatistics()
+        found = insitu.read(tmp_path / "a.h5", "v", points=(lat, lon), cache=cache, tally=tally)
+        np.testing.assert_array_equal(found, values[lat, lon])
+        assert bool(tally.bytes_decoded) is decodes
+        assert bool(tally.requests) is decodes
+    np.testing.assert_array_equal(insitu.read(tmp_path / "a.h5", "v", cache=cache), values)
+    np.testing.assert_array_equal(insitu.read(tmp_path / "a.h5", "v", points=(lat, lon), cache=cache), found)

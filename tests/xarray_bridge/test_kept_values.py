@@ -197,3 +197,102 @@ def test_an_array_may_be_collected_while_the_cache_is_in_use(path: Path) -> None
     with cache._values._lock:
         del array
     assert cache.nbytes == 0
+
+
+def test_a_small_array_that_is_used_in_parts_is_read_whole(cache: ValueCache, path: Path) -> None:
+    """Once a quarter of it was used, step by step, the rest costs one read."""
+    ds = insitu.open_dataset(path)
+    with xr.open_dataset(path, engine="h5netcdf") as expected:
+        for step in range(11):
+            np.testing.assert_array_equal(ds.tas.isel(time=step).values, expected.tas.values[step])
+        for step in range(11, 40):
+            found: list[Any] = []
+            assert _requests(lambda: found.append(ds.tas.isel(time=step).values)) == 0  # noqa: B023
+            np.testing.assert_array_equal(found[0], expected.tas.values[step])
+
+
+@pytest.fixture
+def steps_path(tmp_path: Path) -> Path:
+    """A file with chunks of many steps, too large to be kept whole."""
+    rng = np.random.default_rng(5)
+    ds = xr.Dataset({"tas": (("time", "y", "x"), rng.normal(280, 5, (60, 40, 50)).astype("f4"))})
+    ds.to_netcdf(tmp_path / "steps.nc", encoding={"tas": {"chunksizes": (20, 40, 50), "zlib": True}})
+    return tmp_path / "steps.nc"
+
+
+@pytest.fixture
+def chunk_cache(monkeypatch: pytest.MonkeyPatch) -> ValueCache:
+    """Make a cache of the process that holds four of these chunks for one test."""
+    made = ValueCache(20 * 40 * 50 * 4 * 4)
+    monkeypatch.setattr(kept_values, "_default", made)
+    return made
+
+
+def test_a_chunk_that_is_read_in_steps_is_decoded_twice_at_most(chunk_cache: ValueCache, steps_path: Path) -> None:
+    ds = insitu.open_dataset(steps_path)
+    with xr.open_dataset(steps_path, engine="h5netcdf") as expected:
+        assert _requests(lambda: ds.tas.isel(time=0).load()) > 0
+        assert _requests(lambda: ds.tas.isel(time=1).load()) > 0  # kept from here on
+        for step in range(2, 20):
+            found: list[Any] = []
+            assert _requests(lambda: found.append(ds.tas.isel(time=step).values)) == 0  # noqa: B023
+            np.testing.assert_array_equal(found[0], expected.tas.values[step])
+        assert _requests(lambda: ds.tas.isel(time=20).load()) > 0  # the next chunk
+
+
+def test_partial_chunks_are_within_the_limit_and_go_with_their_dataset(
+    chunk_cache: ValueCache, steps_path: Path
+) -> None:
+    chunk = 20 * 40 * 50 * 4
+    ds, other = insitu.open_dataset(steps_path), insitu.open_dataset(steps_path)
+    for dataset in (ds, other):
+        for step in range(60):
+            dataset.tas.isel(time=step).load()
+    assert chunk_cache.nbytes == 4 * chunk  # of six
+    ds.close()
+    assert chunk_cache.nbytes == 3 * chunk
+    del dataset, other
+    gc.collect()
+    assert chunk_cache.nbytes == 0
+
+
+def test_a_pass_over_an_array_leaves_partial_chunks_alone(chunk_cache: ValueCache, steps_path: Path) -> None:
+    ds = insitu.open_dataset(steps_path)
+    for step in (0, 1):
+        ds.tas.isel(time=step).load()
+    before = chunk_cache.nbytes
+    assert before == 20 * 40 * 50 * 4
+    ds.tas.mean("time").load()
+    ds.load()
+    assert chunk_cache.nbytes == before
+    assert _requests(lambda: insitu.open_dataset(steps_path, cache=False).tas.isel(time=2).load()) > 0
+
+
+def test_dask_and_other_processes_keep_no_chunks(chunk_cache: ValueCache, steps_path: Path) -> None:
+    ds = insitu.open_dataset(steps_path)
+    blocks = insitu.open_dataset(steps_path, chunks={"time": 5})
+    assert blocks.tas.sum().compute(scheduler="threads") > 0
+    assert chunk_cache.nbytes == 0
+    assert pickle.loads(pickle.dumps(ds.tas.data)).access.cache is None
+
+
+def test_a_changed_file_is_not_answered_from_chunks(chunk_cache: ValueCache, steps_path: Path) -> None:
+    ds = insitu.open_dataset(steps_path)
+    for step in (0, 1, 2):
+        ds.tas.isel(time=step).load()
+    data = bytearray(steps_path.read_bytes())
+    steps_path.write_bytes(bytes(data) + b"\0")
+    with pytest.raises(insitu.errors.InsituError, match="changed"):
+        ds.tas.isel(time=3).load()
+
+
+def test_finalizers_take_no_lock(chunk_cache: ValueCache, steps_path: Path) -> None:
+    """The garbage collector may run one while its thread holds the lock of the cache."""
+    ds = insitu.open_dataset(steps_path)
+    part = ds.tas.isel(time=slice(2))
+    assert part.values.size
+    assert chunk_cache.nbytes > 0
+    with chunk_cache._values._lock:
+        del ds, part
+        gc.collect()
+    assert chunk_cache.nbytes == 0

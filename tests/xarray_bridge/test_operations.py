@@ -15,7 +15,7 @@ import xarray as xr
 
 import insitu
 from insitu.lazy_array.duck_array import LazyArray
-from insitu.xarray_bridge.opening import open_dataset
+from insitu.xarray_bridge import open_dataset
 
 Operation = Callable[[xr.Dataset], Any]
 

@@ -1,7 +1,7 @@
-"""Combined archives in the scan cache: what many files make together, found again without a scan.
+"""Archives in the scan cache: what files make together, or one file, found again without a scan.
 
-Only what is the same every time is kept: local files, opened with the usual decoding, all of which
-could be read. Everything else is scanned each time.
+Only what is the same every time is kept: files that could all be read, opened with options that can
+be written as text. Everything else is scanned each time.
 """
 
 from __future__ import annotations
@@ -12,18 +12,26 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from insitu.combining.conventions import Decoding
 from insitu.combining.member import Load, Member
 from insitu.combining.recipe import Recipe
 from insitu.combining.saved_members import member_from_tree, tree_from_member
 from insitu.combining.scan_member import Job
 from insitu.errors import InsituError
-from insitu.scanning.scan_cache import ScanCache, ScanRecorder, default_scan_cache, make_key
-from insitu.sources.address import is_remote
+from insitu.scanning.scan_cache import ScanCache, ScanRecorder, ask_versions, default_scan_cache, make_key
+from insitu.sources import redact_url
+from insitu.sources.address import is_remote, scheme_of
+from insitu.sources.cached_source import cache_scope
+from insitu.sources.storage_options import options_for
 
 __all__ = ["CachedArchive"]
 
 MIN_SCAN_SECONDS = 0.25
 """What takes less time to scan is not kept: it is scanned again as fast as it would be found."""
+MIN_FILE_SECONDS = 1.0
+"""The same for a single local file. In a new process its scan includes the import of its format."""
+MIN_FILE_BYTES = 1 << 20
+"""A single local file that is smaller never takes so long."""
 
 
 class CachedArchive:
@@ -47,47 +55,85 @@ class CachedArchive:
         self._began = time.perf_counter()
 
     @classmethod
-    def of(cls, urls: Sequence[Any], places: Sequence[Any], job: Job, recipe: Recipe) -> CachedArchive | None:
-        """Return the place of an archive; None if it is not to be cached."""
-        cache = default_scan_cache()
-        if cache is None or job.finish is not None or job.errors != "raise" or recipe.decoding or recipe.unknown:
-            return None
-        if job.storage_options or not all(isinstance(url, (str, os.PathLike)) for url in urls):
+    def of(cls, urls: Sequence[Any], places: Sequence[Any] | None, job: Job, recipe: Recipe) -> CachedArchive | None:
+        """Return the place of an archive; None if it is not to be cached.
+
+        Parameters
+        ----------
+        urls, places
+            The files, and their positions in nested lists; None: one file that is not combined.
+        job, recipe
+            How they are opened.
+        """
+        if job.finish is not None or recipe.unknown or not all(isinstance(url, (str, os.PathLike)) for url in urls):
             return None
         names = [os.fspath(url) for url in urls]
-        if any(is_remote(name) or "::" in name for name in names):
+        if not all(map(_can_be_cached, names)) or (places is None and _is_small(names[0])):
             return None
-        try:
-            options = {**recipe.to_document(), "verify": job.verify, "places": [list(place) for place in places]}
-        except (InsituError, TypeError):  # a recipe that holds functions
+        cache = default_scan_cache()
+        if cache is None:
             return None
-        paths = [os.path.abspath(os.path.expanduser(name.removeprefix("file://"))) for name in names]
-        return cls(cache, make_key(paths, options), paths)
+        document = recipe.to_document()
+        if "unknown" in document:  # a recipe that holds functions
+            return None
+        how = {"verify": job.verify, "allow_local": job.allow_local, "places": places and [list(p) for p in places]}
+        paths = [name if is_remote(name) else _absolute_path(name) for name in names]
+        scopes = {cache_scope(path, options_for(path, job.storage_options)) for path in paths if is_remote(path)}
+        return cls(cache, make_key(paths, {**document, **how, "scopes": sorted(scopes)}), paths)
 
     def find(self, job: Job, load: Load) -> Member | None:
         """Return what the files make together; None if they must be scanned."""
-        found = self.cache.find(self.key, self.urls)
+        found = self.cache.find(self.key, self.urls, ask_versions(job.storage_options))
         if found is None:
             return None
         from insitu.references.store import open_store  # not at the top: Arrow takes long to import
 
         try:
-            member = member_from_tree(open_store(found.store, allow_local=True).group(), job.how, load)
+            tree = open_store(found.store, allow_local=True).group()
+            # It was saved as this job decodes it: what follows takes it as it is.
+            member = member_from_tree(tree, Decoding(), load, url=found.notes["source"])
         except (InsituError, OSError):  # damaged: the files are scanned again
             return None
         return replace(member, encoding={**member.encoding, **found.notes["encoding"]})
 
     def keep(self, member: Member) -> None:
         """Write to the cache what the files make together, if they took long to scan."""
-        if time.perf_counter() - self._began < MIN_SCAN_SECONDS or member.problems or member.groups or member.order:
+        enough = MIN_SCAN_SECONDS if len(self.urls) > 1 or is_remote(self.urls[0]) else MIN_FILE_SECONDS
+        if time.perf_counter() - self._began < enough or member.problems or member.groups or member.order:
             return
         from insitu.references.store import write_store
 
         encoding = {key: value for key, value in member.encoding.items() if isinstance(value, str)}
         try:
             tree = tree_from_member(member)
+            # The versions of remote objects are those that the scan saw: what it did not take chunks from is unknown.
+            scanned = {source.url: source for source in tree.sources}
             self.cache.put(
-                self.key, self.recorder, self.urls, lambda path: write_store(tree, path), {"encoding": encoding}
+                self.key,
+                self.recorder,
+                self.urls,
+                lambda path: write_store(tree, path),
+                {"encoding": encoding, "source": member.source},
+                lambda urls: scanned,
             )
         except InsituError:  # values of a type that cannot be saved
             return
+
+
+def _can_be_cached(name: str) -> bool:
+    """Return whether a name is that of a file or of a remote object, without a secret, which must not
+    be written to disk.
+    """
+    return "::" not in name and redact_url(name) == name and (is_remote(name) or scheme_of(name) in (None, "file"))
+
+
+def _is_small(name: str) -> bool:
+    """Return whether a file is local and small, or no file."""
+    try:
+        return not is_remote(name) and os.path.getsize(_absolute_path(name)) < MIN_FILE_BYTES
+    except OSError:
+        return True
+
+
+def _absolute_path(name: str) -> str:
+    return os.path.abspath(os.path.expanduser(name.removeprefix("file://")))

@@ -9,22 +9,9 @@ from functools import cache
 from typing import Any
 
 from insitu.combining.member import CombineError, Load
+from insitu.combining.xarray_default import DEFAULT
 
-__all__ = ["DEFAULT", "CombineRules"]
-
-
-class _XarrayDefault:
-    """Stands for the default of the installed xarray."""
-
-    def __repr__(self) -> str:
-        return "xarray's default"
-
-    def __reduce__(self) -> str:
-        return "DEFAULT"
-
-
-DEFAULT: Any = _XarrayDefault()
-"""Value of a keyword that is left to xarray."""
+__all__ = ["CombineRules"]
 
 COMPAT = ("identical", "equals", "broadcast_equals", "no_conflicts", "override")
 JOIN = ("outer", "inner", "left", "right", "exact", "override")

@@ -8,11 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from insitu.combining.combine_rules import DEFAULT, CombineRules
+from insitu.combining.combine_rules import CombineRules
 from insitu.combining.conventions import Decoding
 from insitu.combining.file_names import labels_from_names
 from insitu.combining.member import CombineError, ConcatDim, GridPosition, Load, Member
 from insitu.combining.scan_member import Failure
+from insitu.combining.xarray_default import DEFAULT
 from insitu.model import VirtualArray
 
 __all__ = ["Recipe"]

@@ -87,7 +87,7 @@ def reduce_by_boxes(
         positions = [
             np.arange(box[axis].start, box[axis].stop) * stride for axis, stride in zip(axes, strides, strict=True)
         ]
-        found = reduction.step(array[box].read(), axes, positions)
+        found = reduction.step(array[box].read(once=True), axes, positions)
         region = tuple(slice(0, 1) if axis in axes else part for axis, part in enumerate(box))
         before = {name: values[region] for name, values in partial.items()}
         for name, merged in reduction.merge(before, found).items():

@@ -15,7 +15,7 @@ from typing import Any, Self
 import numpy as np
 
 from insitu.active.client import Active
-from insitu.lazy_array.kept_values import KeptKey, Move, ValueCache
+from insitu.lazy_array.kept_values import KeptKey, Move, Owner, ValueCache
 from insitu.lazy_array.steps import Step
 from insitu.model import Axis, Tile, VirtualArray
 from insitu.reading import ChunkCache, ReadContext
@@ -46,7 +46,7 @@ class Access:
     """Bytes that arithmetic may read at once; None: `options.read_limit`."""
     values: ValueCache | None = field(default=None, compare=False, repr=False)
     """Keeps values that were read for the next use."""
-    owner: object = field(default=None, compare=False, repr=False)
+    owner: Owner | None = field(default=None, compare=False, repr=False)
     """The dataset for which they are kept."""
 
     @property

@@ -61,9 +61,9 @@ class LazyArray(DeferredValues, Methods, NDArrayOperatorsMixin, ExplicitlyIndexe
 
     # Values.
 
-    def read(self) -> npt.NDArray[Any]:
-        """Return the values."""
-        return read_all([self])[0]
+    def read(self, *, once: bool = False) -> npt.NDArray[Any]:
+        """Return the values; nothing of them is kept if they are read `once`, as a part of a pass."""
+        return read_all([self], once=once)[0]
 
     def __array__(self, dtype: npt.DTypeLike | None = None, *, copy: bool | None = None) -> npt.NDArray[Any]:
         if copy is False:
@@ -147,7 +147,7 @@ class LazyArray(DeferredValues, Methods, NDArrayOperatorsMixin, ExplicitlyIndexe
         if found is None:  # too many points to keep one by one
             if self.steps:
                 return _index_pointwise(self.read(), keys)
-            return read_points(self.array, keys, self.access.read_context)
+            return read_points(self.array, keys, replace(self.access.read_context, cache=self.access.cache))
         return self._with_structure(found, lambda values: _index_pointwise(values, keys))
 
     def _select_advanced(self, keys: tuple[Any, ...]) -> Any:

@@ -137,7 +137,7 @@ def einsum(subscripts: Any, *operands: Any, out: Any = None, optimize: Any = Fal
     for box in iterate_boxes(array):
         where = {name: part for name, part in zip(mine, box, strict=True) if lengths[name] > 1}
         values = [
-            array[box].read() if number == lazy[0] else _select_box(np.asarray(operand), labels[number], where)
+            array[box].read(once=True) if number == lazy[0] else _select_box(np.asarray(operand), labels[number], where)
             for number, operand in enumerate(operands)
         ]
         out[tuple(where.get(name, slice(None)) for name in kept)] += np.einsum(plain, *values, dtype=out.dtype)

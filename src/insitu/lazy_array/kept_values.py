@@ -3,17 +3,18 @@
 xarray keeps what it has read of a variable; this does the same for virtual arrays, within a limit for
 the whole process. The values of an array are kept under its own key. An array that was derived from it
 (a selection, a transposition, a conversion) finds them through its parents, and is computed in memory.
-Keys are objects: when the last array that has a key is gone, so are its values. Loading a dataset,
-streaming reductions and Dask put nothing into the cache.
+Keys are objects: when the last array that has a key is gone, so are its values. Chunks of which reads
+need only a part are kept here too, for each dataset. Loading a dataset, streaming reductions and Dask
+put nothing into the cache.
 """
 
 from __future__ import annotations
 
 import itertools
 import os
+import weakref
 from collections import deque
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Hashable
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -22,8 +23,9 @@ import numpy.typing as npt
 
 from insitu.forking import fork_safe_lock
 from insitu.lru import LruCache
+from insitu.reading import PartialChunkCache
 
-__all__ = ["KeptKey", "ValueCache", "default_value_cache", "memory_limit"]
+__all__ = ["KeptKey", "Owner", "ValueCache", "default_value_cache", "memory_limit"]
 
 Values = npt.NDArray[Any]
 Move = Callable[[Values], Values]
@@ -41,18 +43,31 @@ MAX_DEPTH = 16
 class KeptKey:
     """Identifies the values of one array in a cache."""
 
-    __slots__ = ("_forget", "number", "uses")
+    __slots__ = ("_gone", "bytes_read", "number", "uses")
 
     _numbers = itertools.count()
 
-    def __init__(self, forget: Callable[[int], None]) -> None:
+    def __init__(self, gone: deque[int]) -> None:
         self.number = next(self._numbers)
         self.uses = 0
         """How often a reduction has read the array."""
-        self._forget = forget
+        self.bytes_read = 0
+        """Bytes of parts of the array that were read for a use."""
+        self._gone = gone
 
     def __del__(self) -> None:  # weakref.finalize does the same, for 10 µs an array
-        self._forget(self.number)
+        self._gone.append(self.number)
+
+
+class Owner:
+    """A dataset for which values are kept; they go when it is closed or gone."""
+
+    __slots__ = ("__weakref__", "number")
+
+    _numbers = itertools.count()
+
+    def __init__(self) -> None:
+        self.number = next(self._numbers)
 
 
 class HasKey(Protocol):
@@ -73,14 +88,14 @@ class ValueCache:
 
     def __init__(self, max_bytes: int) -> None:
         self.max_bytes = max_bytes
-        self._values: LruCache[int, tuple[object, Values]] = LruCache(max_bytes, _count_bytes)
-        self._forgotten: deque[int] = deque()
-        """Numbers of keys that are gone while the cache was in use."""
+        self._values: LruCache[Hashable, tuple[int | None, Values]] = LruCache(max_bytes, _count_bytes)
+        self._gone_keys: deque[int] = deque()
+        self._gone_owners: deque[int] = deque()
 
     @property
     def nbytes(self) -> int:
         """Bytes of all values that are kept."""
-        self._pop_forgotten()
+        self._drop_gone()
         return self._values.weight
 
     def can_keep(self, nbytes: int) -> bool:
@@ -104,43 +119,80 @@ class ValueCache:
             moves.append(move)
         return None
 
-    def keep(self, array: HasKey, values: Values, owner: object) -> Values:
+    def keep(self, array: HasKey, values: Values, owner: Owner | None) -> Values:
         """Keep the values of an array until its owner is closed; return them read-only."""
+        self._drop_gone()
         view = values.view()
         view.flags.writeable = False
-        self._values.put(self.key_of(array).number, (owner, view))
-        self._pop_forgotten()
+        self._values.put(self.key_of(array).number, (None if owner is None else owner.number, view))
         return view
 
     def key_of(self, array: HasKey) -> KeptKey:
         """Return the key of an array; what is kept under it goes with the last array that has it."""
         if array.key is None:
-            array.key = KeptKey(self._forget)
+            array.key = KeptKey(self._gone_keys)
         return array.key
 
-    def _forget(self, number: int) -> None:
-        """Forget the values of a key that is gone."""
-        if not self._values.pop_without_waiting(number):
-            self._forgotten.append(number)
+    def chunks_of(self, owner: Owner) -> PartialChunkCache:
+        """Return the cache of the chunks of one dataset, which shares the memory of this one."""
+        weakref.finalize(owner, self._gone_owners.append, owner.number)
+        return PartialChunkCache(_OwnedChunks(self, owner.number), self.max_bytes)
 
-    def _pop_forgotten(self) -> None:
-        while self._forgotten:
-            with suppress(IndexError):  # another thread was faster
-                self._values.pop(self._forgotten.popleft())
-
-    def release(self, owner: object) -> None:
+    def release(self, owner: Owner) -> None:
         """Forget all values that belong to a dataset."""
-        self._values.pop_if(lambda kept: kept[0] is owner)
+        self._values.pop_if(lambda kept: kept[0] == owner.number)
 
     def clear(self) -> None:
         """Forget all values."""
         self._values.clear()
 
+    def _drop_gone(self) -> None:
+        """Forget the values of arrays and datasets that are gone.
+
+        Their finalizers only note them: the garbage collector may call one within any operation,
+        also while this thread holds the lock of the cache.
+        """
+        while self._gone_keys:
+            self._values.pop(self._gone_keys.popleft())
+        gone = {self._gone_owners.popleft() for _ in range(len(self._gone_owners))}
+        if gone:
+            self._values.pop_if(lambda kept: kept[0] in gone)
+
     def __reduce__(self) -> tuple[Any, ...]:
         return default_value_cache, ()  # what was read here is not there
 
 
-def _count_bytes(kept: tuple[object, Values]) -> int:
+class _OwnedChunks:
+    """The chunks of one dataset in a `ValueCache`."""
+
+    def __init__(self, cache: ValueCache, owner: int) -> None:
+        self._cache = cache
+        self._owner = owner
+
+    @property
+    def weight(self) -> int:
+        """Bytes of all values of the cache, also of other datasets."""
+        return self._cache.nbytes
+
+    def get(self, key: Hashable) -> Values | None:
+        """Return a chunk."""
+        kept = self._cache._values.get((self._owner, key))
+        return None if kept is None else kept[1]
+
+    def put(self, key: Hashable, value: Values) -> None:
+        """Keep a chunk."""
+        self._cache._drop_gone()
+        self._cache._values.put((self._owner, key), (self._owner, value))
+
+    def clear(self) -> None:
+        """Forget the chunks, and all that is kept for the dataset."""
+        self._cache._values.pop_if(lambda kept: kept[0] == self._owner)
+
+    def __contains__(self, key: object) -> bool:
+        return (self._owner, key) in self._cache._values
+
+
+def _count_bytes(kept: tuple[int | None, Values]) -> int:
     return kept[1].nbytes
 
 

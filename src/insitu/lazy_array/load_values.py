@@ -17,9 +17,9 @@ from xarray.core import indexing  # no public name: see duck_array
 from insitu.combining.member import in_memory
 from insitu.errors import InsituError, UnsupportedError
 from insitu.lazy_array.deferred_values import Access, DeferredValues
-from insitu.lazy_array.kept_values import MAX_DEPTH
+from insitu.lazy_array.kept_values import MAX_DEPTH, ValueCache
 from insitu.lazy_array.options import options
-from insitu.reading import read_arrays
+from insitu.reading import PartialChunkCache, read_arrays
 
 __all__ = [
     "TooLargeError",
@@ -37,11 +37,19 @@ ROOT_BYTES = 64 << 20
 """Arrays up to this size are read whole and kept, where something that was derived from one is used."""
 
 
-def read_all(arrays: Sequence[DeferredValues]) -> list[npt.NDArray[Any]]:
-    """Return the values of several arrays, in one batch of reads; the caller may write to them."""
+def read_all(arrays: Sequence[DeferredValues], *, once: bool = False) -> list[npt.NDArray[Any]]:
+    """Return the values of several arrays, in one batch of reads; the caller may write to them.
+
+    Parameters
+    ----------
+    arrays
+        The arrays.
+    once
+        Whether they are read in one pass over many, of which nothing is to be kept.
+    """
     found = [find_values(array) for array in arrays]
     missing = [number for number, values in enumerate(found) if values is None]
-    for number, values in zip(missing, _read_arrays([arrays[number] for number in missing]), strict=True):
+    for number, values in zip(missing, _read_arrays([arrays[number] for number in missing], once), strict=True):
         found[number] = values
     return [np.array(values) if number not in missing else values for number, values in enumerate(found)]  # type: ignore[misc]
 
@@ -63,15 +71,27 @@ def read_and_keep(array: DeferredValues) -> npt.NDArray[Any]:
     if cache is None:
         return _read_arrays([array])[0]
     root = _root_of(array)
-    # What was derived is often gone after its use (the windows of a rolling mean), but the array that it was
-    # derived from is used again.
-    if root is not array and root.nbytes <= min(4 * array.nbytes, ROOT_BYTES) and cache.can_keep(root.nbytes):
+    if root is not array and _is_worth_reading_whole(root, array.nbytes, cache):
         cache.keep(root, _read_arrays([root])[0], root.access.owner)
         found = cache.find(array)
         if found is not None:
             return found
     values = _read_arrays([array])[0]
     return cache.keep(array, values, array.access.owner) if cache.can_keep(array.nbytes) else values
+
+
+def _is_worth_reading_whole(root: DeferredValues, nbytes: int, cache: ValueCache) -> bool:
+    """Return whether a small array is to be read whole, of which a part is used.
+
+    What was derived is often gone after its use (the windows of a rolling mean, one step after the
+    other), but the array that it was derived from is used again. So it is read whole once its parts
+    had a quarter of its bytes: that costs at most four times of what they did.
+    """
+    if root.nbytes > ROOT_BYTES or not cache.can_keep(root.nbytes):
+        return False
+    key = cache.key_of(root)
+    key.bytes_read += nbytes
+    return root.nbytes <= 4 * key.bytes_read
 
 
 def _root_of(array: DeferredValues) -> DeferredValues:
@@ -83,7 +103,7 @@ def _root_of(array: DeferredValues) -> DeferredValues:
     return array
 
 
-def _read_arrays(arrays: Sequence[DeferredValues]) -> list[npt.NDArray[Any]]:
+def _read_arrays(arrays: Sequence[DeferredValues], once: bool = False) -> list[npt.NDArray[Any]]:
     groups: list[tuple[Access, list[int]]] = []
     for number, array in enumerate(arrays):
         how = array.access
@@ -98,7 +118,8 @@ def _read_arrays(arrays: Sequence[DeferredValues]) -> list[npt.NDArray[Any]]:
         requests = [(arrays[number].array, ...) for number in members]
         names = [arrays[number].access.name or "" for number in members]
         steps = [arrays[number].origin or (arrays[number].array, ...) for number in members]
-        read = read_arrays(requests, names=names, storage_options=how.storage_options, cache=how.cache, steps=steps)
+        cache = None if once and isinstance(how.cache, PartialChunkCache) else how.cache
+        read = read_arrays(requests, names=names, storage_options=how.storage_options, cache=cache, steps=steps)
         for number, found in zip(members, read, strict=True):
             for step in arrays[number].steps:
                 found = step.apply(found)
@@ -195,7 +216,9 @@ class _BlockReader:
 
     def __getitem__(self, key: Any) -> npt.NDArray[Any]:
         block = self.array[key]
-        return read_all([block])[0] if isinstance(block, DeferredValues) else block  # Dask keeps what it needs
+        return (
+            read_all([block], once=True)[0] if isinstance(block, DeferredValues) else block
+        )  # Dask keeps what it needs
 
 
 def fingerprint(array: DeferredValues) -> str:

@@ -3,7 +3,7 @@
 Also here: the cache of decoded chunks, the pool of open sources, prefetching, and the Zarr view.
 """
 
-from insitu.reading.cache import ChunkCache, cache_from_option
+from insitu.reading.cache import ChunkCache, PartialChunkCache, cache_from_option
 from insitu.reading.execute import execute, execute_all, stream
 from insitu.reading.plan import ReadPlan, plan_read
 from insitu.reading.pointwise import read_points
@@ -14,6 +14,7 @@ from insitu.reading.source_pool import SourcePool
 
 __all__ = [
     "ChunkCache",
+    "PartialChunkCache",
     "ReadContext",
     "ReadPlan",
     "ReadStatistics",

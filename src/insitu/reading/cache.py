@@ -1,25 +1,54 @@
 """LRU cache of decoded chunks, bounded by bytes, shared by reads and threads.
 
-Of several threads that want the same chunk, one decodes it and the others wait. There is no cache
-unless the caller gives one: a single pass over an archive would only evict what it just put in.
+Of several threads that want the same chunk, one decodes it and the others wait. Functions have no
+cache unless the caller gives one: a single pass over an archive would only evict what it just put
+in. Datasets have a `PartialChunkCache`, which such a pass leaves alone.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from insitu.forking import fork_safe_lock, renew_after_fork
 from insitu.lru import LruCache
+from insitu.sources.address import is_remote
 
-__all__ = ["ChunkCache", "cache_from_option"]
+__all__ = ["ChunkCache", "PartialChunkCache", "cache_from_option"]
 
 Chunk = npt.NDArray[Any]
+
+
+MIN_PARTIAL_BYTES = 32 << 10
+"""Chunks that are smaller on average are decoded again as fast as they are found."""
+NOTED_CHUNKS = 1 << 14
+"""Chunks of which a `PartialChunkCache` knows that they were read."""
+SHARE_OF_READ = 4
+"""A read whose chunks would fill more than this part of a `PartialChunkCache` leaves it alone."""
+
+
+class ChunkStore(Protocol):
+    """What keeps the chunks of a cache."""
+
+    @property
+    def weight(self) -> int:
+        """Bytes of all chunks."""
+
+    def get(self, key: Hashable) -> Chunk | None:
+        """Return the chunk of a key."""
+
+    def put(self, key: Hashable, value: Chunk) -> Any:
+        """Keep a chunk."""
+
+    def clear(self) -> Any:
+        """Forget all chunks."""
+
+    def __contains__(self, key: object) -> bool: ...
 
 
 class _PendingChunk:
@@ -59,7 +88,7 @@ class ChunkCache:
         self.ahead = ahead
         self.hits = 0
         self.misses = 0
-        self._kept: LruCache[Hashable, Chunk] = LruCache(max_bytes, _count_bytes)
+        self._kept: ChunkStore = LruCache(max_bytes, _count_bytes)
         self.renew()
         renew_after_fork(self)
 
@@ -127,6 +156,59 @@ class ChunkCache:
 
     def __repr__(self) -> str:
         return f"<ChunkCache: {self.nbytes:,} of {self.max_bytes:,} bytes, {self.hits:,} hits, {self.misses:,} misses>"
+
+
+_READ, _KEPT = b"read", b"kept"
+"""What a `PartialChunkCache` notes of a chunk."""
+
+
+class PartialChunkCache(ChunkCache):
+    """Cache of chunks of which reads need only a part, from the second such read on.
+
+    Who reads an array step by step, in steps shorter than a chunk, decodes each chunk twice at most.
+    Reads of whole chunks do not use the cache, and a chunk that is read once is only noted, so a
+    pass over an archive neither fills the cache nor takes longer. Chunks of remote objects are kept
+    at once: to fetch them again takes longer than to copy them.
+
+    Parameters
+    ----------
+    store
+        What keeps the chunks, possibly shared with others.
+    max_bytes
+        Its capacity.
+    """
+
+    def __init__(self, store: ChunkStore, max_bytes: int) -> None:
+        super().__init__(max_bytes)
+        self._kept = store
+        self._noted: LruCache[tuple[str, int], bytes] = LruCache(NOTED_CHUNKS)
+
+    def is_wanted(self, url: str, offsets: Sequence[int], chunk_bytes: int, chunks: int) -> bool:
+        """Return whether a read of parts of chunks goes through the cache.
+
+        Parameters
+        ----------
+        url, offsets
+            The chunks: their object, and where they lie in it.
+        chunk_bytes
+            Bytes of one decoded chunk.
+        chunks
+            Number of chunks of the whole read.
+        """
+        if chunk_bytes < MIN_PARTIAL_BYTES or chunk_bytes * chunks > self.max_bytes // SHARE_OF_READ:
+            return False
+        places = [(url, offset) for offset in offsets]
+        known = is_remote(url) or any(place in self._noted for place in places)
+        for place in places:
+            self._noted.put(place, _KEPT if known else _READ)
+        return known
+
+    def was_kept(self, places: Sequence[tuple[str, int]]) -> bool:
+        """Return whether chunks, given by URL and offset, were kept; they may have been evicted since."""
+        return all(self._noted.get(place) is _KEPT for place in places)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(None), ()  # tasks elsewhere keep nothing
 
 
 def _count_bytes(chunk: Chunk) -> int:

@@ -23,7 +23,7 @@ from insitu.codecs import Decoder, prepare
 from insitu.codecs.chunk_batch import ChunkBatch
 from insitu.errors import InsituError, NotFoundError
 from insitu.model import ABSENT, INLINE, UNWRITTEN, Packing
-from insitu.reading.cache import ChunkCache
+from insitu.reading.cache import ChunkCache, PartialChunkCache
 from insitu.reading.fetch import fetch_rows
 from insitu.reading.plan import ReadPlan
 from insitu.reading.read_statistics import ReadStatistics
@@ -44,6 +44,8 @@ bound memory.
 MIN_BATCH_BYTES = 256 << 10
 """Minimal bytes of a task: a smaller one is done before another thread has started."""
 BATCH_ROWS = 4096
+CACHED_ROWS = 64
+"""Maximal number of rows that the thread of the caller takes from the cache of chunks."""
 REMOTE_REQUESTS = 64
 """Maximal number of requests of a task for remote sources."""
 DIRECT_READ_BYTES = 64 << 10
@@ -144,6 +146,16 @@ class PlanExecution:
                         cells = tuple(int(part.cell[i]) for part, i in zip(touched.parts, position, strict=True))
                         raise problem.with_context(variable=self.name, chunk=cells) from problem.__cause__
 
+    def batches(self) -> Iterator[tuple[int, int]]:
+        """Return ranges of rows, one for each task; rows that the cache has are left to the caller's thread."""
+        plan, cache = self.plan, self.cache
+        count = len(plan.row)
+        if 1 < count <= CACHED_ROWS and isinstance(cache, PartialChunkCache):
+            urls = [plan.sources[number].url for number in plan.source.tolist()]
+            if cache.was_kept(list(zip(urls, plan.offset.tolist(), strict=True))):
+                return iter([(0, count)])
+        return cut_batches(plan)
+
     def run_batch(self, begin: int, end: int) -> None:
         """Fetch and decode some rows."""
         pieces = [(begin, end)]
@@ -175,7 +187,7 @@ class PlanExecution:
         offset, length = plan.offset[begin:end], plan.length[begin:end]
         at = 0
         try:
-            if self.cache is not None:
+            if self.cache is not None and self._needs_cache(begin, end, self.cache):
                 self._decode_cached(begin, end, source, self.cache)
                 return
             if self._read_into_place(begin, end, source):
@@ -228,6 +240,18 @@ class PlanExecution:
         except InsituError as problem:
             raise problem.with_context(**self._error_context(begin + at)) from problem.__cause__
         self.tally.add(requests, fetched, decoded, len(offset), fetch_seconds, perf_counter() - started - fetch_seconds)
+
+    def _needs_cache(self, begin: int, end: int, cache: ChunkCache) -> bool:
+        """Return whether some rows of one source go through the cache."""
+        if not isinstance(cache, PartialChunkCache):
+            return True
+        plan = self.plan
+        grids = [self.grids[number] for number in set(plan.tile[begin:end].tolist())]
+        if not all(grid.needs_parts_only() for grid in grids):
+            return False
+        url = plan.sources[plan.source[begin]].url
+        chunk_bytes = max(grid.stored_bytes() for grid in grids)
+        return cache.is_wanted(url, plan.offset[begin:end].tolist(), chunk_bytes, len(plan.offset))
 
     def _decode_cached(self, begin: int, end: int, source: ByteSource, cache: ChunkCache) -> None:
         """Do the same with a cache: only chunks that it does not have are fetched and decoded."""
@@ -338,7 +362,7 @@ def run_executions(runs: Sequence[PlanExecution]) -> None:
     tasks = []
     for run in runs:
         run.run_resting()
-        tasks += [partial(run.run_batch, begin, end) for begin, end in cut_batches(run.plan)]
+        tasks += [partial(run.run_batch, begin, end) for begin, end in run.batches()]
 
     def stop() -> None:
         for run in runs:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -51,7 +50,7 @@ def read_points(
         For each dimension an integer array (they broadcast against each other and are paired) or a
         slice. Missing keys select the whole dimension.
     context
-        How to read. Its cache is not used: chunks may be fetched in part.
+        How to read. Of a large uncompressed chunk its cache keeps only the part that was fetched.
 
     Returns
     -------
@@ -76,10 +75,10 @@ def read_points(
     if _has_gaps(array):
         table[...] = array.absent_value()
     grids = [TilePlan(touched, located) for touched, located in zip(plan.tiles, plan.locations, strict=True)]
-    with replace(context or ReadContext(), cache=None).open_sources() as opened:
+    with (context or ReadContext()).open_sources() as opened:
         tally = ReadStatistics() if opened.tally is None else opened.tally
         sink = _PointSink(groups, grids, table)
-        run_executions([PlanExecution(plan, grids, sink, opened.pool, opened.name, tally)])
+        run_executions([PlanExecution(plan, grids, sink, opened.pool, opened.name, tally, opened.cache)])
     return out
 
 

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from insitu.errors import SelectionError, SelectionSizeError
 from insitu.model import Selection, VirtualArray
-from insitu.reading.cache import ChunkCache
+from insitu.reading.cache import ChunkCache, PartialChunkCache
 from insitu.reading.execute import execute, execute_all
 from insitu.reading.plan import plan_read
 from insitu.reading.prefetch import get_prefetcher
@@ -115,7 +115,7 @@ def read_arrays(
     ]
     with SourcePool(storage_options) as opened:
         rest = [number for number, found in enumerate(values) if found.size]
-        if cache is None:
+        if cache is None or isinstance(cache, PartialChunkCache):
             whole = [number for number in rest if requests[number][1] is ...]
             small = read_small_arrays([(requests[number][0], values[number]) for number in whole], opened, tally)
             done = {whole[number] for number in small}

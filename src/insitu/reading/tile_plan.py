@@ -126,14 +126,20 @@ class TilePlan:
         rows = {row: touched.tile.packings[row] for row in used}
         self.packings: dict[int, Packing | None] = {n: None if row.identity else row for n, row in rows.items()}
         self.packed = any(packing is not None for packing in self.packings.values())
-        can_group = parts and not (self.packed and self._stored_bytes() > GROUPED_BYTES) and all(map(_is_plain, parts))
+        can_group = parts and not (self.packed and self.stored_bytes() > GROUPED_BYTES) and all(map(_is_plain, parts))
         self.axes = [_AxisKinds(part) for part in parts] if can_group else None
         """For `group_similar_rows`; None where rows cannot be grouped."""
 
-    def _stored_bytes(self) -> int:
+    def stored_bytes(self) -> int:
         """Return the bytes of the largest chunk of stored values."""
         itemsize = max(encoding.dtype.itemsize for encoding in self.encodings)
         return int(itemsize * math.prod(max(sizes, default=0) for sizes in self.sizes))
+
+    def needs_parts_only(self) -> bool:
+        """Return whether every chunk is needed in part, and has to be decoded whole for it."""
+        return any(not any(whole) for whole in self.whole) and not any(
+            encoding.raw or encoding.dtype.hasobject for encoding in self.encodings
+        )
 
     def at(self, columns: Sequence[Sequence[Any]], position: Position) -> tuple[Any, ...]:
         """Return one row of each axis' column."""

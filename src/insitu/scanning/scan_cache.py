@@ -1,10 +1,11 @@
 """Cache of scans on disk: the second time that an archive is opened, its files are not scanned.
 
 An entry is an insitu store, found by two hashes. The *key* covers what was asked for: the URLs, the
-options that change the result, the versions of insitu and of plug-in formats. The *identity* covers
-the state of every file that the scan touched, external links and missing files included: size,
-modification and change time in nanoseconds, inode and device. A file that changes gives another
-identity, so an entry is never outdated; it is only not found any more.
+options that change the result, endpoints and credentials. The *identity* covers the versions of insitu
+and of plug-in formats, and the state of every file that the scan touched, external links and missing
+files included: size, modification and change time in nanoseconds, inode and device; of a remote
+object, size and ETag, for which it is asked once. A file that changes gives another identity, so an
+entry is never outdated; it is only not found any more. What has no ETag is not cached.
 
 A file that changed less than two seconds before the scan is not cached: a second change within the
 resolution of its clock would not be noticed. Where a file system reports neither change times nor
@@ -26,7 +27,8 @@ import stat
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
@@ -34,23 +36,42 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
+from insitu.errors import InsituError
 from insitu.forking import fork_safe_lock
+from insitu.model import Source
+from insitu.sources import open_source
 from insitu.sources.address import is_remote
 from insitu.sources.opened_urls import record_opened_urls
 
 if sys.platform != "win32":
     import fcntl
 
-__all__ = ["CachedScan", "ScanCache", "ScanRecorder", "default_scan_cache", "settings"]
+__all__ = [
+    "CachedScan",
+    "ScanCache",
+    "ScanRecorder",
+    "Versions",
+    "ask_versions",
+    "default_scan_cache",
+    "make_key",
+    "settings",
+]
 
 MAX_BYTES = 1 << 30
 """Bytes of all entries."""
 RECENT_NS = 2_000_000_000
 """A file that changed within this time before the scan is not cached."""
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 """Of the entries; another one is not read."""
 MISSING = (-1, 0, 0, 0, 0)
 """Identity of a file that does not exist."""
+ACCOUNT_VARIABLES = ("AWS_", "AZURE_", "GOOGLE_")
+"""Environment variables of endpoints and credentials begin with these."""
+REQUESTS_AT_ONCE = 64
+"""Remote objects that are asked for their versions at the same time."""
+
+Versions = Callable[[Sequence[str]], Mapping[str, Source]]
+"""Returns size and ETag of remote objects, by URL."""
 
 
 @dataclass(slots=True)
@@ -89,7 +110,7 @@ class ScanCache:
         self.folder = Path(folder)
         self.max_bytes = max_bytes
 
-    def find(self, key: str, urls: Sequence[str]) -> CachedScan | None:
+    def find(self, key: str, urls: Sequence[str], versions: Versions | None = None) -> CachedScan | None:
         """Return the entry of a key if the files are what they were; None if there is none.
 
         Parameters
@@ -98,24 +119,34 @@ class ScanCache:
             From `make_key`.
         urls
             The files that were asked for.
+        versions
+            Asks for the versions of remote objects; not called if there is no entry of the key.
         """
         if not self._is_ours():
             return None
         try:
             index = json.loads((self.folder / f"{key}.json").read_bytes())
-            identity = identify([*urls, *index["others"]])
+            if index["version"] != FORMAT_VERSION or index["readers"] != _readers():
+                return None
+            identity = identify([*urls, *index["others"]], versions)
             entry = self.folder / f"{key}-{identity.digest}"
-            if index["version"] != FORMAT_VERSION or not _hold(entry):
+            if not _hold(entry):
                 return None
             notes = json.loads((entry / "notes.json").read_bytes())
-        except (OSError, ValueError, KeyError, TypeError):  # no entry, or one that another version wrote
+        except (OSError, InsituError, ValueError, KeyError, TypeError):  # no entry, or one of another version
             return None
         with suppress(OSError):
             os.utime(entry)  # used now
         return CachedScan(str(entry / "scan.insitu"), notes)
 
     def put(
-        self, key: str, recorder: ScanRecorder, urls: Sequence[str], write: Callable[[str], None], notes: dict[str, Any]
+        self,
+        key: str,
+        recorder: ScanRecorder,
+        urls: Sequence[str],
+        write: Callable[[str], None],
+        notes: dict[str, Any],
+        versions: Versions | None = None,
     ) -> bool:
         """Write an entry; return False if that is not possible or not safe.
 
@@ -131,12 +162,12 @@ class ScanCache:
             Writes the insitu store at a path.
         notes
             What is noted beside it, as JSON.
+        versions
+            Returns the versions of remote objects that were scanned.
         """
         others = sorted(recorder.touched - set(urls))
-        if any(is_remote(url) for url in others):
-            return False
         try:
-            identity = identify([*urls, *others])
+            identity = identify([*urls, *others], versions)
         except OSError:
             return False
         if identity.newest > recorder.began - RECENT_NS or not self._make_folder():
@@ -148,12 +179,13 @@ class ScanCache:
             write(str(part / "scan.insitu"))
             (part / "notes.json").write_text(json.dumps(notes), encoding="utf-8")
             (part / "lock").touch()
-            if identify([*urls, *others]) != identity:  # changed while it was scanned
+            if identify([*urls, *others], versions) != identity:  # changed while it was scanned
                 return False
             with suppress(OSError):  # another process was faster
                 part.rename(entry)
             index = self.folder / f"index-{os.getpid()}-{threading.get_ident()}"
-            index.write_text(json.dumps({"version": FORMAT_VERSION, "others": others}), encoding="utf-8")
+            about = {"version": FORMAT_VERSION, "readers": _readers(), "others": others}
+            index.write_text(json.dumps(about), encoding="utf-8")
             index.replace(self.folder / f"{key}.json")
         except OSError:  # the disk is full, or the folder cannot be written to: a cache is not worth an error
             return False
@@ -223,17 +255,30 @@ class FilesIdentity:
     """The latest modification or change, in nanoseconds."""
 
 
-def identify(paths: Sequence[str]) -> FilesIdentity:
-    """Return the state of local files; a missing one has a state, too.
+def identify(paths: Sequence[str], versions: Versions | None = None) -> FilesIdentity:
+    """Return the state of files and of the code that scans them; a missing local file has a state, too.
+
+    Parameters
+    ----------
+    paths
+        Local paths and URLs.
+    versions
+        Returns the versions of remote objects; None: there must be none.
 
     Raises
     ------
     OSError
-        If one of them is a folder, or cannot be looked at.
+        If one of them is a folder, cannot be looked at, or is remote and has no ETag.
     """
-    hashed = hashlib.blake2b(digest_size=16)
+    hashed = hashlib.blake2b(repr(_readers()).encode(), digest_size=16)
     newest = 0
+    far = [path for path in paths if is_remote(path)]
+    found_far = versions(far) if versions is not None and far else {}
+    for path in far:
+        hashed.update(repr((path, _version_of(found_far.get(path)))).encode())
     for path in paths:
+        if is_remote(path):
+            continue
         try:
             found = os.stat(path)
         except FileNotFoundError:
@@ -247,9 +292,39 @@ def identify(paths: Sequence[str]) -> FilesIdentity:
     return FilesIdentity(hashed.hexdigest(), newest)
 
 
-def make_key(urls: Sequence[str], options: dict[str, Any]) -> str:
-    """Return the key of what was asked for: the same only for the same files, options and versions."""
-    asked = json.dumps([FORMAT_VERSION, _readers(), list(urls), options], sort_keys=True, default=repr)
+def _version_of(source: Source | None) -> tuple[int, str]:
+    """Return what identifies a remote object.
+
+    Raises
+    ------
+    OSError
+        If nothing does. A weak ETag means that the values are the same, not that the bytes are.
+    """
+    if source is None or source.size is None or not source.etag or source.etag.startswith("W/"):
+        raise FileNotFoundError("the version of the object is not known")
+    return source.size, source.etag
+
+
+def ask_versions(storage_options: Mapping[str, Any] | None) -> Versions:
+    """Return a function that asks remote storage for the versions of objects, one request for each."""
+
+    def describe(url: str) -> Source:
+        with open_source(url, storage_options) as source:
+            return source.describe()
+
+    def ask(urls: Sequence[str]) -> dict[str, Source]:
+        with ThreadPoolExecutor(min(len(urls), REQUESTS_AT_ONCE), thread_name_prefix="insitu-versions") as pool:
+            return dict(zip(urls, pool.map(describe, urls), strict=True))
+
+    return ask
+
+
+def make_key(urls: Sequence[str], options: Mapping[str, Any]) -> str:
+    """Return the key of what was asked for: the same only for the same files, options and accounts."""
+    accounts = {}
+    if any(map(is_remote, urls)):
+        accounts = {name: value for name, value in os.environ.items() if name.startswith(ACCOUNT_VARIABLES)}
+    asked = json.dumps([list(urls), options, accounts], sort_keys=True)
     return hashlib.blake2b(asked.encode(), digest_size=16).hexdigest()
 
 

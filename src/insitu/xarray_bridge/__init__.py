@@ -11,11 +11,15 @@ a dataset that holds both Dask arrays and virtual ones cannot be loaded (call `d
 are Dask arrays).
 """
 
-from insitu.lazy_array.duck_array import LazyArray
-from insitu.lazy_array.options import Options, options
-from insitu.xarray_bridge.accessor import InsituAccessor
-from insitu.xarray_bridge.open_many import open_mfdataset
-from insitu.xarray_bridge.opening import open_dataset, open_datatree, open_groups
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from insitu.xarray_bridge.open_functions import open_dataset, open_datatree, open_groups, open_mfdataset
+
+if TYPE_CHECKING:
+    from insitu.lazy_array.duck_array import LazyArray
+    from insitu.lazy_array.options import Options, options
+    from insitu.xarray_bridge.accessor import InsituAccessor
 
 __all__ = [
     "InsituAccessor",
@@ -27,3 +31,17 @@ __all__ = [
     "open_mfdataset",
     "options",
 ]
+
+_LATE = {
+    "InsituAccessor": "insitu.xarray_bridge.accessor",
+    "LazyArray": "insitu.lazy_array.duck_array",
+    "Options": "insitu.lazy_array.options",
+    "options": "insitu.lazy_array.options",
+}
+"""Imported when first asked for: opening functions are named without them."""
+
+
+def __getattr__(name: str) -> Any:
+    if name in _LATE:
+        return getattr(import_module(_LATE[name]), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -14,14 +14,14 @@ from typing import Any
 import numpy as np
 
 # xarray's guide for chunk managers names this module; there is no other.
-from xarray.namedarray.parallelcompat import ChunkManagerEntrypoint, list_chunkmanagers
+from xarray.namedarray.parallelcompat import ChunkManagerEntrypoint
 
 from insitu.lazy_array.box_iteration import iterate_boxes
 from insitu.lazy_array.duck_array import LazyArray
 from insitu.lazy_array.load_values import read_all, to_dask, values_or_dask
 from insitu.lazy_array.options import options
 
-__all__ = ["InsituChunkManager", "register_chunk_manager"]
+__all__ = ["InsituChunkManager"]
 
 
 class InsituChunkManager(ChunkManagerEntrypoint[LazyArray]):
@@ -142,7 +142,7 @@ class InsituChunkManager(ChunkManagerEntrypoint[LazyArray]):
         regions = kwargs.get("regions") or [None] * len(sources)
         for source, target, region in zip(sources, targets, regions, strict=True):
             for piece in iterate_boxes(source, _chunks_of(target, source)):
-                target[_target_region(region, piece)] = source[piece].read()
+                target[_target_region(region, piece)] = source[piece].read(once=True)
 
     def shuffle(self, x: LazyArray, indexer: list[list[int]], axis: int, chunks: Any) -> LazyArray:
         """Return the elements of one dimension in another order."""
@@ -166,14 +166,6 @@ class InsituChunkManager(ChunkManagerEntrypoint[LazyArray]):
     def get_auto_chunk_size(self) -> int:
         """Return the default size of a block in bytes."""
         return options.block_bytes
-
-
-def register_chunk_manager() -> None:
-    """Register the chunk manager with xarray where its entry point is not installed (a checkout)."""
-    # The dictionary is xarray's own, made once for the process.
-    managers = list_chunkmanagers()
-    if "insitu" not in managers:
-        managers["insitu"] = InsituChunkManager()
 
 
 class _ArrayNamespace:

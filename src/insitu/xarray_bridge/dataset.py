@@ -21,7 +21,7 @@ from insitu.lazy_array.load_values import to_dask
 from insitu.model import VirtualArray
 from insitu.sources import redact_url
 from insitu.xarray_bridge.backend_array import dataset_name, find_lazy_array, stored_name, to_cached_array
-from insitu.xarray_bridge.chunk_manager import register_chunk_manager
+from insitu.xarray_bridge.register_chunk_manager import register_chunk_manager
 
 __all__ = ["drop_conflicting_variables", "is_dask", "to_dataset", "to_member"]
 
@@ -61,7 +61,7 @@ def to_dataset(member: Member, access: Access | None = None, *, indexed: bool = 
         dataset = dataset.assign_coords(xarray.Coordinates(plain, indexes={}))
     dataset.encoding = dict(member.encoding)
     _prepare_accessors(dataset)
-    if access.values is not None:
+    if access.values is not None and access.owner is not None:
         dataset.set_close(partial(access.values.release, access.owner))
     return dataset
 

@@ -1,6 +1,7 @@
 """The xarray engine `insitu`: `xr.open_dataset(url, engine="insitu")`.
 
-It gives xarray's own lazy arrays, and Dask arrays with `chunks=`.
+It gives xarray's own lazy arrays, and Dask arrays with `chunks=`. xarray imports this module whenever
+it has to find out which engine opens a file; what opens one is imported when this engine does.
 """
 
 from __future__ import annotations
@@ -14,9 +15,9 @@ from typing import Any
 import xarray
 from xarray.backends import BackendEntrypoint
 
-from insitu.xarray_bridge.backend_array import to_xarray_lazy
+from insitu.forking import import_before_fork
 from insitu.xarray_bridge.engine_keywords import ENGINE_KEYWORDS
-from insitu.xarray_bridge.opening import open_dataset, open_groups, to_datatree
+from insitu.xarray_bridge.open_functions import open_dataset, open_groups
 
 __all__ = ["InsituBackendEntrypoint"]
 
@@ -74,16 +75,18 @@ class InsituBackendEntrypoint(BackendEntrypoint):
         }
         how: dict[str, Any] = {"group": group, "errors": errors, "storage_options": storage_options, "format": format}
         how["create_default_indexes"] = not XARRAY_INDEXES
-        return to_xarray_lazy(open_dataset(filename_or_obj, **how, **decode, **engine))
+        return _to_xarray_lazy(open_dataset(filename_or_obj, **how, **decode, **engine))
 
     def open_groups_as_dict(self, filename_or_obj: Any, **given: Any) -> dict[str, xarray.Dataset]:
         """Open every group."""
         groups = open_groups(filename_or_obj, create_default_indexes=not XARRAY_INDEXES, **given)
-        return {path: to_xarray_lazy(dataset) for path, dataset in groups.items()}
+        return {path: _to_xarray_lazy(dataset) for path, dataset in groups.items()}
 
     def open_datatree(self, filename_or_obj: Any, **given: Any) -> xarray.DataTree:
         """Open the tree of groups."""
-        return to_datatree(self.open_groups_as_dict(filename_or_obj, **given), filename_or_obj)
+        groups = self.open_groups_as_dict(filename_or_obj, **given)
+        tree: xarray.DataTree = import_before_fork("insitu.xarray_bridge.opening").to_datatree(groups, filename_or_obj)
+        return tree
 
     def guess_can_open(self, filename_or_obj: Any) -> bool:
         """Return whether an insitu store lies there on this machine.
@@ -96,3 +99,8 @@ class InsituBackendEntrypoint(BackendEntrypoint):
             return False
         path = fspath(filename_or_obj)
         return path.rstrip("/").endswith(".insitu") and os.path.isfile(os.path.join(path, "root.json"))
+
+
+def _to_xarray_lazy(dataset: xarray.Dataset) -> xarray.Dataset:
+    lazy: xarray.Dataset = import_before_fork("insitu.xarray_bridge.backend_array").to_xarray_lazy(dataset)
+    return lazy

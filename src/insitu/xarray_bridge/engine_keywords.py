@@ -7,10 +7,12 @@ what is read are refused by name.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from insitu.combining.member import Member
 from insitu.errors import UnsupportedError
+
+if TYPE_CHECKING:
+    from insitu.combining.member import Member
 
 __all__ = ["ENGINE_KEYWORDS", "check_complex", "without_engine_keywords"]
 

@@ -1,4 +1,4 @@
-"""`open_dataset`, `open_datatree`, `open_groups`: one archive as one or several datasets."""
+"""What `open_dataset`, `open_datatree` and `open_groups` do: one archive as one or several datasets."""
 
 from __future__ import annotations
 
@@ -15,11 +15,12 @@ from insitu.errors import UnsupportedError
 from insitu.formats import InsituWarning
 from insitu.lazy_array.deferred_values import Access
 from insitu.lazy_array.duck_array import LazyArray
-from insitu.lazy_array.kept_values import default_value_cache
+from insitu.lazy_array.kept_values import Owner, default_value_cache
 from insitu.lazy_array.load_values import to_dask
 from insitu.reading import ChunkCache
 from insitu.scanning.scan_url import Verify
 from insitu.sources import redact_url
+from insitu.xarray_bridge import accessor  # noqa: F401 - imported to register the accessors
 from insitu.xarray_bridge.backend_array import duck_array
 from insitu.xarray_bridge.dataset import drop_conflicting_variables, to_dataset
 from insitu.xarray_bridge.engine_keywords import check_complex, without_engine_keywords
@@ -30,10 +31,10 @@ __all__ = [
     "access_to",
     "dataset_from_archive",
     "no_variables_message",
-    "open_dataset",
-    "open_datatree",
-    "open_groups",
+    "open_every_group",
+    "open_one",
     "to_dask_dataset",
+    "to_datatree",
 ]
 
 MAX_SHOWN_GROUPS = 8
@@ -108,100 +109,12 @@ class OpenOptions:
         return dataset
 
 
-def open_dataset(
-    url: Any,
-    *,
-    group: str | None = None,
-    variables: Sequence[str] | None = None,
-    format: str | None = None,
-    errors: str = "raise",
-    chunks: Any = None,
-    inline_array: bool = False,
-    cache: ChunkCache | int | bool | None = None,
-    active: str | None = None,
-    active_required: bool = False,
-    verify: Verify = "read",
-    allow_local: bool = False,
-    create_default_indexes: bool = True,
-    storage_options: Mapping[str, Any] | None = None,
-    **decode: Any,
-) -> xarray.Dataset:
-    """Open an archive as a dataset of virtual arrays.
-
-    Only metadata and the labels of dimensions are read.
-
-    Parameters
-    ----------
-    url
-        A path, a URL (`http://`, `https://`, `s3://`, `gs://`, `az://`), an open binary file, or
-        bytes: of a file of any format that insitu reads, a Zarr store, or a saved set of
-        references; also references themselves, as a dictionary of kerchunk's, and `"reference://"`
-        with `storage_options={"fo": …}`, as for fsspec.
-    group
-        Which group; the root if not given.
-    variables
-        Only these, and their coordinates.
-    format
-        Name of the file format; if not given, the first bytes decide.
-    errors
-        `"raise"`: a variable that cannot be read is an error. `"warn"`: it is left out, and a
-        warning gives the reason. `"skip"`: it is left out.
-    chunks
-        As in `xarray.open_dataset`: Dask arrays instead of virtual ones. `{}`: with the stored
-        chunks.
-    inline_array
-        As in `xarray.open_dataset`.
-    cache
-        By default values that were read are kept for the next use, up to a tenth of the memory and
-        1 GiB for the whole process, until they are evicted or the dataset is closed. A
-        `ChunkCache`, which several datasets may share, or how many bytes it may hold: keeps decoded
-        chunks instead. False: nothing is kept.
-    active, active_required
-        The address of a server next to the data (`insitu serve`), e.g. `"http://host:8080"`:
-        reductions run there. If the server cannot, they run here, with a warning that gives the
-        reason; with `active_required` that is an error.
-    verify, allow_local
-        When sources are checked for changes since the scan, and whether references from elsewhere
-        may name files of this machine: see `insitu.scan`.
-    create_default_indexes
-        Whether the labels of dimensions become indexes, as in `xarray.open_dataset`.
-    storage_options
-        Credentials and endpoints: see `insitu.scan`.
-    **decode
-        xarray's: `decode_cf`, `mask_and_scale`, `decode_times`, `decode_timedelta`, `use_cftime`,
-        `concat_characters`, `decode_coords`, `drop_variables`. Keywords of xarray's netCDF engines
-        (`auto_complex`, `lock`, …) are accepted and ignored.
-
-    Returns
-    -------
-    xarray.Dataset
-        Once loaded, equal to that of `xarray.open_dataset`.
-
-    Examples
-    --------
-    >>> ds = insitu.open_dataset("era5.nc")  # doctest: +SKIP
-    >>> ds.t2m.sel(time="2020-06").mean("time")  # doctest: +SKIP
-    """
-    options = OpenOptions(
-        group=group,
-        variables=variables,
-        format=format,
-        errors=errors,
-        chunks=chunks,
-        inline_array=inline_array,
-        cache=cache,
-        active=active,
-        active_required=active_required,
-        verify=verify,
-        allow_local=allow_local,
-        create_default_indexes=create_default_indexes,
-        storage_options=storage_options,
-        decode=decode,
-    )
+def open_one(url: Any, options: OpenOptions) -> xarray.Dataset:
+    """Open one group of an archive as a dataset: see `open_dataset`."""
     archive = options.open_archive(url, many=False)
     member = archive.member()
     if member.groups:
-        warnings.warn(no_variables_message(member, group), InsituWarning, stacklevel=2)
+        warnings.warn(no_variables_message(member, options.group), InsituWarning, stacklevel=3)
     return options.to_dataset(member, archive, access_to(archive, options.cache), is_origin=True)
 
 
@@ -216,11 +129,6 @@ def dataset_from_archive(
     """Return one group of an archive as a dataset of virtual arrays, or of Dask arrays."""
     options = OpenOptions(chunks=chunks, inline_array=inline_array, create_default_indexes=create_default_indexes)
     return options.to_dataset(archive.member(group), archive, access_to(archive, options.cache), is_origin=True)
-
-
-def open_datatree(url: Any, **how: Any) -> xarray.DataTree:
-    """Open an archive with all its groups. Takes what `open_dataset` takes, but for `variables`."""
-    return to_datatree(open_groups(url, **how), url)
 
 
 def to_datatree(groups: Mapping[str, xarray.Dataset], url: Any) -> xarray.DataTree:
@@ -243,9 +151,8 @@ def to_datatree(groups: Mapping[str, xarray.Dataset], url: Any) -> xarray.DataTr
         ) from problem
 
 
-def open_groups(url: Any, **how: Any) -> dict[str, xarray.Dataset]:
-    """Open every group of an archive as a dataset, by path. Takes what `open_datatree` takes."""
-    options = OpenOptions.of_groups(how)
+def open_every_group(url: Any, options: OpenOptions) -> dict[str, xarray.Dataset]:
+    """Open every group of an archive as a dataset, by path."""
     archive = options.open_archive(url, many=False)
     access = access_to(archive, options.cache)
     return {f"/{path}": options.to_dataset(member, archive, access) for path, member in archive.all_members()}
@@ -274,13 +181,14 @@ def access_to(archive: Archive, cache: ChunkCache | int | bool | None = None) ->
         The option: None keeps values that were read in the cache of the process.
     """
     keeps_values = cache is None or cache is True
+    values, owner = default_value_cache(), Owner()
     return Access(
         archive.job.storage_options,
         active=archive.active,
-        cache=None if keeps_values else archive.cache,
+        cache=values.chunks_of(owner) if keeps_values else archive.cache,
         keep_alive=archive.kept,
-        values=default_value_cache() if keeps_values else None,
-        owner=object(),
+        values=values if keeps_values else None,
+        owner=owner,
     )
 
 

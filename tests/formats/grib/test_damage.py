@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import insitu
 from damaged_bytes import count_refused, read_all, written_to
 from insitu.codecs.libraries import isolation
 from insitu.errors import CodecError, FormatError, InsituWarning, SourceError
@@ -30,6 +31,7 @@ PACKINGS = [
     "", "grid_complex", "grid_complex_spatial_differencing", "grid_ccsds", "grid_jpeg", "grid_png", "grid_ieee",
 ]  # fmt: skip
 MUTANTS, TOGETHER = 150, 50
+GRIB_FILES = Path(__file__).parents[2] / "files" / "grib"
 forks = pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 
 
@@ -171,6 +173,46 @@ def test_it_is_started_again_when_it_dies() -> None:
     decode_in_subprocess(message, "values", values.size)
     assert subprocess_decoder._worker is not None
     subprocess_decoder._worker.process.kill()
+    np.testing.assert_array_equal(decode_in_subprocess(message, "values", values.size), values)
+
+
+@pytest.mark.parametrize("edition", [1, 2])
+def test_a_scan_starts_it_for_messages_that_need_it(tmp_path: Path, edition: int) -> None:
+    """It starts while the scan goes on; the first read finds it, and all later ones."""
+    path = GRIB_FILES / "eccodes_edition1.grib"
+    if edition == 2:
+        path = tmp_path / "spectral.grib2"
+        path.write_bytes(spectral()[0])
+    subprocess_decoder._end_worker()
+    for name in ("xarray_example.grib", "eccodes_edition2.grib2"):
+        insitu.scan(GRIB_FILES / name)
+    assert subprocess_decoder._worker is None  # these are decoded here
+    scanned = insitu.scan(path, errors="skip")
+    started = subprocess_decoder._worker
+    assert started is not None
+    if edition == 1:
+        for array in scanned.arrays:
+            insitu.read(scanned, array)
+    decode_in_subprocess(*spectral()[:1], "values", spectral()[1].size)
+    assert subprocess_decoder._worker is started
+
+
+def test_a_child_that_ends_before_its_first_message_is_started_again() -> None:
+    message, values = spectral()
+    subprocess_decoder._end_worker()
+    subprocess_decoder.start_early()
+    started = subprocess_decoder._worker
+    assert started is not None
+    started.process.kill()
+    np.testing.assert_array_equal(decode_in_subprocess(message, "values", values.size), values)
+    assert subprocess_decoder._worker is not started
+
+
+def test_an_early_start_that_fails_is_no_error(failing: list[int]) -> None:
+    message, values = spectral()
+    failing[0] = 1
+    subprocess_decoder.start_early()
+    assert subprocess_decoder._worker is None
     np.testing.assert_array_equal(decode_in_subprocess(message, "values", values.size), values)
 
 

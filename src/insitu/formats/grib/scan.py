@@ -15,6 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from insitu.errors import FormatError, InsituError, SourceError
+from insitu.formats.grib.codecs.packings import needs_eccodes
+from insitu.formats.grib.codecs.subprocess_decoder import start_early
 from insitu.formats.grib.datasets import arrange_datasets, name_datasets
 from insitu.formats.grib.header_keys import UNDEFINED, describe
 from insitu.formats.grib.index_file import index_file_names, is_grib_index, read_index
@@ -78,6 +80,8 @@ def scan_grib(
     messages = _messages_by_index(window)
     if messages is None:
         messages = run(find_messages(window.head, window.size, broken, far=window.remote), window)
+    if any(needs_eccodes(message.fields[0].edition, message.packing) for message in messages if message.fields):
+        start_early()  # it takes as long as what follows
     table = FieldTable([], [])
     for message in messages:
         for field in message.fields:

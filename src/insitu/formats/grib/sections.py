@@ -54,7 +54,8 @@ class GribMessage(NamedTuple):
     header: int
     """Bytes from the start of the message to its data."""
     packing: bytes = b""
-    """GRIB 2: the first 21 bytes of section 5 of the first field."""
+    """GRIB 2: the first 21 bytes of section 5 of the first field. GRIB 1: the first 4 bytes of section 4, if at hand.
+    """
     bitmap: int = 0
     """GRIB 2: octet 6 of section 6 of the first field."""
     layout: tuple[tuple[int, bytes], ...] = ()
@@ -81,6 +82,11 @@ class _MessageBytes:
                     "the file is truncated within a message", offset=self.offset + at, structure="GRIB section"
                 )
         return self.data[at - self.start : at - self.start + length]
+
+    def at_hand(self, at: int, length: int) -> bytes:
+        """Return a range of the message if it was read already, else nothing."""
+        found = self.data[at - self.start : at - self.start + length] if at >= self.start else b""
+        return found if len(found) == length else b""
 
 
 def read_message(offset: int, data: bytes, size: int) -> Walk[GribMessage]:
@@ -149,7 +155,8 @@ def _read_edition1(reach: _MessageBytes, length: int) -> Walk[GribMessage]:
             f"the message has {length} bytes, its headers {at}", offset=reach.offset, structure="GRIB section 0"
         )
     field = GribField(reach.offset, length, 0, 1, 0, product, b"", grid, b"")
-    return GribMessage(reach.offset, length, [field], at)
+    has_bitmap = bool(product[7] & 0x40)
+    return GribMessage(reach.offset, length, [field], at, b"" if has_bitmap else reach.at_hand(at, 4))
 
 
 def _read_edition2(reach: _MessageBytes, length: int) -> Walk[GribMessage]:

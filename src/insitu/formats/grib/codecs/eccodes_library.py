@@ -19,6 +19,7 @@ __all__ = [
     "eccodes",
     "eccodes_lock",
     "has_empty_rows",
+    "import_alone",
     "is_safe_grid",
     "reason_not_to_compute",
 ]
@@ -30,6 +31,8 @@ FARTHEST = 1080
 MOST_GAUSSIAN = 1 << 14
 """Most latitudes between a pole and the equator: ecCodes finds them one by one."""
 _LOCK = fork_safe_rlock()
+_beside_others = True
+"""Whether the process may import other libraries after ecCodes."""
 
 
 @cache
@@ -43,8 +46,9 @@ def eccodes() -> Any:
     """
     # ecCodes' wheel shows its own PROJ to the whole process: pyproj, imported behind it, takes that
     # one and crashes when the process ends.
-    with suppress(ImportError):
-        import_before_fork("pyproj")
+    if _beside_others:
+        with suppress(ImportError):
+            import_before_fork("pyproj")
     try:
         import eccodes as library
     except (ImportError, RuntimeError, OSError) as problem:  # RuntimeError: the package is there, the C library is not
@@ -54,6 +58,14 @@ def eccodes() -> Any:
             hint='Install it: `pip install "insitu[grib]"`',
         ) from problem
     return library
+
+
+def import_alone() -> None:
+    """Import the library into a process that has no other task, so that pyproj is not needed."""
+    global _beside_others
+    _beside_others = False
+    with suppress(UnknownCodecError):  # decoding raises it again
+        eccodes()
 
 
 @cache

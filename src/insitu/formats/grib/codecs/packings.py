@@ -19,12 +19,16 @@ from insitu.formats.grib.codecs.image_packing import CCSDS, JPEG, PNG, unpack_im
 from insitu.formats.grib.codecs.packed_integers import sign_magnitude, unpack_integers
 from insitu.formats.grib.codecs.packed_sections import FieldSections
 
-__all__ = ["values_of"]
+__all__ = ["needs_eccodes", "values_of"]
 
 SIMPLE, IEEE = 0, 4
 MOST_BITS = 32
 SCALES = 400
 """Largest valid powers of two and ten: beyond, values leave the range of a double."""
+
+
+KNOWN_TEMPLATES = (SIMPLE, COMPLEX, DIFFERENCES, CCSDS, *JPEG, *PNG)
+"""Templates of section 5 of GRIB 2 that begin alike."""
 
 
 class PackingHeader(NamedTuple):
@@ -75,6 +79,21 @@ def values_of(parts: FieldSections, count: int) -> NDArray[np.float64] | None:
     full = np.full(count, np.nan)
     full[valid] = values
     return full
+
+
+def needs_eccodes(edition: int, packing: bytes) -> bool:
+    """Return whether ecCodes decodes a packing, as far as the first bytes of its section tell.
+
+    Parameters
+    ----------
+    edition
+        Of GRIB.
+    packing
+        The beginning of section 5, in GRIB 1 of section 4; empty if it is not known.
+    """
+    if edition == 1:
+        return len(packing) >= 4 and bool(packing[3] & 0xF0)
+    return len(packing) >= 11 and int.from_bytes(packing[9:11], "big") not in (IEEE, *KNOWN_TEMPLATES)
 
 
 def _numbers(parts: FieldSections, told: PackingHeader, wanted: int) -> NDArray[np.float64] | None:
@@ -128,8 +147,7 @@ def _read_edition2(parts: FieldSections) -> PackingHeader | None:
     template, count = int.from_bytes(packing[9:11], "big"), int.from_bytes(packing[5:9], "big")
     if template == IEEE and len(packing) >= 12:
         return PackingHeader(template, 0.0, 0, 0, 0, count)
-    known = template in (SIMPLE, COMPLEX, DIFFERENCES, CCSDS, *JPEG, *PNG)
-    if not known or len(packing) < 20:
+    if template not in KNOWN_TEMPLATES or len(packing) < 20:
         return None
     reference = float(np.frombuffer(packing, ">f4", 1, 11)[0])
     return PackingHeader(

@@ -1,10 +1,10 @@
 """ecCodes in a child process, for GRIB messages that may be damaged.
 
 Of some damaged messages ecCodes ends its process, writes where it must not, or takes all memory. So
-one child process is started when it is first needed, and serves all threads in turn. It ends with
-its parent, whose end closes the pipe; a signal of its own ends it when a message takes too long.
-Whoever was forked starts another one. When it dies of a message, a fresh one tries once more: the
-damage may have been done by the message before.
+one child process is started when it is first needed, or as soon as a scan sees that it will be, and
+serves all threads in turn. It ends with its parent, whose end closes the pipe; a signal of its own
+ends it when a message takes too long. Whoever was forked starts another one. When it dies of a
+message, a fresh one tries once more: the damage may have been done by the message before.
 
 The child inherits no secrets: of the environment it gets what the loader, the locale and ecCodes
 need, and no open file but its pipes. A start that fails is tried again a few times, and again for a
@@ -34,9 +34,9 @@ from numpy.typing import NDArray
 
 from insitu.codecs.libraries import isolation
 from insitu.errors import CodecError, InsituError, SourceError
-from insitu.formats.grib.codecs.eccodes_library import decode_values
+from insitu.formats.grib.codecs.eccodes_library import decode_values, import_alone
 
-__all__ = ["decode_in_subprocess", "serve"]
+__all__ = ["decode_in_subprocess", "serve", "start_early"]
 
 _REQUEST = struct.Struct("<24sQQ")
 """The key, the number of values, the bytes of the message."""
@@ -107,18 +107,23 @@ class _Worker:
         assert self.process.stdout is not None
         self.to: IO[bytes] = self.process.stdin
         self.back: IO[bytes] = self.process.stdout
-        self.used = False
+        self.is_ready = False
+
+    def wait_until_ready(self) -> None:
+        """Wait until the child has started; raise OSError if it does not."""
+        if self.is_ready:
+            return
         with self._time_limit(START_SECONDS):
             ready = self.back.read(1)
         if ready != READY:
             self.end()
             raise OSError("no process for ecCodes can be started")
+        self.is_ready = True
 
     def _time_limit(self, seconds: float) -> _Limit:
         return _Limit(self.process, seconds)
 
     def ask(self, raw: bytes, key: str, count: int) -> NDArray[np.float64]:
-        self.used = True
         # The other process has a limit of its own, which is the shorter one, where there are
         # signals.
         with self._time_limit(_seconds(count) + 5):
@@ -188,12 +193,27 @@ def _start_worker() -> _Worker | None:
         return None
     for pause in (*START_PAUSES, None):
         try:
-            return _Worker()
+            worker = _Worker()
+            worker.wait_until_ready()
+            return worker
         except (OSError, subprocess.SubprocessError):
             if pause is not None:
                 time.sleep(pause)
     _not_before = time.monotonic() + START_AGAIN
     return None
+
+
+def start_early() -> None:
+    """Start the child, if there is none, without waiting for it: messages were found that need it."""
+    global _worker
+    if not _lock.acquire(blocking=False):  # another thread starts or uses it
+        return
+    try:
+        if _worker is None and time.monotonic() >= _not_before:
+            with suppress(OSError, subprocess.SubprocessError):  # tried again when it is needed
+                _worker = _Worker()
+    finally:
+        _lock.release()
 
 
 def decode_in_subprocess(raw: bytes, key: str, count: int) -> NDArray[np.float64]:
@@ -223,6 +243,11 @@ def decode_in_subprocess(raw: bytes, key: str, count: int) -> NDArray[np.float64
                 _worker = _start_worker()
             if _worker is None:
                 break
+            try:
+                _worker.wait_until_ready()
+            except OSError:  # started early, and gone since
+                _worker = None
+                continue
             try:
                 return _worker.ask(raw, key, count)
             except _GoneError as problem:
@@ -280,6 +305,7 @@ def serve() -> None:
     _limit_resources(0)
     answers.write(READY)
     answers.flush()
+    import_alone()
     while len(head := requests.read(_REQUEST.size)) == _REQUEST.size:
         name, count, size = _REQUEST.unpack(head)
         raw = requests.read(size)

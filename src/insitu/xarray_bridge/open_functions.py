@@ -1,0 +1,242 @@
+"""`open_dataset`, `open_mfdataset`, `open_datatree`, `open_groups`: the functions that users call.
+
+They import what does the work when they are called. So a program that names them starts without
+waiting for xarray and for the modules that open files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from insitu.combining.xarray_default import DEFAULT
+from insitu.forking import import_before_fork
+
+if TYPE_CHECKING:
+    import xarray
+
+    from insitu.reading import ChunkCache
+    from insitu.scanning.scan_url import Verify
+
+__all__ = ["open_dataset", "open_datatree", "open_groups", "open_mfdataset"]
+
+
+def open_dataset(
+    url: Any,
+    *,
+    group: str | None = None,
+    variables: Sequence[str] | None = None,
+    format: str | None = None,
+    errors: str = "raise",
+    chunks: Any = None,
+    inline_array: bool = False,
+    cache: ChunkCache | int | bool | None = None,
+    active: str | None = None,
+    active_required: bool = False,
+    verify: Verify = "read",
+    allow_local: bool = False,
+    create_default_indexes: bool = True,
+    storage_options: Mapping[str, Any] | None = None,
+    **decode: Any,
+) -> xarray.Dataset:
+    """Open an archive as a dataset of virtual arrays.
+
+    Only metadata and the labels of dimensions are read.
+
+    Parameters
+    ----------
+    url
+        A path, a URL (`http://`, `https://`, `s3://`, `gs://`, `az://`), an open binary file, or
+        bytes: of a file of any format that insitu reads, a Zarr store, or a saved set of
+        references; also references themselves, as a dictionary of kerchunk's, and `"reference://"`
+        with `storage_options={"fo": …}`, as for fsspec.
+    group
+        Which group; the root if not given.
+    variables
+        Only these, and their coordinates.
+    format
+        Name of the file format; if not given, the first bytes decide.
+    errors
+        `"raise"`: a variable that cannot be read is an error. `"warn"`: it is left out, and a
+        warning gives the reason. `"skip"`: it is left out.
+    chunks
+        As in `xarray.open_dataset`: Dask arrays instead of virtual ones. `{}`: with the stored
+        chunks.
+    inline_array
+        As in `xarray.open_dataset`.
+    cache
+        By default values that were read are kept for the next use, and so are chunks that are read
+        in parts, up to a tenth of the memory and 1 GiB for the whole process, until they are
+        evicted or the dataset is closed. A `ChunkCache`, which several datasets may share, or how
+        many bytes it may hold: keeps decoded chunks instead. False: nothing is kept.
+    active, active_required
+        The address of a server next to the data (`insitu serve`), e.g. `"http://host:8080"`:
+        reductions run there. If the server cannot, they run here, with a warning that gives the
+        reason; with `active_required` that is an error.
+    verify, allow_local
+        When sources are checked for changes since the scan, and whether references from elsewhere
+        may name files of this machine: see `insitu.scan`.
+    create_default_indexes
+        Whether the labels of dimensions become indexes, as in `xarray.open_dataset`.
+    storage_options
+        Credentials and endpoints: see `insitu.scan`.
+    **decode
+        xarray's: `decode_cf`, `mask_and_scale`, `decode_times`, `decode_timedelta`, `use_cftime`,
+        `concat_characters`, `decode_coords`, `drop_variables`. Keywords of xarray's netCDF engines
+        (`auto_complex`, `lock`, …) are accepted and ignored.
+
+    Returns
+    -------
+    xarray.Dataset
+        Once loaded, equal to that of `xarray.open_dataset`.
+
+    Examples
+    --------
+    >>> ds = insitu.open_dataset("era5.nc")  # doctest: +SKIP
+    >>> ds.t2m.sel(time="2020-06").mean("time")  # doctest: +SKIP
+    """
+    opening = _load("opening")
+    options = opening.OpenOptions(
+        group=group,
+        variables=variables,
+        format=format,
+        errors=errors,
+        chunks=chunks,
+        inline_array=inline_array,
+        cache=cache,
+        active=active,
+        active_required=active_required,
+        verify=verify,
+        allow_local=allow_local,
+        create_default_indexes=create_default_indexes,
+        storage_options=storage_options,
+        decode=decode,
+    )
+    dataset: xarray.Dataset = opening.open_one(url, options)
+    return dataset
+
+
+def open_mfdataset(
+    paths: Any,
+    *,
+    combine: str = "by_coords",
+    concat_dim: Any = None,
+    compat: str = DEFAULT,
+    data_vars: str | Sequence[str] | None = DEFAULT,
+    coords: str | Sequence[str] = DEFAULT,
+    join: str = DEFAULT,
+    combine_attrs: str | Callable[..., Any] = "override",
+    attrs_file: Any = None,
+    preprocess: Callable[[xarray.Dataset], xarray.Dataset] | None = None,
+    variables: Sequence[str] | None = None,
+    errors: str = "raise",
+    parallel: Any = None,
+    progress: bool | Callable[[int, int], None] | None = None,
+    group: str | None = None,
+    format: str | None = None,
+    chunks: Any = None,
+    cache: ChunkCache | int | bool | None = None,
+    active: str | None = None,
+    active_required: bool = False,
+    verify: Verify = "read",
+    allow_local: bool = False,
+    storage_options: Mapping[str, Any] | None = None,
+    **decode: Any,
+) -> xarray.Dataset:
+    r"""Open many files as one dataset of virtual arrays.
+
+    The result is that of `xarray.open_mfdataset`, in a fraction of the time.
+
+    Files may differ in chunk shapes, compression, stored type, packing and time units.
+
+    Parameters
+    ----------
+    paths
+        A pattern (`"archive/*.nc"`, `"s3://bucket/**/tas_*.nc"`), a prefix that ends in a slash,
+        the name of a text file that lists paths (`"@files.txt"`), a list of any of these, or nested
+        lists.
+    combine
+        `"by_coords"`: files are ordered by the labels of their dimensions. `"nested"`: as in the
+        lists.
+    concat_dim
+        With `combine="nested"`: the dimension (one for each level of nesting). A mapping
+        `{"member": how}` makes a new dimension from the files' names: `how` is a regular expression
+        (its first group is the label), a function of the path, or a list of labels.
+    compat, data_vars, coords, join, combine_attrs, attrs_file
+        As in xarray, with the installed xarray's defaults.
+    preprocess
+        Called with each file's dataset. Structural changes stay virtual. Small computed
+        variables are read; larger ones become Dask arrays, and xarray combines the files.
+    variables
+        Only these, and their coordinates.
+    errors
+        What happens to a file that cannot be opened. `"raise"`: an error. `"warn"`: it is left out
+        with a warning. `"skip"`: it is left out. In a grid of files its place stays, without
+        values. `ds.insitu.report()` names it. Variables that cannot be read are treated alike.
+    parallel
+        None: threads where they help; a number of threads; a `concurrent.futures.Executor`;
+        `"dask"` or a Dask client.
+    progress
+        True: a progress bar; or a function that is called with the numbers of scanned and of all
+        files.
+    group, format, chunks, cache, active, active_required, verify, allow_local
+        As for `open_dataset`.
+    storage_options, **decode
+        As for `open_dataset`.
+
+    Returns
+    -------
+    xarray.Dataset
+        One dataset.
+
+    Examples
+    --------
+    >>> ds = insitu.open_mfdataset("archive/tas_*.nc")  # doctest: +SKIP
+    >>> ds = insitu.open_mfdataset("cmip/*.nc", concat_dim={"member": r"_(r\d+)i1"})  # doctest: +SKIP
+    """
+    many, opening = _load("open_many"), _load("opening")
+    options = opening.OpenOptions(
+        group=group,
+        variables=variables,
+        format=format,
+        errors=errors,
+        chunks=chunks,
+        cache=cache,
+        active=active,
+        active_required=active_required,
+        verify=verify,
+        allow_local=allow_local,
+        storage_options=storage_options,
+        decode=decode,
+    )
+    how = {
+        "combine": combine,
+        "concat_dim": concat_dim,
+        "data_vars": data_vars,
+        "coords": coords,
+        "compat": compat,
+        "join": join,
+        "combine_attrs": combine_attrs,
+    }
+    dataset: xarray.Dataset = many.open_combined(
+        paths, options, how, attrs_file=attrs_file, preprocess=preprocess, parallel=parallel, progress=progress
+    )
+    return dataset
+
+
+def open_datatree(url: Any, **how: Any) -> xarray.DataTree:
+    """Open an archive with all its groups. Takes what `open_dataset` takes, but for `variables`."""
+    tree: xarray.DataTree = _load("opening").to_datatree(open_groups(url, **how), url)
+    return tree
+
+
+def open_groups(url: Any, **how: Any) -> dict[str, xarray.Dataset]:
+    """Open every group of an archive as a dataset, by path. Takes what `open_datatree` takes."""
+    opening = _load("opening")
+    groups: dict[str, xarray.Dataset] = opening.open_every_group(url, opening.OpenOptions.of_groups(how))
+    return groups
+
+
+def _load(name: str) -> Any:
+    """Import a module of this package."""
+    return import_before_fork(f"insitu.xarray_bridge.{name}")
