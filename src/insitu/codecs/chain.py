@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from insitu.codecs import registry
 from insitu.codecs.buffer_spec import BufferSpec, Data, DecodeStep, Octets, as_octets
-from insitu.codecs.native_functions import NativeLibrary, find_native_library, get_decode_boxes
+from insitu.codecs.linked_libraries import get_decode_boxes, linked_libraries
 from insitu.codecs.outside_values import Fetch, OutsideValues
 from insitu.codecs.thread_buffers import get_buffer
 from insitu.errors import CodecError
@@ -28,8 +28,6 @@ from insitu.model import Encoding
 
 __all__ = ["Decoder", "Fetch", "decode", "decode_box", "prepare"]
 
-SMALL_CHUNK = 256 << 10
-"""Chunks up to this size are decoded many at a time."""
 CHUNK_SLOT = 2
 """Slot of the thread's buffer for a decoded chunk of which a part is taken.
 
@@ -150,7 +148,7 @@ def prepare(encoding: Encoding, shape: tuple[int, ...], filter_mask: int = 0) ->
     # A chunk without codecs has one exact size as well.
     nbytes = math.prod(stored) * dtype.itemsize
     chunk_bytes = form.limit if form.exact else -1
-    return Decoder(tuple(steps), dtype, stored, back, nbytes, chunk_bytes, records, _find_batch_library(steps, nbytes))
+    return Decoder(tuple(steps), dtype, stored, back, nbytes, chunk_bytes, records, _find_batch_codec(steps, nbytes))
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,8 +171,10 @@ class Decoder:
     """Bytes of the chunk as stored, if the chain does not compress; -1: any."""
     records: OutsideValues | None
     """Resolves references to values outside of the chunk, if there are any."""
-    batch_library: NativeLibrary | None = None
-    """Library that decodes many small chunks in one call; with two steps, they are shuffled too."""
+    batch_codec: str | None = None
+    """Codec that the kernels decompress themselves, many chunks in one call; with two steps, the
+    chunks are shuffled too.
+    """
 
     def __call__(self, data: Data, out: NDArray[Any] | None = None, fetch: Fetch | None = None) -> NDArray[Any]:
         """Decode one chunk; see `decode`."""
@@ -264,7 +264,7 @@ class Decoder:
         last = self.steps[-1][0] if self.steps else None
         straight = self.back is None and self.records is None and last is not None and out.dtype == self.dtype
         try:
-            if straight and self.batch_library is not None:
+            if straight and self.batch_codec is not None:
                 self._scatter_batch(data, start, extent, out, at)
                 return
             if straight and last is not None and last.box is not None and self.nbytes:
@@ -294,9 +294,10 @@ class Decoder:
         target = out if out.dtype.kind in "iuf" and out.dtype.isnative else out.view(f"V{size}")
         chunks, places, number = list(data), list(at), 0
         inside = tuple([slice(s, s + n) for s, n in zip(start, extent, strict=True)])
+        room = get_buffer(0, self.nbytes)
         while number < len(chunks):
             settings = size, len(self.steps) == 2, self.stored, start, extent, target
-            number += decode(self.batch_library, chunks[number:], *settings, places[number:])
+            number += decode(self.batch_codec, chunks[number:], *settings, places[number:], room)
             if number < len(chunks):  # the chain gives the error message, or decodes what the library refused
                 outside: tuple[Any, ...] = (
                     ...,
@@ -396,16 +397,16 @@ class Decoder:
         return whole
 
 
-def _find_batch_library(steps: list[tuple[DecodeStep, int]], nbytes: int) -> NativeLibrary | None:
-    """Return the library that decodes many small chunks in one call.
-
-    None if the chain has none or chunks are large.
+def _find_batch_codec(steps: list[tuple[DecodeStep, int]], nbytes: int) -> str | None:
+    """Return the codec that the kernels decompress themselves; None if the chain does more than
+    decompress and unshuffle, or no library for it was linked.
     """
-    if not steps or nbytes > SMALL_CHUNK or any(size != nbytes for _, size in steps):
+    if not steps or not nbytes or any(size != nbytes for _, size in steps):
         return None
     if len(steps) > 2 or (len(steps) == 2 and (steps[1][0].name != "shuffle" or steps[1][0].box is None)):
         return None
-    return find_native_library(steps[0][0].name)
+    name = steps[0][0].name
+    return name if name in linked_libraries() else None
 
 
 def _count_bytes(data: Data) -> int:
