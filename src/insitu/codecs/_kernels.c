@@ -1058,16 +1058,18 @@ static void measure_run(const uint8_t *src, size_t plane, size_t size, int shuff
         float single[TOTAL_BLOCK];
         double wide[TOTAL_BLOCK];
     } block, room;
+    int in_place = !shuffled && (uintptr_t)src % size == 0;
     for (size_t begin = 0; begin < count; begin += TOTAL_BLOCK) {
         size_t many = count - begin < TOTAL_BLOCK ? count - begin : TOTAL_BLOCK;
+        const void *values = in_place ? src + begin * size : block.bytes;
         if (shuffled)
             unshuffle_run(src + begin, plane, size, many, block.bytes, (ptrdiff_t)size);
-        else /* perhaps not aligned as its type wants it */
+        else if (!in_place)
             memcpy(block.bytes, src + begin * size, many * size);
         if (size == sizeof(float))
-            measure_float(block.single, many, how, room.single, all);
+            measure_float(values, many, how, room.single, all);
         else
-            measure_double(block.wide, many, how, room.wide, all);
+            measure_double(values, many, how, room.wide, all);
     }
 }
 

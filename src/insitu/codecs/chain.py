@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from insitu.codecs import registry
 from insitu.codecs.buffer_spec import BufferSpec, Data, DecodeStep, Octets, as_octets
-from insitu.codecs.linked_libraries import get_decode_boxes, linked_libraries
+from insitu.codecs.linked_libraries import get_decode_boxes, get_measure_chunks, linked_libraries
 from insitu.codecs.outside_values import Fetch, OutsideValues
 from insitu.codecs.thread_buffers import get_buffer
 from insitu.errors import CodecError
@@ -318,6 +318,24 @@ class Decoder:
         if last is None or last.name != "shuffle" or last.box is None or not self.nbytes:
             return None
         return self._run(data, len(self.steps) - 1, None) if len(self.steps) > 1 else self._check_size(data)
+
+    def measure(
+        self, data: Sequence[Data], span: tuple[int, int], missing: tuple[float, ...], wanted: int
+    ) -> list[tuple[float, int, float, float, float]]:
+        """Return statistics of the same run of floating-point elements of each chunk, as the kernel
+        `measure` does; they are decompressed and measured in one call without the GIL.
+
+        Fewer than all if the chain does more than decompress and unshuffle, if no library for it
+        was linked, or if a chunk does not decode: the caller decodes the rest by itself.
+        """
+        if self.batch_codec is None or self.records is not None:
+            return []
+        size = self.dtype.itemsize
+        settings = self.nbytes // size, get_buffer(0, self.nbytes), size, len(self.steps) == 2
+        found: list[tuple[float, int, float, float, float]] = get_measure_chunks()(
+            self.batch_codec, list(data), *settings, *span, missing, wanted
+        )
+        return found
 
     def fill(self, data: Data, target: Octets) -> None:
         """Decode into a buffer of the chunk's size: the elements in the order in which they are

@@ -12,7 +12,7 @@ from functools import cache
 
 from insitu.codecs.libraries import Function, find_function, require_function
 
-__all__ = ["get_decode_boxes", "linked_libraries"]
+__all__ = ["get_decode_boxes", "get_measure_chunks", "linked_libraries"]
 
 
 @cache
@@ -33,3 +33,9 @@ def linked_libraries() -> dict[str, str]:
 def get_decode_boxes() -> Function:
     """Return the kernel that decodes many chunks; call it only for a codec with a linked library."""
     return require_function("zlib", ("insitu.codecs._kernels", "decode_boxes"))
+
+
+@cache
+def get_measure_chunks() -> Function:
+    """Return the kernel that measures many chunks; call it only for a codec with a linked library."""
+    return require_function("zlib", ("insitu.codecs._kernels", "measure_chunks"))
