@@ -49,7 +49,11 @@ CASES: dict[str, tuple[str, str, list[Target]]] = {
         "shuffle + zstd, 4 MiB chunks",
         [Target("TensorStore*", 1), Target("zarrs*", 1), *(Target(name, 3) for name in VIRTUAL)],
     ),
-    "plain": ("plain", "uncompressed, 4 MiB chunks", [Target("plain preadv", 0.85), Target("plain preadv, 2 threads", 0.85)]),
+    "plain": (
+        "plain",
+        "uncompressed, 4 MiB chunks",
+        [Target("plain preadv", 0.85), Target("plain preadv, 2 threads", 0.85)],
+    ),
     "small_chunks": (
         "small_chunks",
         "shuffle + zlib, chunks of 4 kB",
