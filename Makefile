@@ -21,10 +21,11 @@ PYTEST := $(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal
 
 setup: $(VENV)/ready
 
-$(VENV)/ready: pyproject.toml setup.py $(CONSTRAINTS)
+$(VENV)/ready: pyproject.toml setup.py constraints/native-sources.txt $(CONSTRAINTS)
 	@test -n "$(INTERPRETER)" || { echo "no interpreter named $(PYTHON): set PYTHON=…"; exit 2; }
 	"$(INTERPRETER)" -m venv "$(VENV)"
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade pip
+	-$(BIN)/python scripts/native_sources.py
 	$(PIP) --editable '.[test,check,demo]'
 	@touch "$@"
 
@@ -98,4 +99,4 @@ docs: setup
 	@echo "docs/_build/index.html"
 
 clean:
-	rm -rf .venv* .clients .servers build demo-output docs/_build .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache src/*.egg-info
+	rm -rf .venv* .clients .servers build native_sources LICENSE.* demo-output docs/_build .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache src/*.egg-info

@@ -65,7 +65,15 @@ def _libraries() -> str:
             found.append(f"{name} {version(name)}")
         except PackageNotFoundError:
             found.append(f"{name} -")
-    return ", ".join(found)
+    return ", ".join(found) + f"; linked into insitu: {_linked()}"
+
+
+def _linked() -> str:
+    try:
+        from insitu.codecs.linked_libraries import linked_libraries
+    except ImportError:  # the peers' own environment
+        return "-"
+    return ", ".join(linked_libraries().values()) or "nothing"
 
 
 if __name__ == "__main__":

@@ -27,6 +27,7 @@ ON_FILE = {
     "Icechunk virtual": "icechunk",
 }
 ON_COPY = {"TensorStore*": "tensorstore", "zarrs*": "zarrs", "zarr-python*": "zarr_native"}
+PREADV = {"plain preadv": "preadv", "plain preadv, 2 threads": "preadv_two"}
 VIRTUAL = ("zarr over kerchunk JSON", "VirtualiZarr ManifestStore", "Icechunk virtual")
 
 CASES: dict[str, tuple[str, str, list[Target]]] = {
@@ -42,8 +43,16 @@ CASES: dict[str, tuple[str, str, list[Target]]] = {
         ],
     ),
     "slabs": ("zlib", "100 random small slabs of the same file", [Target("h5py", 5), Target("TensorStore*", 1)]),
-    "zstd": ("zstd", "shuffle + zstd, 4 MiB chunks", [Target(name, 3) for name in VIRTUAL]),
-    "plain": ("plain", "uncompressed, 4 MiB chunks", [Target("plain preadv", 0.8)]),
+    "zstd": (
+        "zstd",
+        "shuffle + zstd, 4 MiB chunks",
+        [Target("TensorStore*", 1), Target("zarrs*", 1), *(Target(name, 3) for name in VIRTUAL)],
+    ),
+    "plain": (
+        "plain",
+        "uncompressed, 4 MiB chunks",
+        [Target("plain preadv", 0.85), Target("plain preadv, 2 threads", 0.85)],
+    ),
     "small_chunks": (
         "small_chunks",
         "shuffle + zlib, chunks of 4 kB",
@@ -96,7 +105,7 @@ def main() -> None:
             str(archive(f"{name}_copy", quick=options.quick)),
             str(archive("zlib_copy", quick=True)),
         )
-        chosen = {"insitu": "insitu"} | ({"plain preadv": "preadv"} if case == "plain" else {}) | ON_FILE
+        chosen = {"insitu": "insitu"} | (PREADV if case == "plain" else {}) | ON_FILE
         contestants = [
             Contestant(label, f"readers:{call}", {"path": path, "warm": warm, **wanted})
             for label, call in chosen.items()

@@ -21,6 +21,8 @@ CONTESTANTS = {
     "Dask over xarray": "dask_xarray",
     "PyActiveStorage": "active_storage",
 }
+READING = {"insitu, reading only": "insitu_read"}
+"""A mean must not take longer than reading the values that it is of."""
 PEERS = ("numpy over netCDF4", "Dask over xarray", "PyActiveStorage")
 
 CASES: dict[str, tuple[str, list[str], list[int] | None]] = {
@@ -49,14 +51,14 @@ def main() -> None:
         asked = {"path": path, "warm": warm, "methods": methods, "axes": axes}
         contestants = [
             Contestant(label, f"reducers:{call}", asked)
-            for label, call in CONTESTANTS.items()
+            for label, call in (CONTESTANTS | (READING if methods == ["mean"] else {})).items()
             if not options.only or label in ("insitu", *options.only)
         ]
         results = compete(contestants, rounds=options.rounds)
         show(
             f"{title}: shuffle + zlib, {'quick' if options.quick else '1.07 GB'}",
             results,
-            targets=[Target(peer, 3) for peer in PEERS],
+            targets=[Target("insitu, reading only", 1), *(Target(peer, 3) for peer in PEERS)],
             notes=memory_note(results),
         )
 

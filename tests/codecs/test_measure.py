@@ -1,11 +1,13 @@
 from __future__ import annotations
 
 import math
+import zlib
 
 import numpy as np
 import pytest
 
 from insitu.codecs.libraries import find_function
+from insitu.codecs.linked_libraries import linked_libraries
 
 measure = find_function("insitu.codecs._kernels", "measure")
 pytestmark = pytest.mark.skipif(measure is None, reason="the C extension was not built")
@@ -80,3 +82,21 @@ def test_the_mean_of_what_hardly_varies_is_not_lost() -> None:
 def test_what_does_not_lie_in_the_data_is_refused(arguments: tuple) -> None:
     with pytest.raises((TypeError, ValueError, BufferError)):
         measure(*arguments)
+
+
+def test_measuring_chunks_checks_what_it_is_given() -> None:
+    if "zlib" not in linked_libraries():
+        pytest.skip("the kernels were built without libraries")
+    many = find_function("insitu.codecs._kernels", "measure_chunks")
+    assert many is not None
+    chunk = zlib.compress(np.arange(8, dtype="f4").tobytes())
+    good = ("zlib", [chunk, chunk], 8, bytearray(32), 4, False, 2, 3, (), ALL)
+    assert [found[:2] for found in many(*good)] == [(9.0, 3), (9.0, 3)]
+    for at, wrong in {
+        0: "lzma", 1: (chunk,), 2: 0, 3: bytearray(31), 4: 3, 6: 9, 7: 7, 8: (1.0, 2.0, 3.0), 9: "all",
+    }.items():  # fmt: skip
+        with pytest.raises((ValueError, TypeError)):
+            many(*good[:at], wrong, *good[at + 1 :])
+    assert many(*good[:2], 7, *good[3:]) == []  # a chunk of another size
+    with pytest.raises(OverflowError):
+        many(*good[:2], 2**62, *good[3:6], 0, 0, *good[8:])

@@ -9,14 +9,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from insitu.codecs import chain, native_functions
-from insitu.codecs.chain import SMALL_CHUNK, prepare
+from insitu.codecs import chain
+from insitu.codecs.chain import prepare
 from insitu.codecs.chunk_batch import ChunkBatch
 from insitu.codecs.libraries import find_function
+from insitu.codecs.linked_libraries import linked_libraries
 from insitu.errors import CodecError
 from insitu.model import Codec, Encoding
 
 COMPRESS = {"zlib": zlib.compress, "zstd": lambda data: bytes(numcodecs.Zstd().encode(data))}
+
+needs_libraries = pytest.mark.skipif(not linked_libraries(), reason="the kernels were built without libraries")
 
 
 def shuffled(data: bytes, size: int) -> bytes:
@@ -55,7 +58,7 @@ def test_many_small_chunks_go_to_their_places(data: st.DataObject) -> None:
     decoder.scatter(stored, start, extent, out, places)
     assert out.tobytes() == expected.tobytes()
     apart = np.zeros_like(backing)[tuple(slice(None, None, step) for _ in shape)]
-    replace(decoder, batch_library=None).scatter(stored, start, extent, apart, places)
+    replace(decoder, batch_codec=None).scatter(stored, start, extent, apart, places)
     assert apart.tobytes() == expected.tobytes()
     together = np.zeros_like(backing)[tuple(slice(None, None, step) for _ in shape)]
     decoder.scatter(in_one_buffer(stored), start, extent, together, np.array(places, int).reshape(-1, len(shape)))
@@ -104,47 +107,80 @@ def test_a_batch_is_a_sequence_of_chunks() -> None:
     assert [bytes(chunk) for chunk in batch.take(np.array([3, 0]))] == [b"four", b"one"]
 
 
-def test_large_chunks_and_other_chains_go_one_by_one() -> None:
+def test_other_chains_go_one_by_one() -> None:
     few = Encoding(np.dtype("u1"), (Codec("zlib"),))
-    assert prepare(few, (SMALL_CHUNK + 1,)).batch_library is None
-    assert prepare(replace(few, codecs=(Codec("bz2"),)), (10,)).batch_library is None
+    assert prepare(replace(few, codecs=(Codec("bz2"),)), (10,)).batch_codec is None
     checked = replace(few, codecs=(Codec("zlib"), Codec("fletcher32")))
-    assert prepare(checked, (10,)).batch_library is None
-    if (
-        find_function("insitu.codecs._kernels", "decode_boxes") is not None
-        and native_functions.find_native_library("zlib") is not None
-    ):
-        assert prepare(few, (10,)).batch_library is not None
+    assert prepare(checked, (10,)).batch_codec is None
+    assert prepare(few, (10,)).batch_codec == ("zlib" if "zlib" in linked_libraries() else None)
 
 
+def test_a_build_has_all_libraries_or_none() -> None:
+    assert set(linked_libraries()) in ({"zlib", "zstd"}, set())
+    assert all(name.split()[0] in ("libdeflate", "zstd") for name in linked_libraries().values())
+
+
+@needs_libraries
+@pytest.mark.parametrize("codec", COMPRESS)
+@pytest.mark.parametrize("dtype", ["<f4", "<f8"])
+@pytest.mark.parametrize("shuffle", [False, True])
+def test_linked_libraries_decode_what_the_chain_decodes(codec: str, dtype: str, shuffle: bool) -> None:
+    codecs = (Codec("shuffle", {"elementsize": np.dtype(dtype).itemsize}),) if shuffle else ()
+    decoder = prepare(Encoding(np.dtype(dtype), (*codecs, Codec(codec))), (300, 1000))
+    values = np.random.default_rng(1).normal(280, 10, (300, 1000)).round(1).astype(dtype)
+    stored = COMPRESS[codec](shuffled(values.tobytes(), values.itemsize) if shuffle else values.tobytes())
+    assert decoder.batch_codec == codec  # large chunks too
+    found, apart = np.zeros((2, *values.shape), dtype)
+    decoder.scatter([stored], (0, 0), values.shape, found, [(0, 0)])
+    replace(decoder, batch_codec=None).scatter([stored], (0, 0), values.shape, apart, [(0, 0)])
+    assert found.tobytes() == apart.tobytes() == values.tobytes()
+
+
+@needs_libraries
+@pytest.mark.parametrize("codec", COMPRESS)
+def test_linked_libraries_refuse_truncated_data(codec: str) -> None:
+    decode = find_function("insitu.codecs._kernels", "decode_boxes")
+    assert decode is not None
+    values = np.random.default_rng(2).integers(0, 255, 5000, np.uint8)
+    stored, out, room = COMPRESS[codec](values.tobytes()), np.zeros(5000, "u1"), np.zeros(5000, "u1")
+    for length in range(0, len(stored), 97):
+        settings = 1, False, (5000,), (0,), (5000,), out, [(0,)], room
+        assert decode(codec, [stored[:length]], *settings) == 0
+    assert decode(codec, [stored], *settings) == 1
+    assert out.tobytes() == values.tobytes()
+
+
+@needs_libraries
 def test_the_kernel_checks_what_it_is_given() -> None:
     decode = find_function("insitu.codecs._kernels", "decode_boxes")
-    functions = native_functions.find_native_library("zlib")
-    if decode is None or functions is None:
-        pytest.skip("the C extension was not built, or there is no libdeflate")
+    assert decode is not None
     chunk = zlib.compress(bytes(16))
     out = np.zeros((4, 4), "u1")
-    good = (functions, [chunk], 1, False, (4, 4), (0, 0), (2, 2), out, [(2, 2)])
+    good = ("zlib", [chunk], 1, False, (4, 4), (0, 0), (2, 2), out, [(2, 2)], bytearray(16))
     assert decode(*good) == 1
     for at, wrong in {
-        0: (9, *functions[1:]), 1: (chunk,), 2: 0, 4: (4,), 5: (3, 3), 6: (5, 1), 7: out.view("u2"), 8: [(3, 3)],
+        0: "lzma", 1: (chunk,), 2: 0, 4: (4,), 5: (3, 3), 6: (5, 1), 7: out.view("u2"), 8: [(3, 3)], 9: bytearray(15),
     }.items():  # fmt: skip
         with pytest.raises((ValueError, TypeError)):
             decode(*good[:at], wrong, *good[at + 1 :])
     with pytest.raises(ValueError, match="one length"):
-        decode(*good[:8], [])
+        decode(*good[:8], [], good[9])
+    with pytest.raises((TypeError, BufferError)):
+        decode(*good[:9], bytes(16))
+    with pytest.raises((TypeError, BufferError)):
+        decode("zlib", [chunk, None], *good[2:8], [(0, 0), (0, 0)], good[9])
+    with pytest.raises(ValueError, match="linked"):
+        decode(0, *good[1:])
     one, far = np.array([0]), np.array([1 << 62])
     columns = (np.zeros(16, "u1"), one, np.array([16]))
-    assert decode(None, columns, *good[2:8], np.array([[2, 2]])) == 1
+    assert decode(None, columns, *good[2:8], np.array([[2, 2]]), None) == 1
     outside = [(one - 1, one), (one, one + 17), (far, far), (one, columns[0]), (one, one.astype("i4"))]
     for wrong_columns in ((columns[0], one), *((columns[0], *pair) for pair in outside)):
         with pytest.raises((ValueError, TypeError)):
-            decode(None, wrong_columns, *good[2:8], np.array([[2, 2]]))
+            decode(None, wrong_columns, *good[2:8], np.array([[2, 2]]), None)
     for wrong_places in ([[2, 3]], [[-1, 0]], [[1 << 62, 0]], [[0, 0], [0, 0]], [[0]]):
         with pytest.raises(ValueError):
-            decode(None, columns, *good[2:8], np.array(wrong_places))
-    with pytest.raises(ValueError, match="no such function"):
-        decode((0, 0, 0, 0), *good[1:])
+            decode(None, columns, *good[2:8], np.array(wrong_places), None)
 
 
 def test_without_the_kernel_a_batch_gives_the_same_values(monkeypatch: pytest.MonkeyPatch) -> None:

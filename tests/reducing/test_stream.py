@@ -9,9 +9,12 @@ import zlib
 from dataclasses import replace
 from typing import Any
 
+import numcodecs
 import numpy as np
 import pytest
 
+from insitu.codecs import Decoder, prepare
+from insitu.codecs.linked_libraries import linked_libraries
 from insitu.errors import CodecError, ModelError, SelectionError, UnsupportedError
 from insitu.model import (
     UNWRITTEN,
@@ -300,9 +303,11 @@ def test_the_kernel_is_used_where_it_can_be(field: np.ndarray, monkeypatch: pyte
     if kernel_statistics.load_kernel() is None:
         pytest.skip("the C extension was not built")
     used: list[Any] = []
-    run = reduce_chunks.ChunkKernel.run
+    made = reduce_chunks.ChunkKernel.to_partial
     monkeypatch.setattr(reduce_chunks, "BLOCK_BYTES", 1)
-    monkeypatch.setattr(reduce_chunks.ChunkKernel, "run", lambda self, *how: used.append(how) or run(self, *how))
+    monkeypatch.setattr(
+        reduce_chunks.ChunkKernel, "to_partial", lambda self, *how: used.append(how) or made(self, *how)
+    )
     case = compressed(field, (5, 70, 30))
     answers(case, ["mean"])
     assert len(used) == 9
@@ -311,6 +316,43 @@ def test_the_kernel_is_used_where_it_can_be(field: np.ndarray, monkeypatch: pyte
     answers(case, ["mean"], (0,))
     answers(case, ["argmax"])
     assert len(used) == 12
+
+
+@pytest.mark.parametrize("codec", ["zlib", "zstd"])
+def test_linked_libraries_decompress_and_measure_in_one_call(
+    field: np.ndarray, codec: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if codec not in linked_libraries():
+        pytest.skip("the kernels were built without libraries")
+    monkeypatch.setattr(reduce_chunks, "BLOCK_BYTES", 1)
+    field[1, 2:5, 3] = np.nan
+    compress = zlib.compress if codec == "zlib" else lambda data: bytes(numcodecs.Zstd().encode(data))
+    data = [compress(part.tobytes()) for part in (field, field * 2)]
+    for shape in (field.shape, (field.size,)):
+        decoder = prepare(Encoding(field.dtype, (Codec(codec),)), shape)
+        found = decoder.measure([*data, b"damaged", data[0]], (0, field.size), (), 3)
+        assert len(found) == 2  # up to the damaged one
+        expected = field[~np.isnan(field)].astype("f8")
+        for factor, (total, valid, least, most, squares) in enumerate(found, 1):
+            assert valid == expected.size
+            np.testing.assert_allclose(
+                [total, least, most],
+                np.array([1, 1, 1]) * factor * [expected.sum(), expected.min(), expected.max()],
+                rtol=1e-6,
+            )
+            np.testing.assert_allclose(squares, factor**2 * ((expected - expected.mean()) ** 2).sum(), rtol=1e-5)
+        assert replace(decoder, batch_codec=None).measure(data, (0, field.size), (), 3) == []
+
+
+def test_values_are_the_same_without_linked_libraries(field: np.ndarray, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reduce_chunks, "BLOCK_BYTES", 1)
+    methods = ["sum", "mean", "min", "max", "std", "count"]
+    case = compressed(field, (5, 70, 30))
+    linked = answers(case, methods)
+    monkeypatch.setattr(Decoder, "measure", lambda self, *how: [])
+    assert {name: value.tobytes() for name, value in answers(case, methods).items()} == {
+        name: value.tobytes() for name, value in linked.items()
+    }
 
 
 def test_a_damaged_chunk_is_named_with_the_kernel(field: np.ndarray, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -239,3 +239,19 @@ def test_the_kernel_refuses_ranges_that_do_not_fill_the_target(path):
         for offset, length in (([0], [5]), ([-1], [4]), ([0], [-4]), ([0, 1], [4]), ([2**63 - 1], [4])):
             with pytest.raises(ValueError, match="do not fill"):
                 local._read_ranges(file.fileno(), np.array(offset), np.array(length), bytearray(4))
+
+
+@pytest.mark.parametrize("offset", [0, 300_001, 650_000])
+@pytest.mark.parametrize(("whole", "cut"), [((3, 500, 300), 257), ((3, 500, 300), 64), ((2, 2, 90_000), 70_000)])
+def test_short_and_long_rows_end_with_the_file(tmp_path: Path, offset: int, whole: tuple[int, ...], cut: int) -> None:
+    if local._read_scattered is None:
+        pytest.skip("the C extension was not built")
+    content = np.random.default_rng(8).integers(1, 255, 700_000, np.uint8)
+    (tmp_path / "bytes").write_bytes(content.tobytes())
+    array = np.zeros(whole, np.uint8)
+    target = array[::-1, :, :cut]  # rows in another order than in memory
+    count = LocalSource(tmp_path / "bytes").read_into(offset, target.data)
+    expected = content[offset : offset + target.size]
+    assert count == len(expected)
+    assert target.tobytes() == expected.tobytes() + bytes(target.size - count)
+    assert not array[:, :, cut:].any()

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from insitu.codecs import registry
 from insitu.codecs.buffer_spec import BufferSpec, Data, DecodeStep, Octets, as_octets
 from insitu.codecs.chunk_batch import ChunkBatch, find_placing_kernel
-from insitu.codecs.native_functions import NativeLibrary, find_native_library, get_decode_boxes
+from insitu.codecs.linked_libraries import get_decode_boxes, get_measure_chunks, linked_libraries
 from insitu.codecs.outside_values import Fetch, OutsideValues
 from insitu.codecs.thread_buffers import get_buffer
 from insitu.errors import CodecError
@@ -29,8 +29,6 @@ from insitu.model import Encoding
 
 __all__ = ["Decoder", "Fetch", "decode", "decode_box", "prepare"]
 
-SMALL_CHUNK = 256 << 10
-"""Chunks up to this size are decoded many at a time."""
 CHUNK_SLOT = 2
 """Slot of the thread's buffer for a decoded chunk of which a part is taken.
 
@@ -151,7 +149,7 @@ def prepare(encoding: Encoding, shape: tuple[int, ...], filter_mask: int = 0) ->
     # A chunk without codecs has one exact size as well.
     nbytes = math.prod(stored) * dtype.itemsize
     chunk_bytes = form.limit if form.exact else -1
-    return Decoder(tuple(steps), dtype, stored, back, nbytes, chunk_bytes, records, _find_batch_library(steps, nbytes))
+    return Decoder(tuple(steps), dtype, stored, back, nbytes, chunk_bytes, records, _find_batch_codec(steps, nbytes))
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,8 +172,10 @@ class Decoder:
     """Bytes of the chunk as stored, if the chain does not compress; -1: any."""
     records: OutsideValues | None
     """Resolves references to values outside of the chunk, if there are any."""
-    batch_library: NativeLibrary | None = None
-    """Library that decodes many small chunks in one call; with two steps, they are shuffled too."""
+    batch_codec: str | None = None
+    """Codec that the kernels decompress themselves, many chunks in one call; with two steps, the
+    chunks are shuffled too.
+    """
 
     def __call__(self, data: Data, out: NDArray[Any] | None = None, fetch: Fetch | None = None) -> NDArray[Any]:
         """Decode one chunk; see `decode`."""
@@ -265,7 +265,7 @@ class Decoder:
         last = self.steps[-1][0] if self.steps else None
         straight = self.back is None and self.records is None and out.dtype == self.dtype
         try:
-            if straight and (self.batch_library is not None or self._can_copy_batch(data)):
+            if straight and (self.batch_codec is not None or self._can_copy_batch(data)):
                 self._scatter_batch(data, start, extent, out, at)
                 return
             if isinstance(at, np.ndarray):
@@ -302,11 +302,12 @@ class Decoder:
         else:
             places = list(map(tuple, at.tolist())) if isinstance(at, np.ndarray) else list(at)
         inside = tuple([slice(s, s + n) for s, n in zip(start, extent, strict=True)])
+        room = get_buffer(0, self.nbytes)
         while number < len(chunks):
             settings = size, len(self.steps) == 2, self.stored, start, extent, target
             rest = chunks[number:]
             rest = rest.columns if isinstance(rest, ChunkBatch) else rest
-            number += decode(self.batch_library, rest, *settings, places[number:])
+            number += decode(self.batch_codec, rest, *settings, places[number:], room)
             if number < len(chunks):  # the chain gives the error message, or decodes what the library refused
                 outside: tuple[Any, ...] = (
                     ...,
@@ -323,7 +324,7 @@ class Decoder:
         return (
             not self.steps
             and isinstance(data, ChunkBatch)
-            and 0 < self.nbytes <= SMALL_CHUNK
+            and self.nbytes > 0
             and not self.dtype.hasobject
             and find_placing_kernel() is not None
         )
@@ -337,6 +338,24 @@ class Decoder:
         if last is None or last.name != "shuffle" or last.box is None or not self.nbytes:
             return None
         return self._run(data, len(self.steps) - 1, None) if len(self.steps) > 1 else self._check_size(data)
+
+    def measure(
+        self, data: Sequence[Data], span: tuple[int, int], missing: tuple[float, ...], wanted: int
+    ) -> list[tuple[float, int, float, float, float]]:
+        """Return statistics of the same run of floating-point elements of each chunk, as the kernel
+        `measure` does; they are decompressed and measured in one call without the GIL.
+
+        Fewer than all if the chain does more than decompress and unshuffle, if no library for it
+        was linked, or if a chunk does not decode: the caller decodes the rest by itself.
+        """
+        if self.batch_codec is None or self.records is not None:
+            return []
+        size = self.dtype.itemsize
+        settings = self.nbytes // size, get_buffer(0, self.nbytes), size, len(self.steps) == 2
+        found: list[tuple[float, int, float, float, float]] = get_measure_chunks()(
+            self.batch_codec, list(data), *settings, *span, missing, wanted
+        )
+        return found
 
     def fill(self, data: Data, target: Octets) -> None:
         """Decode into a buffer of the chunk's size: the elements in the order in which they are
@@ -416,16 +435,16 @@ class Decoder:
         return whole
 
 
-def _find_batch_library(steps: list[tuple[DecodeStep, int]], nbytes: int) -> NativeLibrary | None:
-    """Return the library that decodes many small chunks in one call.
-
-    None if the chain has none or chunks are large.
+def _find_batch_codec(steps: list[tuple[DecodeStep, int]], nbytes: int) -> str | None:
+    """Return the codec that the kernels decompress themselves; None if the chain does more than
+    decompress and unshuffle, or no library for it was linked.
     """
-    if not steps or nbytes > SMALL_CHUNK or any(size != nbytes for _, size in steps):
+    if not steps or not nbytes or any(size != nbytes for _, size in steps):
         return None
     if len(steps) > 2 or (len(steps) == 2 and (steps[1][0].name != "shuffle" or steps[1][0].box is None)):
         return None
-    return find_native_library(steps[0][0].name)
+    name = steps[0][0].name
+    return name if name in linked_libraries() else None
 
 
 def _count_bytes(data: Data) -> int:

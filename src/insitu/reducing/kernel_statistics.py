@@ -8,7 +8,7 @@ the kernel cannot do something, the result is None, and `insitu.reducing.block_f
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from typing import Any
 
@@ -33,7 +33,9 @@ MAX_MISSING = 2
 
 Span = tuple[int, int]
 """First element of a chunk, in the order of storage, and number of elements."""
-Kernel = Callable[..., tuple[float, int, float, float, float]]
+Measured = tuple[float, int, float, float, float]
+"""Sum, number of valid elements, least, most, squared deviations from the mean."""
+Kernel = Callable[..., Measured]
 
 
 def contiguous_span(start: Sequence[int], extent: Sequence[int], shape: Sequence[int]) -> Span | None:
@@ -69,15 +71,19 @@ class ChunkKernel:
         found = load_kernel()
         return None if found is None else cls(reduction, found)
 
-    def chunk(self, decoder: Decoder, data: Data, span: Span, packing: Packing | None, ndim: int) -> Partial | None:
-        """Return the partial of a run of a chunk; None if the kernel cannot compute it.
+    def chunks(
+        self, decoder: Decoder, data: Sequence[Data], span: Span, packing: Packing | None, ndim: int
+    ) -> Iterator[Partial] | None:
+        """Return the partials of the same run of chunks, in their order; None if the kernel cannot
+        compute them.
 
         Parameters
         ----------
         decoder, data
-            The chunk.
+            The chunks. They are decompressed and measured in one call where a library for that was
+            linked.
         span
-            Its elements, in the order of storage.
+            The elements of each, in the order of storage.
         packing
             How to unpack the values; only missing values are supported.
         ndim
@@ -88,6 +94,19 @@ class ChunkKernel:
         missing = self.missing(packing)
         if missing is None:
             return None
+        return self._each_chunk(decoder, data, span, missing, ndim)
+
+    def _each_chunk(
+        self, decoder: Decoder, data: Sequence[Data], span: Span, missing: tuple[float, ...], ndim: int
+    ) -> Iterator[Partial]:
+        found = decoder.measure(data, span, missing, self.wanted)
+        for measured in found:
+            yield self.to_partial(measured, span[1], ndim)
+        for chunk in data[len(found) :]:  # chains that the kernels do not decode, and errors
+            yield self.one_chunk(decoder, chunk, span, missing, ndim)
+
+    def one_chunk(self, decoder: Decoder, data: Data, span: Span, missing: tuple[float, ...], ndim: int) -> Partial:
+        """Return the partial of a run of a chunk, which is decoded by its chain of codecs."""
         planes = decoder.planes(data)
         if planes is not None:
             return self.run(planes, True, span, missing, ndim)
@@ -109,12 +128,15 @@ class ChunkKernel:
 
     def run(self, data: Any, shuffled: bool, span: Span, missing: tuple[float, ...], ndim: int) -> Partial:
         """Return the partial of elements in plain order or, if `shuffled`, in byte planes."""
-        total, valid, least, most, squares = self.kernel(
-            data, self.dtype.itemsize, shuffled, *span, missing, self.wanted
-        )
-        lost = not self.skips and valid < span[1]  # a missing value makes the result missing
+        found = self.kernel(data, self.dtype.itemsize, shuffled, *span, missing, self.wanted)
+        return self.to_partial(found, span[1], ndim)
+
+    def to_partial(self, measured: Measured, count: int, ndim: int) -> Partial:
+        """Return what the kernel measured in `count` elements as a partial."""
+        total, valid, least, most, squares = measured
+        lost = not self.skips and valid < count  # a missing value makes the result missing
         found = {
-            "count": np.int64(valid if self.skips else span[1]),
+            "count": np.int64(valid if self.skips else count),
             "valid": np.int64(valid),
             "total": np.float64(np.nan if lost else total),
             "min": self.dtype.type(np.nan if lost else least),

@@ -116,11 +116,12 @@ class BatchReducer:
         span = self.span(grid, decoder, alike.start, alike.extent, alike.shape)
         if self.chunk_kernel is None or span is None:
             return False
+        partials = self.chunk_kernel.chunks(decoder, [data[i] for i in order], span, None, len(alike.extent))
+        if partials is None:
+            return False
         for number in order:
             with _ChunkNumberContext([number]):
-                partial = self.chunk_kernel.chunk(decoder, data[number], span, None, len(alike.extent))
-            if partial is None:  # then for all of them, before anything was added
-                return False
+                partial = next(partials)
             self.add(grid, keys[number], partial)
         return True
 
@@ -238,10 +239,10 @@ class BatchReducer:
             return False
         start, extent = [begin for begin, _, _ in ranges], [end - begin for begin, end, _ in ranges]
         span = self.span(grid, decoder, start, extent, sizes)
-        partial = None if span is None else self.chunk_kernel.chunk(decoder, data, span, packing, len(extent))
-        if partial is None:
+        partials = None if span is None else self.chunk_kernel.chunks(decoder, [data], span, packing, len(extent))
+        if partials is None:
             return False
-        self.add(grid, shadow.key(position), partial, shadow.times(position))
+        self.add(grid, shadow.key(position), next(partials), shadow.times(position))
         return True
 
     def chunk(self, grid: int, position: Position, chunk: npt.NDArray[Any], packing: Packing | None) -> None:

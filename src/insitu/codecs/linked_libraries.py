@@ -1,0 +1,41 @@
+"""Decompressors that were linked into the C kernels when insitu was built: libdeflate and Zstandard.
+
+The kernels call them without Python and without the GIL, for many chunks at a time: for chunks of a
+few kilobytes the call through Python costs as much as the decoding. A build without them (no
+compiler, or no sources, see `setup.py`) decodes chunks one by one through imagecodecs: the same
+values, slower.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+
+from insitu.codecs.libraries import Function, find_function, require_function
+
+__all__ = ["get_decode_boxes", "get_measure_chunks", "linked_libraries"]
+
+
+@cache
+def linked_libraries() -> dict[str, str]:
+    """Return name and version of the linked library for each codec that has one.
+
+    Examples
+    --------
+    >>> linked_libraries()  # doctest: +SKIP
+    {'zlib': 'libdeflate 1.26', 'zstd': 'zstd 1.5.7'}
+    """
+    find = find_function("insitu.codecs._kernels", "linked_libraries")
+    found: dict[str, str] = {} if find is None else find()
+    return found
+
+
+@cache
+def get_decode_boxes() -> Function:
+    """Return the kernel that decodes many chunks; call it only for a codec with a linked library."""
+    return require_function("zlib", ("insitu.codecs._kernels", "decode_boxes"))
+
+
+@cache
+def get_measure_chunks() -> Function:
+    """Return the kernel that measures many chunks; call it only for a codec with a linked library."""
+    return require_function("zlib", ("insitu.codecs._kernels", "measure_chunks"))
