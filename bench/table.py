@@ -83,7 +83,7 @@ def compete(
     contestants: Sequence[Contestant],
     *,
     rounds: int = 3,
-    timeout: float = 180,
+    timeout: float = 90,
     before: Callable[[], None] | None = None,
     after: Callable[[], Mapping[str, float]] | None = None,
 ) -> list[Result]:
