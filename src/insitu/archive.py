@@ -196,34 +196,36 @@ class Archive:
             cache=cache_from_option(cache),
             kept=kept,
         )
-        known = CachedArchive.of(found, [place for place, _ in pairs], job, recipe) if many else None
-        if known is not None and parallel is None:
-            cached = known.find(job, make_loader(options))
-            if cached is not None:
-                archive._members[""] = cached
-                archive.survey = lambda: Survey.of(scan_many(found, job), cached)
-                return archive
         if many:
-            with known.recorder.recording() if known is not None else nullcontext():
-                found_members = scan_many(found, job, parallel=parallel, progress=progress)
-            if combine_found is None:
-                load = make_loader(options)
-                member = recipe.combine_found(found_members, [place for place, _ in pairs], found, load, errors)
-            else:
-                member = combine_found(found_members, [place for place, _ in pairs], found)
-            archive._members[""] = member
-            if known is not None and parallel is None and combine_found is None and not _has_failures(found_members):
-                known.keep(member)
-            archive.survey = Survey.of(found_members, member)
-            archive.only_groups = next(
-                (item for item in found_members if isinstance(item, Member) and item.groups), None
-            )
-            archive.attributes_by_url = {
-                str(url): item.attributes
-                for url, item in zip(found, found_members, strict=True)
-                if isinstance(item, Member)
-            }
+            archive._combine_files([place for place, _ in pairs], combine_found, parallel, progress)
         return archive
+
+    def _combine_files(
+        self, places: Sequence[Any], combine_found: CombineFound | None, parallel: Any, progress: Any
+    ) -> None:
+        """Scan the files and combine them, or take the result from the scan cache."""
+        job, load, known = self.job, make_loader(self.job.storage_options), None
+        if parallel is None and combine_found is None:
+            known = CachedArchive.of(self.urls, places, job, self.recipe)
+        cached = None if known is None else known.find(job, load)
+        if cached is not None:
+            self._members[""] = cached
+            self.survey = lambda: Survey.of(scan_many(self.urls, job), cached)
+            return
+        with known.recorder.recording() if known is not None else nullcontext():
+            found = scan_many(self.urls, job, parallel=parallel, progress=progress)
+        if combine_found is None:
+            member = self.recipe.combine_found(found, places, self.urls, load, job.errors)
+        else:
+            member = combine_found(found, places, self.urls)
+        self._members[""] = member
+        if known is not None and not _has_failures(found):
+            known.keep(member)
+        self.survey = Survey.of(found, member)
+        self.only_groups = next((item for item in found if isinstance(item, Member) and item.groups), None)
+        self.attributes_by_url = {
+            str(url): item.attributes for url, item in zip(self.urls, found, strict=True) if isinstance(item, Member)
+        }
 
     # -- what it holds
 
