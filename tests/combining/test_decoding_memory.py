@@ -131,3 +131,17 @@ def test_adjacent_chunks_are_read_at_once(monkeypatch: pytest.MonkeyPatch) -> No
     ranges = [(10, 2), (12, 3), (15, 0), (40, 5), (45, 1), (20, 4), (12, 2)]
     assert _read_runs(source, ranges) == [bytes(range(at, at + length)) for at, length in ranges]
     assert asked == [(10, 5), (40, 6), (20, 4), (12, 2)]
+
+
+def test_what_a_user_changes_stays_with_the_dataset(tmp_path: Path) -> None:
+    """The names of an enumeration are a dictionary inside of a type."""
+    netCDF4 = pytest.importorskip("netCDF4")
+    with netCDF4.Dataset(tmp_path / "x.nc", "w") as file:
+        file.createDimension("t", 3)
+        kind = file.createEnumType("u1", "cloud", {"clear": 0, "cloudy": 1, "missing": 255})
+        file.createVariable("clouds", kind, "t", fill_value=255)[:] = 1
+    for _ in range(3):
+        with insitu.open_dataset(tmp_path / "x.nc") as ds:
+            names = ds.clouds.encoding["dtype"].metadata["enum"]
+            assert names == {"clear": 0, "cloudy": 1, "missing": 255}
+            names["foggy"] = 2

@@ -17,6 +17,8 @@ from itertools import pairwise
 from typing import Any
 from unittest import mock
 
+from numcodecs.jenkins import jenkins_lookup3
+
 import insitu
 from insitu.errors import InsituError
 from insitu.formats.hdf5.structures import checksum, message_cache
@@ -71,7 +73,7 @@ def dissected(data: bytes) -> Anatomy:
     def summed(block: bytes) -> int:
         for place in _places(data, block):
             note(place, place + len(block) + 4)
-        return checksum.jenkins_lookup3(block, 0)
+        return jenkins_lookup3(block, 0)
 
     with ExitStack() as stack:
         stack.enter_context(mock.patch.object(FileContext, "range", ranged))
@@ -103,7 +105,7 @@ def repaired(data: bytes) -> bytes:
         wrong: dict[int, bytes] = {}
 
         def summed(block: bytes, wrong: dict[int, bytes] = wrong) -> int:
-            right = checksum.jenkins_lookup3(block, 0).to_bytes(4, "little")
+            right = jenkins_lookup3(block, 0).to_bytes(4, "little")
             for place in _places(whole, block):
                 if whole[place + len(block) : place + len(block) + 4] != right:
                     wrong[place + len(block)] = right

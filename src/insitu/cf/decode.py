@@ -339,7 +339,7 @@ class _VariableDecoder:
             self.steps["dtype"] = "bool"
         if "dtype" not in self.encoding:
             details = self.array.details
-            told: dict[str, Any] = {"enum": details.enumeration} if details.enumeration else {}
+            told: dict[str, Any] = {"enum": dict(details.enumeration)} if details.enumeration else {}
             if told and details.enumeration_name:
                 told["enum_name"] = details.enumeration_name
             self.encoding["dtype"] = np.dtype(self.original, metadata=told) if told else self.original

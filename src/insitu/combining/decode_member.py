@@ -259,6 +259,8 @@ def _decode(file: _ScannedVariable, join: bool, memory: DecodingMemory) -> Varia
     known = file.blocks is not None or not (file.needed or join or kept.dtype.kind in "OSUmM")
     if file.labels:
         variable = replace(variable, data=_label_values(file, kept))
+    # Types of enumerations have the names in a dictionary, which whoever has the dataset may change.
+    plain = plain and array.details.enumeration is None
     if plain and known and not (result.warned and memory.repeats_warnings):
         memory.remember(name, _facts_of(file, kept, variable, join))
     return variable
