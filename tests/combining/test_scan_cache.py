@@ -64,7 +64,7 @@ def test_found_again_without_opening_a_file(cache: ScanCache, files: list[str]) 
     again, opened = _opened(files)
     assert scanned == set(files)
     assert not opened
-    assert len(cache.entries()) == 1
+    assert [entry.title for entry in cache.entries()] == [f"{files[0]} and {len(files) - 1} more"]
     with xr.open_mfdataset(files, engine="netcdf4", **HOW) as expected:
         xr.testing.assert_identical(again.load(), expected.load())
     assert again.encoding == first.encoding
@@ -200,7 +200,8 @@ def test_one_file(cache: ScanCache, files: list[str]) -> None:
         return _recorded(lambda: insitu.open_dataset(files[0]))
 
     assert opened()[1] == {files[0]}
-    assert len(cache.entries()) == 1
+    (entry,) = cache.entries()
+    assert entry.title == files[0]
     ds, found = opened()
     assert not found
     with xr.open_dataset(files[0], engine="netcdf4") as expected:
@@ -385,7 +386,7 @@ def test_it_is_bounded(cache: ScanCache, files: list[str]) -> None:
     small = ScanCache(cache.folder, 25_000)
     for number in range(5):
         assert _put(small, f"{number:032x}", files, 10_000)
-    assert 0 < sum(size for _, size, _ in small.entries()) <= 25_000
+    assert 0 < sum(entry.size for entry in small.entries()) <= 25_000
     assert small.find(f"{4:032x}", files) is not None
     assert small.find(f"{0:032x}", files) is None
 

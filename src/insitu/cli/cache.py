@@ -30,14 +30,15 @@ def cache(
         stderr.print(f"cleared{f', {format_bytes(left)} are in use' if left else ''}: {found.folder}")
         return
     entries = found.entries()
-    total = sum(size for _, size, _ in entries)
+    total = sum(entry.size for entry in entries)
     stderr.print(
         f"{plural(len(entries), 'scan')}, {format_bytes(total)} of at most {format_bytes(found.max_bytes)}: "
         f"{found.folder}",
         soft_wrap=True,
     )
     if entries:
-        table = Table("scan", "size", "last used", box=None)
-        for name, size, used in reversed(entries):
-            table.add_row(name[:16], format_bytes(size), time.strftime("%Y-%m-%d %H:%M", time.localtime(used)))
+        table = Table("scan of", "size", "last used", box=None)
+        for entry in reversed(entries):
+            used = time.strftime("%Y-%m-%d %H:%M", time.localtime(entry.used))
+            table.add_row(entry.title or entry.name[:16], format_bytes(entry.size), used)
         stdout.print(table)

@@ -34,7 +34,7 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import entry_points
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from insitu.errors import InsituError
 from insitu.forking import fork_safe_lock
@@ -42,6 +42,7 @@ from insitu.model import Source
 from insitu.sources import open_source
 from insitu.sources.address import is_remote
 from insitu.sources.opened_urls import record_opened_urls
+from insitu.sources.redaction import redact_url
 
 if sys.platform != "win32":
     import fcntl
@@ -93,6 +94,31 @@ class CachedScan:
     """Path of the insitu store."""
     notes: dict[str, Any]
     """What was noted beside it."""
+
+
+class CacheEntry(NamedTuple):
+    """One scan in the cache."""
+
+    name: str
+    """Of its folder."""
+    size: int
+    """Bytes."""
+    used: float
+    """When it was last used, in seconds since 1970."""
+    title: str
+    """Which files were scanned, for people."""
+
+
+def _make_title(urls: Sequence[str]) -> str:
+    more = f" and {len(urls) - 1:,} more" if len(urls) > 1 else ""
+    return f"{redact_url(urls[0])}{more}"
+
+
+def _read_title(entry: Path) -> str:
+    try:
+        return (entry / "title").read_text(encoding="utf-8")
+    except (OSError, ValueError):
+        return ""
 
 
 class ScanCache:
@@ -178,6 +204,7 @@ class ScanCache:
             part.mkdir(mode=0o700)
             write(str(part / "scan.insitu"))
             (part / "notes.json").write_text(json.dumps(notes), encoding="utf-8")
+            (part / "title").write_text(_make_title(urls), encoding="utf-8")
             (part / "lock").touch()
             if identify([*urls, *others], versions) != identity:  # changed while it was scanned
                 return False
@@ -194,34 +221,35 @@ class ScanCache:
         self.evict(self.max_bytes)
         return True
 
-    def entries(self) -> list[tuple[str, int, float]]:
-        """Return name, bytes and time of last use of each entry, the least recently used first."""
+    def entries(self) -> list[CacheEntry]:
+        """Return the entries, the least recently used first."""
         found = []
         with suppress(OSError):
             for item in os.scandir(self.folder):
                 if item.is_dir(follow_symlinks=False) and not item.name.startswith("part-"):
                     with suppress(OSError):
-                        found.append((item.name, _count_bytes(Path(item.path)), item.stat().st_mtime))
-        return sorted(found, key=lambda entry: entry[2])
+                        size, used = _count_bytes(Path(item.path)), item.stat().st_mtime
+                        found.append(CacheEntry(item.name, size, used, _read_title(Path(item.path))))
+        return sorted(found, key=lambda entry: entry.used)
 
     def evict(self, max_bytes: int) -> int:
         """Delete the least recently used entries until the others fit; return the bytes that are
         left. Entries that a process has open stay.
         """
         found = self.entries()
-        total = sum(size for _, size, _ in found)
-        for name, size, _ in found:
+        total = sum(entry.size for entry in found)
+        for entry in found:
             if total <= max_bytes:
                 break
-            if _delete(self.folder / name):
-                total -= size
+            if _delete(self.folder / entry.name):
+                total -= entry.size
         return total
 
     def clear(self) -> int:
         """Delete all entries that no process has open; return the bytes of those that stay."""
         left = self.evict(-1)
         with suppress(OSError):
-            held = {name.partition("-")[0] for name, _, _ in self.entries()}
+            held = {entry.name.partition("-")[0] for entry in self.entries()}
             for item in os.scandir(self.folder):
                 if item.name.endswith(".json") and item.name.removesuffix(".json") not in held:
                     with suppress(OSError):
