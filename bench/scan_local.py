@@ -23,7 +23,8 @@ MEMORY = 100e6
 
 
 def _contestants(paths: list[str], warm: str, cores: int | None, only: list[str] | None) -> list[Contestant]:
-    chosen = {"insitu": "insitu"} | {name: call for name, call in PEERS.items() if not only or name in only}
+    chosen = {"insitu": "insitu", "insitu, decoded as xarray shows it": "insitu_decoded"}
+    chosen |= {name: call for name, call in PEERS.items() if not only or name in only}
     return [
         Contestant(name, f"scanners:{call}", {"paths": paths, "warm": warm}, cores) for name, call in chosen.items()
     ]

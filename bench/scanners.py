@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -38,7 +39,14 @@ def _each(
 
 
 def insitu(paths: Sequence[str], warm: str, threads: int = 1) -> Callable[[], list[Any]]:
-    """Our own."""
+    """Our own: the stored chunks, as the others give them."""
+    import insitu as ours
+
+    return _each(partial(ours.scan, decode=False), _stored, paths, warm, threads)
+
+
+def insitu_decoded(paths: Sequence[str], warm: str, threads: int = 1) -> Callable[[], list[Any]]:
+    """Our own, as xarray shows it: packing, times and labels are decoded, too."""
     import insitu as ours
 
     return _each(ours.scan, _stored, paths, warm, threads)
