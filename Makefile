@@ -83,7 +83,7 @@ format: setup
 
 # The peers that the benchmarks run beside need their own environment. All of them write docs/benchmarks.md; BENCH="scan_local --quick" runs one.
 bench:
-	$(MAKE) setup PYTHON=$(BENCH_PYTHON)
+	$(MAKE) setup hdf4 PYTHON=$(BENCH_PYTHON)
 	.venv-$(BENCH_PYTHON)/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[bench]'
 	@.venv-$(BENCH_PYTHON)/bin/python -m pip install --quiet --disable-pip-version-check 'hidefix>=0.12' >/dev/null 2>&1 || \
 		echo 'hidefix is left out: it has no wheel here, and its Rust sources could not be built'
