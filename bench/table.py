@@ -206,7 +206,8 @@ def show(
     print("|---|---|---|---|---|---|---|---|---|---|" + "---|" * len(names))
     for result in sorted(results, key=lambda item: item.median if item.seconds else float("inf")):
         if not result.seconds:
-            print(f"| {result.name} | failed: {result.error} |" + " |" * (8 + len(names)))
+            told = "not installed" if "No module named" in result.error else f"failed: {result.error}"
+            print(f"| {result.name} | {told} |" + " |" * (8 + len(names)))
             continue
         ratio = result.median / us.median if us else float("nan")
         target = wanted.get(result.name)
