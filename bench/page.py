@@ -55,7 +55,7 @@ def main() -> None:
             failed.append(name)
             continue
         # The machine is described once, at the top.
-        tables = printed[printed.find("\n## ") :] if "\n## " in printed else f"\n## {name}\n\n{printed}"
+        tables = printed[printed.find("\n## ") :] if "\n## " in printed else f"## {name}\n\n```\n{printed.strip()}\n```"
         parts.append(f"{tables.strip()}\n\n*`bench/{name}.py`*\n")
     if failed:
         parts.append(f"Not measured: {', '.join(failed)}.\n")
