@@ -13,8 +13,8 @@ from insitu.model import Encoding as Stored
 from insitu.model.axis import Axis
 from insitu.reading import plan_read
 from insitu.reading.execute import execute
-from insitu.reading.fetch_and_decode import REMOTE_REQUESTS, cut_batches
 from insitu.reading.source_pool import SourcePool
+from insitu.reading.task_batches import REMOTE_REQUESTS, cut_batches
 from insitu.sources import CachedSource, CountingSource, DiskCache, LocalSource
 
 

@@ -28,7 +28,7 @@ from insitu.model import (
 )
 from insitu.reading import SourcePool, plan_read, read_array
 from insitu.reading.execute import execute
-from insitu.reading.fetch_and_decode import BATCH_ROWS
+from insitu.reading.task_batches import BATCH_ROWS
 from insitu.sources import MemorySource
 from mosaics import ABSENT_VALUE, Case, bases, basic_keys, chunked, mosaics
 

@@ -32,7 +32,7 @@ from insitu.model import (
 )
 from insitu.model.gaps import fill_gaps_with_absent
 from insitu.reading import ReadContext, ReadStatistics, SourcePool
-from insitu.reading import fetch_and_decode as reading_run
+from insitu.reading import task_batches as reading_run
 from insitu.reducing import ReductionQuery, kernel_statistics, reduce_chunks
 from insitu.reducing import reduce as reducing
 from insitu.reducing.reductions import METHODS

@@ -27,34 +27,23 @@ from insitu.reading.cache import ChunkCache, PartialChunkCache
 from insitu.reading.fetch import fetch_rows
 from insitu.reading.plan import ReadPlan
 from insitu.reading.read_statistics import ReadStatistics
-from insitu.reading.request_cost import is_far, request_bytes
+from insitu.reading.request_cost import is_far
 from insitu.reading.source_pool import SourcePool
-from insitu.reading.thread_pools import count_cores, run_tasks
+from insitu.reading.task_batches import MIN_BATCH_BYTES, cut_batches
+from insitu.reading.thread_pools import run_tasks
 from insitu.reading.tile_plan import ChunkGroup, Position, TilePlan
 from insitu.sources import ByteSource
-from insitu.sources.coalesce import frugal_gap
 from insitu.sources.protocol import ReadsInto
 
 __all__ = ["ChunkSink", "PlanExecution", "run_executions"]
 
-BATCH_BYTES = 4 << 20
-"""Encoded bytes of a task: large enough that its overhead is small beside decoding, small enough to
-bound memory.
-"""
-MIN_BATCH_BYTES = 256 << 10
-"""Minimal bytes of a task: a smaller one is done before another thread has started."""
-BATCH_ROWS = 4096
 CACHED_ROWS = 64
 """Maximal number of rows that the thread of the caller takes from the cache of chunks."""
-REMOTE_REQUESTS = 64
-"""Maximal number of requests of a task for remote sources."""
 DIRECT_READ_BYTES = 64 << 10
 """Uncompressed chunks from this size on are read straight into the output.
 
 Smaller ones are fetched with neighbours.
 """
-ASSUMED_CHUNK_BYTES = 256 << 10
-"""Assumed size of an object of unknown size: a Zarr chunk."""
 
 
 class ChunkSink(Protocol):
@@ -383,57 +372,6 @@ def _is_little_work(runs: Sequence[PlanExecution]) -> bool:
             return False
         nbytes += int(run.plan.length.sum())
     return nbytes <= MIN_BATCH_BYTES
-
-
-def cut_batches(plan: ReadPlan) -> Iterator[tuple[int, int]]:
-    """Yield ranges of rows, one for each task; rows that share a chunk stay together."""
-    count = len(plan.row)
-    if count <= 1:
-        yield from [(0, 1)] * count
-        return
-    size = np.where(plan.length < 0, ASSUMED_CHUNK_BYTES, plan.length)
-    if is_far(plan.sources):
-        yield from _cut_remote_batches(plan, size)
-        return
-    new = np.ones(count, bool)  # whether a row has other bytes than the row before
-    new[1:] = (np.diff(plan.source) != 0) | (np.diff(plan.offset) != 0) | (np.diff(plan.length) != 0)
-    total = np.cumsum(np.where(new, size, 0))
-    firsts = np.append(np.flatnonzero(new), count)
-    # A short read is divided among the threads, too.
-    enough = min(max(int(total[-1]) // (2 * count_cores()), MIN_BATCH_BYTES), BATCH_BYTES)
-    begin = 0
-    while begin < count:
-        end = int(np.searchsorted(total, total[begin] - size[begin] + enough, side="right"))
-        end = min(max(end, begin + 1), begin + BATCH_ROWS, count)
-        end = int(firsts[np.searchsorted(firsts, end)])  # not between two rows of one chunk
-        yield begin, end
-        begin = end
-
-
-def _cut_remote_batches(plan: ReadPlan, size: npt.NDArray[np.int64]) -> Iterator[tuple[int, int]]:
-    """Yield ranges of rows of remote objects, cut where another object begins or a task has enough
-    requests or bytes.
-
-    Tasks are smaller than for local files, so that many objects are requested at once, and chunks
-    are decoded while others are fetched.
-    """
-    gap = frugal_gap(size, request_bytes(plan.sources))
-    reach = plan.offset + size
-    other = np.diff(plan.source) != 0
-    request = np.cumsum(np.append(True, other | (plan.offset[1:] > reach[:-1] + gap)))
-    total = np.cumsum(size)
-    same = np.append(~other & (np.diff(plan.offset) == 0), False)  # rows of one chunk stay together
-    borders = np.append(np.flatnonzero(other) + 1, len(size))
-    begin = 0
-    for stop in borders.tolist():
-        while begin < stop:
-            enough = np.searchsorted(total, total[begin] - size[begin] + BATCH_BYTES, side="right")
-            many = np.searchsorted(request, request[begin] + REMOTE_REQUESTS)
-            end = min(max(int(min(enough, many)), begin + 1), stop)
-            while same[end - 1]:
-                end += 1
-            yield begin, end
-            begin = end
 
 
 def _take(data: Sequence[memoryview], rows: npt.NDArray[np.int64]) -> Sequence[memoryview]:

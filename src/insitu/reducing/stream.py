@@ -22,9 +22,10 @@ from insitu.cancellation import carry_deadline, check_deadline
 from insitu.model import INLINE, Selection, VirtualArray
 from insitu.model.gaps import fill_gaps_with_absent
 from insitu.reading import ReadContext, ReadPlan, ReadStatistics, plan_read
-from insitu.reading.fetch_and_decode import PlanExecution, cut_batches
+from insitu.reading.fetch_and_decode import PlanExecution
 from insitu.reading.request_cost import is_far
 from insitu.reading.scatter import put
+from insitu.reading.task_batches import cut_batches
 from insitu.reading.thread_pools import REMOTE_WORKERS, get_worker_pool
 from insitu.reading.tile_plan import Position, TilePlan
 from insitu.reducing.empty_cells import add_constants
