@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from insitu.combining.eager_values import ChunkBytes
+from insitu.lru import LruCache
 from insitu.model import ArrayDetails, Encoding, Packing, Packings, VirtualArray
 
 __all__ = ["DecodingMemory", "RememberedVariable", "memory_of_thread"]
@@ -94,10 +95,10 @@ class DecodingMemory:
 
 
 class _ThreadMemories(threading.local):
-    """The memories of one thread, by the names of the variables; the last one used is last."""
+    """The memories of one thread, by the names of the variables."""
 
     def __init__(self) -> None:
-        self.by_names: dict[frozenset[str], DecodingMemory] = {}
+        self.by_names: LruCache[frozenset[str], DecodingMemory] = LruCache(GROUPS_PER_THREAD)
 
 
 _memories = _ThreadMemories()
@@ -108,9 +109,9 @@ def memory_of_thread(names: Iterable[str]) -> DecodingMemory:
 
     Files are often scanned one by one, in a loop. Only for the usual options of decoding.
     """
-    key, kept = frozenset(names), _memories.by_names
-    memory = kept.pop(key, None) or DecodingMemory(BYTES_PER_GROUP, repeats_warnings=True)
-    kept[key] = memory
-    while len(kept) > GROUPS_PER_THREAD:
-        del kept[next(iter(kept))]
+    key = frozenset(names)
+    memory = _memories.by_names.get(key)
+    if memory is None:
+        memory = DecodingMemory(BYTES_PER_GROUP, repeats_warnings=True)
+        _memories.by_names.put(key, memory)
     return memory
