@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from insitu.codecs.aligned_memory import CACHE_LINE, MIN_ALIGNED_BYTES, empty_aligned
+from insitu.codecs.aligned_memory import CACHE_LINE, MIN_ALIGNED_BYTES, allocate_aligned
 from insitu.codecs.thread_buffers import get_buffer
 
 
@@ -14,7 +14,7 @@ def address(array: np.ndarray) -> int:
 @pytest.mark.parametrize("dtype", ["<f4", ">i2", "S3", "<M8[ns]", "u1", [("a", "f4"), ("b", "i2")]])
 @pytest.mark.parametrize("shape", [(MIN_ALIGNED_BYTES,), (1000, 1000), (3, 7, 50_000)])
 def test_large_arrays_start_at_a_cache_line(dtype, shape) -> None:
-    made = [empty_aligned(shape, dtype) for _ in range(3)]
+    made = [allocate_aligned(shape, dtype) for _ in range(3)]
     for array in made:
         assert array.shape == shape
         assert array.dtype == np.dtype(dtype)
@@ -25,7 +25,7 @@ def test_large_arrays_start_at_a_cache_line(dtype, shape) -> None:
 
 @pytest.mark.parametrize(("shape", "dtype"), [((), "f8"), ((0, 5), "f4"), ((10,), "i2"), ((100_000,), object)])
 def test_small_arrays_and_objects_are_those_of_numpy(shape, dtype) -> None:
-    array = empty_aligned(shape, dtype)
+    array = allocate_aligned(shape, dtype)
     assert array.shape == shape
     assert array.dtype == np.dtype(dtype)
     assert array.flags.owndata
@@ -34,7 +34,7 @@ def test_small_arrays_and_objects_are_those_of_numpy(shape, dtype) -> None:
 @pytest.mark.parametrize("shape", [(1 << 62,), (1 << 40, 1 << 40)])
 def test_what_does_not_fit_is_refused_as_by_numpy(shape) -> None:
     with pytest.raises((MemoryError, ValueError)):
-        empty_aligned(shape, "f8")
+        allocate_aligned(shape, "f8")
 
 
 def test_buffers_of_threads_are_aligned() -> None:

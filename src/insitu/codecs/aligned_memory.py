@@ -14,14 +14,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["CACHE_LINE", "empty_aligned"]
+__all__ = ["CACHE_LINE", "allocate_aligned"]
 
 CACHE_LINE = 64
 MIN_ALIGNED_BYTES = 256 << 10
 """Smaller arrays are in the processor's cache anyway, and NumPy allocates them faster."""
 
 
-def empty_aligned(shape: tuple[int, ...], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
+def allocate_aligned(shape: tuple[int, ...], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
     """Return a new array like `numpy.empty`; if it is large, it starts at a cache line."""
     kind = np.dtype(dtype)
     nbytes = math.prod(shape) * kind.itemsize

@@ -10,7 +10,7 @@ import threading
 
 import numpy as np
 
-from insitu.codecs.aligned_memory import empty_aligned
+from insitu.codecs.aligned_memory import allocate_aligned
 from insitu.codecs.buffer_spec import Octets
 from insitu.errors import CodecError
 
@@ -41,7 +41,7 @@ def get_buffer(slot: int, nbytes: int) -> Octets:
     kept = _slots.buffers.get(slot)
     if kept is None or kept.size < nbytes:
         try:
-            kept = empty_aligned((nbytes,), np.uint8)
+            kept = allocate_aligned((nbytes,), np.uint8)
         except MemoryError:
             # Usually a damaged file declares a size that is far too large.
             raise CodecError(f"there is not enough memory for a chunk of {nbytes} bytes") from None

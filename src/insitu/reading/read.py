@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from insitu.codecs.aligned_memory import empty_aligned
+from insitu.codecs.aligned_memory import allocate_aligned
 from insitu.errors import SelectionError, SelectionSizeError
 from insitu.model import Selection, VirtualArray
 from insitu.reading.cache import ChunkCache, PartialChunkCache
@@ -149,7 +149,7 @@ def _make_output(
     shape = chosen.result_shape
     if out is None:
         try:
-            return empty_aligned(shape, array.dtype)
+            return allocate_aligned(shape, array.dtype)
         except (MemoryError, ValueError):  # ValueError: more bytes than the address space has
             nbytes = math.prod(shape) * array.dtype.itemsize
             raise SelectionSizeError(
