@@ -21,7 +21,7 @@ PYTEST := $(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal
 
 setup: $(VENV)/ready
 
-$(VENV)/ready: pyproject.toml setup.py constraints/native-sources.txt $(CONSTRAINTS)
+$(VENV)/ready: pyproject.toml setup.py constraints/native-sources.txt $(CONSTRAINTS) $(shell find src -name '*.c')
 	@test -n "$(INTERPRETER)" || { echo "no interpreter named $(PYTHON): set PYTHON=…"; exit 2; }
 	"$(INTERPRETER)" -m venv "$(VENV)"
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade pip

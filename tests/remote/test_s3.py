@@ -14,8 +14,9 @@ from obstore.store import S3Store
 
 import insitu
 from insitu.errors import AccessError, NotFoundError, SourceError, StaleSourceError
+from insitu.formats import scan_format
 from insitu.model import Source
-from insitu.sources import detach_secrets, expand_urls, open_source, read_tail, trace
+from insitu.sources import CountingSource, detach_secrets, expand_urls, open_source, read_tail, trace
 from remote.faults import FaultProxy
 
 pytestmark = pytest.mark.xdist_group("remote")  # one worker for all: each server runs once
@@ -185,9 +186,10 @@ def test_a_list_in_the_bucket(store, options):
 
 
 def test_scan_and_read(options, archive):
-    with trace() as cost:
-        group = insitu.scan("s3://private/archive.h5", storage_options=options, decode=False)
-    assert cost.waves <= 4
+    source = CountingSource(open_source("s3://private/archive.h5", options))
+    scan_format(source)
+    assert source.batches <= 4
+    group = insitu.scan("s3://private/archive.h5", storage_options=options, decode=False)
     for name in ("t", "plain"):
         far = insitu.read(group, name, np.s_[3:9, ::2, 5:30], storage_options=options, decode=False)
         np.testing.assert_array_equal(far, insitu.read(archive, name, np.s_[3:9, ::2, 5:30], decode=False))

@@ -10,7 +10,8 @@ import pytest
 
 import insitu
 from insitu.errors import AccessError, NotFoundError, SourceError, StaleSourceError, TimedOutError
-from insitu.sources import HttpSource, RetryPolicy, expand_urls, open_source, read_tail, trace
+from insitu.formats import scan_format
+from insitu.sources import CountingSource, HttpSource, RetryPolicy, expand_urls, open_source, read_tail, trace
 from insitu.sources.range_batch import RequestLimits
 
 pytestmark = pytest.mark.xdist_group("remote")  # one worker for all: each server runs once
@@ -109,7 +110,7 @@ def test_a_slow_server_meets_the_deadline(nginx):
     start = time.monotonic()
     with pytest.raises(TimedOutError, match=r"x\.bin"):
         open_source(f"{nginx.url}/slow/x.bin", {"timeout": 1}).read(0, 200_000)
-    assert time.monotonic() - start < 3
+    assert time.monotonic() - start < 6, "without a deadline it takes 10 seconds"
 
 
 def test_a_replaced_file_is_noticed(site):
@@ -138,12 +139,10 @@ def test_globs_over_index_pages(site):
 
 
 def test_scan_and_read(nginx, archive):
-    waves = []
-    for _ in range(3):  # on a busy machine requests that were sent together may be answered one by one
-        with trace() as cost:
-            group = insitu.scan(f"{nginx.url}/archive.h5", decode=False)
-        waves.append(cost.waves)
-    assert min(waves) <= 4
+    source = CountingSource(open_source(f"{nginx.url}/archive.h5"))
+    scan_format(source)
+    assert source.batches <= 4
+    group = insitu.scan(f"{nginx.url}/archive.h5", decode=False)
     far = insitu.read(group, "t", np.s_[::7, 3:, 8], decode=False)
     np.testing.assert_array_equal(far, insitu.read(archive, "t", np.s_[::7, 3:, 8], decode=False))
 

@@ -391,7 +391,7 @@ def test_a_head_that_never_ends_meets_the_deadline(web):
     start = time.monotonic()
     with pytest.raises(TimedOutError):
         source.read(0, 10)
-    assert time.monotonic() - start < 2
+    assert time.monotonic() - start < 10, "without a deadline it never ends"
 
 
 def test_one_long_range_comes_over_several_connections(web, data):

@@ -62,7 +62,7 @@ def test_nobody_waits_past_the_deadline():
     pace.enter(time.monotonic() + 1)
     start = time.monotonic()
     pace.enter(start + 0.05)
-    assert 0.04 < time.monotonic() - start < 1
+    assert 0.04 < time.monotonic() - start < 10, "without the deadline it waits for ever"
 
 
 def test_places_have_their_own():

@@ -24,13 +24,6 @@
 enum { MAX_CONTINUATIONS = 64, MAX_NODES = 64, MAX_BLOCKS = 64, MAX_ROWS = 64, MAX_RANK = 32 };
 enum { ATTRIBUTE = 0x0c, CONTINUATION = 0x10, ATTRIBUTE_INFO = 0x15, LAST_KNOWN_MESSAGE = 0x18 };
 
-/* A new reference: Py_RETURN_NONE of later headers gives none, and one build serves 3.11 too, where None is counted. */
-static PyObject *none(void)
-{
-    Py_INCREF(Py_None);
-    return Py_None;
-}
-
 /* ---- bytes -------------------------------------------------------------------------------------------------------- */
 
 static uint64_t number(const uint8_t *at, size_t width)
@@ -308,7 +301,7 @@ static PyObject *py_header_messages(PyObject *self, PyObject *const *args, Py_ss
     Py_DECREF(to.list);
     if (done < 0)
         return NULL;
-    return none();
+    return Py_NewRef(Py_None);
 }
 
 /* ---- fractal heaps (III.F) and the version 2 B-trees of their names (III.A.2) ---------------------------------------- */
@@ -525,7 +518,7 @@ static PyObject *py_heap_objects(PyObject *self, PyObject *const *args, Py_ssize
         return NULL;
     }
     if (!open_tree(&file, tree, (unsigned)kind, &names))
-        return none();
+        return Py_NewRef(Py_None);
     PyObject *list = PyList_New(0);
     int done = list == NULL ? -1 : add_all(&file, heap, &names, list);
     if (done == 1)
@@ -533,7 +526,7 @@ static PyObject *py_heap_objects(PyObject *self, PyObject *const *args, Py_ssize
     Py_XDECREF(list);
     if (done < 0)
         return NULL;
-    return none();
+    return Py_NewRef(Py_None);
 }
 
 /* ---- attribute messages (IV.A.2.m, IV.A.2.v) ----------------------------------------------------------------------- */
@@ -652,7 +645,7 @@ static PyObject *py_attribute_bodies(PyObject *self, PyObject *const *args, Py_s
     if (done == 1 && sort_by_order(list) == 0)
         found = take_bodies(list, name, (size_t)wanted);
     Py_XDECREF(list);
-    return found != NULL || PyErr_Occurred() ? found : none();
+    return found != NULL || PyErr_Occurred() ? found : Py_NewRef(Py_None);
 }
 
 /* ---- chunks in one leaf of a version 1 B-tree (III.A.1) --------------------------------------------------------------- */
@@ -714,15 +707,15 @@ static PyObject *full_leaf(const chunked_dataset *of, const uint8_t *node, size_
 {
     uint64_t cells = 1, begin = 8 + 2 * of->offset_size, key = 16 + 8 * (uint64_t)of->rank;
     if (available < 8 || memcmp(node, "TREE\1\0", 6) != 0)
-        return none();
+        return Py_NewRef(Py_None);
     uint64_t count = number(node + 6, 2);
     for (int axis = 0; axis < of->rank && cells <= count; axis++) {
         if (of->grid[axis] > count)
-            return none();
+            return Py_NewRef(Py_None);
         cells *= of->grid[axis];
     }
     if (count == 0 || count > of->room || count != cells || begin + count * (key + of->offset_size) + key > available)
-        return none();
+        return Py_NewRef(Py_None);
     PyObject *columns[3], *found = NULL;
     int masked = 0, done = 0;
     for (int i = 0; i < 3; i++)
@@ -736,7 +729,7 @@ static PyObject *full_leaf(const chunked_dataset *of, const uint8_t *node, size_
         Py_XDECREF(columns[i]);
     if (found != NULL || PyErr_Occurred())
         return found;
-    return none();
+    return Py_NewRef(Py_None);
 }
 
 static PyObject *py_full_leaf(PyObject *self, PyObject *const *args, Py_ssize_t given)
