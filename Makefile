@@ -26,6 +26,7 @@ $(VENV)/ready: pyproject.toml setup.py constraints/native-sources.txt $(CONSTRAI
 	"$(INTERPRETER)" -m venv "$(VENV)"
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade pip
 	-$(BIN)/python scripts/native_sources.py
+	find src -name '*.abi3.so' -delete  # a build that fails must not leave the old one
 	$(PIP) --editable '.[test,check,demo]'
 	@touch "$@"
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 
 from insitu.errors import FormatError
+from insitu.formats.hdf5.codecs import global_heap
 from insitu.formats.hdf5.codecs.global_heap import collection_size, parse_collection
 
 
@@ -43,3 +46,27 @@ def test_full_to_the_end() -> None:
 def test_damaged(data: bytes) -> None:
     with pytest.raises(FormatError):
         parse_collection(data)
+
+
+@pytest.mark.skipif(global_heap.metadata is None, reason="the C extension was not built")
+@pytest.mark.parametrize("width", [2, 4, 8])
+def test_the_compiled_parser_finds_the_same(width: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    def outcome(data: bytes) -> dict[int, bytes] | str:
+        try:
+            return parse_collection(data, width)
+        except FormatError as problem:
+            return problem.message
+
+    chance = random.Random(width)
+    sound = _collection({number: bytes(chance.randrange(40)) for number in range(1, 60)}, width=width)
+    copies = [sound]
+    for _ in range(300):
+        damaged = bytearray(sound)
+        for _ in range(chance.randrange(1, 4)):
+            damaged[chance.randrange(16, 2000)] = chance.randrange(256)
+        copies.append(bytes(damaged))
+    compiled = [outcome(data) for data in copies]
+    assert global_heap.metadata.collection_objects(sound, width) == compiled[0]
+    monkeypatch.setattr(global_heap, "metadata", None)
+    assert compiled == [outcome(data) for data in copies]
+    assert any(isinstance(found, str) for found in compiled)

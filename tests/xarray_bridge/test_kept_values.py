@@ -15,6 +15,8 @@ import xarray as xr
 import insitu
 from insitu.lazy_array import kept_values
 from insitu.lazy_array.kept_values import ValueCache, default_value_cache, memory_limit
+from insitu.model import VirtualArray
+from insitu.reading import cache as reading_cache
 
 
 @pytest.fixture
@@ -228,7 +230,42 @@ def chunk_cache(monkeypatch: pytest.MonkeyPatch) -> ValueCache:
     return made
 
 
-def test_a_chunk_that_is_read_in_steps_is_decoded_twice_at_most(chunk_cache: ValueCache, steps_path: Path) -> None:
+def test_a_chunk_that_is_read_in_steps_is_decoded_once(chunk_cache: ValueCache, steps_path: Path) -> None:
+    ds = insitu.open_dataset(steps_path)
+    assert _requests(lambda: ds.tas.isel(time=3, x=slice(5, 9)).load()) > 0
+    assert _requests(lambda: ds.tas.isel(time=slice(0, 19), y=2).load()) == 0
+    assert _requests(lambda: ds.tas.isel(time=20).load()) > 0  # the next chunk
+
+
+def test_a_step_is_not_cut_out_of_the_array_to_be_read(
+    chunk_cache: ValueCache, steps_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ds = insitu.open_dataset(steps_path)
+    cut: list[Any] = []
+    original = VirtualArray.__getitem__
+    monkeypatch.setattr(VirtualArray, "__getitem__", lambda array, key: (cut.append(key), original(array, key))[1])
+    step = ds.tas.isel(time=3, x=slice(5, 9))
+    assert (step.shape, step.dtype, step.size, step.nbytes) == ((40, 4), np.dtype("f4"), 160, 640)
+    assert step.values.shape == (40, 4)
+    assert not cut
+    assert ds.tas.isel(time=3).isel(x=5).values.shape == (40,)
+    assert cut
+
+
+def test_texts_that_opening_has_read_are_not_read_again(cache: ValueCache, tmp_path: Path) -> None:
+    names = np.array(["a", "longer", "ä"], object)
+    xr.Dataset({"name": ("x", names)}).to_netcdf(tmp_path / "x.nc")
+    ds = insitu.open_dataset(tmp_path / "x.nc")
+    found: list[Any] = []
+    assert _requests(lambda: found.append(ds.name.values)) == 0
+    assert found[0].tolist() == names.tolist()
+    assert ds.name.dtype == ds.name.isel(x=0).load().dtype == "U6"
+
+
+def test_of_many_chunks_each_is_decoded_twice_at_most(
+    chunk_cache: ValueCache, steps_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reading_cache, "KEPT_AT_ONCE_BYTES", 1000)
     ds = insitu.open_dataset(steps_path)
     with xr.open_dataset(steps_path, engine="h5netcdf") as expected:
         assert _requests(lambda: ds.tas.isel(time=0).load()) > 0

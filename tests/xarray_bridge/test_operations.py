@@ -249,7 +249,7 @@ def test_loading_reads_all_variables_in_one_batch(varied: Path, monkeypatch: pyt
     ds = open_dataset(varied).drop_vars("height")  # coordinates are xarray's ordinary lazy arrays
     lazy = len(ds.insitu.virtual)
     ds.load()
-    assert calls == [lazy]
+    assert calls == [lazy - 1]  # texts were read to find out their type, and are not read again
 
 
 def test_sum_and_count_stream(varied: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -40,6 +40,9 @@ from insitu.zarr_metadata.typed_attributes import with_types
 
 __all__ = ["decode_member", "find_undecodable", "find_unreadable"]
 
+TEXT_BYTES = 1 << 20
+"""Texts that were read to find out their type are kept for the first use up to this size."""
+
 
 def decode_member(
     group: VirtualGroup,
@@ -70,6 +73,7 @@ def decode_member(
     only
         These variables and their coordinates; all if not given.
     """
+    alone = memory is None
     memory = DecodingMemory() if memory is None else memory
     wanted = group.arrays if only is None else _select_with_coordinates(group, only)
     arrays = {name: fill_gaps_with_unwritten(array) for name, array in wanted.items()}
@@ -90,7 +94,7 @@ def decode_member(
             name, array, with_types(given[name]), format, blocks.get(name), known.get(name), name in small, how, load
         )
         join = array.ndim > 0 and array.dims[-1] in stacks
-        found[name] = _decode_like_before(file, join, memory) or _decode(file, join, memory)
+        found[name] = _decode_like_before(file, join, memory) or _decode(file, join, memory, alone)
     names = _coordinates(found, how, memory) | set(group.coordinates)
     attributes = group.attributes
     if how.decode_coords and isinstance(attributes.get("coordinates"), str):
@@ -234,8 +238,8 @@ def _is_independent_of_values(seen: RememberedVariable) -> bool:
     return dtype == np.dtype("M8[ns]") and kind.base == "ns" and kind.epoch is None
 
 
-def _decode(file: _ScannedVariable, join: bool, memory: DecodingMemory) -> Variable:
-    """Return the variable decoded, and remember the decision for the next files.
+def _decode(file: _ScannedVariable, join: bool, memory: DecodingMemory, alone: bool) -> Variable:
+    """Return the variable decoded, and remember the decision for the next files unless it is `alone`.
 
     Attributes decide, and values where the type depends on them.
     """
@@ -247,13 +251,15 @@ def _decode(file: _ScannedVariable, join: bool, memory: DecodingMemory) -> Varia
     options = {"name": name, "encoding": encoding, **file.how.of_variable(name)}
     if file.format == "tiff" and options["mask_and_scale"] and has_band_packing(array, attributes):
         result = decode_by_bands(given, attributes, lambda band: decode_variable(band, **options))
-        kept = replace(result.array, attributes={}, fill_value=None)
+        kept = _without_attributes(result.array)
         return Variable(kept.dims, kept, result.attributes, result.encoding)
     result = decode_variable(given, stack_char_dim=join, values=file.values, **options)
     if result.array.shape != array.shape:  # characters that became texts
         result.encoding["original_shape"] = array.shape
-    kept = replace(result.array, attributes={}, fill_value=None)
+    kept = _without_attributes(result.array)
     variable = Variable(kept.dims, kept, result.attributes, result.encoding)
+    if alone:
+        return _with_values(variable, file, kept)
     plain = len(array.tiles) == 1 and len(kept.tiles) == 1
     # The type of texts depends on values that were not read; that of times on bytes that were.
     known = file.blocks is not None or not (file.needed or join or kept.dtype.kind in "OSUmM")
@@ -263,6 +269,21 @@ def _decode(file: _ScannedVariable, join: bool, memory: DecodingMemory) -> Varia
     plain = plain and array.details.enumeration is None
     if plain and known and not (result.warned and memory.repeats_warnings):
         memory.remember(name, _facts_of(file, kept, variable, join))
+    return variable
+
+
+def _without_attributes(array: VirtualArray) -> VirtualArray:
+    return VirtualArray(array.shape, array.dtype, array.dims, array.tiles, array.origins, {}, None, array.details)
+
+
+def _with_values(variable: Variable, file: _ScannedVariable, array: VirtualArray) -> Variable:
+    """Return a variable of a file that is opened alone with the values that had to be read anyway: labels, and
+    texts, whose type depends on them.
+    """
+    if file.labels:
+        return replace(variable, data=_label_values(file, array))
+    if file.known is not None and array.dtype.kind == "U" and array.nbytes <= TEXT_BYTES and len(array.tiles) == 1:
+        return replace(variable, known=_unpack_values(file, array.tiles[0].packings[0], array.dtype))
     return variable
 
 

@@ -42,6 +42,8 @@ class Variable:
     data: VirtualArray | npt.NDArray[Any]
     attributes: Mapping[str, Any] = field(default_factory=dict)
     encoding: Mapping[str, Any] = field(default_factory=dict)
+    known: npt.NDArray[Any] | None = None
+    """The values of a virtual array, if they had to be read to find out their type."""
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -75,7 +77,7 @@ class Variable:
 
     def with_data(self, data: VirtualArray | npt.NDArray[Any], dims: tuple[str, ...] | None = None) -> Variable:
         """Return the same with other values."""
-        return replace(self, data=data, dims=self.dims if dims is None else dims)
+        return replace(self, data=data, dims=self.dims if dims is None else dims, known=None)
 
 
 @dataclass(slots=True)

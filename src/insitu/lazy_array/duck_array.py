@@ -22,14 +22,14 @@ from numpy.lib.mixins import NDArrayOperatorsMixin
 # class makes xarray keep an array as it is instead of loading it.
 from xarray.core.indexing import ExplicitIndexer, ExplicitlyIndexed
 
-from insitu.lazy_array.deferred_values import DeferredValues
+from insitu.lazy_array.deferred_values import DeferredValues, PendingSelection
 from insitu.lazy_array.dispatch import call_function, call_ufunc
 from insitu.lazy_array.load_values import fingerprint, read_all, read_and_keep, values_or_dask, write_values
 from insitu.lazy_array.methods import Methods
 from insitu.lazy_array.options import options
 from insitu.lazy_array.representation import format_html, format_line, format_text
 from insitu.lazy_array.steps import Cast, Step, apply_steps
-from insitu.model import Tile, VirtualArray, concatenate
+from insitu.model import Selection, Tile, VirtualArray, concatenate
 from insitu.reading import read_points
 
 __all__ = ["LazyArray"]
@@ -133,13 +133,12 @@ class LazyArray(DeferredValues, Methods, NDArrayOperatorsMixin, ExplicitlyIndexe
 
         def move(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
             for axis in reversed(range(len(keys))):
-                values = values[(slice(None),) * axis + (keys[axis],)]
+                values = values[(slice(None),) * axis + (keys[axis], ...)]  # never a scalar: that forgets its width
             return values
 
-        selected = self._with_structure(self.array[keys], move)
-        if self.access.cache is not None and self.access.cache.ahead and self.origin is None:
-            selected.origin = self.array, keys
-        return selected
+        if self.origin is None:
+            return self._with_structure(PendingSelection(self.array, Selection.of(keys, self.shape)), move)
+        return self._with_structure(self.array[keys], move)
 
     def _pointwise(self, keys: tuple[Any, ...]) -> Any:
         keys = tuple(k if isinstance(k, slice) else np.asarray(k) for k in keys)
@@ -156,7 +155,9 @@ class LazyArray(DeferredValues, Methods, NDArrayOperatorsMixin, ExplicitlyIndexe
 
     # Structure.
 
-    def _with_structure(self, array: VirtualArray, move: Callable[[npt.NDArray[Any]], npt.NDArray[Any]]) -> LazyArray:
+    def _with_structure(
+        self, array: VirtualArray | PendingSelection, move: Callable[[npt.NDArray[Any]], npt.NDArray[Any]]
+    ) -> LazyArray:
         """Return the array after a structural operation.
 
         It is given twice: for the virtual array, and for the plain arrays (masks) of steps.
@@ -238,7 +239,7 @@ class LazyArray(DeferredValues, Methods, NDArrayOperatorsMixin, ExplicitlyIndexe
 
     def copy(self, order: str = "C") -> LazyArray:
         """Return an array that can be written to without changing this one; reads nothing."""
-        copied = LazyArray(self.array, self.access, self.steps)
+        copied = LazyArray(self._array, self.access, self.steps)
         copied.origin = self.origin
         return copied.derived_from(self, lambda values: values)
 

@@ -19,6 +19,7 @@ from insitu.errors import InsituError, UnsupportedError
 from insitu.lazy_array.deferred_values import Access, DeferredValues
 from insitu.lazy_array.kept_values import MAX_DEPTH, ValueCache
 from insitu.lazy_array.options import options
+from insitu.model import VirtualArray
 from insitu.reading import PartialChunkCache, read_arrays
 
 __all__ = [
@@ -115,16 +116,20 @@ def _read_arrays(arrays: Sequence[DeferredValues], once: bool = False) -> list[n
             groups.append((how, [number]))
     values: list[Any] = [None] * len(arrays)
     for how, members in groups:
-        requests = [(arrays[number].array, ...) for number in members]
+        requests = [_request(arrays[number]) for number in members]
         names = [arrays[number].access.name or "" for number in members]
-        steps = [arrays[number].origin or (arrays[number].array, ...) for number in members]
         cache = None if once and isinstance(how.cache, PartialChunkCache) else how.cache
-        read = read_arrays(requests, names=names, storage_options=how.storage_options, cache=cache, steps=steps)
+        read = read_arrays(requests, names=names, storage_options=how.storage_options, cache=cache)
         for number, found in zip(members, read, strict=True):
             for step in arrays[number].steps:
                 found = step.apply(found)
             values[number] = found
     return values
+
+
+def _request(array: DeferredValues) -> tuple[VirtualArray, Any]:
+    """Return what to read: the array, or the part of the one that it was selected from."""
+    return (array.array, ...) if array.origin is None else (array.origin.whole, array.origin.selection)
 
 
 def values_or_dask(array: DeferredValues) -> Any:

@@ -26,6 +26,8 @@ Chunk = npt.NDArray[Any]
 
 MIN_PARTIAL_BYTES = 32 << 10
 """Chunks that are smaller on average are decoded again as fast as they are found."""
+KEPT_AT_ONCE_BYTES = 32 << 20
+"""The chunks of a read are kept at once if they amount to no more than this, decoded."""
 NOTED_CHUNKS = 1 << 14
 """Chunks of which a `PartialChunkCache` knows that they were read."""
 SHARE_OF_READ = 4
@@ -163,12 +165,12 @@ _READ, _KEPT = b"read", b"kept"
 
 
 class PartialChunkCache(ChunkCache):
-    """Cache of chunks of which reads need only a part, from the second such read on.
+    """Cache of chunks of which reads need only a part.
 
-    Who reads an array step by step, in steps shorter than a chunk, decodes each chunk twice at most.
-    Reads of whole chunks do not use the cache, and a chunk that is read once is only noted, so a
-    pass over an archive neither fills the cache nor takes longer. Chunks of remote objects are kept
-    at once: to fetch them again takes longer than to copy them.
+    Who reads an array step by step, in steps shorter than a chunk, decodes each chunk once. Reads of
+    whole chunks do not use the cache. Where one read needs parts of many local chunks, they are only
+    noted, and kept from the second such read on, so a pass over an archive neither fills the cache nor
+    takes longer.
 
     Parameters
     ----------
@@ -198,7 +200,8 @@ class PartialChunkCache(ChunkCache):
         if chunk_bytes < MIN_PARTIAL_BYTES or chunk_bytes * chunks > self.max_bytes // SHARE_OF_READ:
             return False
         places = [(url, offset) for offset in offsets]
-        known = is_remote(url) or any(place in self._noted for place in places)
+        at_once = is_remote(url) or chunk_bytes * chunks <= KEPT_AT_ONCE_BYTES
+        known = at_once or any(place in self._noted for place in places)
         for place in places:
             self._noted.put(place, _KEPT if known else _READ)
         return known

@@ -63,8 +63,7 @@ def read_array(
         follower.wait_for_pending([(array, chosen)])
     if values.size:
         with context.open_sources() as opened:
-            has_cache = cache is not None or opened.pool.cache is not None
-            if has_cache or not read_small_box(array, chosen, values, opened.pool, done):
+            if not _read_small_box(array, chosen, values, opened.pool, done, cache):
                 work = plan_read(array, chosen)
                 planned = perf_counter()
                 execute(work, values, opened.pool, name, done, cache)
@@ -87,7 +86,6 @@ def read_arrays(
     storage_options: Mapping[str, Any] | None = None,
     tally: ReadStatistics | None = None,
     cache: ChunkCache | None = None,
-    steps: Sequence[Request] | None = None,
 ) -> list[npt.NDArray[Any]]:
     """Read selections of several arrays at once: all their chunks are fetched and decoded
     concurrently.
@@ -100,14 +98,11 @@ def read_arrays(
         Names of the variables, for error messages.
     storage_options, tally, cache
         As for `ReadContext`.
-    steps
-        The arrays and selections that the requests are parts of, for a cache that prefetches; by
-        default the requests.
     """
     follower = get_prefetcher(cache) if cache is not None and cache.ahead else None
     course: list[tuple[VirtualArray, Selection]] = []
     if follower is not None:
-        course = [(array, Selection.of(part, array.shape)) for array, part in (requests if steps is None else steps)]
+        course = [(array, Selection.of(part, array.shape)) for array, part in requests]
         follower.wait_for_pending(course)
     known: Sequence[str | None] = names if names is not None else [None] * len(requests)
     chosen = [Selection.of(selection, array.shape) for array, selection in requests]
@@ -121,11 +116,30 @@ def read_arrays(
             small = read_small_arrays([(requests[number][0], values[number]) for number in whole], opened, tally)
             done = {whole[number] for number in small}
             rest = [number for number in rest if number not in done]
+        if len(rest) == 1:
+            (number,) = rest
+            counts = ReadStatistics() if tally is None else tally
+            if _read_small_box(requests[number][0], chosen[number], values[number], opened, counts, cache):
+                rest = []
         jobs = [(plan_read(requests[number][0], chosen[number]), values[number], known[number]) for number in rest]
         execute_all(jobs, opened, tally, cache)
     if follower is not None and cache is not None:
         follower.prefetch_next(course, cache, storage_options)
     return values
+
+
+def _read_small_box(
+    array: VirtualArray,
+    selection: Selection,
+    out: npt.NDArray[Any],
+    opened: SourcePool,
+    tally: ReadStatistics,
+    cache: ChunkCache | None,
+) -> bool:
+    """Read a box of a few chunks without a plan, if the caches allow that: False if not."""
+    if opened.cache is not None or not (cache is None or isinstance(cache, PartialChunkCache)):
+        return False
+    return read_small_box(array, selection, out, opened, tally, cache)
 
 
 def _example_selection(array: VirtualArray, most: int = 256 << 20) -> str:

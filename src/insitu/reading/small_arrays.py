@@ -89,7 +89,9 @@ def _locate(array: VirtualArray) -> _StridedBytes | None:
     if len(tile.encodings) != 1 or tile.shape != array.shape or array.dtype.hasobject:
         return None
     encoding, axes = tile.encodings[0], tile.axes
-    if not encoding.raw or encoding.order is not None or tile.dimensions != tuple(range(len(axes))):
+    if not encoding.raw or encoding.order is not None or tile.dimensions != tuple(range(array.ndim)):
+        return None
+    if any(axis.length != 1 for axis in axes[array.ndim :]):  # that of characters which became texts has length 1
         return None
     if encoding.dtype.hasobject or not isinstance(tile.chunks, Columns):
         return None

@@ -23,6 +23,7 @@ from insitu.codecs import Decoder, prepare
 from insitu.codecs.thread_buffers import get_buffer
 from insitu.errors import InsituError
 from insitu.model import IDENTITY, Axis, Packing, Selection, Source, Stride, Tile, VirtualArray
+from insitu.reading.cache import PartialChunkCache
 from insitu.reading.fetch import read_exactly_into
 from insitu.reading.read_statistics import ReadStatistics
 from insitu.reading.request_cost import is_far
@@ -62,10 +63,22 @@ class _Piece(NamedTuple):
     inside: tuple[slice, ...]
     target: npt.NDArray[Any]
     packing: Packing | None
+    key: tuple[Any, ...]
+    """Of the decoded chunk in a cache, but for the source."""
+
+    @property
+    def is_part(self) -> bool:
+        """Whether only a part of the chunk is wanted."""
+        return self.target.size < math.prod(self.decoder.stored)
 
 
 def read_small_box(
-    array: VirtualArray, selection: Selection, out: npt.NDArray[Any], opened: SourcePool, tally: ReadStatistics
+    array: VirtualArray,
+    selection: Selection,
+    out: npt.NDArray[Any],
+    opened: SourcePool,
+    tally: ReadStatistics,
+    cache: PartialChunkCache | None = None,
 ) -> bool:
     """Fill `out` with a box of a few compressed chunks; return False if a plan must do it.
 
@@ -79,6 +92,8 @@ def read_small_box(
         Pool of open sources.
     tally
         Counts requests and bytes.
+    cache
+        Of chunks of which parts are read.
     """
     if not _is_simple(array, selection):
         return False
@@ -88,6 +103,9 @@ def read_small_box(
             return False
         about, pieces = found
         with opened.acquire(about) as source:
+            if cache is not None and _needs_cache(about, pieces, cache):
+                _take_pieces(source, pieces, cache, tally)
+                return True
             seconds = _read_pieces(source, pieces)
     except InsituError:
         return False  # the plan meets the same error, and says which chunk it concerns
@@ -156,8 +174,40 @@ def _find_pieces(tile: Tile, selection: Selection, out: npt.NDArray[Any]) -> tup
         if length < 0 or (how is None and decoder.dtype != out.dtype):
             return None
         inside, outside = tuple([along.inside for along in cut]), tuple([along.outside for along in cut])
-        pieces.append(_Piece(decoder, offset, length, inside, window[outside], how))
+        key = (offset, length, tile.encodings[encoding], mask, decoder.stored)
+        pieces.append(_Piece(decoder, offset, length, inside, window[outside], how, key))
     return about, pieces
+
+
+def _needs_cache(about: Source, pieces: Sequence[_Piece], cache: PartialChunkCache) -> bool:
+    """Return whether the chunks go through the cache."""
+    if not all(piece.is_part for piece in pieces):
+        return False
+    largest = max(piece.decoder.nbytes for piece in pieces)
+    return cache.is_wanted(about.url, [piece.offset for piece in pieces], largest, len(pieces))
+
+
+def _take_pieces(source: ByteSource, pieces: Sequence[_Piece], cache: PartialChunkCache, tally: ReadStatistics) -> None:
+    """Take the boxes from chunks in the cache; those that it does not have are decoded and kept."""
+    about = source.describe()
+    for piece in pieces:
+        check_deadline()
+
+        def make(piece: _Piece = piece) -> npt.NDArray[Any]:
+            started = perf_counter()
+            data = source.read(piece.offset, piece.length)
+            fetched = perf_counter()
+            chunk = piece.decoder(data, None, source.read_many)
+            seconds = fetched - started, perf_counter() - fetched
+            tally.add(1, piece.length, piece.decoder.nbytes, 0, *seconds)
+            return chunk
+
+        box = cache.get((about, *piece.key), make)[piece.inside]
+        if piece.packing is None:
+            piece.target[...] = box
+        else:
+            unpack(box, piece.packing, piece.target)
+    tally.add(0, 0, 0, len(pieces), 0.0, 0.0)
 
 
 def _read_pieces(source: ByteSource, pieces: Sequence[_Piece]) -> list[tuple[float, float]]:

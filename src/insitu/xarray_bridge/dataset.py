@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from contextlib import suppress
-from dataclasses import replace
 from functools import partial
 from importlib.util import find_spec
 from typing import Any
@@ -106,7 +105,9 @@ def drop_conflicting_variables(member: Member) -> Member:
 def _to_xarray_variable(name: str, variable: Variable, access: Access, coordinate: bool) -> xarray.Variable:
     data: Any = variable.data
     if isinstance(data, VirtualArray):
-        data = LazyArray(data, replace(access, name=name))
+        data = LazyArray(data, access.of_variable(name))
+        if variable.known is not None and access.values is not None and access.values.can_keep(variable.known.nbytes):
+            access.values.keep(data, variable.known, access.owner)
         data = to_cached_array(data) if coordinate else data
     return xarray.Variable(
         variable.dims, data, dict(variable.attributes), encoding=dict(variable.encoding), fastpath=True

@@ -6,11 +6,20 @@ functions from bytes to objects, used when data is read and for attributes.
 
 from __future__ import annotations
 
+from importlib import import_module
 from struct import Struct
+from types import ModuleType
 
 from insitu.errors import FormatError
 
 __all__ = ["COLLECTION_GUESS", "HEADER_SIZE", "collection_size", "parse_collection"]
+
+metadata: ModuleType | None
+"""The C extension, which parses what is sound; None if it was not built."""
+try:
+    metadata = import_module("insitu.formats.hdf5.structures._metadata")
+except ImportError:
+    metadata = None
 
 HEADER_SIZE = 16
 """Bytes of a collection's header, and of an object's, whatever the width of lengths: both are
@@ -60,6 +69,14 @@ def parse_collection(data: bytes, length_size: int = 8) -> dict[int, bytes]:
     end = collection_size(data, length_size)
     if len(data) < end:
         raise FormatError("the global heap collection is cut off", structure="global heap collection")
+    found: dict[int, bytes] | None = None
+    if metadata is not None:
+        found = metadata.collection_objects(data if len(data) == end else data[:end], length_size)
+    return _parse_objects(data, end, length_size) if found is None else found
+
+
+def _parse_objects(data: bytes, end: int, length_size: int) -> dict[int, bytes]:
+    """Return the objects of a collection, or say which is cut off."""
     objects: dict[int, bytes] = {}
     at = HEADER_SIZE
     read_header = (_HEADERS.get(length_size) or _HEADERS[8]).unpack_from

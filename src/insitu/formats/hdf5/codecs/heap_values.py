@@ -102,19 +102,25 @@ class Records:
         address = flat["address"]
         written = (address != 0) & (address != undefined) & (flat["length"] > 0)
         heaps = self._heaps(np.unique(address[written]).tolist(), fetch)
+        width = 1 if self.text else self.base.itemsize
         most, total = _value_limit(heaps), 0
-        values = np.empty(flat.size, object)
-        # One list for each field, and texts made here: this runs once a value, and values are small.
+        found: list[bytes] = []
+        # One list for each field, and no call: this runs once a value, and values are small.
         columns = [flat[name].tolist() for name in ("length", "address", "index")]
-        for position, (length, place, index, there) in enumerate(zip(*columns, written.tolist(), strict=True)):
-            if not there:
-                values[position] = "" if self.text else np.empty(0, self.base)
-                continue
-            data = self._object_bytes(heaps[place], place, index, length)
+        for length, place, index, there in zip(*columns, written.tolist(), strict=True):
+            data = heaps[place].get(index) if there else b""
+            if data is None or (there and len(data) != length * width):
+                data = _cut_object(data, place, index, length * width)
             total += len(data)
             if total > most:
                 raise _reuse_error(total)
-            values[position] = _to_text(data) if self.text else np.frombuffer(data, self.base).copy()
+            found.append(data)
+        values = np.empty(flat.size, object)
+        if self.text:
+            values[:] = _to_texts(found)
+        else:  # one by one: NumPy would make one array of several that are alike
+            for position, data in enumerate(found):
+                values[position] = np.frombuffer(data, self.base).copy()
         return values.reshape(references.shape)
 
     def _objects(self, references: NDArray[Any], fetch: Fetch) -> list[bytes]:
@@ -133,18 +139,6 @@ class Records:
         if total > _value_limit(heaps):
             raise _reuse_error(total)
         return found
-
-    def _object_bytes(self, heap: dict[int, bytes], place: int, index: int, length: int) -> bytes:
-        """The bytes of one value."""
-        data = heap.get(index)
-        size = length if self.text else length * self.base.itemsize
-        if data is not None and len(data) == size:  # as nearly always
-            return data
-        if data is None:
-            raise CodecError(f"the heap collection at {place} has no object {index}", codec=NAME)
-        if len(data) < size:
-            raise CodecError(f"an object in the heap has {len(data)} bytes, but {size} are needed", codec=NAME)
-        return data[:size]
 
     def _heaps(self, addresses: list[int], fetch: Fetch) -> dict[int, dict[int, bytes]]:
         """Read and take apart the collections at `addresses`."""
@@ -173,13 +167,20 @@ class Records:
             raise CodecError(f"the heap that the chunk refers to is damaged: {error.message}", codec=NAME) from error
 
 
-def _to_text(data: bytes) -> str:
-    """Return a text. Some writers count the closing zero; the library shows a C string, which ends at the
+def _cut_object(data: bytes | None, place: int, index: int, size: int) -> bytes:
+    """Return the first bytes of an object of a heap: a value may be shorter."""
+    if data is None:
+        raise CodecError(f"the heap collection at {place} has no object {index}", codec=NAME)
+    if len(data) < size:
+        raise CodecError(f"an object in the heap has {len(data)} bytes, but {size} are needed", codec=NAME)
+    return data[:size]
+
+
+def _to_texts(found: list[bytes]) -> list[str]:
+    """Return texts. Some writers count the closing zero; the library shows a C string, which ends at the
     first one.
     """
-    if 0 in data:
-        data = data[: data.index(0)]
-    return data.decode("utf-8", "surrogateescape")
+    return [(data[: data.index(0)] if 0 in data else data).decode("utf-8", "surrogateescape") for data in found]
 
 
 def _value_limit(heaps: dict[int, dict[int, bytes]]) -> int:

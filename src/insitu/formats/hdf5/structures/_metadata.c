@@ -757,6 +757,55 @@ static PyObject *py_full_leaf(PyObject *self, PyObject *const *args, Py_ssize_t 
     return full_leaf(&of, (const uint8_t *)data, (size_t)length);
 }
 
+/* ---- objects of a global heap collection (III.E) ------------------------------------------------------------------- */
+
+enum { COLLECTION_HEADER = 16 };
+
+/* Add one object to the dictionary; -1 for an error of Python's. */
+static int add_heap_object(PyObject *objects, uint64_t index, const uint8_t *data, size_t size)
+{
+    PyObject *key = PyLong_FromUnsignedLongLong(index);
+    PyObject *value = PyBytes_FromStringAndSize((const char *)data, (Py_ssize_t)size);
+    int done = key == NULL || value == NULL ? -1 : PyDict_SetItem(objects, key, value);
+    Py_XDECREF(key);
+    Py_XDECREF(value);
+    return done;
+}
+
+static PyObject *py_collection_objects(PyObject *self, PyObject *const *args, Py_ssize_t given)
+{
+    char *bytes;
+    Py_ssize_t length;
+    (void)self;
+    if (!has_arguments(given, 2) || PyBytes_AsStringAndSize(args[0], &bytes, &length) < 0)
+        return NULL;
+    size_t width = (size_t)PyLong_AsUnsignedLong(args[1]);
+    if (PyErr_Occurred())
+        return NULL;
+    const uint8_t *data = (const uint8_t *)bytes;
+    size_t end = (size_t)length;
+    if (width != 2 && width != 4 && width != 8)
+        return Py_NewRef(Py_None);
+    PyObject *objects = PyDict_New();
+    int done = objects == NULL ? -1 : 1;
+    for (size_t at = COLLECTION_HEADER; done == 1 && end >= COLLECTION_HEADER && at <= end - COLLECTION_HEADER;) {
+        uint64_t index = number(data + at, 2), size = number(data + at + 8, width);
+        if (index == 0) /* the free space, which is last */
+            break;
+        at += COLLECTION_HEADER;
+        if (size > end - at)
+            done = 0;
+        else if (add_heap_object(objects, index, data + at, (size_t)size) < 0)
+            done = -1;
+        else
+            at += ((size_t)size + 7) / 8 * 8;
+    }
+    if (done == 1)
+        return objects;
+    Py_XDECREF(objects);
+    return done < 0 ? NULL : Py_NewRef(Py_None);
+}
+
 /* ---- the module ------------------------------------------------------------------------------------------------------ */
 
 static PyMethodDef methods[] = {
@@ -774,6 +823,9 @@ static PyMethodDef methods[] = {
     {"full_leaf", (PyCFunction)(void (*)(void))py_full_leaf, METH_FASTCALL,
      "full_leaf(data, base, offset_size, size, room, grid, chunk)\n--\n\n"
      "Offsets, lengths and filter masks (None: all 0) of all cells of a grid, as int64; None if the node has others."},
+    {"collection_objects", (PyCFunction)(void (*)(void))py_collection_objects, METH_FASTCALL,
+     "collection_objects(data, length_size)\n--\n\n"
+     "The objects of a global heap collection by number; None if one is cut off."},
     {NULL, NULL, 0, NULL},
 };
 
