@@ -189,7 +189,7 @@ class _VariableDecoder:
         if stored.kind == "S":
             self.steps["charset"] = "utf-8"
             found = decode_text(found, "utf-8")
-        width = max((len(text) for text in found.reshape(-1).tolist()), default=1)
+        width = max(map(len, found.reshape(-1).tolist()), default=1)
         self.dtype = self.original = np.dtype(f"U{max(width, 1)}")
         self.steps["dtype"] = self.dtype.str
         # xarray drops the rest of the encoding in this case, too.

@@ -59,6 +59,8 @@ class Selection:
             if key.shape != tuple(shape):
                 raise SelectionError(f"the selection was made from shape {key.shape}, but the array has {tuple(shape)}")
             return key
+        if key is Ellipsis:  # as nearly always
+            return cls(tuple(shape), tuple([Stride(0, 1, length) for length in shape]))
         keys = _expand_ellipsis(key if isinstance(key, tuple) else (key,), len(shape))
         selectors = tuple(
             _normalise_key(part, length, axis) for axis, (part, length) in enumerate(zip(keys, shape, strict=True))

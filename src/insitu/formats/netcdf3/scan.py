@@ -14,6 +14,7 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from insitu.errors import FormatError
 from insitu.formats.netcdf3.header import VERSIONS, HeaderVariable, NetCDF3Header, read_header
@@ -155,7 +156,7 @@ def _array(header: NetCDF3Header, variable: HeaderVariable, records: int, source
             length = np.minimum(length, size - offset)
         else:
             lead = (Axis.regular(records, 1),)
-            offset = (variable.begin + np.arange(records, dtype=np.int64) * stride).reshape(along)
+            offset = (variable.begin + _record_offsets(records, stride)).reshape(along)
     axes = lead + tuple(_whole_axis(extent) for extent in shape)
     grid = tuple(axis.count for axis in axes)
     if 0 in grid:
@@ -175,6 +176,12 @@ def _array(header: NetCDF3Header, variable: HeaderVariable, records: int, source
 def _encoding(dtype: np.dtype[Any], codecs: tuple[Codec, ...], fill: bytes) -> Encoding:
     """Return an encoding. Cached: an archive has few."""
     return Encoding(dtype, codecs, fill=fill)
+
+
+@lru_cache(maxsize=1)
+def _record_offsets(records: int, stride: int) -> npt.NDArray[np.int64]:
+    """Return where records lie behind the first one: the same for all variables of a file."""
+    return np.arange(records, dtype=np.int64) * stride
 
 
 @lru_cache(maxsize=1024)

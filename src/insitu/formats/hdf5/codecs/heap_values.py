@@ -103,18 +103,16 @@ class Records:
         written = (address != 0) & (address != undefined) & (flat["length"] > 0)
         heaps = self._heaps(np.unique(address[written]).tolist(), fetch)
         width = 1 if self.text else self.base.itemsize
-        most, total = _value_limit(heaps), 0
-        found: list[bytes] = []
-        # One list for each field, and no call: this runs once a value, and values are small.
-        columns = [flat[name].tolist() for name in ("length", "address", "index")]
-        for length, place, index, there in zip(*columns, written.tolist(), strict=True):
-            data = heaps[place].get(index) if there else b""
-            if data is None or (there and len(data) != length * width):
-                data = _cut_object(data, place, index, length * width)
-            total += len(data)
-            if total > most:
-                raise _reuse_error(total)
-            found.append(data)
+        sizes = np.where(written, flat["length"] * np.int64(width), 0).tolist()
+        places, indices = address.tolist(), flat["index"].tolist()
+        found = [
+            heaps[place].get(index, b"") if size else b""
+            for place, index, size in zip(places, indices, sizes, strict=True)
+        ]
+        if list(map(len, found)) != sizes:  # nearly never
+            found = _cut_objects(heaps, places, indices, sizes)
+        elif sum(sizes) > _value_limit(heaps):
+            raise _reuse_error(sum(sizes))
         values = np.empty(flat.size, object)
         if self.text:
             values[:] = _to_texts(found)
@@ -167,20 +165,32 @@ class Records:
             raise CodecError(f"the heap that the chunk refers to is damaged: {error.message}", codec=NAME) from error
 
 
-def _cut_object(data: bytes | None, place: int, index: int, size: int) -> bytes:
-    """Return the first bytes of an object of a heap: a value may be shorter."""
-    if data is None:
-        raise CodecError(f"the heap collection at {place} has no object {index}", codec=NAME)
-    if len(data) < size:
-        raise CodecError(f"an object in the heap has {len(data)} bytes, but {size} are needed", codec=NAME)
-    return data[:size]
+def _cut_objects(
+    heaps: dict[int, dict[int, bytes]], places: list[int], indices: list[int], sizes: list[int]
+) -> list[bytes]:
+    """Return the first bytes of objects of heaps: a value may be shorter than its object."""
+    most, total = _value_limit(heaps), 0
+    found: list[bytes] = []
+    for place, index, size in zip(places, indices, sizes, strict=True):
+        data = heaps[place].get(index) if size else b""
+        if data is None:
+            raise CodecError(f"the heap collection at {place} has no object {index}", codec=NAME)
+        if len(data) < size:
+            raise CodecError(f"an object in the heap has {len(data)} bytes, but {size} are needed", codec=NAME)
+        total += size
+        if total > most:
+            raise _reuse_error(total)
+        found.append(data[:size])
+    return found
 
 
 def _to_texts(found: list[bytes]) -> list[str]:
     """Return texts. Some writers count the closing zero; the library shows a C string, which ends at the
     first one.
     """
-    return [(data[: data.index(0)] if 0 in data else data).decode("utf-8", "surrogateescape") for data in found]
+    if 0 in b"".join(found):
+        found = [data[: data.index(0)] if 0 in data else data for data in found]
+    return [data.decode("utf-8", "surrogateescape") for data in found]
 
 
 def _value_limit(heaps: dict[int, dict[int, bytes]]) -> int:
