@@ -15,7 +15,7 @@ DOCS = ROOT / "docs"
 PAGES = sorted(DOCS.rglob("*.md"))
 
 
-@pytest.mark.parametrize("page", ["tutorial.md"])
+@pytest.mark.parametrize("page", ["tutorial.md", "howto/formulas.md"])
 def test_a_page_runs(page: str, tmp_path: Path) -> None:
     pytest.importorskip("netCDF4")
     pytest.importorskip("starlette")

@@ -21,7 +21,7 @@ import xarray as xr
 
 import insitu
 from insitu import storage
-from insitu.active import client as active_module
+from insitu.active import request_pieces
 from insitu.active.client import Active, ActiveWarning
 from insitu.active.transport import ServerClient, ServerError, client_for
 from insitu.errors import InsituError, SelectionError
@@ -133,7 +133,7 @@ def test_datasets_and_trees(archive: Path, server: Server) -> None:
 
 
 def test_many_requests_are_merged(archive: Path, server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(active_module, "CELLS", 3)
+    monkeypatch.setattr(request_pieces, "CELLS", 3)
     array = insitu.scan(archive / "2.nc", decode=False).array("t")
     active = Active(server.url, required=True)
     methods = ["sum", "mean", "min", "max", "std", "argmax", "argmin", "count", "any", "prod"]

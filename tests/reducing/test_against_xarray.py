@@ -20,7 +20,7 @@ import xarray as xr
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from insitu.errors import InsituError
+from insitu.errors import InsituError, ModelError
 from insitu.model import INLINE, UNWRITTEN
 from insitu.reading import ReadContext, SourcePool
 from insitu.reducing import ReductionQuery, compute_statistics, reduce_chunks
@@ -148,6 +148,13 @@ def compare(
                 by_xarray(values, method, axes, keepdims, **given)
         else:
             check(alone, values, method, axes, keepdims, **given)
+
+
+def test_a_median_of_nothing_along_several_axes() -> None:
+    """NumPy has no such median, and says so in its own words."""
+    case = chunked(np.zeros((2, 3, 4), "i4"), (1, 3, 4), "nothing")
+    with pytest.raises(ModelError, match="empty selection"):
+        reduced(case, ["median"], (0, 2), (slice(None), slice(0)), False)
 
 
 @given(st.data())

@@ -10,9 +10,11 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from insitu import __version__
+from insitu.active.wire_expression import MAX_ARRAYS, MAX_NODES, STEP_SETTINGS
+from insitu.model.elementwise import ARGUMENT_COUNTS
 from insitu.reducing.reductions import STREAMED
 from insitu.server.app import openapi_document
-from insitu.server.jobs import BLOCKWISE_METHODS, CLIENT_OPTIONS, JOB_FIELDS, MAX_JOBS
+from insitu.server.jobs import ARRAY_FIELDS, BLOCKWISE_METHODS, CLIENT_OPTIONS, JOB_FIELDS, MAX_JOBS
 from insitu.server.reductionist.operations import OPERATIONS
 from insitu.server.reductionist.request import DTYPES, FIELDS
 from server.serving import Server
@@ -49,6 +51,17 @@ def test_names_are_those_of_the_code() -> None:
     assert reduce["methods"]["items"]["enum"] == [*STREAMED, *BLOCKWISE_METHODS, "sum_of_weights"]
     assert set(reduce) == JOB_FIELDS
     assert set(read) < JOB_FIELDS
+    _, operation, *steps = schemas["ExpressionNode"]["oneOf"]
+    assert operation["properties"]["operation"]["enum"] == list(ARGUMENT_COUNTS)
+    described: set[str] = set()
+    for entries in (step["properties"] for step in steps):
+        names = entries["step"].get("enum", [entries["step"].get("const")])
+        assert all(set(entries) == {"step", "of", *STEP_SETTINGS[name]} for name in names)
+        described |= set(names)
+    assert described == set(STEP_SETTINGS)
+    assert schemas["Expression"]["properties"]["nodes"]["maxItems"] == MAX_NODES
+    assert schemas["Expression"]["properties"]["arrays"]["maxItems"] == MAX_ARRAYS
+    assert set(schemas["ExpressionArray"]["properties"]) == set(ARRAY_FIELDS)
     assert schemas["ReduceRequest"]["properties"]["jobs"]["maxItems"] == MAX_JOBS
     assert tuple(schemas["StorageOptions"]["properties"]) == CLIENT_OPTIONS
 

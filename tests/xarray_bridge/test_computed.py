@@ -13,8 +13,10 @@ import numpy as np
 import pytest
 import xarray as xr
 
+from insitu import trace
 from insitu.combining.member import CombineError
 from insitu.formats import InsituWarning
+from insitu.lazy_array import LazyArray
 from insitu.xarray_bridge import open_many, open_mfdataset
 
 pytest.importorskip("dask.array")
@@ -90,8 +92,35 @@ def test_a_file_that_cannot_be_taken(archive: list[str], tmp_path: Path) -> None
         )
 
 
+@pytest.mark.parametrize("what", ["arithmetic", "where", "masked", "new"])
+@pytest.mark.parametrize("limit", [100, 1 << 20])
+def test_arithmetic_stays_virtual(archive: list[str], monkeypatch: pytest.MonkeyPatch, what: str, limit: int) -> None:
+    monkeypatch.setattr(open_many, "COMPUTED_LIMIT", limit)
+    with trace() as opening:
+        plain = open_mfdataset(archive)
+    with trace() as cost:
+        found = open_mfdataset(archive, preprocess=WHAT[what])
+        assert isinstance(found.t.variable._data, LazyArray)
+        assert isinstance((found.t * 2).isel(time=3).variable._data, LazyArray)
+    assert cost.bytes <= opening.bytes
+    assert found.t.variable._data.access.read_limit is None  # that was for the preprocess
+    assert set(found.insitu.sources) == set(plain.insitu.sources)
+    xr.testing.assert_identical(found.load(), theirs(archive, preprocess=WHAT[what]))
+
+
+def test_formulas_that_differ_from_file_to_file(archive: list[str]) -> None:
+    """They do not join to one formula: values, or Dask arrays, as for anything else that is computed."""
+
+    def preprocess(ds: xr.Dataset) -> xr.Dataset:
+        return ds.assign(t=ds.t - 273.15 if ds.time[0] > 3 else ds.t * 2)
+
+    xr.testing.assert_identical(
+        open_mfdataset(archive, preprocess=preprocess).load(), theirs(archive, preprocess=preprocess)
+    )
+
+
 def test_little_is_computed_at_once(archive: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(open_many, "COMPUTED_LIMIT", 1 << 20)
-    found = open_mfdataset(archive, preprocess=WHAT["arithmetic"])
+    found = open_mfdataset(archive, preprocess=lambda ds: ds.cumsum("time"))
     assert isinstance(found.t.variable._data, np.ndarray)
-    xr.testing.assert_identical(found, theirs(archive, preprocess=WHAT["arithmetic"]))
+    xr.testing.assert_identical(found, theirs(archive, preprocess=lambda ds: ds.cumsum("time")))

@@ -12,7 +12,7 @@ import pytest
 import xarray as xr
 
 import insitu
-from insitu.active import client as active_module
+from insitu.active import request_pieces
 from insitu.active.transport import client_for
 from insitu.errors import InsituError, UnsupportedError
 from insitu.reducing.sketches import CENTROIDS, RANK_ERROR_BOUND
@@ -48,7 +48,7 @@ def dataset(request: Any, path: Path, server: Server, plain: xr.Dataset, monkeyp
     if request.param == "here":
         return insitu.open_dataset(path)
     if "pieces" in request.param:
-        monkeypatch.setattr(active_module, "CELLS", 3)
+        monkeypatch.setattr(request_pieces, "CELLS", 3)
     return insitu.open_dataset(path, active=server.url, active_required=True)
 
 

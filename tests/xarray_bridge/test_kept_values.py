@@ -48,9 +48,9 @@ def _requests(act: Callable[[], Any]) -> int:
 
 def test_the_second_use_reads_nothing(cache: ValueCache, path: Path) -> None:
     ds = insitu.open_dataset(path)
-    assert _requests(lambda: ds.tas + 1) > 0
-    assert cache.nbytes == ds.tas.nbytes
-    assert _requests(lambda: ds.tas * 2) == 0
+    assert _requests(lambda: (ds.tas + 1).values) > 0
+    assert cache.nbytes >= ds.tas.nbytes
+    assert _requests(lambda: (ds.tas * 2).values) == 0
     assert _requests(lambda: ds["tas"].isel(time=3).values) == 0
     assert _requests(lambda: ds.tas.transpose().astype("f8").fillna(0).values) == 0
     assert _requests(lambda: ds.tas.mean("time").values) == 0
@@ -94,7 +94,7 @@ def test_kept_values_give_the_same(cache: ValueCache, path: Path, name: str, fir
             OPERATIONS[first](found.tas)
         for _ in range(2):
             got = OPERATIONS[name](found.tas)
-            check = xr.testing.assert_allclose if name in ("groupby",) else xr.testing.assert_identical
+            check = xr.testing.assert_allclose if name in ("groupby", "rolling") else xr.testing.assert_identical
             check(got.load(), wanted)
         xr.testing.assert_identical(found.tas.load(), expected.tas)
 
@@ -141,8 +141,8 @@ def test_functions_of_users_may_write_to_what_they_get(cache: ValueCache, path: 
 def test_released_when_closed_and_when_gone(cache: ValueCache, path: Path) -> None:
     ds = insitu.open_dataset(path)
     other = insitu.open_dataset(path)
-    ds.tas + 1
-    other.tas + 1
+    np.asarray(ds.tas.data)
+    np.asarray(other.tas.data)
     assert cache.nbytes == 2 * ds.tas.nbytes
     ds.close()
     assert cache.nbytes == other.tas.nbytes
@@ -157,7 +157,7 @@ def test_it_is_bounded(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kept_values, "_default", small)
     ds = insitu.open_dataset(path)
     for step in range(0, 40, 4):
-        ds.tas.isel(time=slice(step, step + 4)) + 1
+        (ds.tas.isel(time=slice(step, step + 4)) + 1).values  # noqa: B018
     assert ds.tas.nbytes > small.max_bytes / kept_values.SHARE_OF_CACHE
     assert 0 <= small.nbytes <= 20_000
     ds.tas + 1

@@ -239,7 +239,7 @@ def test_assignment_reads_no_more_than_the_limit(varied: Path, monkeypatch: pyte
 
 
 def test_loading_reads_all_variables_in_one_batch(varied: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    import insitu.lazy_array.load_values as values
+    import insitu.lazy_array.evaluate as values
 
     calls = []
     original = values.read_arrays
@@ -253,7 +253,7 @@ def test_loading_reads_all_variables_in_one_batch(varied: Path, monkeypatch: pyt
 
 
 def test_sum_and_count_stream(varied: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    import insitu.lazy_array.load_values as values
+    import insitu.lazy_array.evaluate as values
 
     def refuse(*args: Any, **how: Any) -> None:
         raise AssertionError("read")

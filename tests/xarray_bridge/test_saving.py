@@ -13,6 +13,7 @@ import xarray as xr
 
 import insitu
 from fixtures.make_archive import Part, write_all
+from insitu import trace
 from insitu.errors import UnsupportedError
 from insitu.xarray_bridge import open_dataset, open_mfdataset
 
@@ -121,13 +122,30 @@ def test_spans_of_time(tmp_path: Path, target: str) -> None:
 def test_what_was_selected_and_computed(varied: Path, tmp_path: Path) -> None:
     ds = open_dataset(varied)[["tas", "packed", "flag", "name"]]
     changed = ds.isel(time=slice(None, None, -2), lat=[4, 1]).assign(
-        half=ds.tas.isel(lon=0, drop=True) / 2, gone=ds.tas.where(ds.lat + ds.lon > 100)
+        half=(ds.tas.isel(lon=0, drop=True) / 2).load(), gone=ds.tas.where(ds.lat + ds.lon > 100).load()
     )
     changed = changed.assign_coords(step=("time", np.arange(5)), when=ds.time[0].drop_vars("time")).assign_attrs(note=1)
     changed.insitu.save(tmp_path / "refs.insitu")
     found = open_dataset(tmp_path / "refs.insitu")
     assert "tas" in found.insitu.virtual
     assert_identical_dataset(found.load(), changed.load())
+
+
+@pytest.mark.parametrize("made", ["arithmetic", "mask", "window"])
+def test_formulas_are_refused(varied: Path, tmp_path: Path, made: str) -> None:
+    ds = open_dataset(varied)[["tas", "packed"]]
+    formulas = {
+        "arithmetic": ds.tas - ds.packed,
+        "mask": ds.tas.where(ds.lat + ds.lon > 100),
+        "window": ds.tas.rolling(time=2).mean(),
+    }
+    with trace() as cost, pytest.raises(UnsupportedError, match=r"variable 'made' is computed.*to_zarr\(\)") as refused:
+        ds.assign(made=formulas[made]).insitu.save(tmp_path / "refs.insitu")
+    assert "drop_vars('made')" in str(refused.value)
+    assert cost.bytes == 0
+    assert not (tmp_path / "refs.insitu").exists()
+    ds.assign(made=formulas[made]).drop_vars("made").insitu.save(tmp_path / "refs.insitu")
+    open_dataset(tmp_path / "refs.insitu")
 
 
 def test_labels_without_an_index(varied: Path, tmp_path: Path) -> None:

@@ -13,20 +13,19 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from insitu.active.fallback import ActiveWarning, bytes_to_move, warn_of_fallback
+from insitu.active.request_pieces import cut_axis, merge_pieces, split_for_requests
 from insitu.active.transport import ServerError, client_for
 from insitu.active.wire import dtype_from_wire, get_field, selection_keys_to_wire, values_from_wire, values_to_wire
 from insitu.active.wire_array import array_to_wire
 from insitu.active.wire_group import group_from_wire
 from insitu.errors import InsituError, SourceError, UnsupportedError
 from insitu.model import Selection, VirtualArray, VirtualGroup
-from insitu.model.selection import Stride
 from insitu.reading import ReadContext, read_array
 from insitu.reducing.partial_fields import Partial
 from insitu.reducing.query import ReductionQuery
@@ -35,12 +34,18 @@ from insitu.reducing.reductions import STREAMED, Reduction, ReductionRules
 from insitu.sources.redaction import redact_url
 from insitu.sources.storage_options import options_for
 
-__all__ = ["Active", "ActiveWarning", "rules_to_wire"]
+__all__ = [
+    "Active",
+    "ActiveWarning",
+    "Credentials",
+    "arrays_from_wire",
+    "credentials_for",
+    "rules_to_wire",
+]
 
-CELLS = 200_000
-"""Largest number of chunks in a request: about 1 MB of table."""
-DECODED = 16 << 30
-"""Decoded bytes of a request: some ten seconds of a server's time."""
+Credentials = tuple[dict[str, Any], tuple[str, str] | None]
+"""Storage options for a server, and the secrets for a header."""
+
 CONCURRENT_REQUESTS = 4
 """Requests that are sent at once: a server has several workers."""
 REMOTE_METHODS = (*STREAMED, "median", "quantile")
@@ -114,7 +119,7 @@ class Active:
         }
         options, basic = _credentials(url, storage_options)
         items = client_for(self.url, self.token).ask("reduce", {"jobs": [job], "options": options}, basic)
-        return _arrays_from_wire(items[0], "values"), items[-1]
+        return arrays_from_wire(items[0], "values"), items[-1]
 
     def scan(
         self, url: str, *, group: str | None = None, storage_options: Mapping[str, Any] | None = None
@@ -162,7 +167,7 @@ class Active:
             The selected array and how it is read, for credentials and messages.
         """
         try:
-            return _arrays_from_wire(self._ask("reduce", [job()], array, context.storage_options)[0], "values")
+            return arrays_from_wire(self._ask("reduce", [job()], array, context.storage_options)[0], "values")
         except (ServerError, SourceError, UnsupportedError) as problem:
             self.fall_back(problem, context.name, array)
             return here()
@@ -182,7 +187,7 @@ class Active:
             )
         selected = array[query.selection]
         # Partials are larger than final values: they are sent only if several must be merged.
-        known: Mapping[str, Any] = STREAMED if len(_split_for_requests(selected)) > 1 else {}
+        known: Mapping[str, Any] = STREAMED if len(split_for_requests(selected)) > 1 else {}
         streamed = [m for m in methods if m in known and array.dtype.kind in known[m].kinds]
         found: dict[str, npt.NDArray[Any]] = {}
         if streamed:
@@ -201,7 +206,7 @@ class Active:
                 "keepdims": query.keepdims,
                 **rules_to_wire(query.rules),
             }
-            found |= _arrays_from_wire(self._ask("reduce", [job], array, context.storage_options)[0], "values")
+            found |= arrays_from_wire(self._ask("reduce", [job], array, context.storage_options)[0], "values")
         return {method: found[method] for method in methods}
 
     def _partial(
@@ -212,7 +217,7 @@ class Active:
         storage_options: Mapping[str, Any] | None,
     ) -> Partial:
         """Return the partial of an array, from as many requests as its table and its size need."""
-        pieces = _split_for_requests(array)
+        pieces = split_for_requests(array)
 
         def ask(piece: tuple[int, VirtualArray]) -> Partial:
             job = {
@@ -222,7 +227,7 @@ class Active:
                 "answer": "partial",
                 **rules_to_wire(reduction.rules),
             }
-            found = _arrays_from_wire(self._ask("reduce", [job], array, storage_options)[0], "partial")
+            found = arrays_from_wire(self._ask("reduce", [job], array, storage_options)[0], "partial")
             if set(found) != set(reduction.fields):
                 raise ServerError(
                     "the server has another version of insitu: its partial results have other fields", url=self.url
@@ -231,26 +236,22 @@ class Active:
 
         if len(pieces) == 1:
             return ask(pieces[0])
-        cut = _cut_axis(array)
         with ThreadPoolExecutor(CONCURRENT_REQUESTS) as pool:
             found = list(pool.map(ask, pieces))
-        if cut not in along:
-            return {name: np.concatenate([partial[name] for partial in found], axis=cut) for name in found[0]}
-        total: Partial | None = None
-        for (begin, piece), partial in zip(pieces, found, strict=True):
-            moved = _renumber_positions(partial, piece.shape, array.shape, along, cut, begin)
-            total = moved if total is None else reduction.merge(total, moved)
-        assert total is not None
-        return total
+        begins, shapes = [begin for begin, _ in pieces], [piece.shape for _, piece in pieces]
+        return merge_pieces(found, begins, shapes, array.shape, along, cut_axis(array), reduction)
 
     def _ask(
         self, route: str, jobs: list[dict[str, Any]], array: VirtualArray, storage_options: Mapping[str, Any] | None
     ) -> list[Any]:
-        first = next((s for tile in array.tiles for s in tile.chunks.sources[:1]), None)
-        options, basic = _credentials(first.url if first is not None else None, storage_options)
+        return self.ask(route, jobs, credentials_for(array, storage_options))
+
+    def ask(self, route: str, jobs: list[dict[str, Any]], credentials: Credentials) -> list[Any]:
+        """Return the items of the response to some jobs."""
+        options, basic = credentials
         return client_for(self.url, self.token).ask(route, {"jobs": jobs, "options": options}, basic)
 
-    def fall_back(self, problem: InsituError, name: str | None, array: VirtualArray) -> None:
+    def fall_back(self, problem: InsituError, name: str | None, *arrays: VirtualArray) -> None:
         """Warn that values are read here, and why; raise the error if `required` is set.
 
         Parameters
@@ -259,12 +260,12 @@ class Active:
             Why the server cannot.
         name
             The variable.
-        array
+        arrays
             What has to be read.
         """
         if self.required:
             raise problem
-        warn_of_fallback(self.url, problem, name, bytes_to_move(array), stacklevel=4)
+        warn_of_fallback(self.url, problem, name, sum(map(bytes_to_move, arrays)), stacklevel=4)
 
 
 def rules_to_wire(rules: ReductionRules) -> dict[str, Any]:
@@ -277,7 +278,8 @@ def rules_to_wire(rules: ReductionRules) -> dict[str, Any]:
     return entries
 
 
-def _arrays_from_wire(item: Any, name: str) -> dict[str, npt.NDArray[Any]]:
+def arrays_from_wire(item: Any, name: str) -> dict[str, npt.NDArray[Any]]:
+    """Return the arrays in an item of a response, writeable."""
     # Copied: arrays over the response are read-only, and merging writes to them.
     return {str(key): _to_native(values_from_wire(values)) for key, values in get_field(item, name, dict).items()}
 
@@ -298,9 +300,13 @@ def _join_blocks(items: list[Any]) -> npt.NDArray[Any]:
     return _to_native(values_from_wire({"shape": shape, "dtype": dtype, "data": b"".join(blocks)}))
 
 
-def _credentials(
-    url: str | None, storage_options: Mapping[str, Any] | None
-) -> tuple[dict[str, Any], tuple[str, str] | None]:
+def credentials_for(array: VirtualArray, storage_options: Mapping[str, Any] | None) -> Credentials:
+    """Return what a server gets to read an array: the options and secrets of its first source."""
+    first = next((s for tile in array.tiles for s in tile.chunks.sources[:1]), None)
+    return _credentials(first.url if first is not None else None, storage_options)
+
+
+def _credentials(url: str | None, storage_options: Mapping[str, Any] | None) -> Credentials:
     """Return the storage options that a server gets, and the secrets for a header:
     those of the first source.
     """
@@ -312,62 +318,3 @@ def _credentials(
         forwarded.setdefault("region", merged["region_name"])
     key, secret = merged.get("key"), merged.get("secret")
     return forwarded, (str(key), str(secret)) if key and secret else None
-
-
-def _cut_axis(array: VirtualArray) -> int:
-    """Return the dimension along which an array is split for several requests:
-    the one with most chunks.
-    """
-    counts = [max((tile.axis_of(d).count for tile in array.tiles), default=1) for d in range(array.ndim)]
-    return int(np.argmax(counts))
-
-
-def _split_for_requests(array: VirtualArray) -> list[tuple[int, VirtualArray]]:
-    """Split an array into parts for one request each,
-    with the start of each along the split dimension.
-    """
-    cells = sum(math.prod(tile.chunks.shape) for tile in array.tiles)
-    many = max(-(-cells // CELLS), -(-array.nbytes // DECODED), 1)
-    if many == 1 or not array.ndim:
-        return [(0, array)]
-    cut = _cut_axis(array)
-    borders = _chunk_borders(array, cut, many)
-    pieces = []
-    for begin, end in pairwise(borders):
-        selectors = [Stride(0, 1, length) for length in array.shape]
-        selectors[cut] = Stride(begin, 1, end - begin)
-        pieces.append((begin, array[Selection(array.shape, tuple(selectors))]))
-    return pieces
-
-
-def _chunk_borders(array: VirtualArray, cut: int, many: int) -> list[int]:
-    """Return the borders of about so many equal parts, each at the border of a chunk."""
-    length = array.shape[cut]
-    ends = np.unique(
-        np.concatenate(
-            [
-                tile.axis_of(cut).begin(np.arange(tile.axis_of(cut).count)) + origin
-                for tile, origin in zip(array.tiles, array.origins[:, cut].tolist(), strict=True)
-            ]
-            or [np.zeros(1, np.int64)]
-        )
-    )
-    wanted = [length * i // many for i in range(1, many)]
-    nearest = [int(ends[min(int(np.searchsorted(ends, border)), len(ends) - 1)]) for border in wanted]
-    return sorted({0, *(border for border in nearest if 0 < border < length), length})
-
-
-def _renumber_positions(
-    partial: Partial, inside: Sequence[int], whole: Sequence[int], along: tuple[int, ...], cut: int, begin: int
-) -> Partial:
-    """Return a partial with positions of extremes in the whole array instead of in a part of it."""
-    moved = dict(partial)
-    for name in ("argmin", "argmax"):
-        if name in partial:
-            lengths = [inside[axis] for axis in along]
-            size = math.prod(lengths)
-            index = list(np.unravel_index(np.minimum(partial[name], size - 1), lengths))
-            index[along.index(cut)] = index[along.index(cut)] + begin
-            place = np.ravel_multi_index(tuple(index), [whole[axis] for axis in along])
-            moved[name] = np.where(partial[name] < size, place, partial[name])  # larger positions: no value was there
-    return moved

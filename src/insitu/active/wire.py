@@ -31,6 +31,7 @@ __all__ = [
     "declared_elements",
     "dtype_from_wire",
     "dtype_to_wire",
+    "excerpt",
     "get_field",
     "integers_from_wire",
     "integers_to_wire",
@@ -257,7 +258,7 @@ def selection_from_wire(data: Any, shape: Sequence[int]) -> Selection:
 
 def _refuse_entry(entry: Any) -> Any:
     raise SelectionError(
-        f"{_excerpt(entry)} is not a valid entry of a selection: use an integer, [start, step, length], slice or index"
+        f"{excerpt(entry)} is not a valid entry of a selection: use an integer, [start, step, length], slice or index"
     )
 
 
@@ -353,11 +354,11 @@ def check_shape(data: Any) -> tuple[int, ...]:
 def check_integer(number: Any) -> int:
     """Return a number if it is an integer of 64 bits; else raise an error."""
     if not isinstance(number, int) or isinstance(number, bool) or not -(1 << 63) <= number < 1 << 63:
-        raise ModelError(f"{_excerpt(number)} is not an integer of 64 bits")
+        raise ModelError(f"{excerpt(number)} is not an integer of 64 bits")
     return number
 
 
-def _excerpt(value: Any) -> str:
+def excerpt(value: Any) -> str:
     """Return the beginning of a value that was received, for a message."""
     try:
         return repr(str(value)[:80])

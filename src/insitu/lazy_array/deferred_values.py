@@ -16,9 +16,10 @@ import numpy as np
 
 from insitu.active.client import Active
 from insitu.lazy_array.kept_values import KeptKey, Move, Owner, ValueCache
-from insitu.lazy_array.steps import Step
+from insitu.lazy_array.steps import Apply, Step
+from insitu.lazy_array.windows import TakeWindows
 from insitu.model import Axis, Selection, Tile, VirtualArray
-from insitu.reading import ChunkCache, ReadContext
+from insitu.reading import ChunkCache, ReadContext, ReadStatistics, SourcePool
 from insitu.sources.storage_options import options_for
 
 __all__ = ["Access", "DeferredValues", "PendingSelection", "join_access"]
@@ -48,6 +49,10 @@ class Access:
     """Keeps values that were read for the next use."""
     owner: Owner | None = field(default=None, compare=False, repr=False)
     """The dataset for which they are kept."""
+    sources: SourcePool | None = field(default=None, compare=False, repr=False)
+    """Open sources, within a server; None: they are opened for each read."""
+    tally: ReadStatistics | None = field(default=None, compare=False, repr=False)
+    """Counts what is read, within a server."""
 
     def of_variable(self, name: str) -> Access:
         """Return the same for one variable. `dataclasses.replace` takes five times as long, for each variable."""
@@ -60,6 +65,8 @@ class Access:
             self.read_limit,
             self.values,
             self.owner,
+            self.sources,
+            self.tally,
         )
 
     @property
@@ -68,12 +75,23 @@ class Access:
         return ReadContext(self.name, self.storage_options)
 
 
-@dataclass(frozen=True, slots=True)
 class PendingSelection:
-    """A part of a virtual array that was not cut out yet: most parts are read once, and then they need not be."""
+    """A part of a virtual array that is cut out when that is needed: most parts are read once, and then it is not.
 
-    whole: VirtualArray
-    selection: Selection
+    Parameters
+    ----------
+    whole
+        The array.
+    selection
+        What is selected of it.
+    """
+
+    __slots__ = ("_cut", "selection", "whole")
+
+    def __init__(self, whole: VirtualArray, selection: Selection) -> None:
+        self.whole = whole
+        self.selection = selection
+        self._cut: VirtualArray | None = None
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -85,11 +103,17 @@ class PendingSelection:
         """Type of the values."""
         return self.whole.dtype
 
+    def cut(self) -> VirtualArray:
+        """Return the part as an array of its own, the same one every time."""
+        if self._cut is None:
+            self._cut = self.whole[self.selection]
+        return self._cut
+
 
 class DeferredValues:
     """A virtual array, steps to apply to each value after reading, and how to read."""
 
-    __slots__ = ("_array", "_chunks", "access", "key", "origin", "parent", "steps")
+    __slots__ = ("_array", "_chunks", "access", "key", "leaf", "parent", "steps")
 
     def __init__(
         self, array: VirtualArray | PendingSelection, access: Access | None = None, steps: tuple[Step, ...] = ()
@@ -98,14 +122,12 @@ class DeferredValues:
         self.access = access or Access()
         self.steps = steps
         self._chunks: tuple[tuple[int, ...], ...] | None = None
+        self.leaf: DeferredValues | None = _find_leaf(self)
+        """Of an expression: the stored array with the steps before the first operation."""
         self.key: KeptKey | None = None
         """Of its values in the cache, once they were kept."""
         self.parent: tuple[DeferredValues, Move] | None = None
         """The array that this was derived from, and how."""
-        self.origin = array if isinstance(array, PendingSelection) else None
-        """The array that this was selected from, and the selection: it is read from there, and a cache that reads
-        ahead follows the selections.
-        """
 
     def __getitem__(self, key: Any) -> Any:
         raise NotImplementedError("only a LazyArray can be indexed")
@@ -113,9 +135,23 @@ class DeferredValues:
     @property
     def array(self) -> VirtualArray:
         """The virtual array."""
-        if isinstance(self._array, PendingSelection):
-            self._array = self._array.whole[self._array.selection]
-        return self._array
+        return self._array.cut() if isinstance(self._array, PendingSelection) else self._array
+
+    @property
+    def identity(self) -> int:
+        """The same for arrays that are read from the same place."""
+        return id(self._array)
+
+    @property
+    def request(self) -> tuple[VirtualArray, Any]:
+        """What to read: the array, or the part of the one that it was selected from, which a cache that reads ahead
+        follows.
+        """
+        return (
+            (self._array.whole, self._array.selection)
+            if isinstance(self._array, PendingSelection)
+            else (self._array, ...)
+        )
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -151,14 +187,35 @@ class DeferredValues:
         return self.dtype.itemsize
 
     @property
+    def read_itemsize(self) -> int:
+        """Bytes of an element, of the stored array or of the result: what is larger."""
+        return max(self.dtype.itemsize, self.array.dtype.itemsize, 1)
+
+    @property
     def chunks(self) -> tuple[tuple[int, ...], ...]:
         """Uniform chunks near the stored ones.
 
         xarray plans writing with them. `aligned_chunks` are where chunks really end.
         """
         if self._chunks is None:
-            self._chunks = uniform_chunks(self.array)
+            self._chunks = tuple(_split_evenly(*of) for of in zip(self.shape, self.chunk_sizes, strict=True))
         return self._chunks
+
+    @property
+    def chunk_sizes(self) -> list[int]:
+        """Length of most chunks along each dimension: of an expression, of those of its arrays that
+        have the longest.
+        """
+        sizes = _typical_chunk_sizes(self.array)
+        for step in self.steps:
+            for operand in step.operands if isinstance(step, Apply) else ():
+                sizes = [
+                    max(size, other) if length == whole else size
+                    for size, other, length, whole in zip(
+                        sizes, operand.chunk_sizes, operand.shape, self.shape, strict=True
+                    )
+                ]
+        return sizes
 
     @property
     def aligned_chunks(self) -> tuple[tuple[int, ...], ...]:
@@ -173,14 +230,19 @@ class DeferredValues:
         cache = parent.access.values
         if cache is not None:
             was = DeferredValues(parent._array, parent.access, parent.steps)
-            was.origin, was.key, was.parent = parent.origin, cache.key_of(parent), parent.parent
+            was.leaf, was.key, was.parent = parent.leaf, cache.key_of(parent), parent.parent
             self.parent = was, move
         return self
 
     def replace_values(self, carried: VirtualArray) -> None:
         """Take the values of another array of the same shape in place of its own."""
         self._array = replace(carried, dims=self.array.dims)
-        self.steps, self.origin, self._chunks, self.key, self.parent = (), None, None, None, None
+        self.steps, self._chunks, self.leaf, self.key, self.parent = (), None, None, None, None
+
+
+def _find_leaf(array: DeferredValues) -> DeferredValues | None:
+    first = next((number for number, step in enumerate(array.steps) if isinstance(step, (Apply, TakeWindows))), None)
+    return None if first is None else DeferredValues(array._array, array.access, array.steps[:first])
 
 
 def join_access(arrays: Sequence[DeferredValues]) -> Access:
@@ -204,9 +266,7 @@ ChunkLengths = tuple[tuple[int, ...], ...]
 
 def uniform_chunks(array: VirtualArray) -> ChunkLengths:
     """Return uniform chunk lengths, of the size that most chunks have."""
-    return tuple(
-        _split_evenly(length, size) for length, size in zip(array.shape, _typical_chunk_sizes(array), strict=True)
-    )
+    return DeferredValues(array).chunks
 
 
 def _split_evenly(length: int, size: int) -> tuple[int, ...]:

@@ -71,13 +71,23 @@ def call_ufunc(ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], kwargs: di
         if target is array and np.ndim(number) == 0 and array.dtype.kind in "fc":
             return array.then(CombineWithNumber(ufunc, number))
         if isinstance(target, DeferredValues):
-            kwargs = {}  # the caller assigns the result; values in memory are written to as asked for
+            return _compute_in_place(ufunc, inputs, target)  # the caller assigns the result
     if method == "reduce" and len(inputs) == 1:
         function = UFUNC_REDUCTIONS.get(ufunc)
         if function is not None and not set(kwargs) - {"axis", "dtype", "keepdims"}:
             return call_function(function, inputs, {"axis": 0, **kwargs})
     values = {name: to_computable(value) for name, value in kwargs.items()}
     return getattr(ufunc, method)(*to_computable(inputs), **values)
+
+
+def _compute_in_place(ufunc: np.ufunc, inputs: tuple[Any, ...], target: Any) -> Any:
+    """Return the result of an operation in the type of the array that it would be written to."""
+    result = call_function(ufunc, inputs, {})
+    if result.shape != target.shape:
+        raise ValueError(f"the result of {ufunc.__name__} has shape {result.shape}, which is not {target.shape}")
+    if not np.can_cast(result.dtype, target.dtype, "same_kind"):
+        raise TypeError(f"the result of {ufunc.__name__} is {result.dtype}, which cannot be cast to {target.dtype}")
+    return result.astype(target.dtype)
 
 
 def to_computable(value: Any) -> Any:

@@ -2,13 +2,13 @@
 
 NumPy's functions and ufuncs come to it through `dispatch`. It is an `ExplicitlyIndexed` of xarray
 whose `get_duck_array` is itself, and it has `chunks`, so that xarray asks its chunk manager to
-compute it. Structural operations make another one and read nothing; reductions stream; everything
-else reads. There is one class only, because xarray compares the types of arrays that it joins.
+compute it. Structural operations and arithmetic make another one and read nothing; reductions
+stream; everything else reads. There is one class only, because xarray compares the types of arrays
+that it joins.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -22,14 +22,16 @@ from numpy.lib.mixins import NDArrayOperatorsMixin
 # class makes xarray keep an array as it is instead of loading it.
 from xarray.core.indexing import ExplicitIndexer, ExplicitlyIndexed
 
-from insitu.lazy_array.deferred_values import DeferredValues, PendingSelection
+from insitu.lazy_array.deferred_values import DeferredValues
 from insitu.lazy_array.dispatch import call_function, call_ufunc
-from insitu.lazy_array.load_values import fingerprint, read_all, read_and_keep, values_or_dask, write_values
+from insitu.lazy_array.evaluate import apply_steps, read_all, read_and_keep
+from insitu.lazy_array.load_values import fingerprint, values_or_dask, write_values
 from insitu.lazy_array.methods import Methods
-from insitu.lazy_array.options import options
+from insitu.lazy_array.point_selection import SelectPoints, TooManyPointsError, index_pointwise
 from insitu.lazy_array.representation import format_html, format_line, format_text
-from insitu.lazy_array.steps import Cast, Step, apply_steps
-from insitu.model import Selection, Tile, VirtualArray, concatenate
+from insitu.lazy_array.steps import Cast, Step, current_errors
+from insitu.lazy_array.structural_moves import AddDimension, Broadcast, DropDimension, Move, SelectEach, Transpose
+from insitu.lazy_array.windows import has_windows, operands_of
 from insitu.reading import read_points
 
 __all__ = ["LazyArray"]
@@ -131,23 +133,31 @@ class LazyArray(DeferredValues, Methods, NDArrayOperatorsMixin, ExplicitlyIndexe
         keys = tuple(np.asarray(k) if not isinstance(k, (int, np.integer, slice)) else k for k in keys)
         keys = (*keys, *[slice(None)] * (self.ndim - len(keys)))
 
-        def move(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
-            for axis in reversed(range(len(keys))):
-                values = values[(slice(None),) * axis + (keys[axis], ...)]  # never a scalar: that forgets its width
-            return values
-
-        if self.origin is None:
-            return self._with_structure(PendingSelection(self.array, Selection.of(keys, self.shape)), move)
-        return self._with_structure(self.array[keys], move)
+        return self._after(SelectEach(self.shape, keys))
 
     def _pointwise(self, keys: tuple[Any, ...]) -> Any:
         keys = tuple(k if isinstance(k, slice) else np.asarray(k) for k in keys)
-        found = select_points(self.array, keys)
-        if found is None:  # too many points to keep one by one
+        try:
+            return self._after(SelectPoints(self.shape, keys))
+        except TooManyPointsError:
+            if has_windows(self.steps) is not None:
+                return self._read_points_of_windows(keys)
             if self.steps:
-                return _index_pointwise(self.read(), keys)
+                return index_pointwise(self.read(), keys)
             return read_points(self.array, keys, replace(self.access.read_context, cache=self.access.cache))
-        return self._with_structure(found, lambda values: _index_pointwise(values, keys))
+
+    def _read_points_of_windows(self, keys: tuple[Any, ...]) -> npt.NDArray[Any]:
+        """Return points, read as the indices that they have along each dimension."""
+        among: list[Any] = [slice(None)] * self.ndim
+        inside: list[Any] = [slice(None)] * self.ndim
+        for axis, key in enumerate(keys):
+            if not isinstance(key, slice):
+                wanted = np.where(key < 0, key + self.shape[axis], key)
+                among[axis], inverse = np.unique(wanted, return_inverse=True)
+                inside[axis] = inverse.reshape(np.shape(key))
+            else:
+                among[axis] = key
+        return index_pointwise(self._select_orthogonal(tuple(among)).read(), tuple(inside))
 
     def _select_advanced(self, keys: tuple[Any, ...]) -> Any:
         """Index with several arrays as NumPy does, on the values."""
@@ -155,19 +165,20 @@ class LazyArray(DeferredValues, Methods, NDArrayOperatorsMixin, ExplicitlyIndexe
 
     # Structure.
 
-    def _with_structure(
-        self, array: VirtualArray | PendingSelection, move: Callable[[npt.NDArray[Any]], npt.NDArray[Any]]
-    ) -> LazyArray:
-        """Return the array after a structural operation.
-
-        It is given twice: for the virtual array, and for the plain arrays (masks) of steps.
-        """
-        made = LazyArray(array, self.access, tuple(step.after_move(move) for step in self.steps))
-        return made.derived_from(self, move)
+    def _after(self, move: Move) -> LazyArray:
+        """Return the array after a structural operation, which is also done to its operands."""
+        return move.whole(self)
 
     def then(self, *steps: Step) -> LazyArray:
         """Return the array with more steps applied to each value after reading."""
-        return LazyArray(self.array, self.access, (*self.steps, *steps)).derived_from(self, partial(apply_steps, steps))
+        made = LazyArray(self._array, self.access, (*self.steps, *steps))
+        if self.leaf is not None:
+            made.leaf = self.leaf
+        elif made.leaf is not None:
+            made.leaf = self.copy()  # its values may be kept
+        if any(operands_of(step) for step in steps):
+            return made
+        return made.derived_from(self, partial(apply_steps, steps))
 
     def transpose(self, *axes: Any) -> LazyArray:
         """Return the dimensions in another order."""
@@ -177,24 +188,22 @@ class LazyArray(DeferredValues, Methods, NDArrayOperatorsMixin, ExplicitlyIndexe
         order = tuple(int(axis) % max(self.ndim, 1) for axis in order)
         if order == tuple(range(self.ndim)):
             return self
-        return self._with_structure(self.array.transpose(*order), lambda values: values.transpose(order))
+        return self._after(Transpose(order))
 
     def expand_dims(self, axis: int) -> LazyArray:
         """Return the array with a new dimension of length 1."""
-        return self._with_structure(
-            self.array.expand_dims(axis, f"new_{self.ndim}"), lambda values: np.expand_dims(values, axis)
-        )
+        return self._after(AddDimension(axis))
 
     def drop(self, axis: int) -> LazyArray:
         """Return the array without a dimension of length 1."""
-        return self._with_structure(self.array.drop(axis), lambda values: np.squeeze(values, axis))
+        return self._after(DropDimension(axis))
 
     def broadcast_to(self, shape: Sequence[int]) -> LazyArray:
         """Return the array broadcast to a shape, as NumPy does."""
         shape = tuple(int(length) for length in shape)
         if shape == self.shape:
             return self
-        return self._with_structure(self.array.broadcast_to(shape), lambda values: np.broadcast_to(values, shape))
+        return self._after(Broadcast(shape))
 
     def reshape(self, *shape: Any, order: str = "C") -> Any:
         """Return the array in another shape.
@@ -216,11 +225,17 @@ class LazyArray(DeferredValues, Methods, NDArrayOperatorsMixin, ExplicitlyIndexe
         if not self.steps and np.can_cast(self.dtype, to, "safe") and self.dtype.kind in "biufc" and to.kind in "iufc":
             made = LazyArray(replace(self.array, dtype=to), self.access)  # a place is cast as it is filled
             return made.derived_from(self, lambda values: values.astype(to))
-        return self.then(Cast(to))
+        return self.then(Cast(to, current_errors()))
 
     def rechunk(self, chunks: Any, **kwargs: Any) -> LazyArray:
         """Return itself: chunks are where they are stored."""
         return self
+
+    def with_chunks(self, chunks: tuple[tuple[int, ...], ...]) -> LazyArray:
+        """Return a copy that tells xarray of other chunks than those near the stored ones."""
+        copied = self.copy()
+        copied._chunks = chunks
+        return copied
 
     def compute(self, *data: Any, **kwargs: Any) -> Any:
         """Return the values."""
@@ -240,7 +255,7 @@ class LazyArray(DeferredValues, Methods, NDArrayOperatorsMixin, ExplicitlyIndexe
     def copy(self, order: str = "C") -> LazyArray:
         """Return an array that can be written to without changing this one; reads nothing."""
         copied = LazyArray(self._array, self.access, self.steps)
-        copied.origin = self.origin
+        copied.leaf = self.leaf
         return copied.derived_from(self, lambda values: values)
 
     def __dask_tokenize__(self) -> Any:
@@ -277,72 +292,3 @@ def _expand_ellipsis(keys: tuple[Any, ...], ndim: int) -> list[Any]:
     given = sum(1 for key in keys if key is not None and key is not Ellipsis)
     at = next((i for i, key in enumerate(keys) if key is Ellipsis), len(keys))
     return [*keys[:at], *[slice(None)] * (ndim - given), *keys[at + 1 :]]
-
-
-def _index_pointwise(values: npt.NDArray[Any], keys: tuple[Any, ...]) -> npt.NDArray[Any]:
-    """Return values indexed pointwise as NumPy does, with the points' dimensions in front."""
-    where = [i for i, key in enumerate(keys) if not isinstance(key, slice)]
-    turned = np.moveaxis(values, where, range(len(where)))
-    points = turned[tuple(keys[i] for i in where)]
-    rest = [key for key in keys if isinstance(key, slice)]
-    return np.asarray(points[(Ellipsis, *rest)] if rest else points)
-
-
-def select_points(array: VirtualArray, keys: tuple[Any, ...]) -> VirtualArray | None:
-    """Return the array of these points, their dimensions in front of the sliced ones.
-
-    None if there are too many.
-
-    Parameters
-    ----------
-    array
-        What to select from.
-    keys
-        For each dimension a slice, or an integer array; the arrays broadcast against each other.
-    """
-    keys = (*keys, *[slice(None)] * (array.ndim - len(keys)))
-    where = [i for i, key in enumerate(keys) if not isinstance(key, slice)]
-    given = np.broadcast_arrays(*(np.asarray(keys[i]) for i in where))
-    index = [np.where(part < 0, part + array.shape[i], part) for part, i in zip(given, where, strict=True)]
-    for part, i in zip(index, where, strict=True):
-        if part.size and (part.min() < 0 or part.max() >= array.shape[i]):
-            raise IndexError(f"a point is out of bounds for axis {i} with size {array.shape[i]}")
-    points = index[0].shape
-    sliced = array[tuple(key if isinstance(key, slice) else slice(None) for key in keys)]
-    turned = sliced.transpose(*where, *(i for i in range(array.ndim) if i not in where))
-    names = tuple(f"points_{number}" for number in range(len(points)))
-    if len(where) == 1 and points:
-        return _select_rows(turned, index[0], names)
-    if math.prod(points) > options.point_limit:
-        return None
-    tiles: list[Tile] = []
-    origins = []
-    for place in np.ndindex(*points):
-        one = turned[tuple(int(part[place]) for part in index)]
-        for number in reversed(range(len(points))):
-            one = one.expand_dims(0, names[number])
-        tiles += one.tiles
-        origin = one.origins.copy()
-        origin[:, : len(points)] = place
-        origins.append(origin)
-    rest = turned.shape[len(where) :]
-    shape = (*points, *rest)
-    table = np.concatenate(origins) if origins else np.zeros((0, len(shape)), np.int64)
-    return replace(turned, shape=shape, dims=(*names, *turned.dims[len(where) :]), tiles=tuple(tiles), origins=table)
-
-
-def _select_rows(
-    array: VirtualArray, index: np.ndarray[Any, np.dtype[np.int64]], names: tuple[str, ...]
-) -> VirtualArray | None:
-    """Return the array with its first dimension indexed by an array of any number of dimensions."""
-    if index.ndim == 1:
-        return array.take(0, index)
-    if index.size // max(index.shape[-1], 1) > options.point_limit:
-        return None
-    if index.ndim == 2 and len(index):
-        rows = [array.take(0, row).expand_dims(0, names[0]) for row in index]
-        return concatenate(rows, 0)
-    parts = [_select_rows(array, part, names[1:]) for part in index]
-    if not parts or any(part is None for part in parts):
-        return None
-    return concatenate([part.expand_dims(0, names[0]) for part in parts if part is not None], 0)

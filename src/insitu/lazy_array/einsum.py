@@ -17,11 +17,12 @@ import numpy as np
 import numpy.typing as npt
 
 from insitu.active.reduce_array import weigh_array
-from insitu.lazy_array.box_iteration import iterate_boxes
+from insitu.lazy_array.boxes import iterate_boxes
 from insitu.lazy_array.dispatch import implements
 from insitu.lazy_array.duck_array import LazyArray
 from insitu.lazy_array.numpy_reductions import report_not_on_server
 from insitu.lazy_array.options import options
+from insitu.lazy_array.reduce_on_server import reduce_on_server, server_of
 from insitu.lazy_array.steps import FillNull, IsNull, Not
 from insitu.lru import LruCache
 from insitu.model import VirtualArray
@@ -51,7 +52,7 @@ def einsum_on_server(
 ) -> npt.NDArray[Any] | None:
     """Return `einsum` of a virtual array and weights, computed next to the data.
 
-    None if that is not possible.
+    None if the server cannot, after a warning.
 
     Parameters
     ----------
@@ -62,22 +63,8 @@ def einsum_on_server(
     kept
         The labels of the result.
     """
-    active, stored = array.access.active, array.array.dtype
+    active, stored = server_of(array), array.array.dtype
     gone = [label for label in mine if label not in kept]
-    if (
-        active is None
-        or not array.size
-        or stored.kind not in "biuf"
-        or not labels
-        or np.asarray(weights).dtype.kind not in "biuf"
-        or len(set(labels)) < len(labels)
-        or set(labels) - set(gone)
-        or set(kept) - set(mine)
-    ):
-        return None
-    lengths = dict(zip(mine, array.shape, strict=True))
-    if tuple(lengths[label] for label in labels) != np.shape(weights) or np.isnan(weights).any():
-        return None
     axes = [mine.index(label) for label in gone]
     about = hashlib.sha256(np.ascontiguousarray(weights).tobytes()).digest()
     key = (id(array.array), active, mine, labels, kept, np.asarray(weights).dtype.str, about)
@@ -87,7 +74,14 @@ def einsum_on_server(
         query = ReductionQuery.of(methods, axes, skipna=skipna)
         return weigh_array(array.array, factor, query, array.access.read_context, active)
 
-    if array.steps == (FillNull(0, stored),):
+    is_weighted = bool(labels) and set(labels) <= set(gone) and not np.isnan(weights).any()
+    is_pattern = stored.kind in "biuf" and array.steps in ((), (FillNull(0, stored),), (IsNull(), Not()))
+    if not is_weighted or not is_pattern:
+        there = _sum_products_on_server(array, mine, weights, labels, axes)
+        if there is None:
+            return None
+        found = there
+    elif array.steps == (FillNull(0, stored),):
         both = ask(["sum", "sum_of_weights"], True)
         _answers.put(key, (time.monotonic(), array.array, both["sum_of_weights"]))
         found = both["sum"]
@@ -95,18 +89,70 @@ def einsum_on_server(
         waiting = _take_answer(key)
         found = ask(["sum_of_weights"], True)["sum_of_weights"] if waiting is None else waiting
         found = np.where(np.isnan(found), 0, found)  # xarray makes NaN of 0
-    elif not array.steps:
-        found = ask(["sum"], False)["sum"]
     else:
-        return None
+        found = ask(["sum"], False)["sum"]
     rest = [label for label in mine if label in kept]
     turned: npt.NDArray[Any] = found.transpose([rest.index(label) for label in kept])
     return turned.astype(np.result_type(array.dtype, weights), copy=False)
 
 
+def _is_sum_of_products(array: LazyArray, mine: str, weights: npt.NDArray[Any], labels: str, kept: str) -> bool:
+    """Return whether `einsum` is a sum along dimensions of an array, times weights."""
+    if (
+        not array.size
+        or array.dtype.kind not in "biuf"
+        or weights.dtype.kind not in "biuf"
+        or len(set(labels)) < len(labels)
+        or len(set(mine)) < len(mine)
+        or set(kept) - set(mine) - set(labels)
+    ):
+        return False
+    lengths = dict(zip(mine, array.shape, strict=True))
+    return all(lengths.get(label, length) == length for label, length in zip(labels, weights.shape, strict=True))
+
+
+def _with_labels(array: LazyArray, mine: str, labels: str) -> tuple[LazyArray, str]:
+    """Return an array with dimensions of length 1 for labels that it does not have."""
+    new = "".join(label for label in labels if label not in mine)
+    for _ in new:
+        array = array.expand_dims(array.ndim)
+    return array, mine + new
+
+
+def _without_foreign_labels(weights: npt.NDArray[Any], labels: str, known: str) -> tuple[npt.NDArray[Any], str]:
+    """Return weights summed along what neither the array nor the result has."""
+    foreign = tuple(axis for axis, label in enumerate(labels) if label not in known)
+    return weights.sum(axis=foreign), "".join(label for label in labels if label in known)
+
+
+def _sum_products_on_server(
+    array: LazyArray, mine: str, weights: npt.NDArray[Any], labels: str, axes: Sequence[int]
+) -> npt.NDArray[Any] | None:
+    """Return a sum of products as the reduction of an expression; None if the server cannot."""
+    order = [labels.index(label) for label in mine if label in labels]
+    aligned = weights.transpose(order).reshape(
+        [weights.shape[labels.index(label)] if label in labels else 1 for label in mine]
+    )
+    found = reduce_on_server(array * aligned, ReductionQuery.of("sum", tuple(axes), skipna=False))
+    return None if found is None else found["sum"]
+
+
+def _product_on_server(
+    subscripts: str, array: LazyArray, mine: str, labels: Sequence[str], kept: str, operands: Sequence[Any]
+) -> npt.NDArray[Any] | None:
+    """Return a product with one array in memory, as the server of the other one takes it; None if it cannot."""
+    others = [number for number, operand in enumerate(operands) if operand is not array]
+    if len(operands) == 2 and len(others) == 1 and not isinstance(operands[others[0]], LazyArray):
+        weights, names = _without_foreign_labels(np.asarray(operands[others[0]]), labels[others[0]], mine + kept)
+        if _is_sum_of_products(array, mine, weights, names, kept):
+            return einsum_on_server(*_with_labels(array, mine, names), weights, names, kept)
+    report_not_on_server(array, f"this product (einsum of {subscripts})")
+    return None
+
+
 @implements(np.einsum)
 def einsum(subscripts: Any, *operands: Any, out: Any = None, optimize: Any = False, **kwargs: Any) -> Any:
-    """Return `numpy.einsum` with one virtual array among the operands.
+    """Return `numpy.einsum` with virtual arrays among the operands, in boxes of the largest.
 
     NotImplemented if that cannot be done in pieces.
     """
@@ -116,13 +162,13 @@ def einsum(subscripts: Any, *operands: Any, out: Any = None, optimize: Any = Fal
         return NotImplemented
     lazy = [number for number, operand in enumerate(operands) if isinstance(operand, LazyArray)]
     dtype = np.result_type(*(operand.dtype for operand in operands))
-    if len(lazy) != 1 or dtype.kind not in "iufc" or "->" not in subscripts:
+    if not lazy or dtype.kind not in "iufc" or "->" not in subscripts:
         return NotImplemented
     labels, kept = _expand_ellipsis(subscripts, operands)
-    array, mine = operands[lazy[0]], labels[lazy[0]]
-    if len(operands) == 2:
-        other = 1 - lazy[0]
-        found = einsum_on_server(array, mine, np.asarray(operands[other]), labels[other], kept)
+    largest = max(lazy, key=lambda number: operands[number].nbytes)
+    array, mine = operands[largest], labels[largest]
+    if server_of(array) is not None and not set(mine) <= set(kept):  # else nothing of it is reduced
+        found = _product_on_server(subscripts, array, mine, labels, kept, operands)
         if found is not None:
             return found
     if len(set(mine)) < len(mine) or array.nbytes <= options.block_bytes:
@@ -135,11 +181,12 @@ def einsum(subscripts: Any, *operands: Any, out: Any = None, optimize: Any = Fal
     out = np.zeros([lengths[name] for name in kept], np.result_type(dtype, np.float64) if dtype.kind in "fc" else dtype)
     plain = f"{','.join(labels)}->{kept}"
     for box in iterate_boxes(array):
-        where = {name: part for name, part in zip(mine, box, strict=True) if lengths[name] > 1}
-        values = [
-            array[box].read(once=True) if number == lazy[0] else _select_box(np.asarray(operand), labels[number], where)
+        where = {name: part for name, part, n in zip(mine, box, array.shape, strict=True) if n > 1}
+        parts = [
+            array[box] if number == largest else _select_box(operand, labels[number], where)
             for number, operand in enumerate(operands)
         ]
+        values = [part.read(once=True) if isinstance(part, LazyArray) else np.asarray(part) for part in parts]
         out[tuple(where.get(name, slice(None)) for name in kept)] += np.einsum(plain, *values, dtype=out.dtype)
     return out.astype(dtype, copy=False)
 
@@ -160,7 +207,7 @@ def _expand_ellipsis(subscripts: str, operands: Sequence[Any]) -> tuple[list[str
     return labels, kept.replace("...", spread[len(spread) - widest :])
 
 
-def _select_box(values: npt.NDArray[Any], names: str, where: dict[str, slice]) -> npt.NDArray[Any]:
+def _select_box(values: Any, names: str, where: dict[str, slice]) -> Any:
     """Return the part of another operand that belongs to a box; a length of 1 is broadcast."""
     return values[
         tuple(

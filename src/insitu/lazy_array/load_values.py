@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import pickle
-from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
@@ -16,120 +15,11 @@ from xarray.core import indexing  # no public name: see duck_array
 
 from insitu.combining.member import in_memory
 from insitu.errors import InsituError, UnsupportedError
-from insitu.lazy_array.deferred_values import Access, DeferredValues
-from insitu.lazy_array.kept_values import MAX_DEPTH, ValueCache
+from insitu.lazy_array.deferred_values import DeferredValues
+from insitu.lazy_array.evaluate import read_all, read_and_keep
 from insitu.lazy_array.options import options
-from insitu.model import VirtualArray
-from insitu.reading import PartialChunkCache, read_arrays
 
-__all__ = [
-    "TooLargeError",
-    "find_values",
-    "fingerprint",
-    "read_all",
-    "read_and_keep",
-    "to_dask",
-    "values_or_dask",
-    "write_values",
-]
-
-
-ROOT_BYTES = 64 << 20
-"""Arrays up to this size are read whole and kept, where something that was derived from one is used."""
-
-
-def read_all(arrays: Sequence[DeferredValues], *, once: bool = False) -> list[npt.NDArray[Any]]:
-    """Return the values of several arrays, in one batch of reads; the caller may write to them.
-
-    Parameters
-    ----------
-    arrays
-        The arrays.
-    once
-        Whether they are read in one pass over many, of which nothing is to be kept.
-    """
-    found = [find_values(array) for array in arrays]
-    missing = [number for number, values in enumerate(found) if values is None]
-    for number, values in zip(missing, _read_arrays([arrays[number] for number in missing], once), strict=True):
-        found[number] = values
-    return [np.array(values) if number not in missing else values for number, values in enumerate(found)]  # type: ignore[misc]
-
-
-def find_values(array: DeferredValues) -> npt.NDArray[Any] | None:
-    """Return the values of an array if they were kept, read-only; None if they must be read."""
-    return None if array.access.values is None else array.access.values.find(array)
-
-
-def read_and_keep(array: DeferredValues) -> npt.NDArray[Any]:
-    """Return the values of an array for a computation that does not write to them.
-
-    They are kept for the next one, if there is room.
-    """
-    found = find_values(array)
-    if found is not None:
-        return found
-    cache = array.access.values
-    if cache is None:
-        return _read_arrays([array])[0]
-    root = _root_of(array)
-    if root is not array and _is_worth_reading_whole(root, array.nbytes, cache):
-        cache.keep(root, _read_arrays([root])[0], root.access.owner)
-        found = cache.find(array)
-        if found is not None:
-            return found
-    values = _read_arrays([array])[0]
-    return cache.keep(array, values, array.access.owner) if cache.can_keep(array.nbytes) else values
-
-
-def _is_worth_reading_whole(root: DeferredValues, nbytes: int, cache: ValueCache) -> bool:
-    """Return whether a small array is to be read whole, of which a part is used.
-
-    What was derived is often gone after its use (the windows of a rolling mean, one step after the
-    other), but the array that it was derived from is used again. So it is read whole once its parts
-    had a quarter of its bytes: that costs at most four times of what they did.
-    """
-    if root.nbytes > ROOT_BYTES or not cache.can_keep(root.nbytes):
-        return False
-    key = cache.key_of(root)
-    key.bytes_read += nbytes
-    return root.nbytes <= 4 * key.bytes_read
-
-
-def _root_of(array: DeferredValues) -> DeferredValues:
-    """Return the array that another one was derived from in the end."""
-    for _ in range(MAX_DEPTH):
-        if array.parent is None:
-            break
-        array = array.parent[0]
-    return array
-
-
-def _read_arrays(arrays: Sequence[DeferredValues], once: bool = False) -> list[npt.NDArray[Any]]:
-    groups: list[tuple[Access, list[int]]] = []
-    for number, array in enumerate(arrays):
-        how = array.access
-        for like, members in groups:
-            if how.cache is like.cache and how.storage_options == like.storage_options:
-                members.append(number)
-                break
-        else:
-            groups.append((how, [number]))
-    values: list[Any] = [None] * len(arrays)
-    for how, members in groups:
-        requests = [_request(arrays[number]) for number in members]
-        names = [arrays[number].access.name or "" for number in members]
-        cache = None if once and isinstance(how.cache, PartialChunkCache) else how.cache
-        read = read_arrays(requests, names=names, storage_options=how.storage_options, cache=cache)
-        for number, found in zip(members, read, strict=True):
-            for step in arrays[number].steps:
-                found = step.apply(found)
-            values[number] = found
-    return values
-
-
-def _request(array: DeferredValues) -> tuple[VirtualArray, Any]:
-    """Return what to read: the array, or the part of the one that it was selected from."""
-    return (array.array, ...) if array.origin is None else (array.origin.whole, array.origin.selection)
+__all__ = ["TooLargeError", "fingerprint", "to_dask", "values_or_dask", "write_values"]
 
 
 def values_or_dask(array: DeferredValues) -> Any:

@@ -97,12 +97,14 @@ class Methods:
     @property
     def real(self) -> Any:
         """The real parts."""
-        return np.asarray(self).real if _is_complex(self) else self
+        array: Any = self
+        return np.real(array)
 
     @property
     def imag(self) -> Any:
         """The imaginary parts."""
-        return np.asarray(self).imag
+        array: Any = self
+        return np.imag(array)  # must not read: runtime protocols look whether it is there
 
     def round(self, decimals: int = 0, out: Any = None) -> Any:
         """Return the values rounded to some decimals."""
@@ -111,7 +113,8 @@ class Methods:
 
     def conj(self) -> Any:
         """Return the conjugate numbers."""
-        return np.asarray(self).conj() if _is_complex(self) else self
+        array: Any = self
+        return np.conjugate(array) if array.dtype.kind == "c" else self
 
     conjugate = conj
 
@@ -142,7 +145,3 @@ class Methods:
     def tolist(self) -> Any:
         """Return the values as nested lists."""
         return np.asarray(self).tolist()
-
-
-def _is_complex(array: Any) -> bool:
-    return bool(array.dtype.kind == "c")

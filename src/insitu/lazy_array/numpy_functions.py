@@ -14,15 +14,19 @@ import numpy as np
 import numpy.typing as npt
 
 from insitu.combining.member import in_memory
-from insitu.lazy_array.deferred_values import join_access
 from insitu.lazy_array.dispatch import implements, to_computable
 from insitu.lazy_array.duck_array import LazyArray
+from insitu.lazy_array.expressions import combine
+from insitu.lazy_array.join_expressions import join_lazy_arrays
 from insitu.lazy_array.numpy_reductions import report_not_on_server
 from insitu.lazy_array.padding import take_with_fill
 from insitu.lazy_array.steps import FillNull, IsNull, Not, Round, Where
-from insitu.model import concatenate
+from insitu.lazy_array.windowing import slide_windows, split_dimensions
 
 __all__: list[str] = []
+
+REPEATING_MODES = ("edge", "wrap", "reflect", "symmetric")
+"""Modes of `np.pad` that repeat elements of the array."""
 
 # Joining.
 
@@ -35,8 +39,8 @@ def _concatenate(arrays: Sequence[Any], axis: int | None = 0, out: Any = None, *
     if lazy is None:
         return NotImplemented
     dtype = np.result_type(*(array.dtype for array in lazy))
-    joined = concatenate([array.array for array in lazy], axis % lazy[0].ndim)
-    return LazyArray(joined, join_access(lazy), lazy[0].steps).astype(dtype)
+    joined = join_lazy_arrays(lazy, axis % lazy[0].ndim)
+    return NotImplemented if joined is None else joined.astype(dtype)
 
 
 @implements(np.stack)
@@ -51,7 +55,7 @@ def _stack(arrays: Sequence[Any], axis: int = 0, out: Any = None, **kwargs: Any)
 
 
 def _as_lazy_arrays(arrays: Sequence[Any]) -> list[LazyArray] | None:
-    """Return all of them as virtual arrays with the same steps; None if that is not possible."""
+    """Return all of them as virtual arrays of types that fit together; None if that is not possible."""
     lazy = []
     for array in arrays:
         if not isinstance(array, LazyArray):
@@ -60,10 +64,6 @@ def _as_lazy_arrays(arrays: Sequence[Any]) -> list[LazyArray] | None:
                 return None
             array = LazyArray(carried)
         lazy.append(array)
-    known = [array for array in lazy if array.array.sources] or lazy
-    steps = known[0].steps
-    if any(array.steps != steps for array in lazy):
-        return None
     kinds = {array.dtype.kind for array in lazy}
     if len({array.dtype for array in lazy}) > 1 and not kinds <= set("biufc") and len(kinds) > 1:
         return None
@@ -165,6 +165,9 @@ def _reshape(a: LazyArray, shape: Any = None, order: Any = "C", **kwargs: Any) -
     wanted = np.reshape(np.broadcast_to(np.int8(0), a.shape), shape).shape  # spells out -1, checks the size
     if [n for n in wanted if n != 1] != [n for n in a.shape if n != 1] or 0 in wanted:
         report_not_on_server(a, "other shapes (as in coarsen and stack)")
+        split = split_dimensions(a, wanted) if order == "C" and a.dtype.kind in "biufcmM" else None
+        if split is not None:
+            return split
         values = to_computable(a)  # Dask's has no order
         return np.reshape(values, wanted) if order == "C" else np.reshape(values, wanted, order=order)
     bare = _squeeze(a)
@@ -174,29 +177,30 @@ def _reshape(a: LazyArray, shape: Any = None, order: Any = "C", **kwargs: Any) -
     return bare
 
 
+@implements(np.lib.stride_tricks.sliding_window_view)
+def _sliding_window_view(
+    x: LazyArray, window_shape: Any, axis: Any = None, *, subok: bool = False, writeable: bool = False
+) -> Any:
+    lengths = [int(length) for length in np.atleast_1d(window_shape)]
+    axes = list(range(x.ndim)) if axis is None else [int(i) % x.ndim for i in np.atleast_1d(axis)]
+    if len(lengths) != len(axes) or len(set(axes)) < len(axes) or x.dtype.kind not in "biufcmM" or writeable:
+        return NotImplemented
+    return slide_windows(x, lengths, axes)
+
+
 @implements(np.pad)
 def _pad(array: LazyArray, pad_width: Any, mode: Any = "constant", **kwargs: Any) -> Any:
+    widths = np.broadcast_to(np.asarray(pad_width, int), (array.ndim, 2)).tolist()
+    if mode in REPEATING_MODES and 0 not in array.shape:
+        places = zip(array.shape, widths, strict=True)
+        return array.oindex[tuple(np.pad(np.arange(n), width, mode, **kwargs) for n, width in places)]
     if mode != "constant" or set(kwargs) - {"constant_values"} or np.ndim(kwargs.get("constant_values", 0)):
         return NotImplemented
-    widths = np.broadcast_to(np.asarray(pad_width, int), (array.ndim, 2)).tolist()
     indices = [
         np.concatenate([np.full(before, -1), np.arange(n), np.full(after, -1)]) if before or after else None
         for n, (before, after) in zip(array.shape, widths, strict=True)
     ]
     return take_with_fill(array, indices, kwargs.get("constant_values", 0))
-
-
-# Testing each value.
-
-
-@implements(np.isnan, np.isnat)
-def _is_null(array: LazyArray) -> Any:
-    return array.then(IsNull()) if array.dtype.kind in "fcmM" else NotImplemented
-
-
-@implements(np.logical_not, np.invert)
-def _not(array: LazyArray) -> Any:
-    return array.then(Not()) if array.dtype == bool else NotImplemented
 
 
 # Choosing.
@@ -206,19 +210,30 @@ def _not(array: LazyArray) -> Any:
 def _where(condition: Any, x: Any = None, y: Any = None) -> Any:
     if x is None or y is None:
         return NotImplemented
+    special = _where_special(condition, x, y)
+    return combine("where", condition, x, y) if special is NotImplemented else special
+
+
+def _where_special(condition: Any, x: Any, y: Any) -> Any:
+    """Return a choice that is no expression: of missing values, or by a mask in memory."""
     if isinstance(condition, LazyArray):
         return _where_null(condition, x, y)
-    if isinstance(x, LazyArray) and _constant(y) is not None:
-        return _mask(x, np.asarray(condition, bool), _constant(y))
-    if isinstance(y, LazyArray) and _constant(x) is not None:
-        return _mask(y, ~np.asarray(condition, bool), _constant(x))
+    if isinstance(x, LazyArray) and (other := _constant(y, x)) is not None:
+        return _mask(x, np.asarray(condition, bool), other)
+    if isinstance(y, LazyArray) and (other := _constant(x, y)) is not None:
+        return _mask(y, ~np.asarray(condition, bool), other)
     return NotImplemented
 
 
-def _constant(value: Any) -> npt.NDArray[Any] | None:
-    """Return the one value of an array that is the same everywhere by construction."""
+def _constant(value: Any, beside: Any) -> npt.NDArray[Any] | None:
+    """Return the one value of an array that is the same everywhere by construction.
+
+    A number of Python takes the type of the array beside it, as far as it fits.
+    """
     if isinstance(value, LazyArray):
         return None
+    if isinstance(value, (int, float, complex)) and isinstance(beside, LazyArray) and beside.dtype.kind in "biufc":
+        return np.asarray(value, np.result_type(beside.dtype, value))
     array = np.asarray(value)
     if array.ndim == 0:
         return array
@@ -233,9 +248,9 @@ def _where_null(condition: LazyArray, x: Any, y: Any) -> Any:
     xarray asks for it before a sum.
     """
     if condition.steps and condition.steps[-1] == Not():
-        inner = LazyArray(condition.array, condition.access, condition.steps[:-1])
+        inner = LazyArray(condition._array, condition.access, condition.steps[:-1])
         return _where_null(inner, y, x)
-    value, array = _constant(x), y
+    value, array = _constant(x, y), y
     if value is None or not isinstance(array, LazyArray) or condition.steps != (*array.steps, IsNull()):
         return NotImplemented
     if condition.array is not array.array:
@@ -243,8 +258,7 @@ def _where_null(condition: LazyArray, x: Any, y: Any) -> Any:
     return array.then(FillNull(value[()], np.result_type(array.dtype, value)))
 
 
-def _mask(array: LazyArray, keep: npt.NDArray[np.bool_], other: npt.NDArray[Any] | None) -> Any:
-    assert other is not None
+def _mask(array: LazyArray, keep: npt.NDArray[np.bool_], other: npt.NDArray[Any]) -> Any:
     shape = np.broadcast_shapes(array.shape, keep.shape)
     array = array.broadcast_to(shape)
     dtype = np.result_type(array.dtype, other.dtype) if other.dtype.kind != "O" else other.dtype
@@ -323,7 +337,9 @@ def _astype(x: LazyArray, dtype: Any, /, *, copy: bool = True, device: Any = Non
 
 @implements(np.round, np.around)
 def _round(a: LazyArray, decimals: int = 0, out: Any = None) -> Any:
-    return NotImplemented if out is not None or a.dtype.kind not in "fc" else a.then(Round(decimals))
+    if out is not None or a.dtype.kind not in "fciu":
+        return NotImplemented
+    return a.copy() if a.dtype.kind in "iu" and decimals >= 0 else a.then(Round(decimals))
 
 
 @implements(np.result_type)

@@ -18,16 +18,19 @@ import numpy.typing as npt
 
 from insitu.active.reduce_array import reduce_array
 from insitu.errors import UnsupportedError
-from insitu.lazy_array.box_iteration import reduce_by_boxes
 from insitu.lazy_array.dispatch import implements
 from insitu.lazy_array.duck_array import LazyArray
-from insitu.lazy_array.load_values import read_and_keep
+from insitu.lazy_array.evaluate import read_and_keep
+from insitu.lazy_array.formula_text import formula, stored_arrays
 from insitu.lazy_array.options import options
+from insitu.lazy_array.reduce_boxes import NEEDS_ALL_VALUES, reduce_by_boxes
+from insitu.lazy_array.reduce_on_server import reduce_on_server, server_of
 from insitu.lazy_array.reduction_patterns import reduce_masked, reduce_null_test
 from insitu.lazy_array.steps import FillNull
+from insitu.lazy_array.windowing import reduce_windows
 from insitu.reducing import METHODS as STREAMED
 from insitu.reducing.query import ReductionQuery
-from insitu.reducing.reduce import normalise_axes
+from insitu.reducing.reduce import normalise_axes, squeeze_axes
 from insitu.reducing.reductions import ReductionRules
 
 __all__ = ["can_stream", "reduce_lazy_array", "report_not_on_server"]
@@ -66,8 +69,6 @@ REUSED_BYTES = 64 << 20
 """Arrays up to this size are kept when they are reduced for the second time."""
 
 NEUTRAL_ELEMENTS = {"sum": 0, "prod": 1}
-NEEDS_ALL_VALUES = ("median", "quantile")
-"""Taken by blocks of the answer: every value that an answer depends on has to be there at once."""
 
 
 def can_stream(dtype: np.dtype[Any], method: str) -> bool:
@@ -85,14 +86,15 @@ def reduce_lazy_array(array: LazyArray, query: ReductionQuery) -> dict[str, npt.
     array
         What to reduce.
     query
-        Statistics of the whole array for which `can_stream` is true; of an array with steps neither
-        medians nor quantiles.
+        Statistics of the whole array for which `can_stream` is true.
     """
     if array.steps:
-        report_not_on_server(array, "reductions of masked, filled or converted values")
+        there = reduce_on_server(array, query)
+        if there is not None:
+            return there
         along = normalise_axes(query.axes, array.ndim)
         found = reduce_by_boxes(array, query.methods, along, query.rules)
-        return found if query.keepdims else {name: values.squeeze(along) for name, values in found.items()}
+        return found if query.keepdims else {name: squeeze_axes(v, along, array.ndim) for name, v in found.items()}
     return reduce_array(array.array, query, array.access.read_context, array.access.active)
 
 
@@ -105,14 +107,15 @@ def _reduce(func: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     if given is None:
         return NotImplemented
     array: LazyArray = args[0]
+    windows = reduce_windows(func, method, skipna, array, given)
+    if windows is not None:
+        return windows
     values = values_of_used_array(array)
     if values is not None:
         return func(values, *args[1:], **kwargs)
     found = _stream_reduction(array, method, skipna, given)
     if found is None and array.size:
-        report_not_on_server(
-            array, f"{method} of {'masked, filled or converted values' if array.steps else array.dtype}"
-        )
+        report_not_on_server(array, f"this {method} of {array.dtype}")
     return NotImplemented if found is None else found
 
 
@@ -127,7 +130,7 @@ def values_of_used_array(array: LazyArray) -> npt.NDArray[Any] | None:
     The first reduction streams. From the second on, a small array is read and kept.
     """
     cache = array.access.values
-    if cache is None or array.access.active is not None:
+    if cache is None or server_of(array) is not None:
         return None
     values = cache.find(array)
     if values is None and array.nbytes <= REUSED_BYTES and cache.can_keep(array.nbytes):
@@ -155,12 +158,11 @@ def report_not_on_server(array: LazyArray, what: str) -> None:
     """Warn that an operation does not run on the server, if one was given; raise if it is
     required.
     """
-    if array.access.active is not None:
-        problem = UnsupportedError(
-            f"servers do not compute {what}",
-            hint="load() first, or reduce before masking, filling or converting the values",
-        )
-        array.access.active.fall_back(problem, array.access.name, array.array)
+    active = server_of(array)
+    if active is not None:
+        name = formula(array)
+        problem = UnsupportedError(f"servers do not compute {what}", hint="load() first", variable=name)
+        active.fall_back(problem, name, *(stored.array for stored in stored_arrays(array)))
 
 
 def _stream_reduction(array: LazyArray, method: str, skipna: bool, given: dict[str, Any]) -> Any:
@@ -178,7 +180,7 @@ def _stream_reduction(array: LazyArray, method: str, skipna: bool, given: dict[s
         return reduce_lazy_array(bare, ReductionQuery((name,), along, rules=how, keepdims=True))[name]
 
     if method in NEUTRAL_ELEMENTS and array.steps == (FillNull(NEUTRAL_ELEMENTS[method], array.array.dtype),):
-        array, rules = LazyArray(array.array, array.access), replace(rules, skipna=True)
+        array, rules = LazyArray(array._array, array.access), replace(rules, skipna=True)
     elif array.steps and given["dtype"] is None and array.array.dtype.kind in "fcmM":
         pattern = reduce_null_test(array, method, along, take)
         if pattern is None and array.access.active is not None:
@@ -187,12 +189,17 @@ def _stream_reduction(array: LazyArray, method: str, skipna: bool, given: dict[s
             return _scalar(pattern if keepdims else pattern.squeeze(along))
     if not can_stream(array.dtype, method) or not _is_same_type(array.dtype, given["dtype"]):
         return None
-    if array.steps and (method in NEEDS_ALL_VALUES or array.nbytes <= options.block_bytes):
+    is_small = array.nbytes <= min(options.block_bytes, _read_limit(array))
+    if array.steps and is_small and server_of(array) is None:
         return None  # small enough to be held: NumPy itself then does it
     if method.startswith("arg") and (len(along) != 1 if axes is not None else array.ndim != 1) and array.steps:
         return None
     query = ReductionQuery((method,), axes, rules=rules, keepdims=keepdims)
     return _scalar(reduce_lazy_array(array, query)[method])
+
+
+def _read_limit(array: LazyArray) -> int:
+    return options.read_limit if array.access.read_limit is None else array.access.read_limit
 
 
 def _scalar(found: Any) -> Any:

@@ -38,7 +38,7 @@ def reduce_null_test(
     if array.steps != (IsNull(),) and not counting:
         return None
     size = math.prod(array.shape[axis] for axis in axes)
-    count = take(LazyArray(array.array, array.access), "count", ReductionRules(True))
+    count = take(LazyArray(array._array, array.access), "count", ReductionRules(True))
     many = count if counting else size - count
     if method == "mean":
         return many / size
@@ -68,7 +68,7 @@ def reduce_masked(
         return None
     if not skipna or method not in EMPTY_RESULTS:
         return None
-    bare = LazyArray(array.array, array.access)
+    bare = LazyArray(array._array, array.access)
     condition = first.condition
     varies = [axis for axis in range(array.ndim) if condition.strides[axis] and condition.shape[axis] > 1]
     shown = condition[tuple(slice(None) if axis in varies else slice(0, 1) for axis in range(array.ndim))]

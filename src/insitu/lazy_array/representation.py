@@ -1,17 +1,20 @@
-"""Text and HTML representation of virtual arrays: shape, chunks, files, bytes.
+"""Text and HTML representation of virtual arrays and expressions: formula, shape, chunks, files, bytes.
 
 Showing an array is cheap: chunks are counted only where their table is in memory and not too long.
-A table that is paged in or computed is left alone.
+A table that is paged in or computed is left alone. An expression shows its formula, and what is
+read of each stored array in it.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 from html import escape
 
 import numpy as np
 
 from insitu.lazy_array.deferred_values import DeferredValues
+from insitu.lazy_array.formula_text import formula, stored_arrays
 from insitu.model import CellCounts, ChunkTable, Columns, SparseTable, count_cells
 from insitu.model.derived_tables import ExpandedTable, JoinedTable, SelectedTable
 
@@ -21,6 +24,8 @@ MAX_COUNTED_CELLS = 2_000_000
 """Chunks that are counted to be shown: more would take longer than one likes to wait for a look."""
 _MAX_LINES = 40
 """Of the chunk picture, along each side."""
+_MAX_LEAVES = 8
+"""Stored arrays of an expression that are shown one by one."""
 
 
 def format_bytes(nbytes: int) -> str:
@@ -68,6 +73,9 @@ def _is_in_memory(table: ChunkTable) -> bool:
 
 def format_line(array: DeferredValues, max_width: int = 80) -> str:
     """Return the representation on one line, for the list of a dataset's variables."""
+    if array.steps:
+        whole = f"virtual: {formula(array)}"
+        return whole if len(whole) <= max_width else f"{whole[: max(max_width - 1, 0)]}…"[:max_width]
     whole = f"virtual, chunks {_chunk_text(array)}, {_files_text(array)}"
     if len(whole) <= max_width:
         return whole
@@ -77,45 +85,60 @@ def format_line(array: DeferredValues, max_width: int = 80) -> str:
 
 def format_text(array: DeferredValues) -> str:
     """Return the text representation (`repr`)."""
+    about = f"shape={array.shape}, dtype={array.dtype}; chunks={_chunk_text(array)}"
+    nbytes = f"{format_bytes(array.nbytes)} virtual"
+    if not array.steps:
+        parts = [about, *_stored_texts(array), nbytes]
+        if len(array.array.tiles) > 1:
+            parts.append(f"{len(array.array.tiles)} tiles")
+        return f"<virtual array: {'; '.join(parts)}>"
+    leaves = [f"\n  reads {_name(leaf)}: {', '.join(_stored_texts(leaf))}" for leaf in _shown_leaves(array)]
+    return f"<virtual array: {formula(array)}; {about}; {nbytes}{''.join(leaves)}{_left_out_text(array)}>"
+
+
+def _name(leaf: DeferredValues) -> str:
+    return leaf.access.name or "array"
+
+
+def _shown_leaves(array: DeferredValues) -> list[DeferredValues]:
+    return list(itertools.islice(stored_arrays(array), _MAX_LEAVES))
+
+
+def _left_out_text(array: DeferredValues) -> str:
+    more = sum(1 for _ in stored_arrays(array)) - _MAX_LEAVES
+    return f"\n  and {more:,} more" if more > 0 else ""
+
+
+def _stored_texts(array: DeferredValues) -> list[str]:
+    """Return what is stored of one array: chunks, files, bytes as far as they can be counted at once."""
     counted = _count_chunks(array)
-    parts = [f"shape={array.shape}, dtype={array.dtype}", f"chunks={_chunk_text(array)}"]
     if counted is None:
-        parts += [_files_text(array), f"{format_bytes(array.nbytes)} virtual"]
-    else:
-        parts += [
-            f"{_count_text(counted.stored + counted.inline, 'chunk')} in {_files_text(array)}",
-            f"{format_bytes(counted.nbytes)} stored, {format_bytes(array.nbytes)} virtual",
-        ]
-        if counted.unwritten:
-            parts.append(f"{counted.unwritten:,} never written")
-    if len(array.array.tiles) > 1:
-        parts.append(f"{len(array.array.tiles)} tiles")
-    if array.steps:
-        parts.append("then " + ", ".join(type(step).__name__ for step in array.steps))
-    return f"<virtual array: {'; '.join(parts)}>"
+        return [_files_text(array)]
+    texts = [
+        f"{_count_text(counted.stored + counted.inline, 'chunk')} in {_files_text(array)}",
+        f"{format_bytes(counted.nbytes)} stored",
+    ]
+    return [*texts, f"{counted.unwritten:,} never written"] if counted.unwritten else texts
 
 
 def format_html(array: DeferredValues) -> str:
-    """Return the HTML representation: a table, and a picture of the chunks."""
-    counted = _count_chunks(array)
-    cells = sum(math.prod(tile.chunks.shape) for tile in array.array.tiles)
-    stored = (
-        ("not counted", f"in {_files_text(array)}")
-        if counted is None
-        else (format_bytes(counted.nbytes), f"in {_files_text(array)}")
-    )
-    written = (
-        f"{cells:,} at most"
-        if counted is None
-        else f"{counted.stored + counted.inline:,} written, {counted.unwritten:,} never written"
-    )
-    rows = [
-        ("Virtual", format_bytes(array.nbytes), "in memory, once it is read"),
-        ("Stored", *stored),
-        ("Shape", " × ".join(map(str, array.shape)) or "scalar", str(array.dtype)),
-        ("Chunks", _chunk_text(array), written),
-        ("Tiles", f"{len(array.array.tiles):,}", "grids of chunks of one shape"),
-    ]
+    """Return the HTML representation: a table, and a picture of the chunks.
+
+    Of an expression the table has its formula, and a row for each stored array that is read.
+    """
+    shape = ("Shape", " × ".join(map(str, array.shape)) or "scalar", str(array.dtype))
+    virtual = ("Virtual", format_bytes(array.nbytes), f"in memory, once it is {'computed' if array.steps else 'read'}")
+    if array.steps:
+        rows = [("Formula", formula(array), "computed when values are needed"), virtual, shape]
+        rows += [("Blocks", _chunk_text(array), "computed at a time, or several of them")]
+        rows += [
+            (f"Reads {_name(leaf)}", " × ".join(map(str, leaf.shape)) or "scalar", ", ".join(_stored_texts(leaf)))
+            for leaf in _shown_leaves(array)
+        ]
+        rows += [("", _left_out_text(array).strip(), "")] if _left_out_text(array) else []
+    else:
+        rows = [virtual, _stored_row(array), shape, _chunks_row(array)]
+        rows += [("Tiles", f"{len(array.array.tiles):,}", "grids of chunks of one shape")]
     body = "".join(
         f"<tr><th style='text-align:left'>{escape(name)}</th><td>{escape(value)}</td>"
         f"<td style='opacity:.65'>{escape(note)}</td></tr>"
@@ -125,6 +148,20 @@ def format_html(array: DeferredValues) -> str:
         "<div style='display:flex;gap:1.5em;align-items:center'>"
         f"<table><tbody>{body}</tbody></table>{_chunk_svg(array)}</div>"
     )
+
+
+def _stored_row(array: DeferredValues) -> tuple[str, str, str]:
+    counted = _count_chunks(array)
+    return "Stored", "not counted" if counted is None else format_bytes(counted.nbytes), f"in {_files_text(array)}"
+
+
+def _chunks_row(array: DeferredValues) -> tuple[str, str, str]:
+    counted = _count_chunks(array)
+    if counted is None:
+        cells = sum(math.prod(tile.chunks.shape) for tile in array.array.tiles)
+        return "Chunks", _chunk_text(array), f"{cells:,} at most"
+    written = f"{counted.stored + counted.inline:,} written, {counted.unwritten:,} never written"
+    return "Chunks", _chunk_text(array), written
 
 
 def _chunk_svg(array: DeferredValues) -> str:

@@ -10,15 +10,47 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from enum import Enum
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["Cast", "CombineWithNumber", "FillNull", "IsNull", "Not", "Round", "Step", "Where", "is_null"]
+from insitu.lazy_array.windows import TakeWindows
+from insitu.model.elementwise import OPERATIONS
 
-Move = Callable[[npt.NDArray[Any]], npt.NDArray[Any]]
-"""A structural operation, for an array of the same shape."""
+__all__ = [
+    "ITSELF",
+    "Apply",
+    "Cast",
+    "CombineWithNumber",
+    "FillNull",
+    "IsNull",
+    "Not",
+    "Round",
+    "Step",
+    "Where",
+    "is_null",
+]
+
+
+class Move(Protocol):
+    """A structural operation, as of `structural_moves`."""
+
+    def values(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """Return values after the operation."""
+
+    def argument(self, argument: Any) -> Any:
+        """Return an argument of an operation after the structural one."""
+
+
+Errors = tuple[tuple[str, str], ...]
+"""Settings of `np.errstate`."""
+
+
+def current_errors() -> Errors:
+    """Return how NumPy treats floating-point errors now."""
+    return tuple((kind, how) for kind, how in np.geterr().items() if how in ("ignore", "warn", "raise"))
 
 
 def is_null(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
@@ -86,6 +118,8 @@ class Cast:
     """Another type."""
 
     to: np.dtype[Any]
+    errors: Errors = ()
+    """How NumPy was to treat floating-point errors when the cast was asked for."""
 
     def dtype(self, before: np.dtype[Any]) -> np.dtype[Any]:
         """Type of the result."""
@@ -93,7 +127,8 @@ class Cast:
 
     def apply(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """Return the values after the step."""
-        return values.astype(self.to, copy=False)
+        with np.errstate(**dict(self.errors)):  # type: ignore[arg-type]
+            return values.astype(self.to, copy=False)
 
     def after_move(self, move: Move) -> Cast:
         """Return the step after a structural operation on the array."""
@@ -105,7 +140,7 @@ class Where:
     """Another value where a condition does not hold."""
 
     condition: npt.NDArray[np.bool_]
-    """Of the array's shape (a broadcast view costs nothing)."""
+    """It broadcasts to the array's shape."""
     other: Any
     to: np.dtype[Any]
 
@@ -119,7 +154,7 @@ class Where:
 
     def after_move(self, move: Move) -> Where:
         """Return the step after a structural operation on the array."""
-        return Where(move(self.condition), self.other, self.to)
+        return Where(move.argument(self.condition), self.other, self.to)
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,11 +199,71 @@ class Round:
         return self
 
 
-Step = IsNull | Not | FillNull | Cast | Where | CombineWithNumber | Round
+class Place(Enum):
+    """Where in a list of arguments the array itself stands."""
+
+    ITSELF = "itself"
 
 
-def apply_steps(steps: tuple[Step, ...], values: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Return the values after some steps."""
-    for step in steps:
-        values = step.apply(values)
-    return values
+ITSELF = Place.ITSELF
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Apply:
+    """An operation of the array with other arrays, virtual or in memory, and numbers."""
+
+    operation: str
+    """Its name in `insitu.model.elementwise`."""
+    arguments: tuple[Any, ...]
+    """Each is `ITSELF`, a virtual array, an array in memory, or a number. Arrays have as many
+    dimensions as the array itself, with length 1 where they are broadcast.
+    """
+    to: np.dtype[Any]
+    errors: Errors = ()
+    """How NumPy was to treat floating-point errors when the expression was built."""
+
+    @property
+    def operands(self) -> tuple[Any, ...]:
+        """The virtual arrays among the arguments."""
+        return tuple(argument for argument in self.arguments if hasattr(argument, "access"))
+
+    def dtype(self, before: np.dtype[Any]) -> np.dtype[Any]:
+        """Type of the result."""
+        return self.to
+
+    def apply_with(
+        self, values: npt.NDArray[Any], value_of: Callable[[Any], npt.NDArray[Any]], reuse: bool
+    ) -> npt.NDArray[Any]:
+        """Return the values after the step.
+
+        Parameters
+        ----------
+        values
+            Of the array itself.
+        value_of
+            Gives the values of an operand.
+        reuse
+            Whether the memory of `values` may be written to.
+        """
+        given = [
+            values if argument is ITSELF else value_of(argument) if hasattr(argument, "access") else argument
+            for argument in self.arguments
+        ]
+        function = OPERATIONS[self.operation]
+        with np.errstate(**dict(self.errors)):  # type: ignore[arg-type]
+            if reuse and isinstance(function, np.ufunc) and self.to == values.dtype:
+                return np.asarray(function(*given, out=values))
+            return np.asarray(function(*given))
+
+    def with_operands(self, change: Callable[[Any], Any]) -> Apply:
+        """Return the step with its virtual arrays changed."""
+        changed = (change(argument) if hasattr(argument, "access") else argument for argument in self.arguments)
+        return Apply(self.operation, tuple(changed), self.to, self.errors)
+
+    def after_move(self, move: Move) -> Apply:
+        """Return the step after a structural operation on the array."""
+        arguments = tuple(move.argument(argument) for argument in self.arguments)
+        return Apply(self.operation, arguments, self.to, self.errors)
+
+
+Step = IsNull | Not | FillNull | Cast | Where | CombineWithNumber | Round | Apply | TakeWindows

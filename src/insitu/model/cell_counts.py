@@ -13,7 +13,7 @@ from insitu.model.array import VirtualArray
 from insitu.model.chunks import ABSENT, INLINE, UNWRITTEN, ChunkTable, Columns
 from insitu.model.sparse_chunks import SparseTable
 
-__all__ = ["CellCounts", "byte_ranges", "count_cells"]
+__all__ = ["CellCounts", "byte_ranges", "count_cells", "count_table"]
 
 _BLOCK = 1 << 20
 """Cells of a table that are processed together."""
@@ -37,10 +37,11 @@ class CellCounts:
 
 def count_cells(array: VirtualArray) -> CellCounts:
     """Count the cells of an array by state."""
-    return sum((_count_table(tile.chunks) for tile in array.tiles), CellCounts())
+    return sum((count_table(tile.chunks) for tile in array.tiles), CellCounts())
 
 
-def _count_table(table: ChunkTable) -> CellCounts:
+def count_table(table: ChunkTable) -> CellCounts:
+    """Count the cells of a table by state."""
     cells = math.prod(table.shape)
     if isinstance(table, SparseTable):
         nbytes = _sum_lengths(table.length, len(table.number))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from time import perf_counter
 from typing import Any
 
@@ -86,6 +87,7 @@ def read_arrays(
     storage_options: Mapping[str, Any] | None = None,
     tally: ReadStatistics | None = None,
     cache: ChunkCache | None = None,
+    sources: SourcePool | None = None,
 ) -> list[npt.NDArray[Any]]:
     """Read selections of several arrays at once: all their chunks are fetched and decoded
     concurrently.
@@ -98,6 +100,8 @@ def read_arrays(
         Names of the variables, for error messages.
     storage_options, tally, cache
         As for `ReadContext`.
+    sources
+        Open sources; None: they are opened here with `storage_options`, and closed at the end.
     """
     follower = get_prefetcher(cache) if cache is not None and cache.ahead else None
     course: list[tuple[VirtualArray, Selection]] = []
@@ -109,9 +113,9 @@ def read_arrays(
     values = [
         _make_output(array, part, None, name) for (array, _), part, name in zip(requests, chosen, known, strict=True)
     ]
-    with SourcePool(storage_options) as opened:
+    with SourcePool(storage_options) if sources is None else nullcontext(sources) as opened:
         rest = [number for number, found in enumerate(values) if found.size]
-        if cache is None or isinstance(cache, PartialChunkCache):
+        if opened.cache is None and (cache is None or isinstance(cache, PartialChunkCache)):
             whole = [number for number in rest if requests[number][1] is ...]
             small = read_small_arrays([(requests[number][0], values[number]) for number in whole], opened, tally)
             done = {whole[number] for number in small}

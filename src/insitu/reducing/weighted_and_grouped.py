@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -25,9 +25,18 @@ from insitu.reducing.query import ReductionQuery
 from insitu.reducing.reduce import normalise_axes
 from insitu.reducing.reductions import METHODS, Reduction
 from insitu.reducing.stream import fold_chunks
-from insitu.reducing.whole_blocks import block_shape, box_slices, longest_chunks
+from insitu.reducing.whole_blocks import HasShape, block_shape, box_slices, longest_chunks
 
-__all__ = ["WEIGHTED_METHODS", "Groups", "Weights", "grouped_statistics", "weighted_statistics"]
+__all__ = [
+    "WEIGHTED_METHODS",
+    "Foldable",
+    "Groups",
+    "Weights",
+    "group_values",
+    "grouped_statistics",
+    "weigh_values",
+    "weighted_statistics",
+]
 
 BOX_BYTES = 64 << 20
 """Bytes of partials that are held before they are contracted."""
@@ -39,6 +48,42 @@ Weights = Mapping[int | tuple[int, ...], npt.NDArray[Any]]
 WeightedState = tuple[npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[Any]]
 """Sum of weights, weighted sum, weighted squared deviations from the mean, count."""
 Box = tuple[slice, ...]
+
+
+class Foldable(HasShape, Protocol):
+    """Values that can be reduced to partials, box by box: stored ones, or those of an expression."""
+
+    def chunk_lengths(self, axes: Sequence[int]) -> list[int]:
+        """Return the length of the longest chunk along each of some axes."""
+
+    def fold_box(self, box: Box, axes: tuple[int, ...], reduction: Reduction) -> Partial:
+        """Return the partial of a box, with length 1 along each reduced axis."""
+
+
+@dataclass(frozen=True, slots=True)
+class _StoredValues:
+    """The values of a virtual array, folded chunk by chunk."""
+
+    array: VirtualArray
+    context: ReadContext
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.array.shape
+
+    @property
+    def ndim(self) -> int:
+        return self.array.ndim
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return self.array.dtype
+
+    def chunk_lengths(self, axes: Sequence[int]) -> list[int]:
+        return longest_chunks(self.array, axes)
+
+    def fold_box(self, box: Box, axes: tuple[int, ...], reduction: Reduction) -> Partial:
+        return fold_chunks(self.array, Selection.of(box, self.shape), axes, reduction, self.context)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,44 +118,53 @@ def grouped_statistics(
     context
         How to read the values.
     """
-    methods, chosen = query.methods, Selection.of(query.selection, array.shape)
-    shape = chosen.result_shape
+    chosen = Selection.of(query.selection, array.shape)
+    with (context or ReadContext()).open_sources() as opened:
+        return group_values(_StoredValues(array[chosen], opened), groups, query)
+
+
+def group_values(values: Foldable, groups: Groups, query: ReductionQuery) -> dict[str, npt.NDArray[Any]]:
+    """Return statistics of each group of any values, as `grouped_statistics`; the selection of the
+    query does not count.
+    """
+    methods, shape = query.methods, values.shape
     along = normalise_axes([groups.axis] if query.axes is None else query.axes, len(shape))
     others = tuple(axis for axis in along if axis != groups.axis)
     if any(method not in METHODS or method.startswith("arg") for method in methods):
         raise UnsupportedError(
             f"cannot compute for groups: {', '.join(m for m in methods if m not in METHODS or m.startswith('arg'))}"
         )
+    if groups.axis >= len(shape):
+        raise ModelError(f"groups along axis {groups.axis} of an array of {len(shape)} dimensions are not possible")
     if len(groups.codes) != shape[groups.axis]:
         raise ModelError(
             f"the axis has length {shape[groups.axis]}, but there are {len(groups.codes)} labels of groups"
         )
-    reduction = Reduction(methods, array.dtype, query.rules)
+    reduction = Reduction(methods, values.dtype, query.rules)
     kept = [1 if axis in others else length for axis, length in enumerate(shape)]
     kept[groups.axis] = groups.count
     total = reduction.nothing(kept)
-    with (context or ReadContext()).open_sources() as opened:
-        for box, partial in _partials_by_box(array[chosen], others, reduction, opened):
-            codes = groups.codes[box[groups.axis]]
-            for code in np.unique(codes[codes >= 0]).tolist():
-                check_deadline()
-                at = np.flatnonzero(codes == code)
-                rows = {field: np.moveaxis(found, groups.axis, 0)[at] for field, found in partial.items()}
-                where = (*box[: groups.axis], code, *box[groups.axis + 1 :])
-                before = {field: found[where] for field, found in total.items()}
-                for field, merged in reduction.merge(before, reduction.collapse(rows)).items():
-                    total[field][where] = merged
+    for box, partial in _partials_by_box(values, others, reduction):
+        codes = groups.codes[box[groups.axis]]
+        for code in np.unique(codes[codes >= 0]).tolist():
+            check_deadline()
+            at = np.flatnonzero(codes == code)
+            rows = {field: np.moveaxis(found, groups.axis, 0)[at] for field, found in partial.items()}
+            where = (*box[: groups.axis], code, *box[groups.axis + 1 :])
+            before = {field: found[where] for field, found in total.items()}
+            for field, merged in reduction.merge(before, reduction.collapse(rows)).items():
+                total[field][where] = merged
     other = math.prod(shape[axis] for axis in others)
     sizes = np.bincount(groups.codes[groups.codes >= 0], minlength=groups.count)
     found: dict[str, list[npt.NDArray[Any]]] = {method: [] for method in methods}
     for code in range(groups.count):
         check_deadline()
         where = (slice(None),) * groups.axis + (slice(code, code + 1),)
-        part = {field: values[where] for field, values in total.items()}
-        for method, values in reduction.finalise(part, other * max(int(sizes[code]), 1)).items():
-            found[method].append(values)
+        part = {field: numbers[where] for field, numbers in total.items()}
+        for method, result in reduction.finalise(part, other * max(int(sizes[code]), 1)).items():
+            found[method].append(result)
     joined = {method: np.concatenate(parts, axis=groups.axis) for method, parts in found.items()}
-    return {method: values.squeeze(others) if others else values for method, values in joined.items()}
+    return {method: result.squeeze(others) if others else result for method, result in joined.items()}
 
 
 def weighted_statistics(
@@ -132,36 +186,41 @@ def weighted_statistics(
     context
         How to read the values.
     """
-    methods, chosen = query.methods, Selection.of(query.selection, array.shape)
-    shape = chosen.result_shape
+    chosen = Selection.of(query.selection, array.shape)
+    with (context or ReadContext()).open_sources() as opened:
+        return weigh_values(_StoredValues(array[chosen], opened), weights, query)
+
+
+def weigh_values(values: Foldable, weights: Weights, query: ReductionQuery) -> dict[str, npt.NDArray[Any]]:
+    """Return weighted statistics of any values, as `weighted_statistics`; the selection of the query
+    does not count.
+    """
+    methods, shape = query.methods, values.shape
     along = normalise_axes(query.axes, len(shape))
     bad = [method for method in methods if method not in WEIGHTED_METHODS]
-    if bad or array.dtype.kind not in "biuf":
-        raise UnsupportedError(f"cannot compute the weighted {', '.join(bad) or 'statistics'} of {array.dtype} values")
+    if bad or values.dtype.kind not in "biuf":
+        raise UnsupportedError(f"cannot compute the weighted {', '.join(bad) or 'statistics'} of {values.dtype} values")
     factors = [_check_weights(along, shape, key, numbers) for key, numbers in weights.items()]
     weighed = {axis for axes_, _ in factors for axis in axes_}
     inner = tuple(axis for axis in along if axis not in weighed)
     # Squares only if they are needed: without them, one pass over a chunk is enough.
     measured = "var" if {"var", "std"} & set(methods) else "mean"
-    reduction = Reduction((measured,), array.dtype, replace(query.rules, ddof=0))
+    reduction = Reduction((measured,), values.dtype, replace(query.rules, ddof=0))
     kept = [1 if axis in along else length for axis, length in enumerate(shape)]
     state: WeightedState = (np.zeros(kept), np.zeros(kept), np.zeros(kept), np.zeros(kept))
     if not math.prod(shape):
         raise ModelError("cannot compute weighted statistics: the selection is empty")
-    with (context or ReadContext()).open_sources() as opened:
-        for box, partial in _partials_by_box(array[chosen], inner, reduction, opened):
-            weight: Any = np.float64(1)
-            for axes_, numbers in factors:
-                part = numbers[tuple(box[axis] for axis in axes_)]
-                weight = weight * part.reshape(
-                    [part.shape[axes_.index(i)] if i in axes_ else 1 for i in range(len(shape))]
-                )
-            where = tuple(slice(0, 1) if axis in along else part for axis, part in enumerate(box))
-            before = (state[0][where], state[1][where], state[2][where], state[3][where])
-            for whole, part in zip(state, _merge_states(before, _contract(partial, weight, along)), strict=True):
-                whole[where] = part
+    for box, partial in _partials_by_box(values, inner, reduction):
+        weight: Any = np.float64(1)
+        for axes_, numbers in factors:
+            part = numbers[tuple(box[axis] for axis in axes_)]
+            weight = weight * part.reshape([part.shape[axes_.index(i)] if i in axes_ else 1 for i in range(len(shape))])
+        where = tuple(slice(0, 1) if axis in along else part for axis, part in enumerate(box))
+        before = (state[0][where], state[1][where], state[2][where], state[3][where])
+        for whole, part in zip(state, _merge_states(before, _contract(partial, weight, along)), strict=True):
+            whole[where] = part
     found = {method: _finalise_weighted(method, state) for method in methods}
-    return found if query.keepdims else {method: values.squeeze(along) for method, values in found.items()}
+    return found if query.keepdims else {method: result.squeeze(along) for method, result in found.items()}
 
 
 def _check_weights(
@@ -217,22 +276,20 @@ def _finalise_weighted(method: str, state: tuple[Any, Any, Any, Any]) -> npt.NDA
     return {"mean": mean, "var": variance, "std": np.sqrt(variance)}[method]
 
 
-def _partials_by_box(
-    array: VirtualArray, inner: tuple[int, ...], reduction: Reduction, context: ReadContext
-) -> Iterator[tuple[Box, Partial]]:
-    """Yield partials of the boxes of an array, reduced along the `inner` axes,
+def _partials_by_box(values: Foldable, inner: tuple[int, ...], reduction: Reduction) -> Iterator[tuple[Box, Partial]]:
+    """Yield partials of the boxes of some values, reduced along the `inner` axes,
     where their box is `slice(0, 1)`.
     """
-    kept = [axis for axis in range(array.ndim) if axis not in inner]
+    kept = [axis for axis in range(values.ndim) if axis not in inner]
     allowed = max(BOX_BYTES // (8 * len(reduction.fields)), 1)
-    lengths, cells = [array.shape[axis] for axis in kept], longest_chunks(array, kept)
+    lengths, cells = [values.shape[axis] for axis in kept], values.chunk_lengths(kept)
     # Boxes of whole chunks if possible:
     # a chunk that lies in several boxes is decoded for each of them.
     sizes, _ = block_shape(lengths, cells, max(allowed, min(math.prod(cells), 4 * allowed)))
     steps = dict(zip(kept, sizes, strict=True))
-    counts = [-(-array.shape[axis] // steps[axis]) if axis in steps else 1 for axis in range(array.ndim)]
+    counts = [-(-values.shape[axis] // steps[axis]) if axis in steps else 1 for axis in range(values.ndim)]
     for cell in np.ndindex(*counts):
         check_deadline()
-        key = box_slices(cell, steps, array.shape)
-        partial = fold_chunks(array, Selection.of(key, array.shape), inner, reduction, context)
+        key = box_slices(cell, steps, values.shape)
+        partial = values.fold_box(key, inner, reduction)
         yield tuple(part if axis in steps else slice(0, 1) for axis, part in enumerate(key)), partial

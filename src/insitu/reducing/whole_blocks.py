@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -22,13 +22,37 @@ from insitu.model import Selection, VirtualArray
 from insitu.reading import ReadContext, execute, plan_read
 from insitu.reducing.reductions import METHODS, STREAMED, ReductionRules
 
-__all__ = ["block_shape", "box_slices", "longest_chunks", "read_values", "reduce_by_blocks"]
+__all__ = [
+    "HasShape",
+    "block_shape",
+    "box_slices",
+    "longest_chunks",
+    "read_values",
+    "reduce_by_blocks",
+    "reduce_whole_boxes",
+]
 
 BLOCK_BYTES = 256 << 20
 """Bytes of values that a block reads; sorting them takes about as much again."""
 
 Function = Callable[[npt.NDArray[Any]], npt.NDArray[Any]]
 Box = tuple[slice, ...]
+
+
+class HasShape(Protocol):
+    """What is reduced, as far as its values need not be known."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Elements along each axis."""
+
+    @property
+    def ndim(self) -> int:
+        """Number of axes."""
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Type of the values."""
 
 
 def reduce_by_blocks(
@@ -54,13 +78,45 @@ def reduce_by_blocks(
         Open sources and counters. It may limit the bytes of values that are held at a time
         (`block_bytes`); else they are `BLOCK_BYTES`.
     """
+
+    def read(box: Box) -> npt.NDArray[Any]:
+        return read_values(array, Selection.of(box, array.shape), context)
+
+    chunks = longest_chunks(array, range(array.ndim))
+    return reduce_whole_boxes(array, chunks, axes, method, rules, read, context.block_bytes)
+
+
+def reduce_whole_boxes(
+    array: HasShape,
+    chunks: Sequence[int],
+    axes: tuple[int, ...],
+    method: str,
+    rules: ReductionRules,
+    read: Callable[[Box], npt.NDArray[Any]],
+    block_bytes: int | None = None,
+) -> npt.NDArray[Any]:
+    """Reduce anything that gives the values of boxes, as `reduce_by_blocks` does.
+
+    Parameters
+    ----------
+    array
+        Its shape and type.
+    chunks
+        Length of a chunk along each axis.
+    axes, method, rules
+        As for `reduce_by_blocks`.
+    read
+        Returns the values of a box.
+    block_bytes
+        Bytes of values that are held at a time; None: `BLOCK_BYTES`.
+    """
     function = _block_function(array, axes, method, rules)
     lengths = [1 if axis in axes else length for axis, length in enumerate(array.shape)]
     out: npt.NDArray[Any] | None = None
-    most = BLOCK_BYTES if context.block_bytes is None else context.block_bytes
-    for box in _split_into_boxes(array, axes, method, most):
+    most = BLOCK_BYTES if block_bytes is None else block_bytes
+    for box in _split_into_boxes(array, chunks, axes, method, most):
         check_deadline()
-        answer = function(read_values(array, Selection.of(box, array.shape), context))
+        answer = function(read(box))
         extra = answer.ndim - array.ndim  # the first axis of several quantiles
         if out is None:
             out = np.empty((*answer.shape[:extra], *lengths), answer.dtype)
@@ -78,7 +134,7 @@ def read_values(array: VirtualArray, selection: Selection, context: ReadContext)
     return out
 
 
-def _block_function(array: VirtualArray, axes: tuple[int, ...], method: str, rules: ReductionRules) -> Function:
+def _block_function(array: HasShape, axes: tuple[int, ...], method: str, rules: ReductionRules) -> Function:
     skips = array.dtype.kind in "fcO" if rules.skipna is None else rules.skipna
     if method == "quantile":
         if rules.q is None:
@@ -97,7 +153,7 @@ def _block_function(array: VirtualArray, axes: tuple[int, ...], method: str, rul
     )
 
 
-def _xarray_function(array: VirtualArray, axes: tuple[int, ...], method: str, rules: ReductionRules) -> Function:
+def _xarray_function(array: HasShape, axes: tuple[int, ...], method: str, rules: ReductionRules) -> Function:
     """Return the statistic as xarray computes it: for text, objects and times."""
     try:
         import xarray
@@ -133,12 +189,19 @@ def _without_warnings(function: Function) -> Function:
         with warnings.catch_warnings(), np.errstate(invalid="ignore", divide="ignore"):
             warnings.filterwarnings("ignore", "All-NaN slice encountered", RuntimeWarning)
             warnings.filterwarnings("ignore", "Mean of empty slice", RuntimeWarning)
-            return np.asarray(function(values))
+            try:
+                return np.asarray(function(values))
+            except ValueError as problem:
+                if values.size:
+                    raise
+                raise ModelError(f"cannot reduce an empty selection: {problem}") from None
 
     return quiet
 
 
-def _split_into_boxes(array: VirtualArray, axes: tuple[int, ...], method: str, most: int) -> Iterator[Box]:
+def _split_into_boxes(
+    array: HasShape, chunks: Sequence[int], axes: tuple[int, ...], method: str, most: int
+) -> Iterator[Box]:
     """Split the array into boxes that are whole along the reduced axes."""
     kept = [axis for axis in range(array.ndim) if axis not in axes]
     column = math.prod(array.shape[axis] for axis in axes) * array.dtype.itemsize
@@ -148,7 +211,7 @@ def _split_into_boxes(array: VirtualArray, axes: tuple[int, ...], method: str, m
             hint="Reduce fewer axes, select less, use tdigest, or load the values and reduce them in memory",
         )
     sizes, passes = block_shape(
-        [array.shape[axis] for axis in kept], longest_chunks(array, kept), max(most // max(column, 1), 1)
+        [array.shape[axis] for axis in kept], [chunks[axis] for axis in kept], max(most // max(column, 1), 1)
     )
     if passes > 2:
         warnings.warn(

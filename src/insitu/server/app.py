@@ -29,11 +29,12 @@ from insitu.codecs.libraries import isolation
 from insitu.errors import InsituError
 from insitu.scanning.scan_cache import settings as scan_settings
 from insitu.server.authentication import Credentials, TokenError, authenticate
-from insitu.server.batch import add_login, batch_routes, storage_options
+from insitu.server.batch import batch_routes
 from insitu.server.error_responses import RequestError, RequestTooLargeError, error_response, json_error_response
 from insitu.server.jobs import BatchRequest, parse_scan_request
 from insitu.server.reductionist.routes import reductionist_routes
 from insitu.server.request_body import read_body
+from insitu.server.requested_arrays import add_login, storage_options
 from insitu.server.settings import Settings
 from insitu.server.worker import Worker
 from insitu.server.zarr_view import zarr_routes

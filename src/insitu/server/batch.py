@@ -9,11 +9,9 @@ is an item too, because the status has been sent by then.
 from __future__ import annotations
 
 import math
-from collections.abc import AsyncIterator, Callable, Generator, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
-from urllib.parse import urlsplit
 
 import cbor2
 import numpy as np
@@ -46,15 +44,13 @@ from insitu.server.declared_cost import (
     job_cost,
 )
 from insitu.server.error_responses import error_response, public_message
-from insitu.server.jobs import BatchJob, BatchRequest, parse_batch
+from insitu.server.expression_job import PreparedExpression, prepare_expression, read_expression, reduce_expression
+from insitu.server.jobs import ArrayRequest, BatchJob, BatchRequest, parse_batch
 from insitu.server.request_body import read_body
-from insitu.server.roots import refers_outside_error
+from insitu.server.requested_arrays import find_array, report_archive_on_refusal, storage_options
 from insitu.server.worker import Worker
-from insitu.sources.access_policy import RefusedError
-from insitu.sources.address import scheme_of
-from insitu.sources.http.login import basic_auth_header
 
-__all__ = ["add_login", "batch_routes", "storage_options"]
+__all__ = ["batch_routes"]
 
 PIECE_BYTES = 1 << 20
 """Largest piece of a response that is sent at a time."""
@@ -79,7 +75,7 @@ class PreparedJob:
 class PreparedBatch:
     """A batch that is ready to run."""
 
-    tasks: tuple[PreparedJob, ...]
+    tasks: tuple[PreparedJob | PreparedExpression, ...]
     options: dict[str, Any] = field(repr=False)
     cache: ChunkCache | None
 
@@ -139,30 +135,6 @@ async def _body_cost(worker: Worker, body: bytes, kind: str) -> int:
     return await worker.run(PREPARATION_BYTES, lambda deadline: body_cost(body, kind, worker.limits))
 
 
-def storage_options(worker: Worker, batch: BatchRequest, who: Credentials) -> dict[str, Any]:
-    """Return how to open sources:
-    the server's own options by URL prefix, else the client's credentials, else anonymously.
-    """
-    options: dict[str, Any] = {**worker.settings.storage_options, **batch.options}
-    if who.name is not None:
-        options |= {"key": who.name, "secret": who.secret}
-        options.pop("anon", None)
-    else:
-        options["anon"] = True
-    return options
-
-
-def add_login(options: dict[str, Any], url: str, who: Credentials) -> None:
-    """Add the client's credentials for the web server in its own URL.
-
-    A server that only the references of an archive name does not get them.
-    """
-    if who.name is not None and scheme_of(url) in ("http", "https"):
-        parts = urlsplit(url)
-        login = {"headers": {"Authorization": basic_auth_header(who.name, who.secret or "")}}
-        options.setdefault(f"{parts.scheme}://{parts.netloc}/", login)
-
-
 def _prepare_if_small(
     worker: Worker, batch: BatchRequest, who: Credentials, reducing: bool
 ) -> tuple[BatchRequest, PreparedBatch | None]:
@@ -175,23 +147,15 @@ def _prepare_if_small(
 
 def _prepare_batch(worker: Worker, batch: BatchRequest, who: Credentials, reducing: bool) -> PreparedBatch:
     options = storage_options(worker, batch, who)
-    tasks = []
+    whose = f"{who.digest} {sorted(batch.options.items())}"
+    tasks: list[PreparedJob | PreparedExpression] = []
     for job in batch.jobs:
         check_deadline()
-        if job.table is None:
-            assert job.url is not None
-            assert job.variable is not None
-            worker.roots.check(job.url, options)
-            add_login(options, job.url, who)
-            place, whose = worker.roots.local_copy(job.url), f"{who.digest} {sorted(batch.options.items())}"
-            array = worker.scans.array(place, job.variable, decoded=job.decode, options=options, who=whose)
-        else:
-            array = job.array()
-            for source in (source for tile in array.tiles for source in _listed_sources(tile.chunks.sources)):
-                add_login(options, source.url, who)
-        for url in {source.url for tile in array.tiles for source in _listed_sources(tile.chunks.sources)}:
-            with _report_archive_on_refusal(job):
-                worker.roots.check(url, options)
+        if job.expression is not None:
+            arrays = [find_array(worker, request, options, who, whose) for request in job.expression.arrays]
+            tasks.append(prepare_expression(worker.limits, job, arrays, lambda array: _is_kept(worker, array)))
+            continue
+        array = find_array(worker, job, options, who, whose)
         selection = job.resolve_selection(array)
         if job.dim is not None:
             axes = axes_of_dims(array, selection, job.dim, None)
@@ -205,25 +169,13 @@ def _prepare_batch(worker: Worker, batch: BatchRequest, who: Credentials, reduci
     return PreparedBatch(tuple(tasks), options, ClientCache(worker.cache, who, batch.options) if batch.cache else None)
 
 
-@contextmanager
-def _report_archive_on_refusal(job: BatchJob) -> Iterator[None]:
-    """Turn a refused source into an error that names the client's archive,
-    not what the archive refers to.
-    """
-    try:
-        yield
-    except RefusedError:
-        if job.url is None:
-            raise
-        raise refers_outside_error(job.url) from None
+def _is_kept(worker: Worker, array: VirtualArray) -> bool:
+    """Return whether the chunks of one of several arrays may go through the cache."""
+    return can_be_cached(array, Selection.of(..., array.shape), worker.cache.max_bytes // 8)
 
 
-def _listed_sources(sources: Any) -> Any:
-    """Return the sources that can be listed.
-
-    Those of Zarr keys are computed; they are checked when they are opened.
-    """
-    return sources if isinstance(sources, (tuple, list)) else ()
+def _requests_of(task: PreparedJob | PreparedExpression) -> Sequence[ArrayRequest]:
+    return (task.job,) if task.job.expression is None else task.job.expression.arrays
 
 
 def _stream_pieces(items: Iterator[bytes]) -> Generator[bytes, None, None]:
@@ -261,12 +213,15 @@ def _reduce_batch(worker: Worker, ready: PreparedBatch, deadline: Deadline) -> I
         with RequestSources(ready.options, deadline, worker.roots.local_copy, worker.limits.fresh) as opened:
             for number, task in enumerate(ready.tasks):
                 opened.cache = ready.cache if task.kept else None
-                with _report_archive_on_refusal(task.job):
-                    found = _reduce_job(worker, task, opened, tally)
+                warned: list[list[str]] = []
+                with report_archive_on_refusal(*_requests_of(task)):
+                    if isinstance(task, PreparedExpression):
+                        found, warned = reduce_expression(task, worker.limits, opened, tally)
+                    else:
+                        found = _reduce_job(worker, task, opened, tally)
                 name = "partial" if task.job.partial else "values"
-                yield cbor2.dumps(
-                    {"job": number, name: {key: values_to_wire(np.asarray(v)) for key, v in found.items()}}
-                )
+                item = {"job": number, name: {key: values_to_wire(np.asarray(v)) for key, v in found.items()}}
+                yield cbor2.dumps({**item, "warnings": warned} if warned else item)
         yield _final_item(tally, len(ready.tasks))
     finally:
         worker.record_reads(tally)
@@ -295,12 +250,17 @@ def _read_batch(worker: Worker, ready: PreparedBatch, deadline: Deadline) -> Ite
         with RequestSources(ready.options, deadline, worker.roots.local_copy, worker.limits.fresh) as opened:
             for number, task in enumerate(ready.tasks):
                 opened.cache = ready.cache if task.kept else None
-                shape = list(task.selection.result_shape)
+                if isinstance(task, PreparedExpression):
+                    dtype, shape = task.dtype, task.shape
+                    blocks = read_expression(task, worker.limits, opened, tally)
+                else:
+                    dtype, shape = task.array.dtype, task.selection.result_shape
+                    blocks = _read_blocks(task, opened, tally)
                 head = cbor2.dumps(
-                    {"job": number, "dtype": dtype_to_wire(_to_little_endian(task.array.dtype)), "shape": shape}
+                    {"job": number, "dtype": dtype_to_wire(_to_little_endian(dtype)), "shape": list(shape)}
                 )
-                with _report_archive_on_refusal(task.job):
-                    for values in _read_blocks(task, opened, tally):
+                with report_archive_on_refusal(*_requests_of(task)):
+                    for values in blocks:
                         deadline.check()
                         # Only with the first block: an error before it can still be sent as a
                         # status.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from dataclasses import dataclass
+from collections.abc import Sequence
 
 from insitu.cancellation import check_deadline
 from insitu.model import Selection, VirtualArray
@@ -17,8 +17,11 @@ from insitu.server.settings import Limits
 
 __all__ = [
     "BLOCK_BYTES",
+    "FOLD_BYTES",
+    "MEDIAN_COPIES",
     "PREPARATION_BYTES",
     "SMALL_BODY_BYTES",
+    "answer_bytes",
     "block_bytes",
     "body_cost",
     "declared_cost",
@@ -102,14 +105,6 @@ def block_bytes(limits: Limits) -> int:
     return max(limits.memory // MEDIAN_COPIES, BLOCK_BYTES)
 
 
-@dataclass(frozen=True, slots=True)
-class _AnswerSize:
-    """Size of the result of a job."""
-
-    values: int
-    nbytes: int
-
-
 def job_cost(limits: Limits, job: BatchJob, array: VirtualArray, selection: Selection, part: Selection | None) -> int:
     """Return about how many bytes a job holds at a time; an error if that is more than the limits
     allow.
@@ -140,11 +135,7 @@ def job_cost(limits: Limits, job: BatchJob, array: VirtualArray, selection: Sele
                 f"elements of {array.dtype.itemsize} bytes are larger than the memory of this server allows"
             )
         return held + 4 * block + 6 * BLOCK_BYTES
-    answer = _answer_size(job, selection)
-    if answer.nbytes > limits.memory // 2:
-        raise RequestTooLargeError(
-            f"a result of {answer.values} values is larger than the memory of this server allows"
-        )
+    answer = answer_bytes(limits, job, selection.result_shape)
     values = math.prod(selection.result_shape) * max(array.dtype.itemsize, 1)
     if any(method in BLOCKWISE_METHODS for method in job.methods) or array.dtype.kind not in "biufc":
         along = normalise_axes(job.axes, len(selection.result_shape))
@@ -153,12 +144,12 @@ def job_cost(limits: Limits, job: BatchJob, array: VirtualArray, selection: Sele
             raise RequestTooLargeError(
                 "the statistic needs more values at once than the memory of this server allows: reduce fewer axes"
             )
-        return weight.plan + MEDIAN_COPIES * min(max(block_bytes(limits), column), values) + answer.nbytes + FOLD_BYTES
-    return min(held, weight.plan + 2 * values + FOLD_BYTES) + answer.nbytes
+        return weight.plan + MEDIAN_COPIES * min(max(block_bytes(limits), column), values) + answer + FOLD_BYTES
+    return min(held, weight.plan + 2 * values + FOLD_BYTES) + answer
 
 
-def _answer_size(job: BatchJob, selection: Selection) -> _AnswerSize:
-    shape = selection.result_shape
+def answer_bytes(limits: Limits, job: BatchJob, shape: Sequence[int]) -> int:
+    """Return the bytes of the result of a job on values of some shape; an error if that is too much."""
     along = normalise_axes(job.axes, len(shape))
     if job.groups is not None:
         along = tuple(axis for axis in along if axis != job.groups.axis)
@@ -170,4 +161,7 @@ def _answer_size(job: BatchJob, selection: Selection) -> _AnswerSize:
         groups = GROUP_BYTES * job.groups.count * len(job.methods)
     if isinstance(job.rules.q, (list, tuple)) or getattr(job.rules.q, "size", 1) > 1:
         kept *= max(getattr(job.rules.q, "size", 1), 1)
-    return _AnswerSize(kept, 3 * kept * (16 * len(job.methods) + sketch_bytes(job.methods, job.rules.edges)) + groups)
+    nbytes = 3 * kept * (16 * len(job.methods) + sketch_bytes(job.methods, job.rules.edges)) + groups
+    if nbytes > limits.memory // 2:
+        raise RequestTooLargeError(f"a result of {kept} values is larger than the memory of this server allows")
+    return nbytes

@@ -9,15 +9,17 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import cbor2
 import numpy as np
 import numpy.typing as npt
 
-from insitu.active.wire import declared_elements, selection_from_wire, values_from_wire
+from insitu.active.node_table import Expression
+from insitu.active.wire import declared_elements, excerpt, selection_from_wire, values_from_wire
 from insitu.active.wire_array import array_from_wire
+from insitu.active.wire_expression import expression_from_wire
 from insitu.codecs.registry import ALIASES, CODECS, OUTSIDE_VALUES
 from insitu.errors import CodecError
 from insitu.model import Selection, VirtualArray
@@ -26,7 +28,15 @@ from insitu.reducing.sketches import check_edges
 from insitu.reducing.weighted_and_grouped import WEIGHTED_METHODS, Groups, Weights
 from insitu.server.error_responses import RequestError
 
-__all__ = ["BLOCKWISE_METHODS", "BatchJob", "BatchRequest", "is_json", "parse_batch", "parse_scan_request"]
+__all__ = [
+    "BLOCKWISE_METHODS",
+    "ArrayRequest",
+    "BatchJob",
+    "BatchRequest",
+    "is_json",
+    "parse_batch",
+    "parse_scan_request",
+]
 
 MAX_JOBS = 10_000
 MAX_NAME_CHARS = 16 << 10
@@ -37,13 +47,15 @@ CLIENT_OPTIONS = ("anon", "endpoint_url", "region")
 """Storage options that a client may send; secrets belong into the Authorization header."""
 JOB_FIELDS = {
     *("url", "variable", "decode", "array", "selection", "axes", "dim", "methods", "skipna", "ddof"),
-    *("min_count", "q", "edges", "keepdims", "weights", "groups", "answer"),
+    *("min_count", "q", "edges", "keepdims", "weights", "groups", "answer", "expression"),
 }
+ARRAY_FIELDS = ("url", "variable", "decode", "array", "selection")
+"""Entries that name an array, or a part of one."""
 
 
 @dataclass(frozen=True, slots=True)
-class BatchJob:
-    """One array and what to compute from it."""
+class ArrayRequest:
+    """One array, and what is selected of it."""
 
     url: str | None
     variable: str | None
@@ -51,19 +63,9 @@ class BatchJob:
     table: Any
     """The array in wire format, if the request lists its chunks."""
     selection: Any
-    methods: tuple[str, ...]
-    axes: tuple[int, ...] | None
-    dim: tuple[str, ...] | None
-    """Dimensions by name, instead of axes."""
-    rules: ReductionRules
-    keepdims: bool
-    weights: Weights | None
-    groups: Groups | None
-    partial: bool
-    """Whether to return partials, which the client merges with others; else values."""
 
     def array(self) -> VirtualArray:
-        """Return the array of a job that lists its chunks."""
+        """Return the array of a request that lists its chunks."""
         array = array_from_wire(self.table)
         for tile in array.tiles:
             for encoding in tile.encodings:
@@ -76,8 +78,26 @@ class BatchJob:
         return array
 
     def resolve_selection(self, array: VirtualArray) -> Selection:
-        """Return the selection of the job, for the shape of the array."""
+        """Return the selection, for the shape of the array."""
         return selection_from_wire(self.selection, array.shape)
+
+
+@dataclass(frozen=True, slots=True)
+class BatchJob(ArrayRequest):
+    """One array or expression, and what to compute from it."""
+
+    methods: tuple[str, ...]
+    axes: tuple[int, ...] | None
+    dim: tuple[str, ...] | None
+    """Dimensions by name, instead of axes."""
+    rules: ReductionRules
+    keepdims: bool
+    weights: Weights | None
+    groups: Groups | None
+    partial: bool
+    """Whether to return partials, which the client merges with others; else values."""
+    expression: Expression | None = None
+    """What is computed instead of one array; its arrays are `ArrayRequest`s."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +159,7 @@ def _parse_options(options: dict[Any, Any]) -> dict[str, Any]:
             or len(str(value)) > MAX_NAME_CHARS
         ):
             raise RequestError(
-                f"options must be {', '.join(CLIENT_OPTIONS)}, each a short string or a flag; got {str(name)[:60]!r}"
+                f"options must be {', '.join(CLIENT_OPTIONS)}, each a short string or a flag; got {excerpt(name)}"
             )
     return dict(options)
 
@@ -168,17 +188,12 @@ def _undecodable_error(problem: Exception) -> RequestError:
 
 def _parse_job(data: Any, reducing: bool) -> BatchJob:
     if not isinstance(data, dict) or set(data) - JOB_FIELDS:
-        unknown = sorted(str(name)[:60] for name in set(data) - JOB_FIELDS) if isinstance(data, dict) else []
+        unknown = sorted(map(excerpt, set(data) - JOB_FIELDS)) if isinstance(data, dict) else []
         raise RequestError(
             f"a job must be a map of {', '.join(sorted(JOB_FIELDS))}{'; unknown: ' + unknown[0] if unknown else ''}"
         )
-    url, variable, table = data.get("url"), data.get("variable"), data.get("array")
-    if table is None and not (isinstance(url, str) and isinstance(variable, str)):
-        raise RequestError("a job needs url and variable, or array")
-    if any(isinstance(text, str) and len(text) > MAX_NAME_CHARS for text in (url, variable)):
-        raise RequestError(f"url and variable must not be longer than {MAX_NAME_CHARS} characters")
-    if table is not None and (url is not None or variable is not None):
-        raise RequestError("a job has either url and variable, or array, not both")
+    expression = _parse_expression(data)
+    array = _parse_array(data) if expression is None else ArrayRequest(None, None, True, None, data.get("selection"))
     weights, groups = _parse_weights(data.get("weights")), _parse_groups(data.get("groups"))
     if weights is not None and groups is not None:
         raise RequestError("weights and groups cannot be combined in one job")
@@ -193,11 +208,11 @@ def _parse_job(data: Any, reducing: bool) -> BatchJob:
     if partial and (weights is not None or groups is not None or any(m in BLOCKWISE_METHODS for m in methods)):
         raise RequestError("answer: partial is not possible with weights, groups, median or quantile")
     return BatchJob(
-        url=url,
-        variable=variable,
-        decode=_parse_flag(data, "decode", default=True),
-        table=table,
-        selection=data.get("selection"),
+        url=array.url,
+        variable=array.variable,
+        decode=array.decode,
+        table=array.table,
+        selection=array.selection,
         methods=methods,
         axes=_parse_axes(data.get("axes")),
         dim=_parse_dim(data),
@@ -206,15 +221,42 @@ def _parse_job(data: Any, reducing: bool) -> BatchJob:
         weights=weights,
         groups=groups,
         partial=partial,
+        expression=expression,
     )
+
+
+def _parse_array(data: Mapping[str, Any], what: str = "a job") -> ArrayRequest:
+    """Return the array that a job, or an entry of an expression, names."""
+    url, variable, table = data.get("url"), data.get("variable"), data.get("array")
+    if table is None and not (isinstance(url, str) and isinstance(variable, str)):
+        raise RequestError(f"{what} needs url and variable, or array")
+    if any(isinstance(text, str) and len(text) > MAX_NAME_CHARS for text in (url, variable)):
+        raise RequestError(f"url and variable must not be longer than {MAX_NAME_CHARS} characters")
+    if table is not None and (url is not None or variable is not None):
+        raise RequestError(f"{what} has either url and variable, or array, not both")
+    return ArrayRequest(url, variable, _parse_flag(data, "decode", default=True), table, data.get("selection"))
+
+
+def _parse_expression(data: Mapping[str, Any]) -> Expression | None:
+    """Return the expression of a job, with its arrays parsed; None if it has none."""
+    if data.get("expression") is None:
+        return None
+    if any(data.get(name) is not None for name in ("url", "variable", "array", "decode")):
+        raise RequestError("a job has either an expression, or url and variable, or array")
+    expression = expression_from_wire(data["expression"])
+    for entry in expression.arrays:
+        if not isinstance(entry, dict) or set(entry) - set(ARRAY_FIELDS):
+            raise RequestError(f"an array of an expression must be a map of {', '.join(ARRAY_FIELDS)}")
+    arrays = tuple(_parse_array(entry, "an array of an expression") for entry in expression.arrays)
+    return replace(expression, arrays=arrays)
 
 
 def _parse_methods(data: Any, weighted: bool) -> tuple[str, ...]:
     known = WEIGHTED_METHODS if weighted else (*STREAMED, *BLOCKWISE_METHODS)
-    names = [str(name) for name in data] if isinstance(data, list) else []
-    if not names or len(set(names)) != len(names) or any(name not in known for name in names):
+    names = [name for name in data if isinstance(name, str)] if isinstance(data, list) else []
+    if not names or len(set(names)) != len(data) or any(name not in known for name in names):
         raise RequestError(f"methods must be a list, without repetition, out of {', '.join(sorted(known))}")
-    return tuple(data)
+    return tuple(names)
 
 
 def _parse_axes(data: Any) -> tuple[int, ...] | None:

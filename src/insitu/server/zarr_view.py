@@ -31,10 +31,10 @@ from insitu.lru import LruCache
 from insitu.reading.zarr_store import ByteSpan, ZarrTree
 from insitu.reading.zarr_store.encoded_chunks import EncodedChunks
 from insitu.server.authentication import Credentials, authenticate
-from insitu.server.batch import add_login
 from insitu.server.client_cache import ClientCache
 from insitu.server.error_responses import RequestError, RequestTooLargeError, error_response
 from insitu.server.keyed_locks import KeyedLocks
+from insitu.server.requested_arrays import add_login
 from insitu.server.roots import local_path, refers_outside_error
 from insitu.server.worker import Worker
 from insitu.sources.access_policy import RefusedError

@@ -1,8 +1,8 @@
 """Virtual arrays inside xarray: opening datasets, the engine `insitu`, the accessor `ds.insitu`.
 
-What stays virtual: selecting (also of points), concat, merge, stack of whole dimensions, transpose,
-expand and squeeze, broadcast, reindex and align, pad, shift, roll, where with a condition in
-memory, isnull, astype, copy, pickle. Reductions stream. Everything else reads: the values up to
+What stays virtual: selecting (also of points), concat, merge, transpose, expand and squeeze,
+broadcast, reindex and align, pad, shift, roll; element-wise arithmetic, where, isnull, astype;
+rolling and coarsen; copy, pickle. Reductions stream. Everything else reads: the values up to
 `options.read_limit`, above that as a Dask array. Assigning to elements reads the variable first, up
 to the same limit.
 

@@ -12,8 +12,12 @@ import xarray
 
 from insitu.combining.saved_members import tree_from_member
 from insitu.combining.survey import Report, Survey
+from insitu.lazy_array.deferred_values import DeferredValues
 from insitu.lazy_array.duck_array import LazyArray
+from insitu.lazy_array.explain import Explanation, explain
+from insitu.lazy_array.formula_text import stored_arrays
 from insitu.lazy_array.numpy_reductions import can_stream, reduce_lazy_array
+from insitu.lazy_array.reduce_boxes import NEEDS_ALL_VALUES
 from insitu.lazy_array.representation import format_bytes
 from insitu.maintenance import append_member, save_tree
 from insitu.model import VirtualArray, VirtualGroup, byte_ranges, count_cells
@@ -64,12 +68,13 @@ class InsituAccessor:
     @property
     def nbytes_stored(self) -> int:
         """Bytes in the archive behind it; a chunk that two cells share counts twice."""
-        return sum(count_cells(array.array).nbytes for _, array in self._lazy())
+        return sum(count_cells(stored.array).nbytes for _, array in self._lazy() for stored in stored_arrays(array))
 
     @property
     def sources(self) -> list[str]:
         """The files behind it."""
-        return list(dict.fromkeys(source.url for _, array in self._lazy() for source in array.array.sources))
+        every = (stored for _, array in self._lazy() for stored in stored_arrays(array))
+        return list(dict.fromkeys(source.url for stored in every for source in stored.array.sources))
 
     def group(self) -> VirtualGroup:
         """Return the virtual arrays as a group, with names, dimensions and attributes."""
@@ -201,6 +206,39 @@ class InsituAccessor:
             self.survey = self.survey()
         return self.survey.report()
 
+    def explain(self, array: xarray.DataArray | str, reduction: str | None = None, dim: Any = None) -> Explanation:
+        """Return how the values of a variable or formula come about: blocks, chunks, bytes, and where.
+
+        Nothing of it is read.
+
+        Parameters
+        ----------
+        array
+            A data array that is virtual, or the name of a variable.
+        reduction
+            Name of a statistic (`mean`, `max`, …): what it would take to compute that.
+        dim
+            Along which dimension(s); all if not given.
+
+        Examples
+        --------
+        >>> ds.insitu.explain(ds.pr * 86400 > 20, "sum", "time")  # doctest: +SKIP
+        """
+        chosen = self._dataset[array] if isinstance(array, str) else array
+        data = find_lazy_array(chosen.variable)
+        if data is None:
+            raise ValueError(
+                "the values are in memory already, or a Dask array: there is nothing to explain. Of a reduction give "
+                "what is reduced, and the name of the statistic: ds.insitu.explain(ds.tas, 'mean', 'time')"
+            )
+        if dim is not None and reduction is None:
+            raise ValueError("dim= needs a reduction, as in ds.insitu.explain(ds.tas, 'mean', 'time')")
+        if reduction is not None and reduction not in {*STREAMED, *NEEDS_ALL_VALUES}:
+            known = ", ".join(sorted({*STREAMED, *NEEDS_ALL_VALUES}))
+            raise ValueError(f"there is no reduction {reduction!r}: {known}")
+        dims = None if dim is None or dim is ... else [dim] if isinstance(dim, str) else list(dim)
+        return explain(data, reduction, None if dims is None else [chosen.get_axis_num(name) for name in dims])
+
     def stats(
         self, methods: Sequence[str] | str = ("count", "min", "max", "mean", "std"), dim: Any = None, **how: Any
     ) -> xarray.Dataset:
@@ -327,7 +365,7 @@ def _statistics(
     data = duck_array(variable)
     if data is not None and data.size and all(method in STREAMED or method == "median" for method in methods):
         axes = tuple(variable.get_axis_num(name) for name in dims)
-        if all(can_stream(data.dtype, method) for method in methods) and not (data.steps and "median" in methods):
+        if all(can_stream(data.dtype, method) for method in methods):
             rules = {name: how[name] for name in ("skipna", "ddof", "min_count") if name in how}
             found = reduce_lazy_array(data, ReductionQuery.of(methods, axes, **rules))
             return {method: xarray.Variable(kept, values) for method, values in found.items()}
@@ -376,12 +414,17 @@ class InsituArrayAccessor:
     @property
     def nbytes_stored(self) -> int:
         """Bytes in the archive behind it."""
-        return 0 if self.array is None else count_cells(self.array).nbytes
+        return sum(count_cells(stored.array).nbytes for stored in self._stored_arrays())
 
     @property
     def sources(self) -> list[str]:
         """The files behind it."""
-        return [] if self.array is None else list(dict.fromkeys(source.url for source in self.array.sources))
+        return list(dict.fromkeys(source.url for stored in self._stored_arrays() for source in stored.array.sources))
+
+    def _stored_arrays(self) -> Iterator[DeferredValues]:
+        """Yield the stored arrays that it is, or that its formula consists of."""
+        lazy = find_lazy_array(self._array.variable)
+        return iter(()) if lazy is None else stored_arrays(lazy)
 
     def references(self) -> dict[str, Any]:
         """Return where the chunks lie: see `Dataset.insitu.references`."""

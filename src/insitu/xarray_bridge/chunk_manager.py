@@ -16,10 +16,12 @@ import numpy as np
 # xarray's guide for chunk managers names this module; there is no other.
 from xarray.namedarray.parallelcompat import ChunkManagerEntrypoint
 
-from insitu.lazy_array.box_iteration import iterate_boxes
+from insitu.lazy_array.boxes import iterate_boxes
 from insitu.lazy_array.duck_array import LazyArray
-from insitu.lazy_array.load_values import read_all, to_dask, values_or_dask
+from insitu.lazy_array.evaluate import read_all
+from insitu.lazy_array.load_values import to_dask, values_or_dask
 from insitu.lazy_array.options import options
+from insitu.model.elementwise import UFUNCS
 
 __all__ = ["InsituChunkManager"]
 
@@ -101,7 +103,12 @@ class InsituChunkManager(ChunkManagerEntrypoint[LazyArray]):
         return (aggregate_func or combine_func or func)(partial, axis=axis, keepdims=keepdims)
 
     def apply_gufunc(self, func: Callable[..., Any], signature: str, *args: Any, **kwargs: Any) -> Any:
-        """`apply_ufunc(dask="parallelized")`: on the values if they are few, else through Dask."""
+        """`apply_ufunc(dask="parallelized")`: on the values if they are few, else through Dask.
+
+        A ufunc of which expressions consist stays virtual.
+        """
+        if isinstance(func, np.ufunc) and func in UFUNCS and set(signature) <= set("()->,"):
+            return func(*args)
         args = tuple(_own_values(arg) if isinstance(arg, LazyArray) else arg for arg in args)
         if any(type(arg).__module__.startswith("dask") for arg in args):
             return _dask_array().apply_gufunc(func, signature, *args, **kwargs)

@@ -12,15 +12,16 @@ import numpy as np
 import xarray
 
 from insitu.combining.member import Member, Variable
-from insitu.errors import FormatError
+from insitu.errors import FormatError, UnsupportedError
 from insitu.formats import InsituWarning
 from insitu.lazy_array.deferred_values import Access
 from insitu.lazy_array.duck_array import LazyArray
-from insitu.lazy_array.load_values import to_dask
+from insitu.lazy_array.formula_text import formula
 from insitu.model import VirtualArray
 from insitu.sources import redact_url
 from insitu.xarray_bridge.backend_array import dataset_name, find_lazy_array, stored_name, to_cached_array
 from insitu.xarray_bridge.register_chunk_manager import register_chunk_manager
+from insitu.xarray_bridge.xarray_hooks import install_hooks
 
 __all__ = ["drop_conflicting_variables", "is_dask", "to_dataset", "to_member"]
 
@@ -38,6 +39,7 @@ def to_dataset(member: Member, access: Access | None = None, *, indexed: bool = 
         Whether the labels of dimensions become indexes.
     """
     register_chunk_manager()
+    install_hooks()
     access = access or Access()
     coords: dict[Any, xarray.Variable] = {}
     data: dict[Any, xarray.Variable] = {}
@@ -124,14 +126,19 @@ def to_member(dataset: xarray.Dataset, source: str | None = None, limit: int | N
     source
         The file it was.
     limit
-        What was computed and has more bytes than this stays a Dask array, if there is Dask: see
-        `computed`.
+        Of a preprocess: expressions stay virtual, and what was computed and has more bytes than
+        this stays a Dask array, if there is Dask (see `preprocess_computed`). None: to be saved.
+
+    Raises
+    ------
+    UnsupportedError
+        If a variable is to be saved that is a formula: references hold stored values only.
     """
     variables: dict[str, Variable] = {}
     for name, variable in dataset.variables.items():
         variables[stored_name(name)] = Variable(
             tuple(str(dim) for dim in variable.dims),
-            _data_of_variable(variable, limit),
+            _data_of_variable(stored_name(name), variable, name in dataset.coords, limit),
             dict(variable.attrs),
             dict(variable.encoding),
         )
@@ -142,14 +149,20 @@ def to_member(dataset: xarray.Dataset, source: str | None = None, limit: int | N
     return Member(variables, coords, dict(dataset.attrs), dict(dataset.encoding), source, unindexed, (), order)
 
 
-def _data_of_variable(variable: xarray.Variable, limit: int | None) -> Any:
+def _data_of_variable(name: str, variable: xarray.Variable, is_coordinate: bool, limit: int | None) -> Any:
     lazy = find_lazy_array(variable)
     large = limit is not None and variable.nbytes > limit and find_spec("dask") is not None
-    if lazy is not None:
-        if not lazy.steps:
-            return lazy.array
-        return to_dask(lazy) if large else lazy.read()
-    return variable.data if large and is_dask(variable.data) else np.asarray(variable.values)
+    if lazy is None:
+        return variable.data if large and is_dask(variable.data) else np.asarray(variable.values)
+    if not lazy.steps:
+        return lazy.array
+    if limit is None:
+        raise UnsupportedError(
+            f"variable {name!r} is computed, as {formula(lazy)}: references hold stored values only",
+            hint=f"Store its values with to_zarr() or to_netcdf(), which stream them, and save the others: "
+            f"ds.drop_vars({name!r}).insitu.save(…). If it is small, load() it: values are saved, too",
+        )
+    return lazy.read() if is_coordinate else lazy
 
 
 def is_dask(data: Any) -> bool:

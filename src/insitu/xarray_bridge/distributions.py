@@ -17,7 +17,7 @@ from insitu.reducing.query import ReductionQuery
 from insitu.reducing.reduce import squeeze_axes
 from insitu.reducing.reductions import ReductionRules
 from insitu.reducing.sketches import check_edges
-from insitu.xarray_bridge.template_dataset import fill_template, make_template, unmodified_lazy_array
+from insitu.xarray_bridge.template_dataset import fill_template, make_template, reducible_lazy_array
 
 __all__ = ["histogram", "quantile"]
 
@@ -76,7 +76,7 @@ def _reduced_dims(variable: xarray.Variable, dim: Any) -> list[Hashable]:
 
 def _compute(variable: xarray.Variable, method: str, dims: list[Hashable], rules: ReductionRules) -> npt.NDArray[Any]:
     axes = tuple(variable.dims.index(name) for name in dims)
-    lazy = unmodified_lazy_array(variable, KINDS)
+    lazy = reducible_lazy_array(variable, KINDS)
     if lazy is not None:
         return reduce_lazy_array(lazy, ReductionQuery((method,), axes, rules=rules))[method]
     values = np.asarray(variable.values)

@@ -15,13 +15,13 @@ import numpy as np
 import numpy.typing as npt
 import xarray
 
-from insitu.active.reduce_array import group_array
 from insitu.lazy_array.duck_array import LazyArray
 from insitu.lazy_array.options import options
+from insitu.lazy_array.weigh_and_group import group_lazy_array
 from insitu.reducing.query import ReductionQuery
 from insitu.reducing.reductions import ReductionRules
 from insitu.reducing.weighted_and_grouped import Groups
-from insitu.xarray_bridge.template_dataset import fill_template, make_template, unmodified_lazy_array
+from insitu.xarray_bridge.template_dataset import fill_template, make_template, reducible_lazy_array
 
 __all__ = ["Grouped"]
 
@@ -69,7 +69,7 @@ class Grouped:
         names = [
             name
             for name, variable in self._dataset.data_vars.items()
-            if along in variable.dims and unmodified_lazy_array(variable.variable) is not None
+            if along in variable.dims and reducible_lazy_array(variable.variable) is not None
         ]
         if dim is None:
             dims = [along]
@@ -87,7 +87,7 @@ class Grouped:
         values = {}
         for name in names:
             variable = self._dataset.variables[name]
-            lazy = unmodified_lazy_array(variable)
+            lazy = reducible_lazy_array(variable)
             assert lazy is not None
             values[name] = self._values(lazy, variable, result[name].variable, method, dims, first, along, how)
         made = fill_template(result, self._dataset, values)
@@ -142,7 +142,7 @@ class Grouped:
         rules = ReductionRules(how.get("skipna"), how.get("ddof", 0), how.get("min_count"))
         groups = Groups(axis, codes, first.size)
         query = ReductionQuery((method,), axes, rules=rules)
-        found = group_array(lazy.array, groups, query, lazy.access.read_context, lazy.access.active)[method]
+        found = group_lazy_array(lazy, groups, query)[method]
         kept = [name for name in variable.dims if name == along or name not in dims]
         found = np.moveaxis(found, kept.index(along), 0).reshape(
             *first.shape, *found.shape[: kept.index(along)], *found.shape[kept.index(along) + 1 :]

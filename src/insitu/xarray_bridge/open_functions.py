@@ -165,8 +165,9 @@ def open_mfdataset(
     compat, data_vars, coords, join, combine_attrs, attrs_file
         As in xarray, with the installed xarray's defaults.
     preprocess
-        Called with each file's dataset. Structural changes stay virtual. Small computed
-        variables are read; larger ones become Dask arrays, and xarray combines the files.
+        Called with each file's dataset. Structural changes and arithmetic stay virtual. Other
+        computed variables are read if they are small; larger ones become Dask arrays. Of what is
+        computed xarray combines the files.
     variables
         Only these, and their coordinates.
     errors

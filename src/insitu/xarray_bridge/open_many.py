@@ -20,7 +20,12 @@ from insitu.xarray_bridge.dataset import to_dataset, to_member
 from insitu.xarray_bridge.engine_keywords import check_complex
 from insitu.xarray_bridge.opening import OpenOptions, access_to, no_variables_message, to_dask_dataset
 from insitu.xarray_bridge.origin import Origin
-from insitu.xarray_bridge.preprocess_computed import COMPUTED_LIMIT, combine_with_xarray, has_computed_variable
+from insitu.xarray_bridge.preprocess_computed import (
+    COMPUTED_LIMIT,
+    combine_with_xarray,
+    has_computed_variable,
+    with_access,
+)
 
 __all__ = ["open_combined"]
 
@@ -74,7 +79,8 @@ def open_combined(
     )
     if not computed:
         check_complex(archive.member(), options.decode)
-    dataset = computed[0] if computed else to_dataset(archive.member(), access_to(archive, options.cache))
+    access = access_to(archive, options.cache)
+    dataset = with_access(computed[0], access) if computed else to_dataset(archive.member(), access)
     if attrs_file is not None:
         dataset.attrs = dict(_attributes_of_file(attrs_file, archive))
     if archive.only_groups is not None and not archive.member().variables:

@@ -1,13 +1,14 @@
-"""Combination of files whose `preprocess` computed values: as Dask arrays, by xarray itself.
+"""Combination of files whose `preprocess` computed something: by xarray itself, by the same rules.
 
-Computed values no longer lie in a file, so they cannot be part of a virtual array; holding them for
-every file would need too much memory. They are Dask arrays then, and xarray combines the files by
-the same rules.
+What it computed by arithmetic is an expression of virtual arrays, and stays one: joined, it is the
+same formula of the joined arrays. Other values no longer lie in a file, and holding them for every
+file would need too much memory; then everything becomes Dask arrays.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -21,10 +22,12 @@ from insitu.combining.member import CombineError, ConcatDim, GridPosition, Membe
 from insitu.combining.scan_member import Failure
 from insitu.errors import InsituError
 from insitu.lazy_array.deferred_values import Access
+from insitu.lazy_array.duck_array import LazyArray
+from insitu.lazy_array.windows import operands_of
 from insitu.xarray_bridge.dataset import is_dask, to_dataset
 from insitu.xarray_bridge.opening import to_dask_dataset
 
-__all__ = ["COMPUTED_LIMIT", "combine_with_xarray", "has_computed_variable"]
+__all__ = ["COMPUTED_LIMIT", "combine_with_xarray", "has_computed_variable", "with_access"]
 
 COMPUTED_LIMIT = 256 << 20
 """Bytes of a variable, in all files together, up to which what a preprocess computes is held in
@@ -41,8 +44,14 @@ NamedDims = Sequence[tuple[str, Any, list[int]]]
 
 
 def has_computed_variable(item: Member | Failure) -> bool:
-    """Return whether some variable of a file was computed, and waits for Dask."""
-    return isinstance(item, Member) and any(is_dask(variable.data) for variable in item.variables.values())
+    """Return whether some variable of a file was computed, and is an expression or waits for Dask."""
+    return isinstance(item, Member) and any(
+        is_dask(variable.data) or isinstance(variable.data, LazyArray) for variable in item.variables.values()
+    )
+
+
+def _needs_dask(item: Member) -> bool:
+    return any(is_dask(variable.data) for variable in item.variables.values())
 
 
 def combine_with_xarray(
@@ -54,7 +63,7 @@ def combine_with_xarray(
     errors: str,
     access: Access,
 ) -> xarray.Dataset:
-    """Return all files as one dataset of Dask arrays.
+    """Return all files as one dataset, of Dask arrays if what was computed for some became such.
 
     Parameters
     ----------
@@ -73,10 +82,25 @@ def combine_with_xarray(
     access
         How what is still virtual is read.
     """
+    combined = _combine(found, places, dims, named, rules, errors, access)
+    mixed = any(is_dask(variable._data) for variable in combined.variables.values())
+    return to_dask_dataset(combined, {}) if mixed else combined
+
+
+def _combine(
+    found: Sequence[Member | Failure],
+    places: Sequence[GridPosition] | None,
+    dims: Sequence[ConcatDim],
+    named: NamedDims | None,
+    rules: CombineRules,
+    errors: str,
+    access: Access,
+) -> xarray.Dataset:
     drop_failures(found, errors)
-    made = {
-        n: to_dask_dataset(to_dataset(item, access), {}) for n, item in enumerate(found) if isinstance(item, Member)
-    }
+    members = {number: item for number, item in enumerate(found) if isinstance(item, Member)}
+    made = {number: to_dataset(item, access) for number, item in members.items()}
+    if any(map(_needs_dask, members.values())):
+        made = {number: to_dask_dataset(dataset, {}) for number, dataset in made.items()}
     made = dict(zip(made, _with_dates_as_objects(list(made.values())), strict=True))
     datasets = [made.get(number) for number in range(len(found))]
     how: dict[str, Any] = {
@@ -88,14 +112,45 @@ def combine_with_xarray(
         for number, dataset in enumerate(datasets):
             if dataset is not None:
                 groups.setdefault(tuple(numbers[number] for _, _, numbers in named[::-1]), []).append(dataset)
-        for place, members in groups.items():
-            grid[place] = members[0] if len(members) == 1 else _ask_xarray(xarray.combine_by_coords, members, **how)
+        for place, group in groups.items():
+            grid[place] = group[0] if len(group) == 1 else _ask_xarray(xarray.combine_by_coords, group, **how)
         return _combine_nested(grid, [(name, labels) for name, labels, _ in named[::-1]], how)
     if places is None:
         good: Any = [dataset for dataset in datasets if dataset is not None]
         return _ask_xarray(xarray.combine_by_coords, good, **how)
     kept = {place: dataset for place, dataset in zip(places, datasets, strict=True) if dataset is not None}
     return _combine_nested(kept, dims, how)
+
+
+def with_access(dataset: xarray.Dataset, access: Access) -> xarray.Dataset:
+    """Return a dataset whose virtual arrays, and all in their formulas, are read in another way.
+
+    Their names, storage options and sources in memory stay.
+    """
+    renew = _AccessRenewal(access)
+    for variable in dataset.variables.values():
+        if isinstance(variable._data, LazyArray):
+            variable.data = renew.array(variable._data)
+    return dataset
+
+
+class _AccessRenewal:
+    """Arrays that are read in another way; what they share stays shared."""
+
+    def __init__(self, access: Access) -> None:
+        self.access = access
+        self.made: dict[int, tuple[Any, Any]] = {}
+        """By identity: the object, which keeps its identity taken, and what became of it."""
+
+    def array(self, array: Any) -> Any:
+        was = array.access
+        kept = {"name": was.name, "storage_options": was.storage_options, "keep_alive": was.keep_alive}
+        return LazyArray(array.array, replace(self.access, **kept), tuple(map(self.step, array.steps)))
+
+    def step(self, step: Any) -> Any:
+        if id(step) not in self.made:
+            self.made[id(step)] = step, step.with_operands(self.array) if operands_of(step) else step
+        return self.made[id(step)][1]
 
 
 def _with_dates_as_objects(datasets: Sequence[xarray.Dataset]) -> list[xarray.Dataset]:

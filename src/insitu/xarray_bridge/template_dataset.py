@@ -17,13 +17,13 @@ import xarray
 from insitu.lazy_array.duck_array import LazyArray
 from insitu.xarray_bridge.backend_array import duck_array
 
-__all__ = ["fill_template", "make_template", "unmodified_lazy_array"]
+__all__ = ["fill_template", "make_template", "reducible_lazy_array"]
 
 
-def unmodified_lazy_array(variable: xarray.Variable, kinds: str = "biuf") -> LazyArray | None:
-    """Return the virtual array behind a variable, if nothing is done to its values after reading."""
+def reducible_lazy_array(variable: xarray.Variable, kinds: str = "biuf") -> LazyArray | None:
+    """Return the virtual array or expression behind a variable, if it can be reduced piece by piece."""
     array = duck_array(variable)
-    fits = array is not None and not array.steps and array.size and array.dtype.kind in kinds
+    fits = array is not None and array.size and array.dtype.kind in kinds
     return array if fits else None
 
 

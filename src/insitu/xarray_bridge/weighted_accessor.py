@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import xarray
 
-from insitu.active.reduce_array import weigh_array
+from insitu.lazy_array.weigh_and_group import weigh_lazy_array
 from insitu.reducing.query import ReductionQuery
 from insitu.reducing.weighted_and_grouped import Weights
-from insitu.xarray_bridge.template_dataset import fill_template, make_template, unmodified_lazy_array
+from insitu.xarray_bridge.template_dataset import fill_template, make_template, reducible_lazy_array
 
 __all__ = ["Weighted"]
 
@@ -58,7 +58,7 @@ class Weighted:
         names = [
             name
             for name, variable in dataset.data_vars.items()
-            if unmodified_lazy_array(variable.variable) is not None and set(weights.dims) <= set(variable.dims)
+            if reducible_lazy_array(variable.variable) is not None and set(weights.dims) <= set(variable.dims)
         ]
         if not same or not names or not weights.dims or set(how) - {"skipna", "keep_attrs"}:
             found: xarray.Dataset = getattr(self._whole, method)(dim, **how)
@@ -70,12 +70,12 @@ class Weighted:
         values = {}
         for name in names:
             variable = dataset.variables[name]
-            lazy = unmodified_lazy_array(variable)
+            lazy = reducible_lazy_array(variable)
             assert lazy is not None
             axes = [variable.dims.index(d) for d in dims if d in variable.dims]
             factor: Weights = {tuple(variable.dims.index(d) for d in weights.dims): weights.values}
             query = ReductionQuery.of(method, axes, skipna=how.get("skipna"))
-            taken = weigh_array(lazy.array, factor, query, lazy.access.read_context, lazy.access.active)[method]
+            taken = weigh_lazy_array(lazy, factor, query)[method]
             kept = [d for d in variable.dims if d not in dims]
             values[name] = taken.transpose([kept.index(d) for d in result[name].dims])
         made = fill_template(result, dataset, values)

@@ -1,0 +1,92 @@
+"""The arrays that a request names, by URL or by the location of their chunks, after checking that the
+client may read them; and how their sources are opened.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+from urllib.parse import urlsplit
+
+from insitu.cancellation import check_deadline
+from insitu.model import VirtualArray
+from insitu.server.authentication import Credentials
+from insitu.server.jobs import ArrayRequest, BatchRequest
+from insitu.server.roots import refers_outside_error
+from insitu.server.worker import Worker
+from insitu.sources.access_policy import RefusedError
+from insitu.sources.address import scheme_of
+from insitu.sources.http.login import basic_auth_header
+
+__all__ = ["add_login", "find_array", "report_archive_on_refusal", "storage_options"]
+
+
+def storage_options(worker: Worker, batch: BatchRequest, who: Credentials) -> dict[str, Any]:
+    """Return how to open sources:
+    the server's own options by URL prefix, else the client's credentials, else anonymously.
+    """
+    options: dict[str, Any] = {**worker.settings.storage_options, **batch.options}
+    if who.name is not None:
+        options |= {"key": who.name, "secret": who.secret}
+        options.pop("anon", None)
+    else:
+        options["anon"] = True
+    return options
+
+
+def add_login(options: dict[str, Any], url: str, who: Credentials) -> None:
+    """Add the client's credentials for the web server in its own URL.
+
+    A server that only the references of an archive name does not get them.
+    """
+    if who.name is not None and scheme_of(url) in ("http", "https"):
+        parts = urlsplit(url)
+        login = {"headers": {"Authorization": basic_auth_header(who.name, who.secret or "")}}
+        options.setdefault(f"{parts.scheme}://{parts.netloc}/", login)
+
+
+def find_array(
+    worker: Worker, request: ArrayRequest, options: dict[str, Any], who: Credentials, whose: str
+) -> VirtualArray:
+    """Return an array that a request names, after checking all that it refers to; logins are added to
+    the options.
+    """
+    check_deadline()
+    if request.table is None:
+        assert request.url is not None
+        assert request.variable is not None
+        worker.roots.check(request.url, options)
+        add_login(options, request.url, who)
+        place = worker.roots.local_copy(request.url)
+        array = worker.scans.array(place, request.variable, decoded=request.decode, options=options, who=whose)
+    else:
+        array = request.array()
+        for source in (source for tile in array.tiles for source in _listed_sources(tile.chunks.sources)):
+            add_login(options, source.url, who)
+    for url in {source.url for tile in array.tiles for source in _listed_sources(tile.chunks.sources)}:
+        with report_archive_on_refusal(request):
+            worker.roots.check(url, options)
+    return array
+
+
+@contextmanager
+def report_archive_on_refusal(*requests: ArrayRequest) -> Iterator[None]:
+    """Turn a refused source into an error that names the client's archive,
+    not what the archive refers to.
+    """
+    try:
+        yield
+    except RefusedError:
+        named = [request.url for request in requests if request.url is not None]
+        if not named:
+            raise
+        raise refers_outside_error(named[0]) from None
+
+
+def _listed_sources(sources: Any) -> Any:
+    """Return the sources that can be listed.
+
+    Those of Zarr keys are computed; they are checked when they are opened.
+    """
+    return sources if isinstance(sources, (tuple, list)) else ()
