@@ -370,3 +370,21 @@ class TestErrors:
             np.subtract(virtual.i.data, virtual.a.data, out=virtual.i.data)
         with pytest.raises(ValueError, match="which is not"):
             np.subtract(virtual.lsm.data, virtual.z.data, out=virtual.lsm.data)
+
+
+@pytest.mark.parametrize("dask", ["forbidden", "allowed", "parallelized"])
+@pytest.mark.parametrize("make", [lambda ds: ds.a, lambda ds: ds.a * 2, lambda ds: ds.a > 280])
+def test_functions_of_others_get_the_values(make: Any, dask: Any, path: Path, loaded: xr.Dataset) -> None:
+    def apply(data: xr.DataArray, **how: Any) -> Any:
+        return xr.apply_ufunc(
+            lambda values: np.asarray(values).cumsum(-1),
+            data,
+            input_core_dims=[["time"]],
+            output_core_dims=[["time"]],
+            **how,
+        )
+
+    expected = apply(make(loaded))
+    with insitu.open_dataset(path) as ds:
+        assert len(ds.a.chunks[ds.a.dims.index("time")]) > 1
+        xr.testing.assert_equal(apply(make(ds), dask=dask, output_dtypes=[expected.dtype]).compute(), expected)

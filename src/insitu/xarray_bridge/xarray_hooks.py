@@ -8,6 +8,9 @@ xarray has no option against it in these places:
 - rolling windows are handed to bottleneck or numbagg where these are installed, which load all
   values. Here they are left out for virtual arrays, so the windows are reduced as those of
   `insitu.lazy_array.windows`;
+- `apply_ufunc` refuses arrays with `chunks` by default, and with `dask="parallelized"` those that are
+  cut along a core dimension. Of virtual arrays the function gets the values, as of xarray's own lazy
+  arrays; where these are too many they are Dask arrays, with what xarray makes of them;
 - the values in each window are counted, of integers as well, where none are missing, in an array of
   the full size. Here that is one of the windowed dimensions only, shown as often as needed.
 
@@ -29,6 +32,7 @@ from insitu.combining.member import in_memory
 from insitu.forking import import_before_fork
 from insitu.lazy_array.deferred_values import Access
 from insitu.lazy_array.duck_array import LazyArray
+from insitu.lazy_array.load_values import values_or_dask
 
 __all__ = ["install_hooks"]
 
@@ -41,12 +45,16 @@ def install_hooks() -> None:
         if _wrap(module, "DataArrayRolling", "_array_reduce", _reduce_windows_without_libraries):
             _wrap(module, "DataArrayRolling", "_counts", _count_integers_once)
             break
+    for module in ("xarray.computation.apply_ufunc", "xarray.core.computation"):  # the second before xarray 2025.2
+        if _wrap(module, None, "apply_variable_ufunc", _give_values_to_functions):
+            break
 
 
-def _wrap(module: str, name: str, method: str, make: Callable[[Any], Any]) -> bool:
-    """Wrap a method; return whether it was there."""
+def _wrap(module: str, name: str | None, method: str, make: Callable[[Any], Any]) -> bool:
+    """Wrap a method of a class, or a function of a module; return whether it was there."""
     try:
-        owner = getattr(import_before_fork(module), name)
+        owner: Any = import_before_fork(module)
+        owner = owner if name is None else getattr(owner, name)
         original = getattr(owner, method)
     except (ImportError, AttributeError):
         return False
@@ -91,6 +99,25 @@ def _count_integers_once(original: Callable[..., Any]) -> Callable[..., Any]:
         return made
 
     return count
+
+
+def _give_values_to_functions(original: Callable[..., Any]) -> Callable[..., Any]:
+    def apply(func: Any, *args: Any, dask: Any = "forbidden", dask_gufunc_kwargs: Any = None, **kwargs: Any) -> Any:
+        if any(isinstance(getattr(arg, "_data", None), LazyArray) for arg in args):
+            if dask == "forbidden":
+                args = tuple(map(_with_values, args))
+            elif dask == "parallelized":
+                dask_gufunc_kwargs = {"allow_rechunk": True, **(dask_gufunc_kwargs or {})}
+        return original(func, *args, dask=dask, dask_gufunc_kwargs=dask_gufunc_kwargs, **kwargs)
+
+    return apply
+
+
+def _with_values(argument: Any) -> Any:
+    """Return a variable with its values, or with a Dask array where they exceed `read_limit`."""
+    if not isinstance(getattr(argument, "_data", None), LazyArray):
+        return argument
+    return argument.copy(deep=False, data=values_or_dask(argument._data))
 
 
 def has_virtual_array(data: Any) -> bool:
