@@ -388,3 +388,33 @@ def test_functions_of_others_get_the_values(make: Any, dask: Any, path: Path, lo
     with insitu.open_dataset(path) as ds:
         assert len(ds.a.chunks[ds.a.dims.index("time")]) > 1
         xr.testing.assert_equal(apply(make(ds), dask=dask, output_dtypes=[expected.dtype]).compute(), expected)
+
+
+@pytest.mark.parametrize("dask", ["forbidden", "parallelized"])
+@pytest.mark.parametrize("make", [lambda ds: ds.a, lambda ds: ds.a * 2])
+def test_functions_of_others_may_write_to_the_values(make: Any, dask: Any, path: Path, loaded: xr.Dataset) -> None:
+    def cut_off(values: Any) -> Any:
+        values[values < 280] = 280
+        return values
+
+    with insitu.open_dataset(path) as ds:
+        make(ds).sum()  # values are kept
+        found = xr.apply_ufunc(cut_off, make(ds), dask=dask, output_dtypes=["f4"])
+        xr.testing.assert_equal(found.compute(), make(loaded).clip(min=280))
+        xr.testing.assert_equal(ds.a.load(), loaded.a)
+
+
+def test_functions_of_others_get_values_in_the_order_of_xarray(path: Path, loaded: xr.Dataset) -> None:
+    """Numba compiles a function for each order of the elements."""
+    seen: list[Any] = []
+
+    def note(values: Any) -> Any:
+        seen.append(values.flags.c_contiguous)
+        return values.sum(-1)
+
+    with insitu.open_dataset(path) as ds:
+        ds.a.values  # noqa: B018 - values are kept
+        for data in (ds.a, loaded.a):
+            how: dict[str, Any] = {"dask": "parallelized", "output_dtypes": ["f4"]}
+            xr.apply_ufunc(note, data, input_core_dims=[["time"]], **how)
+    assert seen == [False, False]

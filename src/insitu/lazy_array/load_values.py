@@ -19,7 +19,7 @@ from insitu.lazy_array.deferred_values import DeferredValues
 from insitu.lazy_array.evaluate import read_all, read_and_keep
 from insitu.lazy_array.options import options
 
-__all__ = ["TooLargeError", "fingerprint", "to_dask", "values_or_dask", "write_values"]
+__all__ = ["TooLargeError", "fingerprint", "own_values_or_dask", "to_dask", "values_or_dask", "write_values"]
 
 
 def values_or_dask(array: DeferredValues) -> Any:
@@ -36,6 +36,15 @@ def values_or_dask(array: DeferredValues) -> Any:
             "becomes a Dask array)",
         )
     return to_dask(array)
+
+
+def own_values_or_dask(array: DeferredValues) -> Any:
+    """Return values that the function of a user may write to, or a Dask array where they exceed `read_limit`.
+
+    They lie in memory as those lie that they are copied from: compilers such as Numba make code for each order.
+    """
+    values = values_or_dask(array)
+    return values.copy("K") if isinstance(values, np.ndarray) and not values.flags.writeable else values
 
 
 def write_values(array: DeferredValues, key: Any, value: Any) -> None:

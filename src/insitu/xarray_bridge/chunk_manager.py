@@ -19,7 +19,7 @@ from xarray.namedarray.parallelcompat import ChunkManagerEntrypoint
 from insitu.lazy_array.boxes import iterate_boxes
 from insitu.lazy_array.duck_array import LazyArray
 from insitu.lazy_array.evaluate import read_all
-from insitu.lazy_array.load_values import to_dask, values_or_dask
+from insitu.lazy_array.load_values import own_values_or_dask, to_dask
 from insitu.lazy_array.options import options
 from insitu.model.elementwise import UFUNCS
 
@@ -109,7 +109,7 @@ class InsituChunkManager(ChunkManagerEntrypoint[LazyArray]):
         """
         if isinstance(func, np.ufunc) and func in UFUNCS and set(signature) <= set("()->,"):
             return func(*args)
-        args = tuple(_own_values(arg) if isinstance(arg, LazyArray) else arg for arg in args)
+        args = tuple(own_values_or_dask(arg) if isinstance(arg, LazyArray) else arg for arg in args)
         if any(type(arg).__module__.startswith("dask") for arg in args):
             return _dask_array().apply_gufunc(func, signature, *args, **kwargs)
         for own in ("axes", "axis", "keepdims", "output_dtypes", "output_sizes", "allow_rechunk", "meta"):
@@ -120,7 +120,7 @@ class InsituChunkManager(ChunkManagerEntrypoint[LazyArray]):
 
     def map_blocks(self, func: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """Map a function over the values: as one block if they are few, else through Dask."""
-        args = tuple(_own_values(arg) if isinstance(arg, LazyArray) else arg for arg in args)
+        args = tuple(own_values_or_dask(arg) if isinstance(arg, LazyArray) else arg for arg in args)
         if any(type(arg).__module__.startswith("dask") for arg in args):
             return _dask_array().map_blocks(func, *args, **kwargs)
         for own in ("dtype", "chunks", "drop_axis", "new_axis", "meta", "name", "token"):
@@ -224,9 +224,3 @@ def _target_region(region: Any, piece: tuple[slice, ...]) -> tuple[Any, ...]:
         else:
             out.append(part)
     return tuple(out)
-
-
-def _own_values(array: LazyArray) -> Any:
-    """Return values that the function of a user may write to, or a Dask array."""
-    values = values_or_dask(array)
-    return values.copy() if isinstance(values, np.ndarray) and not values.flags.writeable else values

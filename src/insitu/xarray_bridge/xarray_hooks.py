@@ -32,7 +32,7 @@ from insitu.combining.member import in_memory
 from insitu.forking import import_before_fork
 from insitu.lazy_array.deferred_values import Access
 from insitu.lazy_array.duck_array import LazyArray
-from insitu.lazy_array.load_values import values_or_dask
+from insitu.lazy_array.load_values import own_values_or_dask
 
 __all__ = ["install_hooks"]
 
@@ -117,7 +117,7 @@ def _with_values(argument: Any) -> Any:
     """Return a variable with its values, or with a Dask array where they exceed `read_limit`."""
     if not isinstance(getattr(argument, "_data", None), LazyArray):
         return argument
-    return argument.copy(deep=False, data=values_or_dask(argument._data))
+    return argument.copy(deep=False, data=own_values_or_dask(argument._data))
 
 
 def has_virtual_array(data: Any) -> bool:
