@@ -293,3 +293,13 @@ def test_boxes_are_bounded_whatever_the_chunks(tmp_path: Path) -> None:
         assert sum(np.prod([part.stop - part.start for part in box]) for box in boxes) == values.size
         found = reduce_by_boxes(product, ["max"], (0,), ReductionRules(), memory)["max"]
         np.testing.assert_array_equal(found[0], (values * values[::-1]).max(0))
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="this system does not say which cores a process has")
+def test_threads_are_as_many_as_the_cores_of_the_process() -> None:
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {min(before)})
+    try:
+        assert evaluation.threads_at_once() == 2
+    finally:
+        os.sched_setaffinity(0, before)

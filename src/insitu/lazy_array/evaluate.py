@@ -7,7 +7,6 @@ that lie on the borders of chunks, several at a time, straight into the result.
 
 from __future__ import annotations
 
-import os
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -27,6 +26,7 @@ from insitu.lazy_array.window_reach import COPIES, find_reach
 from insitu.lazy_array.windows import has_windows, operands_of
 from insitu.lru import LruCache
 from insitu.reading import PartialChunkCache, read_arrays
+from insitu.reading.thread_pools import count_cores
 
 __all__ = [
     "apply_steps",
@@ -192,7 +192,7 @@ def evaluate_boxes(
 
 def threads_at_once() -> int:
     """Return how many boxes are evaluated at a time, at most."""
-    return (os.cpu_count() or 1) + 1
+    return count_cores() + 1
 
 
 def _count_threads(array: DeferredValues, box: Box) -> int:

@@ -8,7 +8,6 @@ the same to the last bit. Only a few batches are processed at a time.
 
 from __future__ import annotations
 
-import os
 import threading
 from collections import deque
 from collections.abc import Generator, Sequence
@@ -26,7 +25,7 @@ from insitu.reading.fetch_and_decode import PlanExecution
 from insitu.reading.request_cost import is_far
 from insitu.reading.scatter import put
 from insitu.reading.task_batches import cut_batches
-from insitu.reading.thread_pools import REMOTE_WORKERS, get_worker_pool
+from insitu.reading.thread_pools import REMOTE_WORKERS, count_cores, get_worker_pool
 from insitu.reading.tile_plan import Position, TilePlan
 from insitu.reducing.empty_cells import add_constants
 from insitu.reducing.partial_fields import Partial
@@ -155,7 +154,7 @@ class _StreamingPass:
             return
         far = is_far(self.plan.sources)
         pool = get_worker_pool(far)
-        most = BATCHES_PER_THREAD * (REMOTE_WORKERS if far else os.cpu_count() or 1)
+        most = BATCHES_PER_THREAD * (REMOTE_WORKERS if far else count_cores())
         carried = carry_deadline(self.reduce_batch)
         pending: deque[Future[PartialsByPlace]] = deque()
         try:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Sequence
 
 from insitu.cancellation import check_deadline
 from insitu.model import Selection, VirtualArray
 from insitu.reading.memory_estimate import estimate_read_memory
+from insitu.reading.thread_pools import count_cores
 from insitu.reducing.reduce import normalise_axes
 from insitu.reducing.sketches import sketch_bytes
 from insitu.server.error_responses import RequestTooLargeError
@@ -127,7 +127,7 @@ def job_cost(limits: Limits, job: BatchJob, array: VirtualArray, selection: Sele
         raise RequestTooLargeError(
             "the selection touches more chunks than the memory of this server allows: select less"
         )
-    held = weight.plan + ((os.cpu_count() or 1) + 1) * (FOLD_BYTES + weight.chunk)
+    held = weight.plan + (count_cores() + 1) * (FOLD_BYTES + weight.chunk)
     if part is not None:
         block = math.prod(part.result_shape) * max(array.dtype.itemsize, 1)
         if 4 * block > limits.memory:

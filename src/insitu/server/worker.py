@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import threading
 import time
 import weakref
@@ -15,6 +14,7 @@ from typing import Any, TypeVar
 
 from insitu.cancellation import Deadline, LateError, deadline_scope
 from insitu.reading import ChunkCache, ReadStatistics
+from insitu.reading.thread_pools import count_cores
 from insitu.server.admission import Admission
 from insitu.server.authentication import Tokens
 from insitu.server.client_source_pools import ClientSourcePools
@@ -50,7 +50,7 @@ class Worker:
         self.metrics = Metrics()
         self.loader = ChunkLoader(self.source_pools, self.cache, limits, self.roots.local_copy, self.metrics)
         self.scans = ScanCache(limits.scans, limits.fresh, self.metrics)
-        threads = settings.threads or THREADS_PER_CORE * (os.cpu_count() or 1)
+        threads = settings.threads or THREADS_PER_CORE * count_cores()
         self.admission = Admission(limits.memory, limits.queue, limits.wait, threads)
         self.pool = ThreadPoolExecutor(threads, thread_name_prefix="insitu-serve")
         self._deadlines: weakref.WeakSet[Deadline] = weakref.WeakSet()
