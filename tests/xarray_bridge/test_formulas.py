@@ -264,7 +264,7 @@ class TestExplaining:
         assert cost.bytes == 0
         with trace() as cost:
             formula.values  # noqa: B018
-        assert plan.fetched == cost.bytes
+        assert plan.bytes_fetched == cost.bytes
         assert plan.shape == formula.shape
         assert plan.server is None
 
@@ -283,7 +283,7 @@ class TestExplaining:
         plan = virtual.insitu.explain(virtual.a * 2)
         assert plan.blocks == 4
         assert plan.block_bytes <= 40_000
-        assert (plan.chunks, plan.parts[0].decoded) == (15, 750 * 6 * 8 * 4)
+        assert (plan.chunks, plan.parts[0].bytes_decoded) == (15, 750 * 6 * 8 * 4)
 
     def test_of_a_server(self, path: Path) -> None:
         with insitu.open_dataset(path, active="http://127.0.0.1:1") as ds:

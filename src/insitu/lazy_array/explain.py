@@ -30,9 +30,9 @@ class StoredPart:
     name: str
     chunks: int
     """Chunks that are fetched and decoded."""
-    fetched: int
+    bytes_fetched: int
     """Their stored bytes."""
-    decoded: int
+    bytes_decoded: int
     """Their bytes once they are decoded, about."""
     files: int
 
@@ -64,14 +64,14 @@ class Explanation:
         return sum(part.chunks for part in self.parts)
 
     @property
-    def fetched(self) -> int:
+    def bytes_fetched(self) -> int:
         """Their stored bytes."""
-        return sum(part.fetched for part in self.parts)
+        return sum(part.bytes_fetched for part in self.parts)
 
     @property
-    def decoded(self) -> int:
+    def bytes_decoded(self) -> int:
         """Their bytes once they are decoded, about."""
-        return sum(part.decoded for part in self.parts)
+        return sum(part.bytes_decoded for part in self.parts)
 
     def __repr__(self) -> str:
         result = " × ".join(map(str, self.shape)) or "one value"
@@ -81,12 +81,12 @@ class Explanation:
             f"  in {_count(self.blocks, 'block')} of at most {format_bytes(self.block_bytes)}",
             *(
                 f"  reads {part.name}: {_count(part.chunks, 'chunk')} of {_count(part.files, 'file')}, "
-                f"{format_bytes(part.fetched)} fetched, {format_bytes(part.decoded)} decoded"
+                f"{format_bytes(part.bytes_fetched)} fetched, {format_bytes(part.bytes_decoded)} decoded"
                 for part in self.parts
             ),
         ]
         if self.server is None:
-            lines.append(f"  runs here: {format_bytes(self.fetched)} are fetched")
+            lines.append(f"  runs here: {format_bytes(self.bytes_fetched)} are fetched")
             lines += [f"  not on the server: {self.reason}"] if self.reason else []
         else:
             lines.append(f"  runs on the server {redact_url(self.server)}: only the result travels")

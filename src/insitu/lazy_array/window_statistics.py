@@ -46,7 +46,12 @@ class Window:
     @property
     def is_dense(self) -> bool:
         """Whether each starts one element after the other, and has all elements up to its end."""
-        return _is_consecutive(self.starts) and _is_consecutive(self.offsets)
+        return _is_consecutive(self.starts) and self.has_all_elements
+
+    @property
+    def has_all_elements(self) -> bool:
+        """Whether a window has all elements from its first to its last."""
+        return _is_consecutive(self.offsets)
 
     def shift(self, by: int) -> Window:
         """Return the windows of an array that starts elsewhere."""

@@ -97,7 +97,7 @@ def reduce_windows(
     step, after = array.steps[number], array.steps[number + 1 :]
     assert isinstance(step, TakeWindows)
     axes = tuple(sorted(int(axis) % array.ndim for axis in np.atleast_1d(given["axis"])))
-    shown = step.windows.shown
+    shown = step.windows.shown_dimensions
     if step.method is not None or axes != shown or len(shown) < len(step.windows.along) or not all(map(_moves, after)):
         return None
     inner = step.windows.inner.then(*after)
@@ -125,11 +125,7 @@ def _is_long(inner: LazyArray, windows: Windows) -> bool:
     length = len(window.offsets)
     apart = len(window.starts) < 2 or int(np.diff(window.starts).min()) >= length
     section = math.prod(size for number, size in enumerate(inner.chunk_sizes) if number != axis) * inner.read_itemsize
-    return apart and _is_regular(window) and length * section > MOST_BYTES
-
-
-def _is_regular(window: Window) -> bool:
-    return bool((np.diff(window.offsets) == 1).all())
+    return apart and window.has_all_elements and length * section > MOST_BYTES
 
 
 def _reduce_each(

@@ -46,7 +46,7 @@ class Windows:
         return tuple(self._length(place) for place in self.layout)
 
     @property
-    def shown(self) -> tuple[int, ...]:
+    def shown_dimensions(self) -> tuple[int, ...]:
         """The dimensions of the result that are elements of windows."""
         return tuple(number for number, (kind, _) in enumerate(self.layout) if kind == SHOWN)
 

@@ -102,7 +102,7 @@ def reduce_expression(
     warned = FloatingPointErrors()
     array, job = _open(task, limits, opened, tally, warned), task.job
     query = ReductionQuery(job.methods, job.axes, ..., job.rules, job.keepdims)
-    with _numpy_errors_reported():
+    with _report_numpy_errors():
         if job.weights is not None:
             found = weigh_values(ExpressionValues(array, task.memory), job.weights, query)
         elif job.groups is not None:
@@ -128,7 +128,7 @@ def read_expression(
     most = min(BLOCK_BYTES, task.memory.box) // max(array.dtype.itemsize, array.array.dtype.itemsize, 1)
     read = box_reader(array, task.memory)
     for box in _slabs(array.shape, max(most, 1)):
-        with _numpy_errors_reported():
+        with _report_numpy_errors():
             values = read(box)
         yield np.asarray(values, array.dtype)
 
@@ -225,7 +225,7 @@ def _axes_by_name(job: BatchJob, arrays: Sequence[VirtualArray], selection: Sele
 
 
 @contextmanager
-def _numpy_errors_reported() -> Iterator[None]:
+def _report_numpy_errors() -> Iterator[None]:
     """Turn what NumPy raises because of values into an error for the client: floating-point errors
     that were to raise, integers to negative powers.
     """
