@@ -82,20 +82,6 @@ def combine_with_xarray(
     access
         How what is still virtual is read.
     """
-    combined = _combine(found, places, dims, named, rules, errors, access)
-    mixed = any(is_dask(variable._data) for variable in combined.variables.values())
-    return to_dask_dataset(combined, {}) if mixed else combined
-
-
-def _combine(
-    found: Sequence[Member | Failure],
-    places: Sequence[GridPosition] | None,
-    dims: Sequence[ConcatDim],
-    named: NamedDims | None,
-    rules: CombineRules,
-    errors: str,
-    access: Access,
-) -> xarray.Dataset:
     drop_failures(found, errors)
     members = {number: item for number, item in enumerate(found) if isinstance(item, Member)}
     made = {number: to_dataset(item, access) for number, item in members.items()}
@@ -114,12 +100,15 @@ def _combine(
                 groups.setdefault(tuple(numbers[number] for _, _, numbers in named[::-1]), []).append(dataset)
         for place, group in groups.items():
             grid[place] = group[0] if len(group) == 1 else _ask_xarray(xarray.combine_by_coords, group, **how)
-        return _combine_nested(grid, [(name, labels) for name, labels, _ in named[::-1]], how)
-    if places is None:
+        combined = _combine_nested(grid, [(name, labels) for name, labels, _ in named[::-1]], how)
+    elif places is None:
         good: Any = [dataset for dataset in datasets if dataset is not None]
-        return _ask_xarray(xarray.combine_by_coords, good, **how)
-    kept = {place: dataset for place, dataset in zip(places, datasets, strict=True) if dataset is not None}
-    return _combine_nested(kept, dims, how)
+        combined = _ask_xarray(xarray.combine_by_coords, good, **how)
+    else:
+        kept = {place: dataset for place, dataset in zip(places, datasets, strict=True) if dataset is not None}
+        combined = _combine_nested(kept, dims, how)
+    mixed = any(is_dask(variable._data) for variable in combined.variables.values())
+    return to_dask_dataset(combined, {}) if mixed else combined
 
 
 def with_access(dataset: xarray.Dataset, access: Access) -> xarray.Dataset:
