@@ -20,7 +20,7 @@ from insitu.lazy_array.load_values import to_dask
 from insitu.reading import ChunkCache
 from insitu.scanning.scan_url import Verify
 from insitu.sources import redact_url
-from insitu.xarray_bridge import accessor  # noqa: F401 - imported to register the accessors
+from insitu.xarray_bridge import accessor, array_accessor  # noqa: F401 - imported to register the accessors
 from insitu.xarray_bridge.backend_array import duck_array
 from insitu.xarray_bridge.dataset import drop_conflicting_variables, to_dataset
 from insitu.xarray_bridge.engine_keywords import check_complex, without_engine_keywords
