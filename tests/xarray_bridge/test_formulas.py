@@ -418,3 +418,18 @@ def test_functions_of_others_get_values_in_the_order_of_xarray(path: Path, loade
             how: dict[str, Any] = {"dask": "parallelized", "output_dtypes": ["f4"]}
             xr.apply_ufunc(note, data, input_core_dims=[["time"]], **how)
     assert seen == [False, False]
+
+
+@pytest.mark.parametrize("exponent", [0.5, 2, 2.0, -1, -1.0, 0, 1, 3, np.float32(0.5), np.float64(0.5)])
+@pytest.mark.parametrize("dtype", ["f2", "f4", "f8", "c8", "c16"])
+def test_powers_are_those_of_the_operator(tmp_path: Path, dtype: str, exponent: Any) -> None:
+    random = np.random.default_rng(1)
+    values = np.concatenate([random.lognormal(0, 2, 500), [0.0, -0.0, np.inf, -np.inf, np.nan, 1.0]]).astype(dtype)
+    values[:100] *= -1
+    stored = xr.Dataset({"v": ("x", values)})
+    stored.to_zarr(tmp_path / "x.zarr", encoding={"v": {"chunks": (100,)}}, consolidated=False)
+    with np.errstate(all="ignore"), insitu.open_dataset(tmp_path / "x.zarr", cache=False) as ds:
+        expected = values**exponent
+        found = (ds.v**exponent).values
+    assert found.dtype == expected.dtype
+    np.testing.assert_array_equal(found, expected)

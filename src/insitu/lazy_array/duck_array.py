@@ -37,6 +37,15 @@ from insitu.reading import read_points
 __all__ = ["LazyArray"]
 
 
+POWERS = {
+    (float, 0.5, "f"): np.sqrt,
+    (float, 0.5, "c"): np.sqrt,
+    (int, 2, "c"): np.square,
+    (int, -1, "c"): np.reciprocal,
+}
+"""What NumPy's operator calls instead of `np.power`, by exponent and kind of dtype, where values differ."""
+
+
 class LazyArray(DeferredValues, Methods, NDArrayOperatorsMixin, ExplicitlyIndexed):
     """An array inside xarray that is read when its values are needed."""
 
@@ -91,6 +100,11 @@ class LazyArray(DeferredValues, Methods, NDArrayOperatorsMixin, ExplicitlyIndexe
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
         return call_ufunc(ufunc, method, inputs, kwargs)
+
+    def __pow__(self, other: Any) -> Any:
+        # As NumPy's operator, whose infinities and complex numbers differ from those of np.power.
+        shortcut = POWERS.get((type(other), other, self.dtype.kind)) if type(other) in (int, float) else None
+        return super().__pow__(other) if shortcut is None else shortcut(self)
 
     # Selecting.
 
