@@ -83,17 +83,18 @@ class Decoding:
 
     def of_variable(self, name: str) -> dict[str, Any]:
         """Return the keywords for one variable."""
-        defaults = {
-            "mask_and_scale": True,
-            "decode_times": True,
-            "decode_timedelta": None,
-            "use_cftime": None,
-            "concat_characters": True,
+        return {
+            "mask_and_scale": _option_of(self.mask_and_scale, name, True),
+            "decode_times": _option_of(self.decode_times, name, True),
+            "decode_timedelta": _option_of(self.decode_timedelta, name, None),
+            "use_cftime": _option_of(self.use_cftime, name, None),
+            "concat_characters": _option_of(self.concat_characters, name, True),
         }
-        return {key: _option_of(getattr(self, key), name, default) for key, default in defaults.items()}
 
 
 def _option_of(option: PerVariable, name: str, default: Any) -> Any:
+    if option is True or option is None:  # of most variables; the test for a mapping is slow
+        return option
     return option.get(name, default) if isinstance(option, Mapping) else option
 
 

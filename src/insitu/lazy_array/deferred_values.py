@@ -10,6 +10,7 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Any, Self
 
 import numpy as np
@@ -269,6 +270,7 @@ def uniform_chunks(array: VirtualArray) -> ChunkLengths:
     return DeferredValues(array).chunks
 
 
+@lru_cache(maxsize=256)
 def _split_evenly(length: int, size: int) -> tuple[int, ...]:
     size = max(min(size, length), 1)
     full, rest = divmod(length, size)

@@ -236,11 +236,12 @@ class _Evaluation:
         for array in self.arrays:
             self._collect(array, leaves)
         missing: dict[Key, DeferredValues] = {}
+        asked = {id(array) for array in self.arrays}
         for key, leaf in leaves.items():
             kept = find_values(leaf)
             if kept is not None:
                 self.values[key] = kept
-            elif not self.once and _is_kept_whole(leaf) and not any(leaf is array for array in self.arrays):
+            elif not self.once and id(leaf) not in asked and _is_kept_whole(leaf):
                 self.values[key] = read_and_keep(leaf)
             else:
                 missing[key] = leaf

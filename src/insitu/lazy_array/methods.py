@@ -66,6 +66,8 @@ class Methods:
     argpartition = _function("argpartition")
 
     def __getattr__(self, name: str) -> Never:
+        if name.startswith("__"):  # asked for by protocols, often
+            raise AttributeError(name)
         why = "it belongs to an array in memory. Load the values first: np.asarray(array), or .load() in xarray"
         reason = f": {why}" if name in MEMORY_ONLY else ""
         raise AttributeError(f"a virtual array has no attribute {name!r}{reason}", name=name, obj=self)

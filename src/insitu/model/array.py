@@ -83,12 +83,13 @@ class VirtualArray:
         """Return the array that consists of one tile."""
         dtypes = {encoding.dtype for encoding in tile.encodings}
         dtype = dtypes.pop() if len(dtypes) == 1 else shared_dtype([*dtypes])
+        shape = tile.shape
         return cls(
-            shape=tile.shape,
+            shape=shape,
             dtype=dtype,
             dims=tuple(dims),
             tiles=(tile,),
-            origins=np.zeros((1, len(tile.shape)), np.int64),
+            origins=np.zeros((1, len(shape)), np.int64),
             attributes=dict(attributes or {}),
             fill_value=fill_value,
             details=details,

@@ -169,6 +169,12 @@ def _constant_column(value: int, ndim: int) -> npt.NDArray[Any]:
     return column
 
 
+@lru_cache(maxsize=1)
+def _multiples(step: int, count: int) -> npt.NDArray[np.int64]:
+    """Return the first multiples of a number: the same for all variables of a file."""
+    return np.arange(count, dtype=np.int64) * step
+
+
 def _extremes(column: npt.NDArray[Any]) -> tuple[int, int]:
     if column.size > 64:
         return int(column.min()), int(column.max())
@@ -250,6 +256,18 @@ class Columns:
             else narrow_column(filter_mask, ndim),
             "encoding": zero,
             "packing": zero,
+        }
+        return _assemble_columns(shape, (source,), columns, b"")
+
+    @classmethod
+    def of_steps(cls, shape: tuple[int, ...], source: Source, first: int, step: int, length: int) -> Columns:
+        """Return the table of a grid whose cells lie in equal steps of one source, along the first axis."""
+        ndim, count = len(shape), shape[0]
+        column = (_multiples(step, count) + first).astype(_narrowest_type(first, first + (count - 1) * step))
+        columns = {
+            "offset": column.reshape(-1, *(1,) * (ndim - 1)) if count > 1 else _constant_column(first, ndim),
+            "length": _constant_column(length, ndim),
+            **dict.fromkeys(("source", "filter_mask", "encoding", "packing"), _constant_column(0, ndim)),
         }
         return _assemble_columns(shape, (source,), columns, b"")
 

@@ -122,8 +122,10 @@ def _locate(array: VirtualArray) -> _StridedBytes | None:
 
 def _constant(column: npt.NDArray[Any]) -> int | None:
     """Return the one value of a column; None if there are several."""
+    if column.size == 1:
+        return int(column.item())
     rows = column.reshape(-1)
-    return int(rows[0]) if len(rows) == 1 or (rows == rows[0]).all() else None
+    return int(rows[0]) if (rows == rows[0]).all() else None
 
 
 def _read_source(

@@ -14,7 +14,6 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from insitu.errors import FormatError
 from insitu.formats.netcdf3.header import VERSIONS, HeaderVariable, NetCDF3Header, read_header
@@ -140,6 +139,7 @@ def _array(header: NetCDF3Header, variable: HeaderVariable, records: int, source
     lead: tuple[Axis, ...] = ()
     offset: Any = variable.begin
     length: Any = variable.nbytes
+    step = 0
     if variable.is_record:
         stride = header.record_size
         along = (-1, *(1,) * len(shape))
@@ -155,12 +155,13 @@ def _array(header: NetCDF3Header, variable: HeaderVariable, records: int, source
             # Some writers leave out the padding behind the last record.
             length = np.minimum(length, size - offset)
         else:
-            lead = (Axis.regular(records, 1),)
-            offset = (variable.begin + _record_offsets(records, stride)).reshape(along)
+            lead, step = (Axis.regular(records, 1),), stride
     axes = lead + tuple(_whole_axis(extent) for extent in shape)
     grid = tuple(axis.count for axis in axes)
     if 0 in grid:
         chunks = Columns.of_unwritten(grid)
+    elif step:
+        chunks = Columns.of_steps(grid, source, variable.begin, step, length)
     else:
         chunks = Columns.of_stored(grid, source, offset, length)
     encoding = _encoding(variable.dtype, codecs, np.array(fill, variable.dtype).tobytes())
@@ -176,12 +177,6 @@ def _array(header: NetCDF3Header, variable: HeaderVariable, records: int, source
 def _encoding(dtype: np.dtype[Any], codecs: tuple[Codec, ...], fill: bytes) -> Encoding:
     """Return an encoding. Cached: an archive has few."""
     return Encoding(dtype, codecs, fill=fill)
-
-
-@lru_cache(maxsize=1)
-def _record_offsets(records: int, stride: int) -> npt.NDArray[np.int64]:
-    """Return where records lie behind the first one: the same for all variables of a file."""
-    return np.arange(records, dtype=np.int64) * stride
 
 
 @lru_cache(maxsize=1024)

@@ -8,6 +8,7 @@ fetched at once, usually with one request each, and parsed once.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import repeat
 from typing import Any
 
 import numpy as np
@@ -104,13 +105,10 @@ class Records:
         heaps = self._heaps(np.unique(address[written]).tolist(), fetch)
         width = 1 if self.text else self.base.itemsize
         sizes = np.where(written, flat["length"] * np.int64(width), 0).tolist()
-        places, indices = address.tolist(), flat["index"].tolist()
-        found = [
-            heaps[place].get(index, b"") if size else b""
-            for place, index, size in zip(places, indices, sizes, strict=True)
-        ]
+        indices = flat["index"].tolist()
+        found = _find_objects(heaps, address, indices)
         if list(map(len, found)) != sizes:  # nearly never
-            found = _cut_objects(heaps, places, indices, sizes)
+            found = _cut_objects(heaps, address.tolist(), indices, sizes)
         elif sum(sizes) > _value_limit(heaps):
             raise _reuse_error(sum(sizes))
         values = np.empty(flat.size, object)
@@ -165,6 +163,22 @@ class Records:
             raise CodecError(f"the heap that the chunk refers to is damaged: {error.message}", codec=NAME) from error
 
 
+def _find_objects(heaps: dict[int, dict[int, bytes]], address: NDArray[Any], indices: list[int]) -> list[bytes]:
+    """Return whole objects of heaps, empty bytes for those that are not there: one call for each run of references
+    to one heap.
+    """
+    if not indices:
+        return []
+    ends = [*(np.flatnonzero(address[1:] != address[:-1]) + 1).tolist(), len(indices)]
+    found: list[bytes] = []
+    start = 0
+    for end, place in zip(ends, address[np.array(ends) - 1].tolist(), strict=True):
+        heap: dict[int, bytes] = heaps.get(place, {})
+        found += map(heap.get, indices[start:end], repeat(b""))
+        start = end
+    return found
+
+
 def _cut_objects(
     heaps: dict[int, dict[int, bytes]], places: list[int], indices: list[int], sizes: list[int]
 ) -> list[bytes]:
@@ -188,9 +202,11 @@ def _to_texts(found: list[bytes]) -> list[str]:
     """Return texts. Some writers count the closing zero; the library shows a C string, which ends at the
     first one.
     """
-    if 0 in b"".join(found):
-        found = [data[: data.index(0)] if 0 in data else data for data in found]
-    return [data.decode("utf-8", "surrogateescape") for data in found]
+    joined = b"\0".join(found)
+    if joined.count(0) >= max(len(found), 1):
+        joined = b"\0".join([data.partition(b"\0")[0] for data in found])
+    # One call for all: a zero ends a damaged character, too.
+    return joined.decode("utf-8", "surrogateescape").split("\0") if found else []
 
 
 def _value_limit(heaps: dict[int, dict[int, bytes]]) -> int:
