@@ -17,7 +17,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check $(addpre
 # Work stealing gives each worker whole modules at first, so that their fixtures are made once.
 PYTEST := $(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal
 
-.PHONY: setup demo servers quick test test-latest test-remote update-constraints test-files check format bench docs fuzz clean clients hdf4
+.PHONY: setup demo servers quick test test-latest test-remote update-constraints test-files check format bench docs fuzz clean clients hdf4 page pictures
 
 setup: $(VENV)/ready
 
@@ -67,10 +67,19 @@ servers: setup
 test-remote: setup servers clients
 	$(PYTEST) tests/remote tests/server
 
-# Clients that others wrote (zarrita.js into .clients, Debian's GDAL, PyActiveStorage into .servers); what cannot be had is named, its tests are skipped.
+# Clients that others wrote (zarrita.js into .clients, Debian's GDAL, PyActiveStorage into .servers, a headless Chromium); what cannot be had is named, its tests are skipped.
 clients: setup
 	-$(BIN)/python scripts/clients.py install
 	-$(BIN)/python scripts/active_storage.py install
+	-$(BIN)/python scripts/browser.py install
+
+# The plotting libraries of the explorer's page, bundled from the versions that scripts/plotting pins. They are committed: only a change of them needs npm.
+page: setup
+	$(BIN)/python scripts/page.py build
+
+# Pictures of the explorer for README and docs, from the demonstration's archive and from real files where they are.
+pictures: setup clients
+	$(BIN)/python scripts/page_pictures.py
 
 check: setup
 	$(BIN)/ruff format --check src tests bench scripts examples setup.py

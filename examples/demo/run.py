@@ -4,12 +4,14 @@
 
 A year of daily maps, in files that differ in chunks, codecs and packing, becomes one dataset. It is
 compared with what xarray reads, saved in every format, reduced here and by a server, and drawn.
-Takes under a minute, offline.
+Takes under a minute, offline. In a terminal it ends with the address of the explorer, which shows
+the archive in a browser until Ctrl+C.
 """
 
 from __future__ import annotations
 
 import shutil
+import subprocess
 import sys
 import time
 import warnings
@@ -66,8 +68,19 @@ def demo(folder: Path) -> None:
         f"insitu info {folder / TARGETS[0]}",
         f"insitu read {folder / TARGETS[0]} tas --sel time={YEAR}-07-01 --sel lat=45..50 --sel lon=8 --as table",
         f"insitu serve {folder.resolve()}",
+        f"insitu explore '{folder / 'archive' / '*.nc'}'",
     ):
         stdout.print(f"  [bold]{command}[/]", soft_wrap=True)
+
+
+def explore(folder: Path) -> None:
+    """Serve the archive for the browser, until Ctrl+C; the address is printed."""
+    stdout.print(Rule("6. the explorer: open this address in a browser"))
+    command = [sys.executable, "-c", "import insitu.cli; insitu.cli.main()", "explore", "--no-browser"]
+    try:
+        subprocess.run([*command, str(folder / "archive" / "*.nc")], check=False)
+    except KeyboardInterrupt:
+        return
 
 
 def _show_files(files: list[Path]) -> None:
@@ -225,6 +238,9 @@ def _remove(path: Path) -> None:
 
 if __name__ == "__main__":
     try:
-        demo(Path(sys.argv[1] if len(sys.argv) > 1 else "demo-output"))
+        output = Path(sys.argv[1] if len(sys.argv) > 1 else "demo-output")
+        demo(output)
+        if sys.stdout.isatty():  # nobody would end it in a script
+            explore(output)
     except InsituError as problem:
         sys.exit(str(problem))

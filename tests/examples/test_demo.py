@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import os
+import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
+from urllib.request import ProxyHandler, build_opener
 
 import pytest
 
 import insitu
+from real_files import FILES
 
 xr = pytest.importorskip("xarray")
 pytest.importorskip("netCDF4")
@@ -47,3 +51,31 @@ def test_demo(tmp_path: Path) -> None:
     for picture in ("map.png", "chunks.png"):
         assert (tmp_path / "out" / picture).read_bytes().startswith(b"\x89PNG")
     assert len(list((tmp_path / "out" / "archive").glob("*.nc"))) == 12
+
+
+@pytest.mark.servers
+def test_the_end_of_the_demo_names_an_address_that_shows_the_archive(tmp_path: Path) -> None:
+    """In a terminal `make demo` ends with the explorer, until Ctrl+C."""
+    pytest.importorskip("starlette")
+    (tmp_path / "archive").mkdir()
+    shutil.copy(FILES / "hdf5" / "netcdf4_model.nc", tmp_path / "archive" / "a.nc")
+    program = f"from pathlib import Path; import run; run.explore(Path({str(tmp_path)!r}))"
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(FOLDER), os.environ.get("PYTHONPATH", "")])}
+    process = subprocess.Popen(
+        [sys.executable, "-u", "-c", program],
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        env=environment,
+    )
+    try:
+        assert process.stdout is not None
+        address = next(line.strip() for line in process.stdout if line.startswith("http://127.0.0.1:"))
+        with build_opener(ProxyHandler({})).open(address, timeout=30) as answer:
+            assert "explorer/page/main.js" in answer.read().decode()
+        os.killpg(process.pid, signal.SIGINT)
+        assert process.wait(40) == 0
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()

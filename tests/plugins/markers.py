@@ -6,7 +6,7 @@ start a server.
 | `servers` | starts a server program (SeaweedFS, nginx, `insitu serve`, …), by itself or by a fixture |
 | `corpus` | reads the large corpus of real files, which is not part of the project |
 | `peers` | runs a peer (kerchunk, VirtualiZarr, GDAL, PyActiveStorage, zarrita.js) |
-| `browser` | runs a client that is made for browsers (zarrita.js, in Node) |
+| `browser` | runs a browser, or a client that is made for browsers (zarrita.js, in Node) |
 | `slow` | takes seconds; the table `SLOW` below names those that do not say so themselves |
 
 Tests may carry the same markers by hand. `make quick` leaves all of them out.

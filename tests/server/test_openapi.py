@@ -6,17 +6,23 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+import xarray
 from hypothesis import HealthCheck, settings
+from starlette.routing import Route
 
 from insitu import __version__
 from insitu.active.wire_expression import MAX_ARRAYS, MAX_NODES, STEP_SETTINGS
 from insitu.model.elementwise import ARGUMENT_COUNTS
 from insitu.reducing.reductions import STREAMED
 from insitu.server.app import openapi_document
+from insitu.server.explorer import explorer_routes
 from insitu.server.jobs import ARRAY_FIELDS, BLOCKWISE_METHODS, CLIENT_OPTIONS, JOB_FIELDS, MAX_JOBS
 from insitu.server.reductionist.operations import OPERATIONS
 from insitu.server.reductionist.request import DTYPES, FIELDS
+from insitu.server.settings import Settings
+from insitu.server.worker import Worker
 from server.serving import Server
 
 schemathesis = pytest.importorskip("schemathesis")
@@ -37,8 +43,12 @@ schema = schemathesis.openapi.from_dict(_in_json())
 def test_every_route_is_described(server: Server) -> None:
     found = server.get("/openapi.json").json
     chunk_routes = {f"{prefix}/v2/{operation}" for prefix in ("", "/keepdims") for operation in OPERATIONS}
-    own = {"/reduce", "/read", "/scan", "/health", "/ready", "/metrics", "/openapi.json"}
-    assert chunk_routes | own == set(found["paths"])
+    own = {"/", "/reduce", "/read", "/scan", "/health", "/ready", "/metrics", "/openapi.json"}
+    worker = Worker(Settings())
+    explorer = {route.path for route in explorer_routes(worker) if isinstance(route, Route) and "/api/" in route.path}
+    worker.close()
+    assert len(explorer) >= 11
+    assert chunk_routes | own | explorer == set(found["paths"])
     assert found == json.loads(openapi_document())
     assert found["info"]["version"] == __version__
 
@@ -86,6 +96,11 @@ def test_nothing_described_makes_it_fail(case: Any, server: Server, root: Path) 
                 "jobs": [{**job, "url": str(path)} if isinstance(job, dict) and "url" in job else job for job in jobs],
             }
         case.body = body
+    if "/explorer/" in case.path and "url" in (case.query or {}):
+        archive = root / "fuzzed.nc"
+        if not archive.exists():
+            xarray.Dataset({"a": (("y", "x"), np.zeros((3, 4)))}).to_netcdf(archive)
+        case.query |= {"url": str(archive), "variable": "a"}
     answer = case.call(base_url=server.url)
     assert answer.status_code < 500, (case.path, case.body, answer.text)
     if answer.status_code >= 400 and answer.status_code not in (404, 405):

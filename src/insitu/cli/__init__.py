@@ -36,6 +36,7 @@ VERBS = {
     "refresh": "Scan the source files that have changed, and only those, and save the updated references.",
     "serve": "Run a server that decodes and reduces next to the data: for active= of insitu, PyActiveStorage and any "
     "HTTP client.",
+    "explore": "Look at archives in the browser: their contents, values and chunks.",
     "cache": "Show or clear the scans that are kept on disk, so that an archive opens at once the second time.",
 }
 """Each verb is the function of the same name in the module of the same name, with this summary."""

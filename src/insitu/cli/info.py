@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import warnings
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Annotated
 
 import numpy as np
@@ -16,9 +17,10 @@ from insitu.cli.access import StorageOption, Verbose, storage_options, trace_sto
 from insitu.cli.screen import format_bytes, plural, print_table, stdout
 from insitu.cli.tree import as_json, as_table
 from insitu.codecs import prepare
-from insitu.errors import InsituError
+from insitu.errors import InsituError, SourceError
 from insitu.model import ArrayDetails, GroupDetails, VirtualArray, VirtualGroup, byte_ranges
 from insitu.scanning.scan_url import scan_stored
+from insitu.sources.redaction import redact_url
 
 __all__ = ["info"]
 
@@ -37,6 +39,10 @@ def info(
     attributes: Annotated[bool, typer.Option("--attributes", "-a", help="Show attributes, too.")] = False,
     where: Annotated[bool, typer.Option("--map", "-m", help="Draw a map of the chunks in the file.")] = False,
     as_text: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    html: Annotated[
+        Path | None,
+        typer.Option(help="Write a report to this file instead: contents, attributes and pictures of the chunks."),
+    ] = None,
     option: StorageOption = None,
     verbose: Verbose = False,
 ) -> None:
@@ -46,6 +52,9 @@ def info(
     with warnings.catch_warnings(), trace_storage(verbose):
         warnings.simplefilter("ignore")  # the table shows what cannot be read
         found = scan_stored(url, group=group, errors="warn", storage_options=storage_options(option))
+        if html is not None:
+            _write_report(html, found, url)
+            return
     if as_text:
         typer.echo(json.dumps({**as_json(found), "notes": notes(found)}, indent=2))
         return
@@ -71,6 +80,18 @@ def info(
     if left:
         line.append(f"; {plural(left, 'variable')} cannot be read", style="red")
     stdout.print(line)
+
+
+def _write_report(path: Path, group: VirtualGroup, url: str) -> None:
+    """Write the report; texts with characters that no file can hold are written as `?`."""
+    from insitu.cli.html_report import html_report  # imports xarray, which looking into a file does not need
+
+    text = html_report(group, redact_url(url), notes(group))
+    try:
+        path.write_bytes(text.encode("utf-8", "replace"))
+    except OSError as problem:
+        raise SourceError(f"writing failed: {problem.strerror or problem}", url=str(path)) from problem
+    stdout.print(f"wrote {path}, {format_bytes(path.stat().st_size)}", markup=False)
 
 
 def notes(group: VirtualGroup) -> list[tuple[str, str]]:

@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.table import Table
 
 from insitu.model import Encoding, VirtualArray
+from insitu.model.encoding_texts import codec_chain_text
 
 __all__ = ["format_bytes", "format_chunk_shape", "format_codecs", "plural", "print_table", "stderr", "stdout"]
 
@@ -44,14 +45,7 @@ def plural(count: int, noun: str) -> str:
 
 def format_codecs(encodings: Iterable[Encoding]) -> str:
     """Return the codecs of encodings, each chain once."""
-    chains = dict.fromkeys(
-        " → ".join(
-            f"{codec.name}({level})" if (level := codec.configuration.get("level")) is not None else codec.name
-            for codec in encoding.codecs
-        )
-        or "none"
-        for encoding in encodings
-    )
+    chains = dict.fromkeys(map(codec_chain_text, encodings))
     few = list(chains)[:MAX_CHAINS]
     return " | ".join(few) + (f" | {len(chains) - len(few)} more" if len(few) < len(chains) else "")
 

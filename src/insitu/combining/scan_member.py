@@ -259,11 +259,11 @@ def _decode_group(group: VirtualGroup, job: Job, load: Load, **how: Any) -> Memb
 
 
 def _drop_variables(group: VirtualGroup, bad: Mapping[str, str], url: str | None, job: Job) -> VirtualGroup:
-    """Return the group without some variables; a warning names each and the reason."""
+    """Return the group without some variables; a warning and its problems name each and the reason."""
     for name, why in bad.items():
         job.warn(f"left out: {name} of {redact_url(url or 'this archive')}: {why}")
     rest = {name: array for name, array in group.arrays.items() if name not in bad}
-    return replace(group, arrays=rest) if bad else group
+    return replace(group, arrays=rest, problems={**group.problems, **bad}) if bad else group
 
 
 def _may_be_collection(url: Any, job: Job) -> bool:

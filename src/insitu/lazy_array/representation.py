@@ -13,6 +13,7 @@ from html import escape
 
 import numpy as np
 
+from insitu.lazy_array.chunk_svg import border_svg, busiest_dimensions, chunk_svg, plane_text
 from insitu.lazy_array.deferred_values import DeferredValues
 from insitu.lazy_array.formula_text import formula, stored_arrays
 from insitu.model import CellCounts, ChunkTable, Columns, SparseTable, count_cells
@@ -22,6 +23,8 @@ __all__ = ["format_bytes", "format_html", "format_line", "format_text"]
 
 MAX_COUNTED_CELLS = 2_000_000
 """Chunks that are counted to be shown: more would take longer than one likes to wait for a look."""
+MAX_DRAWN_TILES = 1_000
+"""Tiles up to which chunks are drawn in the colours of their files: a thousand take about 0.1 s."""
 _MAX_LINES = 40
 """Of the chunk picture, along each side."""
 _MAX_LEAVES = 8
@@ -55,12 +58,15 @@ def _count_text(count: int, what: str) -> str:
     return f"{count:,} {what}{'s' if count != 1 else ''}"
 
 
+def _can_be_looked_at(array: DeferredValues) -> bool:
+    """Return whether all chunks can be looked at without reading, and soon."""
+    tables = [tile.chunks for tile in array.array.tiles]
+    return sum(math.prod(table.shape) for table in tables) <= MAX_COUNTED_CELLS and all(map(_is_in_memory, tables))
+
+
 def _count_chunks(array: DeferredValues) -> CellCounts | None:
     """Return the number of chunks by state; None if counting would be slow, or would read."""
-    tables = [tile.chunks for tile in array.array.tiles]
-    if sum(math.prod(table.shape) for table in tables) > MAX_COUNTED_CELLS or not all(map(_is_in_memory, tables)):
-        return None
-    return count_cells(array.array)
+    return count_cells(array.array) if _can_be_looked_at(array) else None
 
 
 def _is_in_memory(table: ChunkTable) -> bool:
@@ -165,29 +171,20 @@ def _chunks_row(array: DeferredValues) -> tuple[str, str, str]:
 
 
 def _chunk_svg(array: DeferredValues) -> str:
-    """Return a picture of the chunks of the last two dimensions, as SVG."""
+    """Return a picture of the chunks along the two dimensions that have the most, as SVG.
+
+    Of an expression, and of tables that are long or not in memory, only the borders are drawn.
+    """
     if array.ndim < 1 or 0 in array.shape:
         return ""
-    cuts = [_drawn_borders(array, dimension) for dimension in range(max(array.ndim - 2, 0), array.ndim)]
-    lengths = array.shape[-2:] if array.ndim > 1 else (1, array.shape[0])
-    if array.ndim == 1:
-        cuts = [np.array([0, 1]), *cuts]
-    # The longer side is 120 pixels; a very long and thin one is still shown with some width.
-    scale = np.array(lengths, float) / max(lengths)
-    height, width = (np.maximum(scale, 0.15) * 120).tolist()
-    grid = [
-        f"<line x1='0' x2='{width:.0f}' y1='{y * height / lengths[0]:.1f}' y2='{y * height / lengths[0]:.1f}'/>"
-        for y in cuts[0].tolist()
-    ] + [
-        f"<line y1='0' y2='{height:.0f}' x1='{x * width / lengths[1]:.1f}' x2='{x * width / lengths[1]:.1f}'/>"
-        for x in cuts[1].tolist()
-    ]
-    return (
-        f"<svg width='{width + 2:.0f}' height='{height + 2:.0f}' viewBox='-1 -1 {width + 2:.0f} {height + 2:.0f}' "
-        "style='stroke:currentColor;stroke-width:.7' role='img' aria-label='chunk borders of the last two dimensions'>"
-        f"<rect x='0' y='0' width='{width:.0f}' height='{height:.0f}' fill='currentColor' fill-opacity='.08'/>"
-        f"{''.join(grid)}</svg>"
-    )
+    if not array.steps and len(array.array.tiles) <= MAX_DRAWN_TILES and _can_be_looked_at(array):
+        return chunk_svg(array.array)
+    shown = busiest_dimensions([len(cuts) for cuts in array.aligned_chunks])
+    lengths = tuple(1 if dimension is None else array.shape[dimension] for dimension in shown)
+    whole = np.array([0, 1])
+    borders = tuple(whole if dimension is None else _drawn_borders(array, dimension) for dimension in shown)
+    dims = array.array.dims if not array.steps else tuple(f"axis {number}" for number in range(array.ndim))
+    return border_svg((lengths[0], lengths[1]), (borders[0], borders[1]), plane_text(dims, shown))
 
 
 def _drawn_borders(array: DeferredValues, dimension: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:

@@ -17,7 +17,7 @@ from insitu.model import Axis, Selection, Stride, VirtualArray
 from insitu.model.selection import Selector
 from insitu.model.tile import SPLIT_BYTES
 
-__all__ = ["ReadMemory", "count_touched_cells", "estimate_read_memory"]
+__all__ = ["ReadMemory", "count_touched_cells", "estimate_decoded_bytes", "estimate_read_memory"]
 
 CELL_BYTES = 350
 """Bytes for a touched cell: columns of the plan, their order, and the rows as Python numbers.
@@ -79,6 +79,48 @@ def estimate_read_memory(array: VirtualArray, selection: Selection) -> ReadMemor
             held = max(held, array.dtype.itemsize * math.prod(span.picked for span in spans))
         chunk = max(chunk, held)
     return ReadMemory(plan, chunk)
+
+
+def estimate_decoded_bytes(array: VirtualArray, selection: Selection) -> int:
+    """Return an estimate of the bytes that the chunks of a selection decode to; of uncompressed chunks
+    only what is fetched of them counts.
+
+    Examples
+    --------
+    >>> from insitu.model import Columns, Encoding, Tile
+    >>> tile = Tile((Axis.regular(100, 10),), (Encoding(np.dtype("f8")),), Columns.of_unwritten((10,)))
+    >>> array = VirtualArray.of(tile, dims=("x",))
+    >>> estimate_decoded_bytes(array, Selection.of(np.s_[:20], array.shape))
+    160
+    """
+    total = 0
+    for number in _touched_tiles(array, selection):
+        tile, origin = array.tiles[number], array.origins[number]
+        is_raw = all(encoding.raw for encoding in tile.encodings)
+        elements = max(encoding.dtype.itemsize for encoding in tile.encodings)
+        for dimension, axis_number in enumerate(tile.dimensions):
+            axis, selector = tile.axes[axis_number], selection.selectors[dimension]
+            wanted, cells = _count_wanted(axis, selector, int(origin[dimension]))
+            elements *= wanted if is_raw else cells * max(_longest_chunk(axis), 1)
+        total += elements
+    return total
+
+
+def _count_wanted(axis: Axis, selector: Selector, origin: int) -> tuple[int, int]:
+    """Return how many elements of an axis a selector wants, and in how many cells they lie."""
+    if isinstance(selector, int):
+        return 1, 1
+    if isinstance(selector, Stride):
+        low, high = sorted((selector.start, selector.start + selector.step * max(selector.length - 1, 0)))
+        low, high = max(low - origin, 0), min(high - origin, axis.length - 1)
+        if low > high:
+            return 0, 0
+        first, last = axis.find(np.array([low, high]))
+        wanted = (high - low) // abs(selector.step) + 1
+        return wanted, min(int(last - first) + 1, wanted)
+    inside = np.unique(selector) - origin
+    inside = inside[(inside >= 0) & (inside < axis.length)]
+    return len(inside), len(np.unique(axis.find(inside)))
 
 
 class _AxisSpan(NamedTuple):

@@ -6,6 +6,7 @@
 | `POST /reduce`, `POST /read` | many arrays in one request, merged before they are sent (`batch`) |
 | `POST /scan` | the metadata of an archive, with the location of every chunk (`app`) |
 | `GET /zarr/…!/…`, `/zarr2/…!/…` | any archive as a Zarr store, V3 or V2 (`zarr_view`) |
+| `GET /`, `/explorer/…` | a page for browsers that shows archives, and its API (`explorer`) |
 | `GET /health`, `/ready`, `/metrics`, `/openapi.json` | state, counters and description of the server (`app`) |
 
 A worker process (`worker`) starts a request when there is memory for it (`admission`). It reads

@@ -6,6 +6,7 @@ answered here.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import time
@@ -31,6 +32,8 @@ from insitu.scanning.scan_cache import settings as scan_settings
 from insitu.server.authentication import Credentials, TokenError, authenticate
 from insitu.server.batch import batch_routes
 from insitu.server.error_responses import RequestError, RequestTooLargeError, error_response, json_error_response
+from insitu.server.explorer.api_routes import explorer_routes, open_first_archive
+from insitu.server.explorer.guarded_app import GuardedApp
 from insitu.server.jobs import BatchRequest, parse_scan_request
 from insitu.server.reductionist.routes import reductionist_routes
 from insitu.server.request_body import read_body
@@ -93,6 +96,7 @@ ROUTE_FACTORIES: list[Callable[[Worker], Sequence[BaseRoute]]] = [
     batch_routes,
     scan_routes,
     zarr_routes,
+    explorer_routes,
 ]
 """Functions that make the routes of one capability each; append to add a capability."""
 
@@ -112,12 +116,15 @@ def create_app(settings: Settings, worker: Worker | None = None) -> ASGIApp:
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
-        set_access_policy(state.roots)
+        if not settings.archives:
+            set_access_policy(state.roots)
+            scan_settings.enabled = False  # archives are cached by client, in memory
         isolation.allows_in_process = False
-        scan_settings.enabled = False  # archives are cached by client, in memory
+        first = asyncio.ensure_future(open_first_archive(state))
         try:
             yield
         finally:
+            first.cancel()
             state.close()
             set_access_policy(None)
             isolation.allows_in_process = True
@@ -130,7 +137,7 @@ def create_app(settings: Settings, worker: Worker | None = None) -> ASGIApp:
         exception_handlers={HTTPException: _http_error_response, Exception: _internal_error_response},
     )
     app.router.redirect_slashes = False
-    return RequestLogMiddleware(app, state)
+    return RequestLogMiddleware(GuardedApp(app, loopback_only=bool(settings.archives)), state)
 
 
 def from_environment() -> ASGIApp:

@@ -24,13 +24,14 @@ __all__ = ["add_login", "find_array", "report_archive_on_refusal", "storage_opti
 
 def storage_options(worker: Worker, batch: BatchRequest, who: Credentials) -> dict[str, Any]:
     """Return how to open sources:
-    the server's own options by URL prefix, else the client's credentials, else anonymously.
+    the server's own options by URL prefix, else the client's credentials, else anonymously. Of
+    `insitu explore` the user is the client, whose own credentials hold.
     """
     options: dict[str, Any] = {**worker.settings.storage_options, **batch.options}
     if who.name is not None:
         options |= {"key": who.name, "secret": who.secret}
         options.pop("anon", None)
-    else:
+    elif not worker.settings.archives:
         options["anon"] = True
     return options
 

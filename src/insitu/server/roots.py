@@ -7,6 +7,7 @@ decoded, and always by whole segments: the root `/data` does not include `/data-
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -15,6 +16,7 @@ from urllib.parse import quote, unquote, urlsplit
 from insitu.errors import SourceError
 from insitu.sources.access_policy import RefusedError
 from insitu.sources.address import bucket_address, scheme_of
+from insitu.sources.globs import is_glob
 from insitu.sources.redaction import redact_url
 
 __all__ = ["Roots", "local_path", "refers_outside_error"]
@@ -76,9 +78,14 @@ class Roots:
         Folders, files, and prefixes of `file://`, `http(s)://`, `s3://`, `gs://` and `az://` URLs.
         An http(s) prefix may also be that of an S3 endpoint, with or without a bucket.
         `URL=FOLDER`: objects under that URL are read from that folder of this machine.
+    archives
+        Locations that may be requested by exactly this name, patterns too.
+    endpoint
+        The endpoint of buckets that the operator chose; that of the environment without.
     """
 
-    def __init__(self, roots: Sequence[str]) -> None:
+    def __init__(self, roots: Sequence[str], archives: Sequence[str] = (), endpoint: str | None = None) -> None:
+        self.archives, self.endpoint = frozenset(archives), endpoint
         self.paths: list[str] = []
         self.webs: list[_WebPrefix] = []
         self.buckets: list[_BucketPrefix] = []
@@ -134,7 +141,7 @@ class Roots:
                 found = _WebPrefix(found.scheme, found.host, found.port, (*found.segments, *segments))
                 if any(root.is_prefix_of(found) for root in self.webs):
                     return True
-            if endpoint.rstrip("/") != (default_endpoint(kind) or "").rstrip("/"):
+            if endpoint.rstrip("/") != (self.endpoint or default_endpoint(kind) or "").rstrip("/"):
                 return False
         return any(
             (root.kind, root.bucket) == (kind, bucket) and segments[: len(root.segments)] == root.segments
@@ -164,9 +171,13 @@ class Roots:
 
         What it refers to is checked when it is opened.
         """
+        if url in self.archives:
+            return
         local = local_path(url)
         if local is not None:
-            good = "\0" not in local and self.path(os.path.realpath(local))
+            # Braces of a pattern may hide dots, which realpath does not see.
+            leads_up = is_glob(local) and ".." in re.split(r"[/{},]", local)
+            good = "\0" not in local and not leads_up and self.path(os.path.realpath(local))
         elif scheme_of(url) in DEFAULT_PORTS:
             good = self.web(url)
         else:

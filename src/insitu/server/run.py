@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import logging
 import os
+import socket
 import ssl
+import threading
+import time
+from collections.abc import Callable
 from typing import Any
 
 import uvicorn
@@ -14,8 +18,13 @@ from insitu.server.settings import ENVIRONMENT_VARIABLE, Settings
 
 __all__ = ["run"]
 
+serve_log = logging.getLogger("insitu.serve")
+
 SHUTDOWN_SECONDS = 30
 """Seconds that running requests get to finish when the server stops."""
+
+POLL_SECONDS = 0.05
+"""Seconds between two attempts to connect to the server that is starting."""
 
 HEALTHCHECK_SECONDS = 60
 """Seconds without a sign of life after which a worker is replaced;
@@ -33,6 +42,7 @@ def run(
     key: str | None = None,
     client_authority: str | None = None,
     log_level: str = "info",
+    on_ready: Callable[[str], None] | None = None,
 ) -> None:
     """Serve until the process is stopped.
 
@@ -41,7 +51,7 @@ def run(
     settings
         Roots, tokens and limits; the limits are those of one worker.
     host, port
-        The address to listen on.
+        The address to listen on; port 0: any that is free.
     workers
         Number of processes; one that dies is replaced.
     certificate, key
@@ -50,28 +60,73 @@ def run(
         A PEM file; with it, clients need a certificate that this authority signed.
     log_level
         `debug`, `info`, `warning`, `error`.
+    on_ready
+        Called with the address of the explorer's page once the server accepts connections, on a thread
+        of its own; without it, the address is logged.
     """
     os.environ[ENVIRONMENT_VARIABLE] = settings.to_json()
     tls: dict[str, Any] = {} if certificate is None else {"ssl_certfile": certificate, "ssl_keyfile": key}
     if client_authority is not None:
         tls |= {"ssl_ca_certs": client_authority, "ssl_cert_reqs": ssl.CERT_REQUIRED}
     with multiprocess_folder(workers):
-        uvicorn.run(
-            "insitu.server.app:from_environment",
-            factory=True,
-            # By name: a worker answers health checks before it imports this.
-            http="insitu.server.header_limits:HeaderLimitsProtocol",
-            ws="none",
-            host=host,
-            port=port,
-            workers=workers,
-            access_log=False,  # Uvicorn's log shows query strings
-            log_config=_log_config(log_level),
-            server_header=False,
-            timeout_graceful_shutdown=SHUTDOWN_SECONDS,
-            timeout_worker_healthcheck=HEALTHCHECK_SECONDS,
-            **tls,
-        )
+        ended = threading.Event()
+        if (found := _free_port(host, port)) is not None:  # else Uvicorn says what is wrong
+            port, address = found, f"{'https' if tls else 'http'}://{_shown_host(host)}:{found}/"
+            threading.Thread(target=_announce, args=(host, port, address, on_ready, ended), daemon=True).start()
+        try:
+            uvicorn.run(
+                "insitu.server.app:from_environment",
+                factory=True,
+                # By name: a worker answers health checks before it imports this.
+                http="insitu.server.header_limits:HeaderLimitsProtocol",
+                ws="none",
+                host=host,
+                port=port,
+                workers=workers,
+                access_log=False,  # Uvicorn's log shows query strings
+                log_config=_log_config(log_level),
+                server_header=False,
+                timeout_graceful_shutdown=SHUTDOWN_SECONDS,
+                timeout_worker_healthcheck=HEALTHCHECK_SECONDS,
+                **tls,
+            )
+        finally:
+            ended.set()
+
+
+def _free_port(host: str, port: int) -> int | None:
+    """Return the port that the server can have, any for 0; None if it is taken or the address is wrong."""
+    try:
+        with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as found:
+            found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            found.bind((host, port))
+            return int(found.getsockname()[1])
+    except OSError:
+        return None
+
+
+def _announce(
+    host: str, port: int, address: str, on_ready: Callable[[str], None] | None, ended: threading.Event
+) -> None:
+    """Wait until the server accepts connections, then name the address to open."""
+    near = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
+    while not ended.is_set():
+        try:
+            socket.create_connection((near, port), timeout=1).close()
+        except OSError:
+            time.sleep(POLL_SECONDS)
+            continue
+        if on_ready is not None:
+            on_ready(address)
+        else:
+            serve_log.info("open %s in a browser to explore the archives", address)
+        return
+
+
+def _shown_host(host: str) -> str:
+    """Return a host as a browser finds it."""
+    name = socket.gethostname() if host in ("0.0.0.0", "::", "") else host
+    return f"[{name}]" if ":" in name else name
 
 
 def _log_config(level: str) -> dict[str, Any]:

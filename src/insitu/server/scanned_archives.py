@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +16,7 @@ from insitu.server.keyed_locks import KeyedLocks
 from insitu.server.metrics import Metrics
 from insitu.server.roots import local_path
 
-__all__ = ["ScanCache"]
+__all__ = ["ScanCache", "content_version"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +24,7 @@ class _CachedScan:
     found: Any
     version: Any
     checked: float
+    state: Any = None
 
 
 class ScanCache:
@@ -65,9 +66,21 @@ class ScanCache:
         found: VirtualArray = self.get((who, url, variable, decoded), url, make)
         return found
 
-    def get(self, key: Any, url: str, make: Callable[[], Any]) -> Any:
+    def get(
+        self, key: Any, url: str, make: Callable[[], Any], find_state: Callable[[], Sequence[Any]] | None = None
+    ) -> Any:
         """Return the entry of a key, about the archive at a URL;
         make it if there is none or the archive has changed.
+
+        Parameters
+        ----------
+        key, url
+            The entry, and the archive that it is about.
+        make
+            Makes the entry.
+        find_state
+            Returns what identifies the present content of each file of the archive. An entry that
+            has expired stays if all are known and none has changed.
         """
         key = repr(key)
         version = _file_version(url)
@@ -75,10 +88,14 @@ class ScanCache:
             kept = self._kept.get(key)
             if kept is not None and kept.version == version and self._is_fresh(kept, url):
                 return kept.found
+            state = None if find_state is None else find_state()
+            if kept is not None and state and None not in state and kept.state == state:
+                self._kept.put(key, _CachedScan(kept.found, version, time.monotonic(), state))
+                return kept.found
             self.metrics.add("insitu_scans_total", 1)
             found = make()
             check_deadline()  # a scan that was cancelled may be incomplete
-            self._kept.put(key, _CachedScan(found, version, time.monotonic()))
+            self._kept.put(key, _CachedScan(found, version, time.monotonic(), state))
             return found
 
     def forget(self) -> None:
@@ -99,6 +116,19 @@ def _file_version(url: str) -> Any:
         facts = os.stat(path)
     except OSError:
         return None
+    return facts.st_ino, facts.st_size, facts.st_mtime_ns
+
+
+def content_version(url: str) -> Any:
+    """Return what identifies the present content of a local archive; None for a remote one."""
+    path = local_path(url)
+    if path is None or not os.path.exists(path):
+        return None
+    if os.path.isdir(path):
+        # Of references and stores, the file that is replaced last identifies the state.
+        marks = (os.path.join(path, name) for name in ("root.json", "zarr.json", ".zmetadata", "repo"))
+        path = next((mark for mark in marks if os.path.isfile(mark)), path)
+    facts = os.stat(path)
     return facts.st_ino, facts.st_size, facts.st_mtime_ns
 
 

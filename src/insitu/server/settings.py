@@ -59,6 +59,11 @@ class Settings:
     """
     threads: int | None = None
     """Requests that a worker runs at a time; None: a number per core."""
+    archives: tuple[str, ...] = ()
+    """What `insitu explore` was started for: paths, URLs, patterns. With any, the server belongs to the
+    user who started it. Sources are opened as the user's own programs open them, whatever an archive
+    refers to; and websites of others are kept out.
+    """
 
     def to_json(self) -> str:
         """Return the settings as JSON."""
@@ -69,7 +74,7 @@ class Settings:
         """Return the settings that `to_json` wrote."""
         data = json.loads(text)
         data["limits"] = Limits(**data["limits"])
-        data["roots"], data["tokens"] = tuple(data["roots"]), tuple(data["tokens"])
+        data |= {name: tuple(data[name]) for name in ("roots", "tokens", "archives")}
         return cls(**data)
 
     @classmethod

@@ -1,16 +1,15 @@
 """The routes `/zarr` and `/zarr2`: any archive under the roots as a read-only Zarr store over HTTP.
 
 `/zarr/<archive>!/<key>` returns a key of the archive as a V3 store, `/zarr2/<archive>!/<key>` as a
-V2 store, the only version that GDAL before 3.8 reads. The archive is a path or a URL:
-`/zarr/data/era5.insitu!/`, `/zarr/s3://bucket/x.nc!/`. Metadata is consolidated, so that no listing
-is needed. Chunks whose codecs every client knows are passed on as stored; all others are encoded
-anew. Range requests are supported.
+V2 store, the only version that GDAL before 3.8 reads. The archive is a path, a URL or a pattern:
+`/zarr/data/era5.insitu!/`, `/zarr/s3://bucket/x.nc!/`, `/zarr/data/*.nc!/`. Metadata is
+consolidated, so that no listing is needed. Chunks whose codecs every client knows are passed on as
+stored; all others are encoded anew. Range requests are supported.
 """
 
 from __future__ import annotations
 
 import math
-import os
 import re
 import time
 from collections.abc import Hashable, Mapping
@@ -33,9 +32,11 @@ from insitu.reading.zarr_store.encoded_chunks import EncodedChunks
 from insitu.server.authentication import Credentials, authenticate
 from insitu.server.client_cache import ClientCache
 from insitu.server.error_responses import RequestError, RequestTooLargeError, error_response
+from insitu.server.jobs import BatchRequest
 from insitu.server.keyed_locks import KeyedLocks
-from insitu.server.requested_arrays import add_login
-from insitu.server.roots import local_path, refers_outside_error
+from insitu.server.requested_arrays import add_login, storage_options
+from insitu.server.roots import refers_outside_error
+from insitu.server.scanned_archives import content_version
 from insitu.server.worker import Worker
 from insitu.sources.access_policy import RefusedError
 
@@ -60,6 +61,8 @@ tokens travel in headers that other sites do not know.
 def zarr_routes(worker: Worker) -> list[BaseRoute]:
     """Return the routes `/zarr/…` and `/zarr2/…`."""
     view = _ZarrTreeCache(worker)
+    # What `insitu explore` shows is for its user only.
+    shared = {} if worker.settings.archives else _CORS_HEADERS
 
     def route(zarr_format: int) -> Any:
         async def answer(request: Request) -> Response:
@@ -72,9 +75,10 @@ def zarr_routes(worker: Worker) -> list[BaseRoute]:
                 found = await worker.run(cost, lambda deadline: _get_object(view, kept, url, key, wanted))
             except InsituError as error:
                 response = error_response(error)
-                response.headers.update(_CORS_HEADERS)
-                return response
-            return _object_response(found, wanted, key)
+            else:
+                response = _object_response(found, wanted, key)
+            response.headers.update(shared)
+            return response
 
         return answer
 
@@ -84,7 +88,7 @@ def zarr_routes(worker: Worker) -> list[BaseRoute]:
             "Access-Control-Allow-Headers": "Range, Authorization, X-Insitu-Token",
             "Access-Control-Max-Age": "600",
         }
-        return Response(status_code=204, headers={**_CORS_HEADERS, **headers})
+        return Response(status_code=204, headers={**shared, **headers} if shared else {})
 
     return [
         made
@@ -167,11 +171,11 @@ class _ZarrTreeCache:
 
     def open(self, url: str, zarr_format: int, who: Credentials) -> _CachedTree:
         """Return an archive; scan it if it is not cached or has changed."""
-        options = self._options(who)
+        options = storage_options(self.worker, BatchRequest((), {}), who)
         self.worker.roots.check(url, options)
         add_login(options, url, who)
         key = (who.digest, url, zarr_format)
-        version = _content_version(url)
+        version = content_version(url)
         with self._making.hold(key):  # if several requests need one archive, one of them scans it
             kept = self._trees.get(key)
             fresh = kept is not None and time.monotonic() - kept.since < self.worker.limits.fresh
@@ -179,7 +183,7 @@ class _ZarrTreeCache:
                 return kept
             self.worker.metrics.add("insitu_scans_total", 1)
             compression = "gzip" if zarr_format == 3 else "zlib"
-            found = Archive.open(url, many=False, errors="warn", storage_options=options).tree
+            found = Archive.open(url, errors="warn", storage_options=options).tree
             tree = ZarrTree(
                 zarr_tree(found, make_loader(options)),
                 zarr_format,
@@ -193,10 +197,6 @@ class _ZarrTreeCache:
             made = _CachedTree(tree, version, time.monotonic(), next(self._numbers))
             self._trees.put(key, made)
             return made
-
-    def _options(self, who: Credentials) -> dict[str, Any]:
-        options: dict[str, Any] = dict(self.worker.settings.storage_options)
-        return options | ({"anon": True} if who.name is None else {"key": who.name, "secret": who.secret})
 
     def cost(self, tree: ZarrTree, key: str) -> int:
         """Return about how many bytes the response to a request holds."""
@@ -242,25 +242,10 @@ def _get_object(
         raise refers_outside_error(url) from None
 
 
-def _content_version(url: str) -> Any:
-    """Return what identifies the present content of a local archive; None for a remote one."""
-    path = local_path(url)
-    if path is None or not os.path.exists(path):
-        return None
-    if os.path.isdir(path):
-        # Of references and stores, the file that is replaced last identifies the state.
-        marks = (os.path.join(path, name) for name in ("root.json", "zarr.json", ".zmetadata", "repo"))
-        path = next((mark for mark in marks if os.path.isfile(mark)), path)
-    facts = os.stat(path)
-    return facts.st_ino, facts.st_size, facts.st_mtime_ns
-
-
 def _object_response(found: _ObjectBytes | None, wanted: _RequestedRange, key: str) -> Response:
-    headers: Mapping[str, str] = {**_CORS_HEADERS, "Accept-Ranges": "bytes", "Cache-Control": "no-cache"}
+    headers: Mapping[str, str] = {"Accept-Ranges": "bytes", "Cache-Control": "no-cache"}
     if found is None:
-        response = error_response(NotFoundError(f"the store has no key {key!r}"))
-        response.headers.update(_CORS_HEADERS)
-        return response
+        return error_response(NotFoundError(f"the store has no key {key!r}"))
     name = key.rpartition("/")[2]
     kind = "application/json" if name.endswith(".json") or name.startswith(".z") else "application/octet-stream"
     if not wanted.given:

@@ -213,9 +213,8 @@ class ReadCache:
                 old_end, old = self._ends.pop(at), self._spans.pop(at)
                 old_start = self._starts.pop(at)
                 if old_end > end:
-                    self._starts.insert(at, end)
-                    self._ends.insert(at, old_end)
-                    self._spans.insert(at, old[end - old_start :])
+                    # One span, not two: a range that was in memory may reach over the border.
+                    block, end = block + old[end - old_start :], old_end
                     break
             self._starts.insert(at, start)
             self._ends.insert(at, end)

@@ -1,0 +1,86 @@
+"""Bundle of the plotting libraries that the explorer's page ships with (uPlot, d3 modules).
+
+`python scripts/page.py build` installs the versions that scripts/plotting/package-lock.json pins into
+`.clients/plotting` and writes the bundle, uPlot's style sheet and the licences into the page's folder
+`vendor`, where they are committed: nobody but a maintainer needs npm. `check` says whether what is
+committed is what the pinned versions give.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+PINS = ROOT / "scripts" / "plotting"
+WORK = ROOT / ".clients" / "plotting"
+VENDOR = ROOT / "src" / "insitu" / "server" / "explorer" / "page" / "vendor"
+SECONDS = 300
+
+
+def bundle(work: Path = WORK) -> dict[str, bytes]:
+    """Return the files of `vendor` by name, made from the pinned versions.
+
+    Raises
+    ------
+    OSError, subprocess.SubprocessError
+        npm is missing, or cannot install the libraries.
+    """
+    work.mkdir(parents=True, exist_ok=True)
+    for name in ("package.json", "package-lock.json", "plotting.js"):
+        shutil.copyfile(PINS / name, work / name)
+    _run(["npm", "ci", "--silent", "--no-audit", "--no-fund", "--ignore-scripts"], work)
+    esbuild = work / "node_modules" / "esbuild" / "bin" / "esbuild"
+    options = ["--bundle", "--minify", "--format=esm", "--target=es2022", "--legal-comments=none"]
+    _run(["node", str(esbuild), "plotting.js", *options, "--outfile=bundle.js"], work)
+    style = work / "node_modules" / "uplot" / "dist" / "uPlot.min.css"
+    return {
+        "plotting.js": (work / "bundle.js").read_bytes(),
+        "uplot.css": style.read_bytes(),
+        "LICENSES.txt": _licences(work / "node_modules").encode(),
+    }
+
+
+def _licences(modules: Path) -> str:
+    """Return the licences of all libraries in the bundle, also of those that others of them need."""
+    texts = ["Libraries in plotting.js and uplot.css, with their licences. Built by scripts/page.py.\n"]
+    pinned = json.loads((PINS / "package-lock.json").read_text(encoding="utf-8"))["packages"]
+    for path, package in sorted(pinned.items()):
+        if path and not package.get("dev"):
+            name = path.removeprefix("node_modules/")
+            licence = next((modules / name).glob("LICENSE*"))
+            texts.append(f"{name} {package['version']}\n\n{licence.read_text(encoding='utf-8').strip()}\n")
+    return f"\n{'-' * 80}\n\n".join(texts)
+
+
+def _run(command: list[str], folder: Path) -> None:
+    subprocess.run(command, cwd=folder, check=True, timeout=SECONDS, stdin=subprocess.DEVNULL)
+
+
+def build() -> int:
+    """Write the bundle into the page's folder."""
+    VENDOR.mkdir(parents=True, exist_ok=True)
+    for name, data in bundle().items():
+        (VENDOR / name).write_bytes(data)
+        print(f"{(VENDOR / name).relative_to(ROOT)}: {len(data):,} bytes")
+    return 0
+
+
+def check() -> int:
+    """Return 1 if a committed file differs from what the pinned versions give."""
+    differing = [name for name, data in bundle().items() if (VENDOR / name).read_bytes() != data]
+    for name in differing:
+        print(f"vendor/{name} is not what the pinned versions give: run `make page`", file=sys.stderr)
+    return int(bool(differing))
+
+
+if __name__ == "__main__":
+    if sys.argv[1:] not in (["build"], ["check"]):
+        sys.exit(__doc__)
+    try:
+        sys.exit(build() if sys.argv[1] == "build" else check())
+    except (OSError, subprocess.SubprocessError) as problem:
+        sys.exit(f"the plotting libraries could not be installed: {problem}")

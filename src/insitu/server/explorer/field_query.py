@@ -1,0 +1,90 @@
+"""What a request for a field asks: variable, sides, fixed positions, box, statistic."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from insitu.model import VirtualArray
+from insitu.server.error_responses import RequestError
+from insitu.server.explorer.api_query import ApiQuery
+from insitu.server.explorer.field_sampling import Box
+from insitu.server.explorer.opened_archives import OpenedArchive
+from insitu.server.explorer.shown_values import kind_of
+from insitu.server.explorer.spatial_dimensions import spatial_dimensions
+
+__all__ = ["STATISTICS", "FieldQuery", "check_dims", "parse_field_query"]
+
+STATISTICS = ("mean", "min", "max", "std")
+
+
+@dataclass(frozen=True, slots=True)
+class FieldQuery:
+    """A field of a variable: two dimensions, the others fixed or reduced."""
+
+    path: str
+    array: VirtualArray
+    y: str
+    x: str
+    index: Mapping[str, int]
+    """Position along each dimension that is neither drawn nor reduced."""
+    box: Box
+    statistic: str | None = None
+    over: tuple[str, ...] = ()
+    """Dimensions that the statistic reduces."""
+
+    @property
+    def group(self) -> str:
+        """Path of the group of the variable."""
+        return self.path.rpartition("/")[0]
+
+    @property
+    def sides(self) -> tuple[int, int]:
+        """Numbers of the dimensions along y and x."""
+        return self.array.dims.index(self.y), self.array.dims.index(self.x)
+
+    def select(self, rows: Any, columns: Any) -> tuple[Any, ...]:
+        """Return the selection of the variable with these rows and columns."""
+        chosen = {self.y: rows, self.x: columns, **self.index}
+        return tuple(chosen.get(dim, slice(None)) for dim in self.array.dims)
+
+
+def parse_field_query(archive: OpenedArchive, query: ApiQuery) -> FieldQuery:
+    """Return the field that a query asks for; the sides are found if it does not name them."""
+    path = query.require("variable").strip("/")
+    array = archive.array(path)
+    sizes = check_dims(path, array)
+    if kind_of(array) in ("text", "other"):
+        raise RequestError(f"{path[:200]!r} holds no numbers that could be drawn", why="Ask api/table for its values")
+    found = spatial_dimensions(archive, path.rpartition("/")[0], archive.variable(path))
+    if found is None:
+        raise RequestError(f"{path[:200]!r} has fewer than two dimensions", why="Ask api/line or api/table for it")
+    y, x = query.get("y") or found["y"], query.get("x") or found["x"]
+    for dim in (y, x):
+        if dim not in sizes:
+            raise RequestError(f"the variable has no dimension {dim[:40]!r}: it has {', '.join(sizes)}")
+    if y == x:
+        raise RequestError(f"y and x must be two dimensions, not {y!r} twice")
+    if 0 in array.shape:
+        raise RequestError(f"{path[:200]!r} has no values: a dimension has length 0")
+    over = query.names("over")
+    statistic = query.choice("statistic", STATISTICS, "mean") if over or query.get("statistic") else None
+    for dim in over:
+        if dim not in sizes or dim in (y, x):
+            raise RequestError(f"over must name dimensions that are not drawn, not {dim[:40]!r}")
+    if statistic is not None and not over:
+        raise RequestError("a statistic needs the dimensions to reduce", why="Name them in the field over")
+    if statistic is not None and kind_of(array) == "time":
+        raise RequestError("times have no statistics here: select one position of the dimension instead")
+    given = query.index(sizes)
+    index = {dim: given.get(dim, 0) for dim in array.dims if dim not in (y, x, *over)}
+    return FieldQuery(path, array, y, x, index, Box(*query.box(sizes[y], sizes[x])), statistic, over)
+
+
+def check_dims(path: str, array: VirtualArray) -> dict[str, int]:
+    """Return the length of each dimension; an error if two dimensions have one name."""
+    sizes = dict(zip(array.dims, array.shape, strict=True))
+    if len(sizes) < array.ndim:
+        raise RequestError(f"{path[:200]!r} has a dimension twice: {', '.join(array.dims)}", why="Ask api/table for it")
+    return sizes

@@ -1,0 +1,239 @@
+"""Which elements of a large field are read for a picture of a given size: pure planning, no I/O.
+
+In this order: every element, if the picture has room for all; means of blocks, if the chunks of the
+field decode to no more than a budget; an overview that the archive holds; else single elements
+(nearest), so chosen that they lie in a bounded number of chunks.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from insitu.model import Selection, VirtualArray
+from insitu.reading.memory_estimate import estimate_decoded_bytes
+
+__all__ = ["Box", "SampledSide", "Sampling", "sample_field", "sample_side"]
+
+Indices = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Box:
+    """Rows and columns of a field, ends exclusive."""
+
+    top: int
+    bottom: int
+    left: int
+    right: int
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Number of rows and columns."""
+        return self.bottom - self.top, self.right - self.left
+
+    def shrink(self, full: tuple[int, int], smaller: tuple[int, int]) -> Box:
+        """Return the box around the same part of a smaller copy of the field.
+
+        Parameters
+        ----------
+        full, smaller
+            Rows and columns of the field and of its copy.
+
+        Examples
+        --------
+        >>> Box(0, 100_000, 50_000, 50_001).shrink((100_000, 100_000), (1563, 1563))
+        Box(top=0, bottom=1563, left=781, right=782)
+        """
+        (height, width), (rows, columns) = full, smaller
+        return Box(
+            self.top * rows // height,
+            -(-self.bottom * rows // height),
+            self.left * columns // width,
+            -(-self.right * columns // width),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class SampledSide:
+    """What is read along one side of a field."""
+
+    start: int
+    length: int
+    """Elements of the box along this side, from `start`."""
+    step: int
+    """Elements for each pixel; the last pixel may have fewer."""
+    positions: Indices | None = None
+    """The element of each pixel, within the array; None: all elements of the block."""
+
+    @property
+    def count(self) -> int:
+        """Number of pixels."""
+        return -(-self.length // self.step)
+
+    @property
+    def centres(self) -> npt.NDArray[np.float64]:
+        """The middle of each pixel, in elements of the array."""
+        begin = np.arange(self.count) * self.step
+        end = np.minimum(begin + self.step, self.length)
+        return np.asarray(self.start + (begin + end - 1) / 2)
+
+    @property
+    def selector(self) -> slice | Indices:
+        """What selects the elements that are read."""
+        if self.positions is None:
+            return slice(self.start, self.start + self.length)
+        found = np.unique(self.positions)
+        steps = np.unique(np.diff(found))
+        if len(steps) <= 1:
+            step = int(steps[0]) if len(steps) else 1
+            return slice(int(found[0]), int(found[-1]) + 1, step)
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Sampling:
+    """How a field is sampled."""
+
+    method: str
+    """`all`, `mean` or `nearest`."""
+    y: SampledSide
+    x: SampledSide
+    share: float = 1.0
+    """The share of the chunks of the box that is looked at."""
+
+
+def sample_side(start: int, length: int, pixels: int, *, nearest: bool) -> SampledSide:
+    """Return what is read along one side so that it has at most so many pixels.
+
+    Examples
+    --------
+    >>> sample_side(0, 10, 4, nearest=True).positions.tolist(), sample_side(0, 10, 4, nearest=True).centres.tolist()
+    ([1, 4, 7, 9], [1.0, 4.0, 7.0, 9.0])
+    """
+    step = max(-(-length // pixels), 1)
+    side = SampledSide(start, length, step)
+    return replace(side, positions=np.floor(side.centres).astype(np.int64)) if nearest else side
+
+
+def sample_field(
+    array: VirtualArray,
+    dims: tuple[int, int],
+    select: Callable[[Any, Any], Sequence[Any]],
+    box: Box,
+    pixels: tuple[int, int],
+    how: str,
+    budget: int,
+) -> Sampling | None:
+    """Return how a field is sampled; None if means are asked for, but too much would be read for them.
+
+    Parameters
+    ----------
+    array
+        The variable.
+    dims
+        Numbers of the dimensions along y and x.
+    select
+        Returns the selection of the array from what is selected along y and x.
+    box
+        The part of the field that is shown.
+    pixels
+        Rows and columns of the picture.
+    how
+        `auto`, `mean` or `nearest`.
+    budget
+        Bytes that the chunks may decode to.
+    """
+    height, width = box.shape
+    if height <= pixels[0] and width <= pixels[1]:
+        whole = Sampling("all", SampledSide(box.top, height, 1), SampledSide(box.left, width, 1))
+        if _decoded_bytes(array, select, whole) <= budget:
+            return whole
+        how = "nearest"
+    means, nearest = (
+        Sampling(
+            method,
+            sample_side(box.top, height, pixels[0], nearest=method == "nearest"),
+            sample_side(box.left, width, pixels[1], nearest=method == "nearest"),
+        )
+        for method in ("mean", "nearest")
+    )
+    if how != "nearest":
+        # A mean of what no more than the budget decodes to; an uncompressed field is read in slabs.
+        if _decoded_bytes(array, select, means) <= budget:
+            return means
+        return None if how == "mean" else _within_budget(array, dims, select, nearest, budget)
+    return _within_budget(array, dims, select, nearest, budget)
+
+
+def _decoded_bytes(array: VirtualArray, select: Callable[[Any, Any], Sequence[Any]], sampling: Sampling) -> int:
+    chosen = Selection.of(tuple(select(sampling.y.selector, sampling.x.selector)), array.shape)
+    return estimate_decoded_bytes(array, chosen)
+
+
+def _within_budget(
+    array: VirtualArray,
+    dims: tuple[int, int],
+    select: Callable[[Any, Any], Sequence[Any]],
+    sampling: Sampling,
+    budget: int,
+) -> Sampling:
+    """Return single elements that lie in no more chunks than the budget allows."""
+    sides = (sampling.y, sampling.x)
+    borders = [_chunk_borders(array, dim, side) for dim, side in zip(dims, sides, strict=True)]
+    touched = [_count_bands(edges, side) for edges, side in zip(borders, sides, strict=True)]
+    total = math.prod(len(edges) - 1 for edges in borders)
+    nbytes = _decoded_bytes(array, select, sampling)
+    while nbytes > budget and max(touched) > 1:
+        # Both sides shrink alike; the longer one first where one chunk is left of the other.
+        ratio = math.sqrt(budget / nbytes)
+        touched = [max(int(count * ratio), 1) for count in touched]
+        sides = (
+            _gather_in_bands(sampling.y, borders[0], touched[0]),
+            _gather_in_bands(sampling.x, borders[1], touched[1]),
+        )
+        nbytes = _decoded_bytes(array, select, Sampling("nearest", *sides))
+    seen = math.prod(_count_bands(edges, side) for edges, side in zip(borders, sides, strict=True))
+    return Sampling("nearest", sides[0], sides[1], seen / max(total, 1))
+
+
+def _chunk_borders(array: VirtualArray, dim: int, side: SampledSide) -> Indices:
+    """Return the borders of chunks along one side of the box, with both ends."""
+    found = [np.array([side.start, side.start + side.length])]
+    for tile, origin in {
+        (id(tile.axis_of(dim)), int(origin[dim])): (tile, int(origin[dim]))
+        for tile, origin in zip(array.tiles, array.origins, strict=True)
+    }.values():
+        axis = tile.axis_of(dim)
+        found.append(origin + axis.begin(np.arange(axis.count)))
+    borders = np.unique(np.concatenate(found))
+    return borders[(borders >= side.start) & (borders <= side.start + side.length)]
+
+
+def _bands_of(edges: Indices, positions: Indices) -> Indices:
+    return np.searchsorted(edges, positions, side="right") - 1
+
+
+def _count_bands(edges: Indices, side: SampledSide) -> int:
+    assert side.positions is not None
+    return len(np.unique(_bands_of(edges, side.positions)))
+
+
+def _gather_in_bands(side: SampledSide, edges: Indices, count: int) -> SampledSide:
+    """Return the side with positions in only so many bands between chunk borders, spread evenly.
+
+    A pixel outside of them shows the nearest element within.
+    """
+    assert side.positions is not None
+    bands = len(edges) - 1
+    chosen = np.unique(((np.arange(count) + 0.5) * bands / count).astype(np.int64))
+    middles = (edges[:-1] + edges[1:]) / 2
+    between = (middles[chosen][1:] + middles[chosen][:-1]) / 2
+    nearest = chosen[np.searchsorted(between, side.positions)]
+    positions = np.clip(side.positions, edges[nearest], edges[nearest + 1] - 1)
+    return replace(side, positions=positions)

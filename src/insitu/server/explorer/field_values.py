@@ -1,0 +1,263 @@
+"""`api/field`: a two-dimensional field, sampled to the size of the screen, with the coordinates of its sides."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from insitu.cancellation import check_deadline
+from insitu.model import Selection
+from insitu.reading import ReadContext, read_array
+from insitu.reading.memory_estimate import estimate_decoded_bytes, estimate_read_memory
+from insitu.reading.thread_pools import count_cores
+from insitu.reducing.query import ReductionQuery
+from insitu.reducing.reduce import axes_of_dims, compute_statistics
+from insitu.server.error_responses import RequestTooLargeError
+from insitu.server.explorer.api_answer import ApiAnswer, binary_answer
+from insitu.server.explorer.archive_route import ApiTask, ArchiveRequest
+from insitu.server.explorer.field_query import FieldQuery, parse_field_query
+from insitu.server.explorer.field_sampling import Sampling, sample_field
+from insitu.server.explorer.opened_archives import OpenedArchive
+from insitu.server.explorer.shown_values import kind_of, long_name_of, to_number_array, units_of
+from insitu.server.explorer.side_labels import describe_side, selection_text
+from insitu.server.explorer.value_range import value_range
+from insitu.server.settings import Limits
+
+__all__ = ["check_memory", "prepare_field", "read_plane"]
+
+BUDGET_BYTES = 256 << 20
+"""Bytes that the chunks of one picture may decode to."""
+REDUCTION_BUDGET_BYTES = 2 << 30
+"""Bytes that the chunks of a statistic may decode to: it streams."""
+SLAB_BYTES = 32 << 20
+"""Bytes of values that are averaged at a time."""
+MAX_SLABS = 4
+"""So many times as many are, if that is what a row of chunks holds."""
+VALUE_COPIES, STATISTIC_COPIES = 3, 6
+"""How many times the values of a slab are held: as read, as numbers, and what is known of each."""
+PIXEL_BYTES = 40
+"""Bytes for a pixel: sum, count, mean, the answer."""
+MAX_PIXELS = 4096
+"""Rows and columns that a picture has at most."""
+
+
+def prepare_field(request: ArchiveRequest) -> ApiTask:
+    """Return the task of `api/field`."""
+    asked = parse_field_query(request.archive, request.query)
+    pixels = (
+        request.query.number("rows", 600, 1, MAX_PIXELS),
+        request.query.number("columns", 800, 1, MAX_PIXELS),
+    )
+    how = request.query.choice("sampling", ("auto", "mean", "nearest"), "auto")
+    if how == "auto" and kind_of(asked.array) != "number":
+        how = "nearest"
+    field, sampling, shrink = plan_field(request.archive, asked, pixels, how, request.limits)
+    cost = check_memory(field, sampling, request.limits)
+
+    def work(context: ReadContext) -> ApiAnswer:
+        values = read_field(field, sampling, replace(context, name=field.path), _slab_bytes(request.limits))
+        return _field_answer(request.archive, asked, sampling, shrink, values, context)
+
+    chosen = Selection.of(field.select(sampling.y.selector, sampling.x.selector), field.array.shape)
+    kept = estimate_decoded_bytes(field.array, chosen) <= request.limits.cache // 2
+    return ApiTask(work, cost, caches_chunks=kept)
+
+
+def plan_field(
+    archive: OpenedArchive, asked: FieldQuery, pixels: tuple[int, int], how: str, limits: Limits
+) -> tuple[FieldQuery, Sampling, tuple[float, float]]:
+    """Return the field that is read, how it is sampled, and how many elements of the field that was asked
+    for one of its elements covers.
+
+    It is that of an overview if the archive has one and the field itself is too large.
+    """
+    budget = min(BUDGET_BYTES if asked.statistic is None else REDUCTION_BUDGET_BYTES, limits.memory // 2)
+
+    def sample(field: FieldQuery, way: str) -> Sampling | None:
+        return sample_field(field.array, field.sides, field.select, field.box, pixels, way, budget)
+
+    full = sample(asked, "mean" if how == "auto" else how)
+    if full is not None:
+        return asked, full, (1.0, 1.0)
+    smaller = [*_overviews(archive, asked)] if how == "auto" else []
+    # The smallest one that still has an element for each pixel; else the largest.
+    smaller.sort(key=lambda field: math.prod(field.box.shape))
+    for field in smaller:
+        if (field.box.shape[0] >= pixels[0] and field.box.shape[1] >= pixels[1]) or field is smaller[-1]:
+            found = sample(field, "mean")
+            if found is not None:
+                shrink = tuple(a / b for a, b in zip(asked.box.shape, field.box.shape, strict=True))
+                return field, found, (shrink[0], shrink[1])
+            break
+    if how == "mean":
+        raise RequestTooLargeError(
+            f"the means of this field need more than {budget >> 20} MiB of decoded chunks: draw a smaller box, "
+            "or ask for sampling=nearest"
+        )
+    found = sample(asked, "nearest")
+    assert found is not None
+    return asked, found, (1.0, 1.0)
+
+
+def _overviews(archive: OpenedArchive, asked: FieldQuery) -> Iterator[FieldQuery]:
+    """Yield the same field in the overviews of its image, which are groups next to it."""
+    group, name = asked.group, asked.path.rpartition("/")[2]
+    for path in archive.members:
+        parent, _, last = path.rpartition("/")
+        if parent != group or not last.startswith("overview_") or name not in archive.members[path].variables:
+            continue
+        array = archive.array(f"{path}/{name}")
+        full = asked.array
+        others = [(dim, size) for dim, size in zip(full.dims, full.shape, strict=True) if dim not in (asked.y, asked.x)]
+        own = dict(zip(array.dims, array.shape, strict=True))
+        if array.dims != full.dims or any(own[dim] != size for dim, size in others):
+            continue
+        y, x = asked.sides
+        box = asked.box.shrink((full.shape[y], full.shape[x]), (array.shape[y], array.shape[x]))
+        yield replace(asked, path=f"{path}/{name}", array=array, box=box)
+
+
+def check_memory(field: FieldQuery, sampling: Sampling, limits: Limits) -> int:
+    """Return the bytes that a field holds while it is read; an error if that is more than the limits allow."""
+    array, rows, columns = field.array, sampling.y.selector, sampling.x.selector
+    pixels = elements = sampling.y.count * sampling.x.count
+    if sampling.method == "mean":
+        many = min(_slab_rows(field, sampling, _slab_bytes(limits)), sampling.y.length)
+        rows, elements = slice(sampling.y.start, sampling.y.start + many), many * sampling.x.length
+    weight = estimate_read_memory(array, Selection.of(field.select(rows, columns), array.shape))
+    if weight.chunk > limits.chunk:
+        raise RequestTooLargeError(
+            f"a chunk of {weight.chunk:,} bytes is larger than the limit of this server, {limits.chunk:,} bytes"
+        )
+    values = elements * max(array.dtype.itemsize, 8) * (VALUE_COPIES if field.statistic is None else STATISTIC_COPIES)
+    held = values + pixels * PIXEL_BYTES + weight.plan + (count_cores() + 1) * weight.chunk
+    if held > limits.memory:
+        raise RequestTooLargeError("the picture needs more memory than this server allows: draw a smaller box")
+    return held
+
+
+def _slab_bytes(limits: Limits) -> int:
+    """Return the bytes of values that are averaged at a time."""
+    return min(SLAB_BYTES, limits.memory // 32)
+
+
+def read_field(field: FieldQuery, sampling: Sampling, context: ReadContext, slab: int) -> npt.NDArray[Any]:
+    """Return the numbers of a field, one for each pixel, y before x; NaN: missing. Means are taken of so
+    many bytes at a time.
+    """
+    if sampling.method == "mean":
+        return _block_means(field, sampling, context, slab)
+    values = read_plane(field, sampling.y.selector, sampling.x.selector, context)
+    numbers = to_number_array(values)
+    for axis, side in enumerate((sampling.y, sampling.x)):
+        if side.positions is not None and len(side.positions) != numbers.shape[axis]:
+            found = np.unique(side.positions)
+            numbers = numbers.take(np.searchsorted(found, side.positions), axis)
+    return numbers
+
+
+def read_plane(field: FieldQuery, rows: Any, columns: Any, context: ReadContext) -> npt.NDArray[Any]:
+    """Return these rows and columns of a field, y before x."""
+    array, selection = field.array, field.select(rows, columns)
+    if field.statistic is not None:
+        axes = axes_of_dims(array, Selection.of(selection, array.shape), field.over, None)
+        query = ReductionQuery.of(field.statistic, axes, selection)
+        values = compute_statistics(array, query, context)[field.statistic]
+    else:
+        values = read_array(array, selection, context)
+    y, x = field.sides
+    return values if y < x else values.T
+
+
+def _block_means(field: FieldQuery, sampling: Sampling, context: ReadContext, slab: int) -> npt.NDArray[Any]:
+    """Return the mean of each block, missing values left out, reading the field in slabs of rows."""
+    y, x = sampling.y, sampling.x
+    sums = np.zeros((y.count, x.count))
+    counts = np.zeros((y.count, x.count), np.int64)
+    columns = np.arange(x.count) * x.step
+    dtype: np.dtype[Any] | None = None
+    for begin, end in _slabs(field, sampling, slab):
+        check_deadline()
+        part = to_number_array(read_plane(field, slice(begin, end), x.selector, context))
+        dtype = part.dtype
+        there = np.isfinite(part)
+        rows = (np.arange(begin, end) - y.start) // y.step
+        first = np.flatnonzero(np.diff(rows, prepend=-1))
+        if there.all():
+            added = np.add.reduceat(part, columns, axis=1, dtype=np.float64)
+            number = np.broadcast_to(np.diff(np.append(columns, x.length)), added.shape)
+        else:
+            added = np.add.reduceat(np.where(there, part, 0), columns, axis=1, dtype=np.float64)
+            number = np.add.reduceat(there, columns, axis=1, dtype=np.int64)
+        sums[rows[first]] += np.add.reduceat(added, first, axis=0)
+        counts[rows[first]] += np.add.reduceat(number, first, axis=0)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        means = sums / counts
+    return means.astype(dtype or np.float64)
+
+
+def _slab_rows(field: FieldQuery, sampling: Sampling, slab: int) -> int:
+    """Return how many rows are averaged at a time: whole chunks where that is possible, so that each is
+    decoded once.
+    """
+    row = max(sampling.x.length * max(field.array.dtype.itemsize, 8), 1)
+    many = max(slab // row, 1)
+    tiles = field.array.tiles
+    axis = tiles[0].axis_of(field.sides[0]) if tiles else None
+    if axis is None or not axis.is_regular:
+        return many
+    if many < axis.size and axis.size * row <= MAX_SLABS * slab:
+        return axis.size
+    return max(many // axis.size * axis.size, 1) if many >= axis.size else many
+
+
+def _slabs(field: FieldQuery, sampling: Sampling, slab: int) -> Iterator[tuple[int, int]]:
+    """Yield the first row of each slab, and the row behind its last."""
+    side, many = sampling.y, _slab_rows(field, sampling, slab)
+    for begin in range(side.start // many * many, side.start + side.length, many):
+        yield max(begin, side.start), min(begin + many, side.start + side.length)
+
+
+def _field_answer(
+    archive: OpenedArchive,
+    asked: FieldQuery,
+    sampling: Sampling,
+    shrink: tuple[float, float],
+    values: npt.NDArray[Any],
+    context: ReadContext,
+) -> ApiAnswer:
+    sides, arrays = {}, {"values": values}
+    start = {"y": asked.box.top, "x": asked.box.left}
+    for name, dim, side, factor in (("y", asked.y, sampling.y, shrink[0]), ("x", asked.x, sampling.x, shrink[1])):
+        centres = side.centres if factor == 1 else start[name] + (side.centres - side.start + 0.5) * factor - 0.5
+        sides[name], arrays[name] = describe_side(archive, asked.path, dim, centres, context)
+    box, array = asked.box, asked.array
+    header = {
+        "shape": list(values.shape),
+        **sides,
+        "box": [box.top, box.bottom, box.left, box.right],
+        "sampling": {
+            "method": sampling.method if shrink == (1.0, 1.0) else "overview",
+            "step": [sampling.y.step * shrink[0], sampling.x.step * shrink[1]],
+            "share": sampling.share,
+        },
+        "range": value_range(values),
+        "missing": int(np.count_nonzero(np.isnan(values))),
+        "kind": kind_of(array),
+        "units": units_of(array),
+        "long_name": long_name_of(array, asked.path),
+        "text": _field_text(archive, asked, context),
+    }
+    return binary_answer(header, arrays)
+
+
+def _field_text(archive: OpenedArchive, field: FieldQuery, context: ReadContext) -> str:
+    """Return what is selected and reduced, in words."""
+    selected = selection_text(archive, field.path, field.index, context)
+    reduced = f"{field.statistic} over {', '.join(field.over)}" if field.statistic is not None else ""
+    return ", ".join(part for part in (selected, reduced) if part)

@@ -1,0 +1,80 @@
+"""Headers that protect the explorer's page in a browser, and the check that a request means this server.
+
+A page of another website can send requests to a server on the same machine, and by DNS rebinding even
+read the answers: its own name then leads to 127.0.0.1. The name is in the header `Host`, so a server
+that is for the browser of its own machine only accepts the names of that machine.
+"""
+
+from __future__ import annotations
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from insitu.server.error_responses import json_error_response
+
+__all__ = ["SECURITY_HEADERS", "GuardedApp"]
+
+SECURITY_HEADERS = {
+    "Content-Security-Policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; "
+        "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    ),
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+}
+"""Headers of the page and of everything under `/explorer`."""
+LOOPBACK_NAMES = ("localhost", "127.0.0.1", "[::1]")
+MISDIRECTED = 421
+
+
+class GuardedApp:
+    """Middleware that adds security headers to the explorer's answers.
+
+    Parameters
+    ----------
+    app
+        The application.
+    loopback_only
+        Whether requests to other names than those of this machine are refused.
+    """
+
+    def __init__(self, app: ASGIApp, *, loopback_only: bool) -> None:
+        self.app, self.loopback_only = app, loopback_only
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request."""
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        if self.loopback_only and not is_loopback_name(Headers(scope=scope).get("host", "")):
+            refusal = json_error_response(
+                MISDIRECTED, "this server is for the browser of its own machine: open it as http://127.0.0.1"
+            )
+            await refusal(scope, receive, send)
+            return
+        if scope["path"] != "/" and not scope["path"].startswith("/explorer"):
+            await self.app(scope, receive, send)
+            return
+
+        async def send_with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                headers.update(SECURITY_HEADERS)
+                headers.setdefault("Cache-Control", "private, no-cache")
+            await send(message)
+
+        await self.app(scope, receive, send_with_headers)
+
+
+def is_loopback_name(host: str) -> bool:
+    """Return whether a Host header names this machine.
+
+    Examples
+    --------
+    >>> is_loopback_name("localhost:8080"), is_loopback_name("[::1]:80"), is_loopback_name("localhost.evil.org")
+    (True, True, False)
+    """
+    name, _, port = host.lower().rpartition(":") if not host.endswith("]") else (host.lower(), "", "")
+    if not name:
+        name, port = port, ""
+    return name in LOOPBACK_NAMES and (not port or port.isdecimal())

@@ -1,0 +1,109 @@
+"""`api/line`: the values of a variable along one dimension, the others fixed, thinned to the width of a plot."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from insitu.model import Selection
+from insitu.reading import ReadContext, read_array
+from insitu.reading.memory_estimate import estimate_decoded_bytes
+from insitu.server.error_responses import RequestError
+from insitu.server.explorer.api_answer import ApiAnswer, binary_answer
+from insitu.server.explorer.archive_route import ApiTask, ArchiveRequest
+from insitu.server.explorer.field_query import check_dims
+from insitu.server.explorer.shown_values import kind_of, long_name_of, to_number_array, units_of
+from insitu.server.explorer.side_labels import describe_side, selection_text
+from insitu.server.explorer.value_range import value_range
+
+__all__ = ["prepare_line"]
+
+BUDGET_BYTES = 1 << 30
+"""Bytes that the chunks along one line may decode to; of a longer line, every n-th value is read."""
+MAX_POINTS = 20_000
+HELD_BYTES = 64 << 20
+"""Bytes that are counted for the chunks that are decoded at a time."""
+
+
+def prepare_line(request: ArchiveRequest) -> ApiTask:
+    """Return the task of `api/line`."""
+    archive, query = request.archive, request.query
+    path = query.require("variable").strip("/")
+    array = archive.array(path)
+    sizes = check_dims(path, array)
+    if kind_of(array) in ("text", "other"):
+        raise RequestError(f"{path[:200]!r} holds no numbers that could be drawn", why="Ask api/table for its values")
+    dim = query.get("dim") or (array.dims[0] if array.ndim == 1 else query.require("dim"))
+    if dim not in sizes:
+        raise RequestError(f"the variable has no dimension {dim[:40]!r}: it has {', '.join(sizes) or 'none'}")
+    if 0 in array.shape:
+        raise RequestError(f"{path[:200]!r} has no values: a dimension has length 0")
+    given = query.index(sizes)
+    index = {other: given.get(other, 0) for other in array.dims if other != dim}
+    points = query.number("points", 2000, 1, MAX_POINTS)
+    size = sizes[dim]
+
+    def selection(step: int) -> Selection:
+        key = tuple(slice(0, size, step) if name == dim else index[name] for name in array.dims)
+        return Selection.of(key, array.shape)
+
+    step = 1
+    while step < size and estimate_decoded_bytes(array, selection(step)) > BUDGET_BYTES:
+        step *= 2
+    chosen = selection(step)
+
+    def work(context: ReadContext) -> ApiAnswer:
+        numbers = to_number_array(read_array(array, chosen, replace(context, name=path)))
+        arrays, many = thin_line(numbers, points)
+        count = len(arrays["values"])
+        begin = np.arange(count) * many
+        centres = (begin + np.minimum(begin + many, len(numbers)) - 1) / 2 * step
+        side, position = describe_side(archive, path, dim, centres, context)
+        header = {
+            "shape": [count],
+            "position": side,
+            "size": size,
+            "sampling": {
+                "method": "mean" if many > 1 else "all" if step == 1 else "nearest",
+                "step": step * many,
+                "share": len(numbers) / size,
+            },
+            "range": value_range(arrays["values"]),
+            "missing": int(np.count_nonzero(np.isnan(numbers))),
+            "kind": kind_of(array),
+            "units": units_of(array),
+            "long_name": long_name_of(array, path),
+            "text": selection_text(archive, path, index, context),
+        }
+        return binary_answer(header, {**arrays, "position": position})
+
+    values = len(range(0, size, step)) * max(array.dtype.itemsize, 8)
+    return ApiTask(work, cost=HELD_BYTES + 6 * values)
+
+
+def thin_line(numbers: npt.NDArray[Any], points: int) -> tuple[dict[str, npt.NDArray[Any]], int]:
+    """Return at most so many means of bins, with the extremes of each, and the elements of a bin.
+
+    A line that has no more points stays as it is, without extremes. Missing values are left out.
+
+    Examples
+    --------
+    >>> arrays, many = thin_line(np.array([1.0, 3.0, np.nan, 5.0, 7.0]), 3)
+    >>> arrays["values"].tolist(), arrays["low"].tolist(), many
+    ([2.0, 5.0, 7.0], [1.0, 5.0, 7.0], 2)
+    """
+    many = max(-(-len(numbers) // points), 1)
+    if many == 1:
+        return {"values": numbers}, 1
+    starts = np.arange(0, len(numbers), many)
+    there = np.isfinite(numbers)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        means = np.add.reduceat(np.where(there, numbers, 0), starts, dtype=np.float64) / np.add.reduceat(
+            there, starts, dtype=np.int64
+        )
+    low = np.fmin.reduceat(np.where(there, numbers, np.nan), starts)
+    high = np.fmax.reduceat(np.where(there, numbers, np.nan), starts)
+    return {"values": means.astype(numbers.dtype), "low": low, "high": high}, many

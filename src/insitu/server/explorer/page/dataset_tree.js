@@ -1,0 +1,139 @@
+// Tree of the groups and variables of an archive, with a filter.
+
+import { formatState } from "./address.js";
+import { element } from "./element.js";
+import { formatBytes, plural } from "./format.js";
+
+/** Side panel: what the archive is, and its variables as links. */
+export class DatasetTree {
+  constructor(archive) {
+    this.archive = archive;
+    this.filter = element("input", {
+      type: "search",
+      placeholder: "Filter variables",
+      "aria-label": "Filter variables",
+      oninput: () => this.#applyFilter(),
+    });
+    this.tree = element("nav", { class: "tree", "aria-label": "Variables" }, this.#branch(""));
+    this.element = element(
+      "aside",
+      { class: "side", "aria-label": "Dataset" },
+      element("div", { class: "side-content" }, this.#summary(), this.filter, this.tree),
+    );
+  }
+
+  #summary() {
+    const { archive } = this;
+    const facts = [archive.format, archive.files ? plural(archive.files, "file") : null].filter(Boolean).join(" · ");
+    const sizes = `${formatBytes(archive.stored_bytes)} stored, ${formatBytes(archive.virtual_bytes)} as arrays`;
+    return element(
+      "div",
+      { class: "summary" },
+      element(
+        "a",
+        {
+          class: "title break",
+          href: formatState({ url: archive.url, group: "/" }),
+          "data-group": "",
+          title: archive.url,
+        },
+        shortName(archive.url),
+      ),
+      element("div", { class: "muted small-text" }, facts),
+      element("div", { class: "muted small-text" }, sizes),
+      archive.notes?.length
+        ? element("div", { class: "warning small-text" }, plural(archive.notes.length, "note"))
+        : null,
+    );
+  }
+
+  /** Return the variables of a group, and its subgroups below them. */
+  #branch(path) {
+    const clean = (group) => group.path.replace(/^\/+|\/+$/g, "");
+    const inside = this.archive.groups.filter(
+      (group) => clean(group) && clean(group).split("/").slice(0, -1).join("/") === path,
+    );
+    const here = this.archive.group(path);
+    return [
+      here ? this.#variables(here) : null,
+      ...inside.map((group) =>
+        element(
+          "details",
+          { open: true },
+          element(
+            "summary",
+            {},
+            element(
+              "a",
+              { href: formatState({ url: this.archive.url, group: `/${clean(group)}` }), "data-group": clean(group) },
+              clean(group).split("/").at(-1),
+            ),
+          ),
+          ...this.#branch(clean(group)),
+        ),
+      ),
+    ];
+  }
+
+  #variables(group) {
+    const links = [...group.variables]
+      .sort((one, other) => Number(one.is_coordinate) - Number(other.is_coordinate))
+      .map((variable) => this.#variable(variable));
+    const problems = (group.problems ?? []).map(({ name, reason }) =>
+      element(
+        "li",
+        { class: "problem", title: reason },
+        element("span", { class: "name" }, name),
+        element("span", { class: "reason" }, reason),
+      ),
+    );
+    return links.length || problems.length ? element("ul", {}, links, problems) : null;
+  }
+
+  #variable(variable) {
+    const dims = variable.dims.length ? variable.dims.join(" · ") : "scalar";
+    return element(
+      "li",
+      {
+        class: variable.is_coordinate ? "coordinate" : null,
+        "data-name": `${variable.path} ${variable.long_name ?? ""}`.toLowerCase(),
+      },
+      element(
+        "a",
+        {
+          href: formatState({ url: this.archive.url, variable: variable.path }),
+          "data-variable": variable.path,
+          title: variable.long_name || variable.path,
+        },
+        element("span", { class: "name" }, variable.name),
+        element("span", { class: "dims" }, variable.unreadable ? "cannot be read" : dims),
+      ),
+    );
+  }
+
+  #applyFilter() {
+    const wanted = this.filter.value.trim().toLowerCase();
+    for (const item of this.tree.querySelectorAll("li[data-name]")) item.hidden = !item.dataset.name.includes(wanted);
+    for (const group of this.tree.querySelectorAll("details"))
+      group.hidden = wanted !== "" && !group.querySelector("li[data-name]:not([hidden])");
+  }
+
+  /** Mark what is shown. */
+  mark(variable, group) {
+    for (const link of this.element.querySelectorAll("a")) {
+      const isHere = variable
+        ? link.dataset.variable === variable.path
+        : link.dataset.group !== undefined && link.dataset.group === group;
+      if (isHere) {
+        link.setAttribute("aria-current", "page");
+        requestAnimationFrame(() => link.scrollIntoView({ block: "nearest" }));
+      } else link.removeAttribute("aria-current");
+    }
+  }
+}
+
+/** Return the last part of a path or URL, or the pattern. */
+export function shortName(url) {
+  const parts = url.split("/").filter(Boolean);
+  return parts.slice(/[*?]/.test(parts.at(-1) ?? "") ? -2 : -1).join("/") || url;
+}

@@ -1,0 +1,235 @@
+// Scale of one side of a picture: element index <-> row or column of the sampled array <-> coordinate <-> screen.
+
+import { scaleLinear, scaleUtc } from "./vendor/plotting.js";
+import { formatLabel, tickFormat } from "./format.js";
+
+/** How one dimension of a picture is drawn. Rows and columns are `cells`; `first` and `end` are element indices. */
+export class DimensionScale {
+  /**
+   * @param side      the header's description of the side: {dim, kind, units, name, labels}
+   * @param positions coordinate of each cell
+   * @param first     element index where the picture begins
+   * @param end       element index where it ends (exclusive)
+   * @param step      elements for each cell
+   * @param byIndex   draw by element index also where there are coordinates
+   */
+  constructor(side, positions, first, end, step, byIndex) {
+    Object.assign(this, { side, positions, first, end, step });
+    this.count = positions.length;
+    this.byIndex = byIndex || Boolean(side.labels) || side.kind === "index" || !isMonotonic(positions);
+    this.edges = this.byIndex ? this.#indexEdges() : coordinateEdges(positions);
+    this.rising = this.edges[this.count] > this.edges[0];
+  }
+
+  #indexEdges() {
+    return Float64Array.from({ length: this.count + 1 }, (_, cell) =>
+      Math.min(this.end, this.first + cell * this.step),
+    );
+  }
+
+  /** Place the scale on the screen, from `begin` (where the smallest coordinate lies) to `stop`. */
+  place(begin, stop) {
+    const ends = [this.edges[0], this.edges[this.count]];
+    if (!this.rising) ends.reverse();
+    const isTime = this.side.kind === "time" && !this.byIndex;
+    this.scale = (isTime ? scaleUtc() : scaleLinear()).domain(ends).range([begin, stop]);
+    return this;
+  }
+
+  /** Return the length of the shown range in units of the coordinate. */
+  get extent() {
+    return Math.abs(this.edges[this.count] - this.edges[0]);
+  }
+
+  /** Return the cell at a place on the screen. */
+  cellAt(pixel) {
+    return this.#search(Number(this.scale.invert(pixel)));
+  }
+
+  #search(position) {
+    let [low, high] = [0, this.count - 1];
+    while (low < high) {
+      const middle = (low + high) >> 1;
+      const edge = this.edges[middle + 1];
+      if (this.rising ? position < edge : position > edge) high = middle;
+      else low = middle + 1;
+    }
+    return low;
+  }
+
+  /** Return the cell for each of `length` pixels of a canvas, from its left or upper end. */
+  cellsOfPixels(length) {
+    return Int32Array.from({ length }, (_, pixel) => this.cellAt(((pixel + 0.5) * this.span) / length));
+  }
+
+  /** Return the pixels that the scale covers. */
+  get span() {
+    const [begin, stop] = this.scale.range();
+    return Math.abs(stop - begin);
+  }
+
+  /** Return the element index that a cell stands for: its middle. */
+  indexOfCell(cell) {
+    return Math.min(this.end - 1, this.first + Math.floor((cell + 0.5) * this.step));
+  }
+
+  /** Return the cell that holds an element, or -1 outside of the picture. */
+  cellOfIndex(index) {
+    if (index < this.first || index >= this.end) return -1;
+    return Math.min(this.count - 1, Math.floor((index - this.first) / this.step));
+  }
+
+  /** Return element indices `[first, end)` of cells `from` to `to` (inclusive). */
+  rangeOfCells(from, to) {
+    const begin = this.first + Math.floor(from * this.step);
+    return [begin, Math.max(begin + 1, Math.min(this.end, this.first + Math.ceil((to + 1) * this.step)))];
+  }
+
+  /** Return the screen pixel in the middle of a cell. */
+  pixelOfCell(cell) {
+    return this.scale((this.edges[cell] + this.edges[cell + 1]) / 2);
+  }
+
+  /** Return the label of a cell: its coordinate with units, or its index. */
+  labelOfCell(cell) {
+    if (this.side.labels) return String(this.side.labels[cell]);
+    if (this.side.kind === "index") return String(this.indexOfCell(cell));
+    return formatLabel(this.positions[cell], this.side.kind, this.side.units);
+  }
+
+  /** Return about how many letters the longest label of a tick has. */
+  get labelLength() {
+    if (this.side.labels) return Math.min(16, Math.max(...Array.from(this.side.labels, (text) => String(text).length)));
+    if (this.byIndex) return String(this.end).length;
+    if (this.side.kind === "time") return 6;
+    return Math.max(...[0, this.count >> 1, this.count].map((at) => this.#coordinateFormat()(this.edges[at]).length));
+  }
+
+  /** Return the title of the axis. */
+  get title() {
+    const name = this.side.name || this.side.dim;
+    if (this.byIndex && !this.side.labels) return `${this.side.dim} (index)`;
+    const units = this.side.kind === "time" ? "" : this.side.units;
+    return units && units !== "1" && !/^degrees?_?(north|east|N|E)$/.test(units) ? `${name} (${units})` : name;
+  }
+
+  /** Put ticks and their texts on a d3 axis. */
+  decorate(axis, pixelsApart) {
+    const count = Math.max(2, Math.floor(this.span / pixelsApart));
+    axis.scale(this.scale).tickSizeOuter(0);
+    if (this.side.labels) return axis.tickValues(this.#labelTicks(count)).tickFormat((at) => this.#labelAt(at));
+    axis.ticks(count);
+    if (this.side.kind === "time" && !this.byIndex) return axis;
+    if (this.byIndex) return axis.tickValues(this.scale.ticks(count).filter(Number.isInteger)).tickFormat(String);
+    return axis.tickFormat(this.#coordinateFormat());
+  }
+
+  #coordinateFormat() {
+    const text = tickFormat(this.edges[0], this.edges[this.count], 1e9);
+    const units = this.side.units ?? "";
+    if (/^degrees?_?(north|N)/.test(units))
+      return (value) => `${text(Math.abs(value))}°${value > 0 ? "N" : value < 0 ? "S" : ""}`;
+    if (/^degrees?_?(east|E)/.test(units))
+      return (value) => (value < 0 ? `${text(-value)}°W` : `${text(value)}°${value > 0 ? "E" : ""}`);
+    return text;
+  }
+
+  #labelTicks(count) {
+    const every = Math.max(1, Math.ceil(this.count / count));
+    const cells = Array.from({ length: Math.ceil(this.count / every) }, (_, at) => at * every);
+    return cells.map((cell) => (this.edges[cell] + this.edges[cell + 1]) / 2);
+  }
+
+  #labelAt(position) {
+    const text = String(this.side.labels[this.#search(position)]);
+    return text.length > 16 ? `${text.slice(0, 15)}…` : text;
+  }
+}
+
+/** Scale of one side in element indices, every element a cell: for pictures of chunks. */
+export class IndexScale {
+  constructor(dim, first, end) {
+    Object.assign(this, { dim, first, end, count: end - first });
+  }
+
+  place(begin, stop) {
+    this.scale = scaleLinear().domain([this.first, this.end]).range([begin, stop]);
+    return this;
+  }
+
+  get span() {
+    const [begin, stop] = this.scale.range();
+    return Math.abs(stop - begin);
+  }
+
+  cellAt(pixel) {
+    return Math.max(0, Math.min(this.count - 1, Math.floor(this.scale.invert(pixel)) - this.first));
+  }
+
+  indexOfCell(cell) {
+    return this.first + cell;
+  }
+
+  cellOfIndex(index) {
+    return index >= this.first && index < this.end ? index - this.first : -1;
+  }
+
+  rangeOfCells(from, to) {
+    return [this.first + from, this.first + to + 1];
+  }
+
+  pixelOfCell(cell) {
+    return this.scale(this.first + cell + 0.5);
+  }
+
+  get extent() {
+    return this.count;
+  }
+
+  get labelLength() {
+    return String(this.end).length;
+  }
+
+  get title() {
+    return this.dim ? `${this.dim} (index)` : "";
+  }
+
+  decorate(axis, pixelsApart) {
+    const ticks = this.scale.ticks(Math.max(2, Math.floor(this.span / pixelsApart))).filter(Number.isInteger);
+    return axis
+      .scale(this.scale)
+      .tickSizeOuter(0)
+      .tickValues(this.dim ? ticks : [])
+      .tickFormat(String);
+  }
+}
+
+function isMonotonic(positions) {
+  if (positions.length === 0 || !positions.every(Number.isFinite)) return false;
+  if (positions.length === 1) return true;
+  const rising = positions[1] > positions[0];
+  for (let at = 1; at < positions.length; at += 1) {
+    if (rising ? positions[at] <= positions[at - 1] : positions[at] >= positions[at - 1]) return false;
+  }
+  return true;
+}
+
+/** Return the borders between cells: halfway between their coordinates. */
+function coordinateEdges(positions) {
+  const count = positions.length;
+  if (count === 1) return Float64Array.of(positions[0] - 0.5, positions[0] + 0.5);
+  const edges = new Float64Array(count + 1);
+  for (let at = 1; at < count; at += 1) edges[at] = (positions[at - 1] + positions[at]) / 2;
+  edges[0] = positions[0] - (positions[1] - positions[0]) / 2;
+  edges[count] = positions[count - 1] + (positions[count - 1] - positions[count - 2]) / 2;
+  return edges;
+}
+
+/** Return whether two sides are drawn in one scale: degrees and degrees, metres and metres, pixels and pixels. */
+export function isEqualAspect(y, x) {
+  if (y.byIndex !== x.byIndex) return false;
+  if (y.byIndex) return !y.side.labels && !x.side.labels && y.side.kind === "index" && x.side.kind === "index";
+  if (y.side.kind !== "number" || x.side.kind !== "number") return false;
+  const unit = (side) => (side.units ?? "").replace(/_?(north|east|N|E)$/, "");
+  return unit(y.side) !== "" && unit(y.side) === unit(x.side);
+}

@@ -1,0 +1,140 @@
+// Histogram of the values of a picture. Drawing a range over it sets the range of the colours.
+
+import { axisBottom, scaleLinear, select } from "./vendor/plotting.js";
+import { element, svgElement } from "./element.js";
+import { formatCount, formatNumber, joinUnits, tickFormat } from "./format.js";
+
+const [HEIGHT, SIDE, BOTTOM, BINS] = [150, 10, 24, 60];
+
+/** Return counts of finite values in equal bins from `low` to `high`, and how many lie outside. */
+export function countValues(values, low, high, bins = BINS) {
+  const counts = new Uint32Array(bins);
+  let outside = 0;
+  let sum = 0;
+  let finite = 0;
+  for (const value of values) {
+    if (!Number.isFinite(value)) continue;
+    finite += 1;
+    sum += value;
+    const bin = Math.floor(((value - low) / (high - low)) * bins);
+    if (value === high) counts[bins - 1] += 1;
+    else if (bin >= 0 && bin < bins) counts[bin] += 1;
+    else outside += 1;
+  }
+  return { counts, outside, finite, mean: finite ? sum / finite : NaN };
+}
+
+/** Histogram card. */
+export class Histogram {
+  constructor(onrange) {
+    this.onrange = onrange;
+    this.svg = svgElement("svg", { class: "histogram", role: "img" });
+    this.text = element("p", { class: "muted small-text" });
+    this.element = element(
+      "section",
+      { class: "card", "aria-label": "Histogram" },
+      element("h3", {}, "Histogram"),
+      this.svg,
+      this.text,
+    );
+    this.#listen();
+    new ResizeObserver(() => this.#shown && this.#width() !== this.#drawnWidth && this.draw(this.#shown)).observe(
+      this.element,
+    );
+  }
+
+  #shown = null;
+  #drawnWidth = 0;
+
+  #width() {
+    return Math.max(200, this.element.clientWidth - 28);
+  }
+
+  draw(shown) {
+    this.#shown = shown;
+    const { values, range, colourOf, low, high, units, missing, note } = shown;
+    const width = (this.#drawnWidth = this.#width());
+    if (!range || range.min === null || range.min === undefined) {
+      select(this.svg).attr("height", 0).selectAll("*").remove();
+      this.text.textContent = "All values shown are missing.";
+      return;
+    }
+    // A few outliers must not squeeze all others into one bin: at most five times the width of the bulk.
+    const bulk = (range.high - range.low || Math.abs(range.high) * 0.1 || 1) * 2;
+    let [begin, end] = [Math.max(range.min, range.low - bulk), Math.min(range.max, range.high + bulk)];
+    if (begin === end) [begin, end] = [begin - 0.5, end + 0.5];
+    const { counts, outside, finite, mean } = countValues(values, begin, end);
+    const x = (this.scale = scaleLinear()
+      .domain([begin, end])
+      .range([SIDE, width - SIDE]));
+    const top = Math.max(...counts);
+    const y = scaleLinear()
+      .domain([0, top])
+      .range([HEIGHT - BOTTOM, 6]);
+    const root = select(this.svg).attr("width", width).attr("height", HEIGHT).attr("viewBox", `0 0 ${width} ${HEIGHT}`);
+    root.selectAll("*").remove();
+    const wide = (width - 2 * SIDE) / BINS;
+    counts.forEach((count, bin) => {
+      const middle = begin + ((bin + 0.5) * (end - begin)) / BINS;
+      root
+        .append("rect")
+        .attr("x", SIDE + bin * wide)
+        .attr("width", Math.max(1, wide - 0.7))
+        .attr("y", y(count))
+        .attr("height", HEIGHT - BOTTOM - y(count))
+        .attr("fill", colourOf(middle));
+    });
+    for (const limit of [low, high]) {
+      if (limit >= begin && limit <= end)
+        root
+          .append("line")
+          .attr("class", "limit")
+          .attr("x1", x(limit))
+          .attr("x2", x(limit))
+          .attr("y1", 2)
+          .attr("y2", HEIGHT - BOTTOM);
+    }
+    root
+      .append("g")
+      .attr("class", "axis")
+      .attr("transform", `translate(0,${HEIGHT - BOTTOM})`)
+      .call(
+        axisBottom(x)
+          .ticks(Math.max(2, Math.floor(width / 80)))
+          .tickSizeOuter(0)
+          .tickFormat(tickFormat(begin, end)),
+      );
+    const spread = `${formatNumber(range.min)} to ${joinUnits(formatNumber(range.max), units)}, mean ${formatNumber(mean)}`;
+    this.svg.setAttribute("aria-label", `Histogram of ${finite} values: ${spread}`);
+    this.text.textContent =
+      `${formatCount(finite)} values${note}: ${spread}` +
+      (missing ? `; ${formatCount(missing)} missing` : "") +
+      (outside ? `; ${formatCount(outside)} beyond the picture` : "") +
+      ". Draw over the bars to set the range of the colours.";
+  }
+
+  #listen() {
+    let start = null;
+    const at = (event) => event.clientX - this.svg.getBoundingClientRect().left;
+    this.svg.addEventListener("pointerdown", (event) => {
+      start = this.scale ? at(event) : null;
+      this.svg.setPointerCapture(event.pointerId);
+    });
+    this.svg.addEventListener("pointermove", (event) => {
+      if (start === null) return;
+      const ends = [start, at(event)].sort((one, other) => one - other);
+      const marked = select(this.svg).selectAll("rect.brush").data([0]).join("rect").attr("class", "brush");
+      marked
+        .attr("x", ends[0])
+        .attr("width", ends[1] - ends[0])
+        .attr("y", 0)
+        .attr("height", HEIGHT - BOTTOM);
+    });
+    this.svg.addEventListener("pointerup", (event) => {
+      const ends = start === null ? null : [start, at(event)].sort((one, other) => one - other);
+      start = null;
+      select(this.svg).selectAll("rect.brush").remove();
+      if (ends && ends[1] - ends[0] > 4) this.onrange(this.scale.invert(ends[0]), this.scale.invert(ends[1]));
+    });
+  }
+}

@@ -1,0 +1,162 @@
+// List of archives: folders, files and stores under the server's roots, with a search by name.
+
+import { askJson, Latest } from "./api.js";
+import { changeState, formatState } from "./address.js";
+import { element, icon } from "./element.js";
+import { formatBytes, plural, shortenTime } from "./format.js";
+import { errorBox, LoadingBar } from "./messages.js";
+
+const TYPING = 250; // ms of quiet before a search begins
+
+/** Page that lists one folder, or what a search found below it. */
+export class Listing {
+  #latest = new Latest();
+  #asked = null;
+
+  constructor() {
+    this.loading = new LoadingBar();
+    this.search = element("input", {
+      type: "search",
+      id: "search",
+      placeholder: "Search by name",
+      "aria-label": "Search archives by name",
+      oninput: () => {
+        clearTimeout(this.timer);
+        this.timer = setTimeout(() => changeState({ search: this.search.value.trim() }, { replace: true }), TYPING);
+      },
+    });
+    this.path = element("nav", { class: "crumbs", "aria-label": "Folder" });
+    this.body = element("div", {});
+    const input = element("input", {
+      type: "text",
+      id: "open-url",
+      name: "url",
+      placeholder: "/data/archive/*.nc, s3://bucket/store.zarr …",
+      autocomplete: "off",
+      spellcheck: "false",
+    });
+    this.open = element(
+      "form",
+      {
+        class: "open-form",
+        onsubmit: (event) => {
+          event.preventDefault();
+          if (input.value.trim()) changeState({ url: input.value.trim() }, { fresh: true });
+        },
+      },
+      element("label", { for: "open-url" }, "Open a path, a pattern or a URL"),
+      input,
+      element("button", { type: "submit" }, "Open"),
+    );
+    this.element = element(
+      "main",
+      { class: "listing", id: "main" },
+      element("div", { class: "page-head" }, element("h1", {}, "Archives"), this.search),
+      this.path,
+      this.loading.element,
+      this.body,
+      this.open,
+    );
+  }
+
+  /** Show the folder and the search of a state. */
+  async update(state) {
+    if (document.activeElement !== this.search) this.search.value = state.search ?? "";
+    const parameters = { folder: state.folder, search: state.search };
+    const key = JSON.stringify(parameters);
+    if (key === this.#asked) return;
+    this.#asked = key;
+    this.loading.show("Listing");
+    try {
+      const answer = await this.#latest.run((signal) => askJson("list", parameters, signal));
+      if (!answer) return;
+      this.#draw(answer, state);
+    } catch (problem) {
+      this.#asked = null;
+      this.body.replaceChildren(errorBox(problem, () => this.update(state)));
+    }
+    this.loading.hide();
+  }
+
+  #draw({ folder, parents = [], entries, truncated, combined }, state) {
+    const crumbs = [element("a", { href: "#" }, icon("home"), "All")];
+    for (const parent of parents) crumbs.push(element("a", { href: formatState({ folder: parent.url }) }, parent.name));
+    if (folder && folder !== parents.at(-1)?.url)
+      crumbs.push(element("span", { "aria-current": "page" }, folder.split("/").filter(Boolean).at(-1) ?? folder));
+    this.path.replaceChildren(...crumbs);
+    const rows = entries.map((entry) => {
+      const isFolder = entry.kind === "folder";
+      const link = element(
+        "a",
+        { href: formatState(isFolder ? { folder: entry.url } : { url: entry.url }), title: entry.url },
+        icon(isFolder ? "folder" : "cube"),
+        entry.name,
+      );
+      return element(
+        "tr",
+        {},
+        element("td", { class: "break" }, link),
+        element("td", { class: "muted" }, isFolder ? "folder" : (entry.format ?? "")),
+        element(
+          "td",
+          { class: "right" },
+          entry.bytes === null || entry.bytes === undefined ? "" : formatBytes(entry.bytes),
+        ),
+        element("td", { class: "muted when" }, formatModified(entry.modified)),
+      );
+    });
+    const head = element(
+      "tr",
+      {},
+      ["Name", "Format", "Size", "Changed"].map((text, at) =>
+        element("th", { scope: "col", class: at === 2 ? "right" : at === 3 ? "when" : null }, text),
+      ),
+    );
+    this.body.replaceChildren(
+      combined
+        ? element(
+            "p",
+            { class: "combined" },
+            element(
+              "a",
+              { class: "button primary", href: formatState({ url: combined }) },
+              "Open all files here as one dataset",
+            ),
+            element("code", { class: "muted" }, combined),
+          )
+        : "",
+      rows.length
+        ? element("table", { class: "entries" }, element("thead", {}, head), element("tbody", {}, rows))
+        : element(
+            "p",
+            { class: "muted" },
+            state.search ? `No name contains “${state.search}”.` : "Nothing here that can be opened.",
+          ),
+      truncated
+        ? element(
+            "p",
+            { class: "muted" },
+            `Only the first ${plural(rows.length, "entry").replace("entrys", "entries")} are shown: search by name for others.`,
+          )
+        : "",
+    );
+  }
+
+  /** Ask again. */
+  reload(state) {
+    this.#asked = null;
+    return this.update(state);
+  }
+
+  recolour() {}
+
+  close() {
+    this.#latest.stop();
+  }
+}
+
+function formatModified(modified) {
+  if (modified === null || modified === undefined) return "";
+  const text = typeof modified === "number" ? new Date(modified * 1000).toISOString() : String(modified);
+  return shortenTime(text.replace(/\+00:00$/, "").replace(/\.\d+/, "")).slice(0, 16);
+}

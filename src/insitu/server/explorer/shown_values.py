@@ -1,0 +1,157 @@
+"""Values as the explorer shows them: kinds of types, numbers for pictures, texts, labels of dimensions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from insitu.model import VirtualArray
+
+__all__ = [
+    "attribute_texts",
+    "is_calendar_time",
+    "kind_of",
+    "long_name_of",
+    "to_json_values",
+    "to_number_array",
+    "to_text",
+    "to_texts",
+    "units_of",
+    "with_units",
+]
+
+MAX_TEXT_CHARS = 20_000
+"""Longest text of one value."""
+SMALL_NUMBERS = (np.dtype("f2"), np.dtype("f4"), *(np.dtype(name) for name in ("i1", "u1", "i2", "u2")))
+"""Types whose values float32 has exactly."""
+
+
+def kind_of(array: VirtualArray) -> str:
+    """Return how values are shown: `number`, `time`, `text`, `bool` or `other`."""
+    kind = array.dtype.kind
+    if kind in "iufm":
+        return "number"
+    if kind == "M" or (kind == "O" and is_calendar_time(array)):
+        return "time"
+    if kind == "b":
+        return "bool"
+    if kind in "SU" or (kind == "O" and array.details.varying != "sequence"):
+        return "text"
+    return "other"
+
+
+def is_calendar_time(array: VirtualArray) -> bool:
+    """Return whether the values are dates of a calendar that NumPy does not have."""
+    return array.dtype.kind == "O" and "calendar" in array.encoding and "since" in str(array.encoding.get("units"))
+
+
+def units_of(array: VirtualArray) -> str | None:
+    """Return the units of the values as they are shown; durations are shown in seconds."""
+    if array.dtype.kind == "m":
+        return "s"
+    found = array.attributes.get("units")
+    return None if found is None or kind_of(array) == "time" else to_text(found)
+
+
+def with_units(text: str, units: str | None) -> str:
+    """Return a value with its units; `1`, the unit of plain numbers (CF 3.1), is left out."""
+    return f"{text} {units}" if units and units != "1" else text
+
+
+def to_number_array(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Return values as floating-point numbers, missing ones as NaN: times in milliseconds since 1970,
+    durations in seconds.
+
+    Examples
+    --------
+    >>> to_number_array(np.array(["1970-01-02", "NaT"], "M8[D]")).tolist()
+    [86400000.0, nan]
+    """
+    values = np.asarray(values)
+    if values.dtype.kind == "M":
+        return _scaled_times(values.astype("M8[us]") if values.dtype.kind == "M" else values, 1e-3)
+    if values.dtype.kind == "m":
+        return _scaled_times(values.astype("m8[us]"), 1e-6)
+    if values.dtype.kind == "O":
+        return np.array([_date_milliseconds(value) for value in values.reshape(-1)], "f8").reshape(values.shape)
+    small = values.dtype.kind == "b" or values.dtype.newbyteorder("=") in SMALL_NUMBERS
+    return values.astype("f4" if small else "f8")
+
+
+def _scaled_times(values: npt.NDArray[Any], scale: float) -> npt.NDArray[np.float64]:
+    numbers = values.view("i8") * scale
+    return np.where(np.isnat(values), np.nan, numbers)
+
+
+def _date_milliseconds(value: Any) -> float:
+    """Return a date of any calendar as milliseconds since 1970, counted in that calendar."""
+    calendar = getattr(value, "calendar", None)
+    if calendar is None:
+        return float(np.datetime64(value, "ms").astype("i8")) if hasattr(value, "isoformat") else float("nan")
+    from cftime import date2num
+
+    return float(date2num(value, "milliseconds since 1970-01-01", calendar))
+
+
+def to_text(value: Any) -> str:
+    """Return one value as text: numbers with the digits that their type has, times in ISO 8601.
+
+    Examples
+    --------
+    >>> to_text(np.float32(0.1)), to_text(np.datetime64("2000-01-01T00:00:00.000000000")), to_text(b"ab")
+    ('0.1', '2000-01-01T00:00:00', 'ab')
+    """
+    if isinstance(value, np.ndarray):
+        if value.ndim == 0:
+            return to_text(value[()])
+        text = ", ".join(to_text(item) for item in value.reshape(-1)[:100])
+        return (text + (", …" if value.size > 100 else ""))[:MAX_TEXT_CHARS]
+    if isinstance(value, (list, tuple)):
+        return ", ".join(to_text(item) for item in value[:100])[:MAX_TEXT_CHARS]
+    if isinstance(value, bytes):
+        value = value.decode("utf-8", "replace").rstrip("\0")
+    if isinstance(value, np.datetime64):
+        return _time_text(value)
+    if isinstance(value, np.timedelta64):
+        return "NaT" if np.isnat(value) else f"{to_number_array(np.array(value))[()]:g} s"
+    if hasattr(value, "isoformat"):
+        return str(value.isoformat())
+    if isinstance(value, np.generic) and not isinstance(value, np.void):
+        value = value if isinstance(value, np.floating) else value.item()
+    return str(value)[:MAX_TEXT_CHARS]
+
+
+def _time_text(value: np.datetime64) -> str:
+    """Return a time without digits that are all zero."""
+    if np.isnat(value):
+        return "NaT"
+    text = str(value)
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def to_texts(values: npt.NDArray[Any]) -> list[str]:
+    """Return the texts of values in flat order."""
+    return [to_text(value) for value in np.asarray(values).reshape(-1)]
+
+
+def to_json_values(values: npt.NDArray[Any]) -> list[Any]:
+    """Return values for JSON: numbers, ISO times or texts."""
+    if values.dtype.kind in "iufb":
+        return list(values.tolist())
+    if values.dtype.kind == "m":
+        return list(to_number_array(values).tolist())
+    return to_texts(values)
+
+
+def attribute_texts(attributes: Mapping[str, Any]) -> list[dict[str, str]]:
+    """Return attributes as names and texts."""
+    return [{"name": str(name), "value": to_text(value)} for name, value in attributes.items()]
+
+
+def long_name_of(array: VirtualArray, path: str) -> str:
+    """Return how a variable is called: its long name, its standard name, or its name."""
+    names = (array.attributes.get(key) for key in ("long_name", "standard_name"))
+    return to_text(next((name for name in names if isinstance(name, str) and name), path.rpartition("/")[2]))

@@ -1,0 +1,89 @@
+"""Coordinates along the sides of pictures, and the selected position of the other dimensions in words."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from insitu.reading import ReadContext, read_array
+from insitu.server.explorer.opened_archives import OpenedArchive
+from insitu.server.explorer.shown_values import (
+    is_calendar_time,
+    kind_of,
+    long_name_of,
+    to_number_array,
+    to_text,
+    to_texts,
+    units_of,
+    with_units,
+)
+from insitu.server.explorer.spatial_dimensions import find_coordinate
+
+__all__ = ["describe_side", "position_labels", "selection_text"]
+
+MAX_LABELS = 200_000
+"""Labels of a side that are read in one piece; of more, only those of the pixels."""
+
+
+def describe_side(
+    archive: OpenedArchive, path: str, dim: str, centres: npt.NDArray[np.float64], context: ReadContext
+) -> tuple[dict[str, Any], npt.NDArray[np.float64]]:
+    """Return what a side of a picture shows, and the coordinate at each pixel.
+
+    Parameters
+    ----------
+    archive, path, dim
+        The variable, and its dimension along this side.
+    centres
+        Position of the middle of each pixel along the dimension, increasing.
+    context
+        How to read.
+    """
+    group, size = path.rpartition("/")[0], archive.variable(path).sizes[dim]
+    found = find_coordinate(archive, group, dim, size)
+    about: dict[str, Any] = {"dim": dim, "kind": "index", "units": None, "name": dim, "labels": None}
+    if found is None:
+        return about, centres
+    array = archive.array(found)
+    about |= {"kind": kind_of(array), "units": units_of(array), "name": long_name_of(array, found)}
+    first, last = max(math.floor(centres[0]), 0), min(math.ceil(centres[-1]), size - 1)
+    around = np.arange(first, last + 1)
+    if last - first > MAX_LABELS:
+        around = np.unique(np.clip(np.concatenate([np.floor(centres), np.ceil(centres)]), 0, size - 1).astype(np.int64))
+    values = read_array(array, around if last - first > MAX_LABELS else slice(first, last + 1), context)
+    if about["kind"] in ("text", "other") or is_calendar_time(array):
+        near = np.searchsorted(around, np.clip(np.floor(centres).astype(np.int64), first, last))
+        about["labels"] = to_texts(values[near])
+    if about["kind"] in ("text", "other"):
+        return about, centres
+    return about, np.interp(centres, around, to_number_array(values).astype(np.float64))
+
+
+def position_labels(
+    archive: OpenedArchive, path: str, index: Mapping[str, int], context: ReadContext
+) -> dict[str, tuple[str, str | None]]:
+    """Return for each dimension the label at a position, and its units; the position itself where there
+    is no coordinate.
+    """
+    group, sizes = path.rpartition("/")[0], archive.variable(path).sizes
+    found: dict[str, tuple[str, str | None]] = {}
+    for dim, position in index.items():
+        labels = find_coordinate(archive, group, dim, sizes[dim])
+        if labels is None:
+            found[dim] = str(position), None
+            continue
+        array = archive.array(labels)
+        value = read_array(array, slice(position, position + 1), replace(context, name=labels))
+        found[dim] = to_text(value[0]), units_of(array)
+    return found
+
+
+def selection_text(archive: OpenedArchive, path: str, index: Mapping[str, int], context: ReadContext) -> str:
+    """Return what is selected, in words."""
+    labels = position_labels(archive, path, index, context)
+    return ", ".join(f"{dim} {with_units(text, units)}" for dim, (text, units) in labels.items())

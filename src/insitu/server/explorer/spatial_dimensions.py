@@ -1,0 +1,104 @@
+"""Which dimensions of a variable are drawn as x and y, and which coordinate labels a dimension.
+
+By CF attributes of coordinates (`axis`, `standard_name`, units of longitude and latitude), one- and
+two-dimensional, else by usual names, else the last two dimensions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from insitu.combining.member import Member, Variable
+from insitu.server.explorer.opened_archives import OpenedArchive
+
+__all__ = ["dimension_coordinates", "find_coordinate", "spatial_dimensions"]
+
+AXES = {
+    "x": (
+        {"X"},
+        {"longitude", "projection_x_coordinate", "grid_longitude"},
+        {"degrees_east", "degree_east", "degree_e", "degrees_e", "degreee", "degreese"},
+        {"lon", "longitude", "x", "xc", "nav_lon", "rlon", "easting", "xt_ocean", "xu_ocean", "xi_rho", "i", "ni"},
+    ),
+    "y": (
+        {"Y"},
+        {"latitude", "projection_y_coordinate", "grid_latitude"},
+        {"degrees_north", "degree_north", "degree_n", "degrees_n", "degreen", "degreesn"},
+        {"lat", "latitude", "y", "yc", "nav_lat", "rlat", "northing", "yt_ocean", "yu_ocean", "eta_rho", "j", "nj"},
+    ),
+}
+"""Of each side: CF `axis`, `standard_name` (CF 4.1, 4.2, appendix F), units (CF 4.1, 4.2), and names."""
+
+
+def spatial_dimensions(archive: OpenedArchive, group: str, variable: Variable) -> dict[str, str] | None:
+    """Return the dimensions to draw along x and y; None if there are not two."""
+    dims = variable.dims
+    if len(dims) < 2 or len(set(dims)) < len(dims):
+        return None
+    found: dict[str, str] = {}
+    for side in ("x", "y"):
+        for dim in dims:
+            labels = find_coordinate(archive, group, dim, variable.sizes[dim])
+            if labels is not None and _is_side(side, labels, archive.variable(labels)):
+                found[side] = dim
+    if len(found) < 2:
+        found |= {side: dim for side, dim in _by_plane_coordinates(archive.member(group), dims) if side not in found}
+    if len(found) < 2:
+        for side in ("x", "y"):
+            named = [dim for dim in dims if dim.lower() in AXES[side][3] and dim not in found.values()]
+            if named and side not in found:
+                found[side] = named[-1]
+    rest = [dim for dim in dims if dim not in found.values()]
+    for side in ("x", "y"):
+        if side not in found:
+            found[side] = rest.pop()
+    return found if found["x"] != found["y"] else {"x": dims[-1], "y": dims[-2]}
+
+
+def _is_side(side: str, path: str, variable: Variable) -> bool:
+    axes, standard_names, units, names = AXES[side]
+    attributes = {**variable.encoding, **variable.attributes}
+    if str(attributes.get("axis", "")).upper() in axes or attributes.get("standard_name") in standard_names:
+        return True
+    if str(attributes.get("units", "")).lower() in units:
+        return True
+    return "axis" not in attributes and path.rpartition("/")[2].lower() in names
+
+
+def _by_plane_coordinates(member: Member, dims: tuple[str, ...]) -> Iterator[tuple[str, str]]:
+    """Yield the sides that two-dimensional longitudes and latitudes give: the last dimension is x."""
+    for name, variable in member.variables.items():
+        is_plane = len(variable.dims) == 2 and set(variable.dims) <= set(dims)
+        if is_plane and (_is_side("x", name, variable) or _is_side("y", name, variable)):
+            yield "x", variable.dims[1]
+            yield "y", variable.dims[0]
+            return
+
+
+def dimension_coordinates(archive: OpenedArchive, group: str, variable: Variable) -> dict[str, str | None]:
+    """Return for each dimension of a variable the path of the coordinate that labels it."""
+    return {dim: find_coordinate(archive, group, dim, size) for dim, size in variable.sizes.items()}
+
+
+def find_coordinate(archive: OpenedArchive, group: str, dim: str, size: int) -> str | None:
+    """Return the path of the coordinate that labels a dimension: of its name, in this group or one above
+    it; else the only one-dimensional coordinate along it. None if there is none.
+    """
+    parts = group.split("/") if group else []
+    for depth in range(len(parts), -1, -1):
+        path = "/".join(parts[:depth])
+        member = archive.members.get(path)
+        if member is None:
+            continue
+        own = member.variables.get(dim)
+        if own is not None and own.dims == (dim,) and own.shape == (size,):
+            return f"{path}/{dim}" if path else dim
+        along = [
+            name
+            for name in member.variables
+            if name in member.coords and member.variables[name].dims == (dim,)
+            if member.variables[name].shape == (size,)
+        ]
+        if len(along) == 1:
+            return f"{path}/{along[0]}" if path else along[0]
+    return None
