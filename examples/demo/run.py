@@ -10,6 +10,7 @@ the archive in a browser until Ctrl+C.
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
@@ -64,13 +65,14 @@ def demo(folder: Path) -> None:
     draw_mosaic(array, folder / "chunks.png", title)
     stdout.print(f"{folder / 'map.png'}, {folder / 'chunks.png'}", markup=False)
     stdout.print(f"\nAll of it took {time.perf_counter() - begin:.1f} s. Try next:")
+    program = "insitu" if shutil.which("insitu") else os.path.relpath(Path(sys.executable).with_name("insitu"))
     for command in (
-        f"insitu info {folder / TARGETS[0]}",
-        f"insitu read {folder / TARGETS[0]} tas --sel time={YEAR}-07-01 --sel lat=45..50 --sel lon=8 --as table",
-        f"insitu serve {folder.resolve()}",
-        f"insitu explore '{folder / 'archive' / '*.nc'}'",
+        f"info {folder / TARGETS[0]}",
+        f"read {folder / TARGETS[0]} tas --sel time={YEAR}-07-01 --sel lat=45..50 --sel lon=8 --as table",
+        f"serve {folder.resolve()}",
+        f"explore '{folder / 'archive' / '*.nc'}'",
     ):
-        stdout.print(f"  [bold]{command}[/]", soft_wrap=True)
+        stdout.print(f"  [bold]{program} {command}[/]", soft_wrap=True)
 
 
 def explore(folder: Path) -> None:

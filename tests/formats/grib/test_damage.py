@@ -343,7 +343,7 @@ def test_a_server_is_told_never_to_decode_itself(tmp_path: Path) -> None:
     app: Any = create_app(Settings(roots=(str(tmp_path),)))
 
     async def run() -> bool:
-        async with app.app.router.lifespan_context(app.app):
+        async with app.app.app.router.lifespan_context(app.app.app):
             return isolation.allows_in_process
 
     assert isolation.allows_in_process

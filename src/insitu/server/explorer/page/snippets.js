@@ -51,7 +51,7 @@ export function pythonSnippet(archive, view) {
 /** Return code that reads the same by any Zarr client, over the server's /zarr; null where it has no one address. */
 export function zarrSnippet(archive, view) {
   const urls = archive.urls ?? [archive.url];
-  if (urls.length > 1 || isPattern(urls[0])) return null;
+  if (urls.length > 1 || (isPattern(urls[0]) && urls[0].endsWith("/"))) return null;
   const path = urls[0].replace(/^\/+/, "").split("/").map(encodeURIComponent).join("/");
   const store = new URL(`../../zarr/${path}!/`, import.meta.url).href;
   const group = view.variable.group ? `, group=${python(view.variable.group)}` : "";
