@@ -41,8 +41,16 @@ class ReferencesUpdate:
         Rows that the store has already are not written again. With `relative`, URLs are written
         relative to the store.
         """
-        named: Callable[[str], str] = (lambda source: relative_to(source, self.url)) if relative else absolute_url
-        return self.store.replace(list_written_cells(tree, self.storage_options), named)
+        return self.store.replace(list_written_cells(tree, self.storage_options), self._url_formatter(relative))
+
+    def compact(self) -> bool:
+        """Write the same tree anew, into as few files as possible; return False, and change nothing,
+        if another writer was faster.
+        """
+        return self.store.compact(self._url_formatter(self.is_relative))
+
+    def _url_formatter(self, relative: bool) -> Callable[[str], str]:
+        return (lambda source: relative_to(source, self.url)) if relative else absolute_url
 
 
 def open_for_update(url: str, *, storage_options: Mapping[str, Any] | None = None) -> ReferencesUpdate:

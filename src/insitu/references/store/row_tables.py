@@ -1,16 +1,17 @@
 """Chunk tables whose rows lie in an insitu store, loaded lazily.
 
-The row number of a cell is computed. Its group of rows is loaded when first needed, without
-constant columns, and cached. `GridRows` is a full grid, `SparseRows` has the written cells of one,
-and `StackedTables` joins several tables along an axis: what was saved first and what was appended.
+The row number of a cell is computed. Its page of rows is loaded when first needed, or its group if
+many pages of that are needed, without constant columns, and cached. `GridRows` is a full grid,
+`SparseRows` has the written cells of one, and `StackedTables` joins several tables along an axis:
+what was saved first and what was appended.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -30,29 +31,48 @@ from insitu.sources.threads import gather
 __all__ = ["GridRows", "PageCache", "SparseRows", "StackedTables", "new_page_cache"]
 
 _PAGES_BYTES = 128 << 20
+_BLOCKS_AT_ONCE = 1024
+"""Pages that are decoded together: 8 MiB a column."""
+_MOST_PAGES = 16
+"""Most pages of a group that are read alone from a local disk: more cost as much as the group."""
+_MOST_REMOTE_PAGES = 2
+"""The same far away, where each column of a page is a request and a group is one."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RowPage:
-    """One group of rows in memory."""
+    """Some rows in memory: a page, or a whole group."""
 
-    columns: Mapping[str, npt.NDArray[Any]]
-    ends: npt.NDArray[np.int64] | None
+    values: npt.NDArray[np.int64]
+    """(columns, rows)."""
+    ends: npt.NDArray[np.int64] | None = None
     """Offsets of the inline bytes of each row, and their end; None: there are none."""
-    inline: bytes
+    inline: bytes = b""
 
 
-PageCache = LruCache[tuple[int, int, tuple[str, ...]], RowPage]
-"""Pages by the number of the file, the group of rows and the columns."""
+PageCache = LruCache[tuple[int, str, int, tuple[str, ...]], RowPage]
+"""Rows by the number of the file, "page" or "group", its number, and the columns."""
 
 
 def _page_bytes(page: RowPage) -> int:
-    return 256 + len(page.inline) + sum(column.nbytes for column in page.columns.values())
+    return 256 + len(page.inline) + page.values.nbytes
 
 
 def new_page_cache() -> PageCache:
     """Return an empty page cache for one store."""
     return LruCache(_PAGES_BYTES, _page_bytes, min_items=1)
+
+
+class _Block(NamedTuple):
+    """A page or a group, and which of the asked rows it holds, which are in ascending order."""
+
+    number: int
+    whole: bool
+    """Whether it is a group."""
+    first: int
+    """Its first row."""
+    begin: int
+    end: int
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -74,56 +94,118 @@ class StoredRows:
     sources: int
     """How many sources the store has."""
 
+    def columns(self) -> tuple[str, ...]:
+        """Return the columns of numbers to load."""
+        return tuple(name for name in COLUMN_NAMES if name not in self.constant)
+
     def names(self) -> tuple[str, ...]:
-        """Return the columns to load."""
-        varying = tuple(name for name in COLUMN_NAMES if name not in self.constant)
+        """Return the columns to load with a whole group of rows."""
         inline = self.constant.get("source", INLINE) == INLINE
-        return (*varying, "inline") if inline else varying
+        return (*self.columns(), "inline") if inline else self.columns()
 
-    def load(self, groups: Sequence[int]) -> None:
-        """Fetch several remote groups in parallel."""
-        if len(groups) > 1 and local_path(self.part.url) is None:
-            missing = [group for group in groups if (self.number, group, self.names()) not in self.pages]
-            gather(lambda group, stop: self.page(group), missing)
-
-    def page(self, group: int, names: tuple[str, ...] | None = None) -> RowPage:
+    def group(self, group: int, names: tuple[str, ...] | None = None) -> RowPage:
         """Return one group of rows."""
         wanted = self.names() if names is None else names
-        return self.pages.get_or_load((self.number, group, wanted), partial(_read_page, self.part, group, wanted))
+        return self.pages.get_or_load(
+            (self.number, "group", group, wanted), partial(_read_group, self.part, group, wanted)
+        )
 
     def rows(self, row: Indices) -> ChunkLocations:
         """Return where the cells of these rows lie."""
         row = row + self.first
-        group = row // ROWS_PER_GROUP
-        inside = row - group * ROWS_PER_GROUP
-        needed = np.unique(group).tolist()
-        self.load(needed)
+        values = self._load(row)
         found = {name: np.full(len(row), value, np.int64) for name, value in self.constant.items()}
-        for name in COLUMN_NAMES:
-            if name not in found:
-                found[name] = np.empty(len(row), np.int64)
-        inline = bytearray()
-        for k in needed:
-            page = self.page(k)
-            here: Any = slice(None) if len(needed) == 1 else group == k
-            at = inside[here]
-            for name, column in page.columns.items():
-                found[name][here] = column[at]
-            if page.ends is not None:
-                kept = found["source"][here] == INLINE
-                if kept.any():
-                    begin, end = page.ends[at], page.ends[at + 1]
-                    found["offset"][here] = np.where(kept, begin + len(inline), found["offset"][here])
-                    found["length"][here] = np.where(kept, end - begin, found["length"][here])
-                    inline += page.inline
+        found.update(zip(self.columns(), values, strict=True))
+        inline = self._place_inline(row, found) if "inline" in self.names() else b""
         self._check(found)
         encoding, packing = (
             self._to_tile_numbers(found["encoding"], self.encoding_map),
             self._to_tile_numbers(found["packing"], self.packing_map),
         )
         return ChunkLocations(
-            found["source"], found["offset"], found["length"], found["filter_mask"], encoding, packing, bytes(inline)
+            found["source"], found["offset"], found["length"], found["filter_mask"], encoding, packing, inline
         )
+
+    def _load(self, row: Indices) -> npt.NDArray[np.int64]:
+        """Return the numbers in some rows: (columns, rows)."""
+        columns = self.columns()
+        if not columns or not len(row):
+            return np.empty((len(columns), len(row)), np.int64)
+        order = None if len(row) < 2 or (row[1:] >= row[:-1]).all() else np.argsort(row, kind="stable")
+        ascending = row if order is None else row[order]
+        values = np.empty((len(columns), len(row)), np.int64)
+        blocks = self._plan_blocks(ascending)
+        for at in range(0, len(blocks), _BLOCKS_AT_ONCE):
+            batch = blocks[at : at + _BLOCKS_AT_ONCE]
+            for block, page in zip(batch, self._load_blocks(batch), strict=True):
+                values[:, block.begin : block.end] = page.values[:, ascending[block.begin : block.end] - block.first]
+        if order is None:
+            return values
+        result = np.empty_like(values)
+        result[:, order] = values
+        return result
+
+    def _plan_blocks(self, ascending: Indices) -> list[_Block]:
+        """Return the pages and groups that hold rows; groups of which few pages are needed are not
+        loaded as a whole.
+        """
+        group = ascending // ROWS_PER_GROUP
+        index = self.part.page_index()
+        if index is None or not index.columns.keys() >= set(self.columns()):
+            number, rows, whole = group, np.full(len(group), ROWS_PER_GROUP), np.ones(len(group), bool)
+        else:
+            page = ascending // index.page_rows
+            groups, needed = np.unique(group[np.flatnonzero(np.diff(page, prepend=-1))], return_counts=True)
+            crowded = needed > (_MOST_PAGES if local_path(self.part.url) else _MOST_REMOTE_PAGES)
+            crowded |= [(self.number, "group", k, self.names()) in self.pages for k in groups.tolist()]
+            whole = crowded[np.searchsorted(groups, group)]
+            number, rows = np.where(whole, group, page), np.where(whole, ROWS_PER_GROUP, index.page_rows)
+        first = number * rows
+        # A page and a group may begin with the same row, but never lie next to each other here.
+        begin = np.flatnonzero(np.diff(first, prepend=-1))
+        end = np.append(begin[1:], len(ascending))
+        columns = (number[begin], whole[begin], first[begin], begin, end)
+        return [_Block(*block) for block in zip(*(column.tolist() for column in columns), strict=True)]
+
+    def _load_blocks(self, blocks: Sequence[_Block]) -> list[RowPage]:
+        """Return pages and groups: those that are not in memory are fetched together."""
+        if len(blocks) > 1 and local_path(self.part.url) is None:
+            missing = [block.number for block in blocks if block.whole and self._key(block) not in self.pages]
+            gather(lambda group, stop: self.group(group), missing)
+        found = {block.number: self.pages.get(self._key(block)) for block in blocks if not block.whole}
+        missing = [number for number, page in found.items() if page is None]
+        if missing:
+            found.update(self._load_pages(missing))
+        return [self.group(block.number) if block.whole else found[block.number] for block in blocks]
+
+    def _load_pages(self, numbers: Sequence[int]) -> dict[int, RowPage]:
+        """Fetch pages, and keep them."""
+        columns = self.columns()
+        values, rows = self.part.pages(np.array(numbers), columns)
+        cuts = rows * np.arange(1, len(numbers))
+        # Copies: a part of the array would keep all of it in memory.
+        pages = {n: RowPage(part.copy()) for n, part in zip(numbers, np.split(values, cuts, axis=1), strict=True)}
+        for number, page in pages.items():
+            self.pages.put((self.number, "page", number, columns), page)
+        return pages
+
+    def _key(self, block: _Block) -> tuple[int, str, int, tuple[str, ...]]:
+        kind, names = ("group", self.names()) if block.whole else ("page", self.columns())
+        return self.number, kind, block.number, names
+
+    def _place_inline(self, row: Indices, found: dict[str, Indices]) -> bytes:
+        """Return the inline bytes of some rows; set offset and length in them."""
+        kept = np.flatnonzero(found["source"] == INLINE)
+        group, inside = np.divmod(row[kept], ROWS_PER_GROUP)
+        inline = bytearray()
+        for k in np.unique(group).tolist():
+            page = self.pages.get((self.number, "group", k, self.names())) or self.group(k, ("inline",))
+            if page.ends is not None:
+                here = group == k
+                begin, end = page.ends[inside[here]], page.ends[inside[here] + 1]
+                found["offset"][kept[here]], found["length"][kept[here]] = begin + len(inline), end - begin
+                inline += page.inline
+        return bytes(inline)
 
     def _check(self, found: Mapping[str, Indices]) -> None:
         """Raise `FormatError` if a row has an invalid source, offset or length."""
@@ -153,7 +235,7 @@ class StoredRows:
         return local
 
 
-def _read_page(part: RowFile, group: int, names: tuple[str, ...]) -> RowPage:
+def _read_group(part: RowFile, group: int, names: tuple[str, ...]) -> RowPage:
     columns = part.columns(group, names)
     ends, inline = None, b""
     try:
@@ -161,7 +243,10 @@ def _read_page(part: RowFile, group: int, names: tuple[str, ...]) -> RowPage:
             raw = columns.pop("inline")
             if raw.null_count < len(raw):
                 ends, inline = arrow.offsets_and_bytes(raw)
-        return RowPage({name: arrow.to_integers(column) for name, column in columns.items()}, ends, inline)
+        values = np.empty((len(columns), max(map(len, columns.values()), default=0)), np.int64)
+        for row, column in zip(values, columns.values(), strict=True):
+            row[:] = arrow.to_integers(column)
+        return RowPage(values, ends, inline)
     except TypeError as problem:
         raise FormatError(f"the rows cannot be read: {problem}", url=part.url, structure=f"group {group}") from None
 
@@ -230,6 +315,10 @@ class SparseRows:
             column[found] = getattr(rows, name)
         return ChunkLocations(**result, inline=rows.inline)
 
+    def cell_numbers(self) -> Iterator[Indices]:
+        """Return the cells that have rows, in ascending order, group by group."""
+        return (self._numbers(k)[1] for k in range(len(self.starts)))
+
     def _numbers(self, k: int) -> tuple[int, Indices]:
         """Return the first row of a group, counted from the table's first, and the cells of its
         rows.
@@ -237,7 +326,7 @@ class SparseRows:
         stored = self.stored
         start = (stored.first // ROWS_PER_GROUP + k) * ROWS_PER_GROUP
         low, high = max(stored.first - start, 0), min(stored.first + stored.count - start, ROWS_PER_GROUP)
-        numbers = stored.page(start // ROWS_PER_GROUP, ("cell",)).columns["cell"][low:high]
+        numbers = stored.group(start // ROWS_PER_GROUP, ("cell",)).values[0, low:high]
         if int(numbers[0]) != int(self.starts[k]):
             raise FormatError(
                 f"a group of rows begins with cell {numbers[0]}, but the root records {self.starts[k]}",
