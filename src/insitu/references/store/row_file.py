@@ -199,9 +199,8 @@ class RowFile:
             raise FormatError(
                 f"the groups of rows do not have {ROWS_PER_GROUP} rows each", url=self.url, structure="footer"
             )
-        if [len(sums) for sums in self.group_checksums] != [
-            len(_group_sections(meta, group)) for group in range(len(sizes))
-        ]:
+        sections = len(_group_sections(meta, 0)) if sizes else 0  # columns, and so sections, are those of all groups
+        if [len(sums) for sums in self.group_checksums] != [sections] * len(sizes):
             raise FormatError(
                 "the root does not have a checksum for each group of rows", url=self.url, structure="footer"
             )

@@ -9,7 +9,7 @@ call and verifies their checksums.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -46,10 +46,11 @@ class PageIndex:
     columns: dict[str, tuple[int, int]]
     """Number and physical type (of parquet.thrift) of the columns whose pages can be read alone."""
     data: npt.NDArray[np.uint8]
-    ends: npt.NDArray[np.int64]
-    """Positions of the bytes below 128."""
+    """All `OffsetIndex` structures: group by group, column by column."""
+    begins: npt.NDArray[np.int64]
+    """Where the structures of each group begin, and where the last ones end."""
     first: npt.NDArray[np.int64]
-    """(groups, columns): number in `ends` of the first byte of the list of pages."""
+    """(groups, columns): the first page location, counted in bytes below 128 from there."""
 
     @classmethod
     def parse(cls, data: bytes, meta: Any) -> PageIndex | None:
@@ -58,7 +59,7 @@ class PageIndex:
         Parameters
         ----------
         data
-            All `OffsetIndex` structures: group by group, column by column.
+            The `OffsetIndex` structures.
         meta
             The footer.
         """
@@ -66,40 +67,46 @@ class PageIndex:
         if not data or not columns:
             return None
         raw: npt.NDArray[np.uint8] = np.frombuffer(data, np.uint8)
-        ends = np.flatnonzero(raw < 128)
-        groups, width = meta.num_row_groups, meta.num_columns
-        first, counts = np.zeros((groups, width), np.int64), np.zeros((groups, width), np.int64)
-        k = 0
+        layouts, begins = [], [0]
         try:
-            for group in range(groups):
-                for column in range(width):
-                    first[group, column], counts[group, column], k = _skip_offset_index(data, ends, k)
+            for _ in range(meta.num_row_groups):
+                layout = _GroupLayout.find(raw, begins[-1], meta.num_columns, layouts[-1] if layouts else None)
+                layouts.append(layout)
+                begins.append(begins[-1] + layout.nbytes)
         except (IndexError, ValueError):
             return None  # of a writer that keeps more in its index
-        most = int(counts[0, 0])
-        numbers = [number for number, _ in columns.values()]
+        most = layouts[0].counts[0]
         page_rows = -(-meta.row_group(0).num_rows // most)
-        expected = [-(-meta.row_group(group).num_rows // page_rows) for group in range(groups)]
-        if k != len(ends) or (counts[:, numbers] != np.array(expected)[:, None]).any():
+        for group, layout in enumerate(layouts):
+            pages = -(-meta.row_group(group).num_rows // page_rows)
+            if any(layout.counts[number] != pages for number, _ in columns.values()):
+                return None
+        if begins[-1] != len(data):
             return None
-        return cls(page_rows, most, columns, raw, ends, first)
+        return cls(page_rows, most, columns, raw, np.array(begins), np.array([layout.first for layout in layouts]))
 
     def locate(self, pages: Indices, names: Sequence[str]) -> tuple[Indices, Indices]:
         """Return offset and size of pages: (columns, pages)."""
         group, inside = np.divmod(pages, self.pages_per_group)
+        groups, which = np.unique(group, return_inverse=True)
+        found = []
+        for begin, end in zip(self.begins[groups].tolist(), self.begins[groups + 1].tolist(), strict=True):
+            found.append(np.flatnonzero(self.data[begin:end] < 128) + begin)
+        starts = np.cumsum([0, *map(len, found[:-1])])
+        ends = np.concatenate(found)
         column = np.array([self.columns[name][0] for name in names])[:, None]
-        begin = self.first[group, column] + inside * _VARINTS
-        wanted = begin[..., None] + np.arange(_VARINTS)
-        if (self.data[self.ends[wanted[..., [0, 2, 4, 6]]]] != _LOCATION).any():
+        begin_at = starts[which.reshape(-1)] + self.first[group, column] + inside * _VARINTS
+        wanted = begin_at[..., None] + np.arange(_VARINTS)
+        if (self.data[ends[wanted[..., [0, 2, 4, 6]]]] != _LOCATION).any():
             raise FormatError("a page location is damaged")
-        offset, size, row = (self._varints(wanted[..., field]) >> 1 for field in (1, 3, 5))
+        offset, size, row = (self._varints(ends, wanted[..., field]) >> 1 for field in (1, 3, 5))
         if (row != inside * self.page_rows).any():
             raise FormatError(f"the pages do not have {self.page_rows} rows each")
         return offset, size
 
-    def _varints(self, numbers: Indices) -> Indices:
+    def _varints(self, ends: Indices, numbers: Indices) -> Indices:
         """Return the varints that end at the bytes of these numbers."""
-        begin, end = self.ends[numbers - 1] + 1, self.ends[numbers]
+        begin, end = ends[numbers - 1] + 1, ends[numbers]
         value = np.zeros(numbers.shape, np.int64)
         for k in range(int((end - begin).max(initial=-1)) + 1):
             at = np.minimum(begin + k, end)
@@ -118,6 +125,46 @@ def _independent_columns(meta: Any) -> dict[str, tuple[int, int]]:
         if column.compression == "ZSTD" and not column.has_dictionary_page:
             found[about.name] = (number, kind)
     return found
+
+
+@dataclass(frozen=True, slots=True)
+class _GroupLayout:
+    """How the `OffsetIndex` structures of one group of rows follow each other, counted in bytes
+    below 128, which end a varint or are one.
+    """
+
+    starts: npt.NDArray[np.int64]
+    """Where the structure of each column begins."""
+    first: list[int]
+    """Where its first page location begins."""
+    counts: list[int]
+    """Its number of pages."""
+    heads: npt.NDArray[np.uint8]
+    """(3, columns): the first bytes of each structure, which hold its number of pages."""
+    length: int
+    nbytes: int
+
+    @classmethod
+    def find(cls, raw: npt.NDArray[np.uint8], begin: int, columns: int, like: _GroupLayout | None) -> _GroupLayout:
+        """Return the layout of the group that begins at a byte; nearly always it is that of the
+        group before, which is faster to see than to find out.
+        """
+        window = raw[begin : begin + (2 * like.nbytes if like is not None else len(raw))]
+        ends = np.flatnonzero(window < 128)
+        if like is not None and len(ends) >= like.length:
+            at = ends[like.starts]
+            if (window[at + np.arange(3)[:, None]] == like.heads).all() and not window[ends[like.length - 1]]:
+                return replace(like, nbytes=int(ends[like.length - 1]) + 1)
+        data, k = window.tobytes(), 0
+        starts, first, counts = [], [], []
+        for _ in range(columns):
+            starts.append(k)
+            location, count, k = _skip_offset_index(data, ends, k)
+            first.append(location)
+            counts.append(count)
+        at = ends[starts]
+        heads = window[at + np.arange(3)[:, None]]
+        return cls(np.array(starts), first, counts, heads, k, int(ends[k - 1]) + 1)
 
 
 def _skip_offset_index(data: bytes, ends: npt.NDArray[np.int64], k: int) -> tuple[int, int, int]:

@@ -8,10 +8,10 @@ what was saved first and what was appended.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -37,6 +37,8 @@ _MOST_PAGES = 16
 """Most pages of a group that are read alone from a local disk: more cost as much as the group."""
 _MOST_REMOTE_PAGES = 2
 """The same far away, where each column of a page is a request and a group is one."""
+_FEW_GROUPS = 16
+"""Groups that are fetched as a whole from far away: 4 MB are nearer than 48 requests."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -61,6 +63,18 @@ def _page_bytes(page: RowPage) -> int:
 def new_page_cache() -> PageCache:
     """Return an empty page cache for one store."""
     return LruCache(_PAGES_BYTES, _page_bytes, min_items=1)
+
+
+class PrefetchedSources(Protocol):
+    """The sources of a store, which can be fetched before it is known which ones are needed."""
+
+    def __len__(self) -> int: ...
+
+    def can_prefetch(self) -> bool:
+        """Return whether there are so few that all can be fetched, and whether none was yet."""
+
+    def prefetch(self) -> None:
+        """Fetch them."""
 
 
 class _Block(NamedTuple):
@@ -91,8 +105,7 @@ class StoredRows:
     encoding_map: Indices = field(repr=False)
     """From the store's encodings and packings to the tile's; -1: not one of the tile's."""
     packing_map: Indices = field(repr=False)
-    sources: int
-    """How many sources the store has."""
+    sources: PrefetchedSources
 
     def columns(self) -> tuple[str, ...]:
         """Return the columns of numbers to load."""
@@ -113,7 +126,7 @@ class StoredRows:
     def rows(self, row: Indices) -> ChunkLocations:
         """Return where the cells of these rows lie."""
         row = row + self.first
-        values = self._load(row)
+        values = self._load_with_sources(row)
         found = {name: np.full(len(row), value, np.int64) for name, value in self.constant.items()}
         found.update(zip(self.columns(), values, strict=True))
         inline = self._place_inline(row, found) if "inline" in self.names() else b""
@@ -125,6 +138,14 @@ class StoredRows:
         return ChunkLocations(
             found["source"], found["offset"], found["length"], found["filter_mask"], encoding, packing, inline
         )
+
+    def _load_with_sources(self, row: Indices) -> npt.NDArray[np.int64]:
+        """Return the numbers in some rows; far away, fetch the sources in the same round trips."""
+        if local_path(self.part.url) is not None or not self.sources.can_prefetch():
+            return self._load(row)
+        tasks: list[Callable[[], Any]] = [lambda: self._load(row), self.sources.prefetch]
+        values: npt.NDArray[np.int64] = gather(lambda task, stop: task(), tasks)[0]
+        return values
 
     def _load(self, row: Indices) -> npt.NDArray[np.int64]:
         """Return the numbers in some rows: (columns, rows)."""
@@ -156,7 +177,10 @@ class StoredRows:
         else:
             page = ascending // index.page_rows
             groups, needed = np.unique(group[np.flatnonzero(np.diff(page, prepend=-1))], return_counts=True)
-            crowded = needed > (_MOST_PAGES if local_path(self.part.url) else _MOST_REMOTE_PAGES)
+            if local_path(self.part.url) is not None:
+                crowded = needed > _MOST_PAGES
+            else:
+                crowded = needed > (_MOST_REMOTE_PAGES if len(groups) > _FEW_GROUPS else 0)
             crowded |= [(self.number, "group", k, self.names()) in self.pages for k in groups.tolist()]
             whole = crowded[np.searchsorted(groups, group)]
             number, rows = np.where(whole, group, page), np.where(whole, ROWS_PER_GROUP, index.page_rows)
@@ -212,7 +236,7 @@ class StoredRows:
         if not len(found["source"]):
             return
         source, stored = found["source"], found["source"] >= 0
-        if int(source.max()) >= self.sources or int(source.min()) < INLINE:
+        if int(source.max()) >= len(self.sources) or int(source.min()) < INLINE:
             raise FormatError(
                 "a row has a source number that the store does not have", url=self.part.url, structure="source"
             )

@@ -56,6 +56,7 @@ from insitu.references.store.validation import (
 from insitu.references.urls import UrlResolver, is_relative
 from insitu.sources import open_source, read_all
 from insitu.sources.listing import local_path
+from insitu.sources.threads import gather
 from insitu.zarr_metadata.json_fields import integer_field, list_field, object_field, text_field
 from insitu.zarr_metadata.json_fields import integers_field as numbers_of
 from insitu.zarr_metadata.json_fields import required_field as needed
@@ -106,6 +107,14 @@ class StoredSources(Sequence[Source]):
         which = int(np.searchsorted(self.starts, number, side="right")) - 1
         group, row = divmod(number - int(self.starts[which]), ROWS_PER_GROUP)
         return self._source(self._page(which, group), row)
+
+    def can_prefetch(self) -> bool:
+        """Return whether there are so few that all can be fetched, and whether none was yet."""
+        return 0 < len(self) <= ROWS_PER_GROUP and not len(self.pages)
+
+    def prefetch(self) -> None:
+        """Fetch all sources."""
+        gather(lambda which, stop: self._page(which, 0), [n for n, part in enumerate(self.parts) if part.rows])
 
     def is_relative(self) -> bool:
         """Return whether the first source is named relative to the store."""
@@ -280,9 +289,7 @@ class OpenStore:
             name: _require_int64(value, name) for name, value in object_field(row["constant"], "constant").items()
         }
         check_constants(constant, len(self.sources))
-        stored = StoredRows(
-            part, number, first, count, constant, self.pages, encoding_map, packing_map, len(self.sources)
-        )
+        stored = StoredRows(part, number, first, count, constant, self.pages, encoding_map, packing_map, self.sources)
         cells = int(np.prod(shape, dtype=object))
         if kind == "sparse":
             starts = np.array(

@@ -258,7 +258,8 @@ class _StoreWriter:
         """Return the files of earlier roots that this one does not use, and since when."""
         rows = [*self.replaced.get("chunks", ()), *self.replaced.get("sources", ())]
         retired = {**dict.fromkeys((row["file"] for row in rows), time.time()), **self.replaced.get("retired", {})}
-        return {name: moment for name, moment in retired.items() if name not in _file_names(document)}
+        used = _file_names(document)
+        return {name: moment for name, moment in retired.items() if name not in used}
 
     def _write(
         self, kind: str, schema: Any, blocks: Iterable[Mapping[str, Any]], delta: Sequence[str] = ()
