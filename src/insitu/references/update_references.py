@@ -10,7 +10,7 @@ from insitu.errors import InsituError, UnsupportedError
 from insitu.model import VirtualGroup
 from insitu.references.list_objects import list_written_cells
 from insitu.references.open_and_save import detect_format
-from insitu.references.store import StoreUpdate, open_store, restore_previous
+from insitu.references.store import StoreUpdate, open_store, read_document, restore_previous
 from insitu.references.urls import absolute_url, relative_to
 
 __all__ = ["ReferencesUpdate", "find_damage", "open_for_update", "recipe_of", "rollback_store"]
@@ -76,7 +76,7 @@ def recipe_of(url: str, *, storage_options: Mapping[str, Any] | None = None) -> 
     """Return the recipe that is saved in an insitu store; None if there is none."""
     if detect_format(url) != "insitu":
         return None
-    recipe: Mapping[str, Any] | None = open_store(url, storage_options=storage_options).document.get("recipe")
+    recipe: Mapping[str, Any] | None = read_document(url, storage_options=storage_options).get("recipe")
     return recipe
 
 

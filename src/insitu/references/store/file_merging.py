@@ -14,7 +14,7 @@ from typing import Any
 
 __all__ = ["MERGED_AT_ONCE", "files_to_merge", "split_retired", "trailing_files_to_merge"]
 
-MERGED_AT_ONCE = 16
+MERGED_AT_ONCE = 8
 """How many files of a size class are merged."""
 _SIZE_CLASSES = (1 << 16, 1 << 20)
 """Rows below which a file belongs to a class. Larger files are never merged by an append: a billion
@@ -31,8 +31,8 @@ def files_to_merge(rows: Sequence[int]) -> set[int]:
 
     Examples
     --------
-    >>> files_to_merge([5_000_000, *[3] * 15]), len(files_to_merge([5_000_000, *[3] * 16]))
-    (set(), 16)
+    >>> files_to_merge([5_000_000, *[3] * 7]), len(files_to_merge([5_000_000, *[3] * 8]))
+    (set(), 8)
     """
     chosen: set[int] = set()
     for most in _SIZE_CLASSES:
@@ -49,8 +49,8 @@ def trailing_files_to_merge(rows: Sequence[int]) -> int:
 
     Examples
     --------
-    >>> trailing_files_to_merge([3, 5_000_000, *[3] * 16]), trailing_files_to_merge([3] * 15)
-    (2, 15)
+    >>> trailing_files_to_merge([3, 5_000_000, *[3] * 8]), trailing_files_to_merge([3] * 7)
+    (2, 7)
     """
     chosen = len(rows)
     for most in _SIZE_CLASSES:

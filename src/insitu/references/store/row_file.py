@@ -411,7 +411,9 @@ class RowFileWriter:
 
     def _flush(self) -> None:
         if self._waiting:
-            self._writer.write_table(pa.Table.from_batches(self._waiting, self._schema), row_group_size=ROWS_PER_GROUP)
+            # Joined, because a page ends where a block ends.
+            table = pa.Table.from_batches(self._waiting, self._schema).combine_chunks()
+            self._writer.write_table(table, row_group_size=ROWS_PER_GROUP)
         self._waiting, self._rows = [], 0
 
     def close(self) -> None:

@@ -75,8 +75,12 @@ class PageIndex:
                 begins.append(begins[-1] + layout.nbytes)
         except (IndexError, ValueError):
             return None  # of a writer that keeps more in its index
-        most = layouts[0].counts[0]
-        page_rows = -(-meta.row_group(0).num_rows // most)
+        most, page_rows = layouts[0].counts[0], meta.row_group(0).num_rows
+        if most > 1:  # the first row of the second page
+            ends = np.flatnonzero(raw[: begins[1]] < 128)
+            page_rows = int(_varints(raw, ends, np.array([layouts[0].first[0] + _VARINTS + 5]))[0]) >> 1
+        if page_rows < 1:
+            return None
         for group, layout in enumerate(layouts):
             pages = -(-meta.row_group(group).num_rows // page_rows)
             if any(layout.counts[number] != pages for number, _ in columns.values()):
@@ -99,19 +103,20 @@ class PageIndex:
         wanted = begin_at[..., None] + np.arange(_VARINTS)
         if (self.data[ends[wanted[..., [0, 2, 4, 6]]]] != _LOCATION).any():
             raise FormatError("a page location is damaged")
-        offset, size, row = (self._varints(ends, wanted[..., field]) >> 1 for field in (1, 3, 5))
+        offset, size, row = (_varints(self.data, ends, wanted[..., field]) >> 1 for field in (1, 3, 5))
         if (row != inside * self.page_rows).any():
             raise FormatError(f"the pages do not have {self.page_rows} rows each")
         return offset, size
 
-    def _varints(self, ends: Indices, numbers: Indices) -> Indices:
-        """Return the varints that end at the bytes of these numbers."""
-        begin, end = ends[numbers - 1] + 1, ends[numbers]
-        value = np.zeros(numbers.shape, np.int64)
-        for k in range(int((end - begin).max(initial=-1)) + 1):
-            at = np.minimum(begin + k, end)
-            value |= np.where(begin + k <= end, (self.data[at] & 127).astype(np.int64) << 7 * k, 0)
-        return value
+
+def _varints(data: npt.NDArray[np.uint8], ends: Indices, numbers: Indices) -> Indices:
+    """Return the varints that end at the bytes below 128 of these numbers."""
+    begin, end = ends[numbers - 1] + 1, ends[numbers]
+    value = np.zeros(numbers.shape, np.int64)
+    for k in range(int((end - begin).max(initial=-1)) + 1):
+        at = np.minimum(begin + k, end)
+        value |= np.where(begin + k <= end, (data[at] & 127).astype(np.int64) << 7 * k, 0)
+    return value
 
 
 def _independent_columns(meta: Any) -> dict[str, tuple[int, int]]:

@@ -61,7 +61,7 @@ from insitu.zarr_metadata.json_fields import integer_field, list_field, object_f
 from insitu.zarr_metadata.json_fields import integers_field as numbers_of
 from insitu.zarr_metadata.json_fields import required_field as needed
 
-__all__ = ["OpenStore", "StoredSources", "open_store"]
+__all__ = ["OpenStore", "StoredSources", "open_store", "read_document"]
 
 NAME_LISTS = ("coordinates", "unindexed", "unlimited")
 _SOURCE_PAGES_BYTES = 64 << 20
@@ -392,6 +392,12 @@ def open_store(
             before, data = data, _read_root(url, storage_options)
             if data == before:
                 raise
+
+
+def read_document(url: str, *, storage_options: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """Return the document of the root of a store, without opening the store."""
+    url = (local_path(url) or url).rstrip("/")
+    return root.parse_root(_read_root(url, storage_options), url)
 
 
 def _read_root(url: str, storage_options: Mapping[str, Any] | None) -> bytes:
