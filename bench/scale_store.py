@@ -1,7 +1,7 @@
 """How do stores of a hundred million chunks, hundreds of appends and large Icechunk repositories
 behave, and how does that grow?
 
-    python bench/scale_store.py [--quick] [--case chunks|appends|icechunk]
+    python bench/scale_store.py [--quick] [--case chunks|far|appends|icechunk]
 
 `chunks` writes synthetic stores of 10⁵ … 10⁸ chunks once (350 MB for the largest) into the folder of the
 archives; 10⁹ too (3.5 GB) with `INSITU_BENCH_BILLION=1`. Every figure is processor seconds, measured in a
@@ -23,6 +23,7 @@ import numpy as np
 
 import machine
 from archives import folder
+from latency_server import LatencyServer
 from table import Contestant, Result, arguments, compete
 
 Work = Callable[[], Any]
@@ -165,6 +166,44 @@ def measure_chunks(quick: bool, rounds: int) -> None:
     print("\nBytes a chunk: " + ", ".join(f"{size:.2f}" for size in sizes) + ".")
 
 
+# The same from far away
+
+
+def locate_far(target: str, question: str) -> Work:
+    """Find chunks of a store behind a slow line; the answer is what that costs."""
+    import insitu
+
+    work = globals()[question](target)
+
+    def measured() -> str:
+        with insitu.trace() as cost:
+            work()
+        return f"{cost.waves} round trips, {cost.requests:,} requests, {cost.bytes / 1e6:.2f} MB"
+
+    return measured
+
+
+def measure_far(quick: bool, rounds: int) -> None:
+    """Print what chunks cost behind 50 ms."""
+    count = 10**6 if quick else 10**8
+    target = store_of(count)
+    print(f"\n## an insitu store of {count:,} chunks behind 50 ms a request\n")
+    print("| | seconds | |\n|---|---|---|")
+    with LatencyServer(folder(), 0.05) as server:
+        url = f"{server.url}/{target.name}"
+        contestants = [
+            Contestant(name, "scale_store:locate_far", {"target": url, "question": call})
+            for name, call in (
+                ("one chunk", "locate_first"),
+                ("1,000 random chunks", "locate_random"),
+                (f"a point at {STEPS:,} steps", "locate_series"),
+            )
+        ]
+        for result in compete(contestants, rounds=rounds, timeout=300):
+            seconds = f"{result.median:.2f}" if result.seconds else result.error
+            print(f"| {result.name} | {seconds} | {str(result.answer).strip(chr(39))} |")
+
+
 # Many small appends
 
 
@@ -288,7 +327,7 @@ def growth_exponent(counts: Sequence[int], seconds: Sequence[float]) -> str:
     return f"n^{math.log(seconds[-1] / seconds[-2]) / math.log(counts[-1] / counts[-2]):.2f}"
 
 
-CASES = {"chunks": measure_chunks, "appends": measure_appends, "icechunk": measure_icechunk}
+CASES = {"chunks": measure_chunks, "far": measure_far, "appends": measure_appends, "icechunk": measure_icechunk}
 
 
 def main() -> None:

@@ -18,8 +18,9 @@ from insitu.errors import FormatError, InsituError
 from insitu.model import Axis, Columns, Encoding, Source, Tile, VirtualArray, VirtualGroup
 from insitu.references import open_references, save
 from insitu.references.arrow import binary_array, number_array
-from insitu.references.store import open_store, row_file, row_tables, table_writer
-from insitu.references.store.row_file import ROWS_PER_GROUP, RowFile, RowFileWriter, describe_file
+from insitu.references.store import open_store, row_file, stored_rows, table_writer
+from insitu.references.store.row_file import ROWS_PER_GROUP, RowFile
+from insitu.references.store.row_file_writer import RowFileWriter, describe_file
 from insitu.references.store.row_pages import PageIndex
 
 SCHEMA = pa.schema([("small", pa.int32()), ("wide", pa.int64()), ("inline", pa.large_binary())])
@@ -161,7 +162,7 @@ def test_cells_in_any_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pag
     compare(chunks, table, [np.arange(700), np.full(700, 77)])
     compare(chunks, table, list(np.ix_(np.arange(130, 180), np.arange(500))))
     compare(chunks, table, list(np.ix_(np.arange(700), np.arange(500))))
-    monkeypatch.setattr(row_tables, "_BLOCKS_AT_ONCE", 3)
+    monkeypatch.setattr(stored_rows, "_BLOCKS_AT_ONCE", 3)
     group = open_references(str(path))
     assert group is not None
     compare(group.array("a").tiles[0].chunks, table, [dice.integers(0, length, 500) for length in table.shape])
@@ -200,9 +201,12 @@ def test_one_chunk_from_far_away_takes_two_round_trips(tmp_path: Path, site: Any
     compare(chunks, table, [np.random.default_rng(7).integers(0, length, 300) for length in table.shape])
 
 
-def test_large_tables_are_cut_into_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_tables_are_cut_into_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, site: Any) -> None:
     monkeypatch.setattr(table_writer, "MAX_FILE_ROWS", 60_000)
     path, table = grid(tmp_path)
+    far = open_references(f"{site.url}/x.insitu")
+    assert far is not None
+    compare(far.array("a").tiles[0].chunks, table, [np.arange(700), np.full(700, 77)])
     opened = open_store(str(path))
     assert [part.rows for part in opened.chunks] == [60_000] * 5 + [50_000]
     compare(opened.group().array("a").tiles[0].chunks, table, list(np.ix_(np.arange(700), np.arange(500))))

@@ -1,4 +1,4 @@
-"""Parquet files of a store: read a group of rows at a time with checksums, and write.
+"""Read Parquet files of a store: a group of rows or single pages at a time, with checksums.
 
 The root records the sizes of a file and its footer, so the footer is one request and a group of
 rows, or single pages of it, another. It also records checksums: every fetched piece is verified
@@ -27,12 +27,10 @@ from insitu.references.store.row_pages import PageIndex, decode_pages
 from insitu.sources import open_source
 from insitu.sources.protocol import ReadsRanges
 
-__all__ = ["PAGE_ROWS", "ROWS_PER_GROUP", "RowFile", "RowFileWriter", "describe_file"]
+__all__ = ["ROWS_PER_GROUP", "RowFile", "digest", "footer_bytes", "group_sections"]
 
 ROWS_PER_GROUP = 1 << 16
 """Rows of a group, which is loaded as a whole when many of them are needed."""
-PAGE_ROWS = 1 << 10
-"""Rows of a page, which is loaded alone when few rows of its group are needed."""
 SMALL_FILE = 1 << 18
 """Most bytes of a file that is fetched as a whole."""
 INLINE_COLUMN = "inline"
@@ -83,7 +81,7 @@ class RowFile:
     checksum: str
     """Of these bytes."""
     group_checksums: tuple[tuple[str, ...], ...]
-    """Of the sections of each group of rows: see `_group_sections`."""
+    """Of the sections of each group of rows: see `group_sections`."""
     storage_options: Mapping[str, Any] | None = field(default=None, repr=False)
     known: dict[str, Any] = field(default_factory=dict, repr=False)
     """The parsed footer and page index, and the bytes of a small file, once they were read."""
@@ -176,7 +174,7 @@ class RowFile:
             tail = self._fetch(begin, length)
             self._verify_footer(tail)
             meta = self._parse_footer(pa.PythonFile(_PartialFile(self.nbytes, begin, tail), "r"))
-            index = tail[length - self.footer : length - _footer_bytes(tail)]
+            index = tail[length - self.footer : length - footer_bytes(tail)]
             self.known["index"] = PageIndex.parse(index, meta)
         self.known["meta"] = meta
 
@@ -199,7 +197,7 @@ class RowFile:
             raise FormatError(
                 f"the groups of rows do not have {ROWS_PER_GROUP} rows each", url=self.url, structure="footer"
             )
-        sections = len(_group_sections(meta, 0)) if sizes else 0  # columns, and so sections, are those of all groups
+        sections = len(group_sections(meta, 0)) if sizes else 0  # columns, and so sections, are those of all groups
         if [len(sums) for sums in self.group_checksums] != [sections] * len(sizes):
             raise FormatError(
                 "the root does not have a checksum for each group of rows", url=self.url, structure="footer"
@@ -225,7 +223,7 @@ class RowFile:
     def _verify_groups(self, meta: Any, data: bytes) -> None:
         """Compare all groups of rows of a file in memory with their checksums."""
         for group, sums in enumerate(self.group_checksums):
-            for (begin, end, _), checksum in zip(_group_sections(meta, group), sums, strict=True):
+            for (begin, end, _), checksum in zip(group_sections(meta, group), sums, strict=True):
                 if digest(data[begin:end]) != checksum:
                     raise self._checksum_error(f"group {group}")
 
@@ -235,7 +233,7 @@ class RowFile:
         """
         wanted = [
             (section, checksum)
-            for section, checksum in zip(_group_sections(meta, group), self.group_checksums[group], strict=True)
+            for section, checksum in zip(group_sections(meta, group), self.group_checksums[group], strict=True)
             if names is None or not section[2].isdisjoint(names)
         ]
         if not wanted:
@@ -305,12 +303,12 @@ def digest(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()[:16]
 
 
-def _footer_bytes(tail: bytes) -> int:
+def footer_bytes(tail: bytes) -> int:
     """Return the size of a Parquet footer, with its length and the magic bytes behind it."""
     return int.from_bytes(tail[-8:-4], "little") + 8
 
 
-def _group_sections(meta: Any, group: int) -> list[tuple[int, int, set[str]]]:
+def group_sections(meta: Any, group: int) -> list[tuple[int, int, set[str]]]:
     """Return the sections of a group of rows that are fetched and verified as a whole: begin, end,
     columns.
 
@@ -331,96 +329,3 @@ def _group_sections(meta: Any, group: int) -> list[tuple[int, int, set[str]]]:
             first, last, names = sections[-1]
             sections[-1] = (min(first, begin), max(last, end), names | {name})
     return sections
-
-
-def describe_file(file: Any) -> dict[str, Any]:
-    """Return the root's entry about a file that was just written: sizes and checksums."""
-    file.flush()
-    size = file.tell()
-    with open(file.fileno(), "rb", closefd=False) as again:
-        again.seek(size - 8)
-        begin = size - _footer_bytes(again.read(8))
-        meta = pq.read_metadata(again)
-        groups = list(_iter_group_sections(meta))
-        sums = [[digest(_read_section(again, section)) for section in sections] for sections in groups]
-        if groups:  # the page index, if there is one, lies between the rows and the footer
-            begin = max(end for _, end, _ in groups[-1])
-        footer = size - begin
-        again.seek(begin)
-        checksum = digest(again.read(footer))
-    file.seek(size)
-    return {"bytes": size, "footer": footer, "checksum": checksum, "group_checksums": sums}
-
-
-def _iter_group_sections(meta: Any) -> Iterator[list[tuple[int, int, set[str]]]]:
-    return (_group_sections(meta, group) for group in range(meta.num_row_groups))
-
-
-def _read_section(file: Any, section: tuple[int, int, set[str]]) -> bytes:
-    file.seek(section[0])
-    data: bytes = file.read(section[1] - section[0])
-    return data
-
-
-class RowFileWriter:
-    """Writes one file of rows; blocks of any size come out as groups of `ROWS_PER_GROUP` rows.
-
-    Parameters
-    ----------
-    file
-        The file to write to.
-    schema
-        An Arrow schema.
-    delta
-        Columns whose values change little from row to row: written as differences.
-    page_rows
-        Rows of a page that can be read alone, by the page index; None: no page index.
-    """
-
-    def __init__(self, file: Any, schema: Any, delta: Sequence[str] = (), page_rows: int | None = None) -> None:
-        plain = [name for name in schema.names if name not in delta]
-        self._schema = schema
-        # A page ends with the batch of rows that makes it larger than `data_page_size`. Statistics
-        # would be in the page index too: twice the bytes, which every reader would fetch.
-        pages: dict[str, Any] = (
-            {"data_page_size": 1 << 20, "write_statistics": list(delta) or False}
-            if page_rows is None
-            else {"data_page_size": 1, "write_batch_size": page_rows, "write_page_index": True,
-                  "write_statistics": False}
-        )  # fmt: skip
-        self._writer = pq.ParquetWriter(
-            file, schema, compression="zstd", use_dictionary=plain, write_page_checksum=True,
-            column_encoding=dict.fromkeys(delta, "DELTA_BINARY_PACKED"), **pages,
-        )  # fmt: skip
-        self._waiting: list[Any] = []
-        self._rows = 0
-        self.rows = 0
-        """Rows added so far."""
-
-    def add(self, columns: Mapping[str, Any]) -> None:
-        """Add rows."""
-        batch = pa.RecordBatch.from_arrays([columns[name] for name in self._schema.names], schema=self._schema)
-        self.rows += batch.num_rows
-        while batch.num_rows:
-            take = min(batch.num_rows, ROWS_PER_GROUP - self._rows)
-            self._waiting.append(batch.slice(0, take))
-            self._rows += take
-            batch = batch.slice(take)
-            if self._rows == ROWS_PER_GROUP:
-                self._flush()
-
-    def _flush(self) -> None:
-        if self._waiting:
-            # Joined, because a page ends where a block ends.
-            table = pa.Table.from_batches(self._waiting, self._schema).combine_chunks()
-            self._writer.write_table(table, row_group_size=ROWS_PER_GROUP)
-        self._waiting, self._rows = [], 0
-
-    def close(self) -> None:
-        """Write what is left, and the footer."""
-        self._flush()
-        self._writer.close()
-
-    def abandon(self) -> None:
-        """Release the file after an error; has no effect after `close`."""
-        self._writer.close()

@@ -36,15 +36,9 @@ from insitu.model.axis import Indices
 from insitu.references.store import root
 from insitu.references.store.json_values import dtype_from_json, unpack
 from insitu.references.store.row_file import ROWS_PER_GROUP, RowFile
-from insitu.references.store.row_tables import (
-    GridRows,
-    PageCache,
-    SparseRows,
-    StackedTables,
-    StoredRows,
-    new_page_cache,
-)
+from insitu.references.store.row_tables import GridRows, SparseRows, StackedTables
 from insitu.references.store.small_tables import read_axes, read_packings
+from insitu.references.store.stored_rows import PageCache, StoredRows, new_page_cache
 from insitu.references.store.validation import (
     RowRanges,
     check_boxes,

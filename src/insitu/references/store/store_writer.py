@@ -23,7 +23,8 @@ from insitu.references.store import root
 from insitu.references.store.file_merging import files_to_merge, split_retired, trailing_files_to_merge
 from insitu.references.store.json_values import dtype_to_json, pack
 from insitu.references.store.pools import AXES, SOURCES, Pools
-from insitu.references.store.row_file import ROWS_PER_GROUP, RowFile, RowFileWriter, describe_file
+from insitu.references.store.row_file import ROWS_PER_GROUP, RowFile
+from insitu.references.store.row_file_writer import RowFileWriter, describe_file
 from insitu.references.store.store_reader import OpenStore
 from insitu.references.store.table_writer import ChunkFiles, TableWriter
 

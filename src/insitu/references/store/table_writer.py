@@ -24,7 +24,8 @@ from insitu.references import arrow
 from insitu.references.atomic_write import Folder
 from insitu.references.sparse_table import ListedCells
 from insitu.references.store.pools import Pools
-from insitu.references.store.row_file import PAGE_ROWS, ROWS_PER_GROUP, RowFileWriter, describe_file
+from insitu.references.store.row_file import ROWS_PER_GROUP
+from insitu.references.store.row_file_writer import PAGE_ROWS, RowFileWriter, describe_file
 from insitu.references.store.row_tables import GridRows, SparseRows, StackedTables
 
 __all__ = ["MAX_FILE_ROWS", "ChunkFiles", "TableWriter"]
