@@ -217,7 +217,7 @@ class _StoreWriter:
         parts: list[dict[str, Any]] = existing.get("chunks", [])
         merged = files_to_merge([part["rows"] for part in parts])
         kept = [number for number in range(len(parts)) if number not in merged]
-        with ChunkFiles(self.to, self.mark, self.made, len(kept)) as files:
+        with ChunkFiles.create(self.to, self.mark, self.made, len(kept)) as files:
             self.tables = TableWriter(
                 files,
                 self.pools,

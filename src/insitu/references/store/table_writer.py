@@ -8,7 +8,7 @@ Files are cut at a number of rows, so that the footer of one stays small enough 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -46,32 +46,33 @@ _COLUMN_TYPES: dict[str, type[Any]] = {
 
 
 class ChunkFiles:
-    """The files of rows that one save writes.
+    """The files of rows that one save writes. Create it with `ChunkFiles.create`."""
 
-    Parameters
-    ----------
-    to
-        The store.
-    mark
-        What the names of the files begin with.
-    made
-        Names of files are added to it when they exist.
-    first
-        Number of the first of them among the files of the store.
-    """
-
-    def __init__(self, to: Folder, mark: str, made: list[str], first: int) -> None:
-        self._to, self._mark, self._made, self._first = to, mark, made, first
-        self._stack = ExitStack()
+    def __init__(self, to: Folder, mark: str, made: list[str], first: int, stack: ExitStack) -> None:
+        self._to, self._mark, self._made, self._first, self._stack = to, mark, made, first, stack
         self.parts: list[dict[str, Any]] = []
         """The root's entries about files that are complete."""
-        self._open()
 
-    def __enter__(self) -> ChunkFiles:
-        return self
+    @classmethod
+    @contextmanager
+    def create(cls, to: Folder, mark: str, made: list[str], first: int) -> Iterator[ChunkFiles]:
+        """Begin the first file; a file that is not complete when the context ends is removed.
 
-    def __exit__(self, *error: Any) -> None:
-        self._stack.__exit__(*error)
+        Parameters
+        ----------
+        to
+            The store.
+        mark
+            What the names of the files begin with.
+        made
+            Names of files are added to it when they exist.
+        first
+            Number of the first of them among the files of the store.
+        """
+        with ExitStack() as stack:
+            files = cls(to, mark, made, first, stack)
+            files._open()
+            yield files
 
     @property
     def part(self) -> int:
