@@ -1,7 +1,7 @@
 """How do stores of a hundred million chunks, hundreds of appends and large Icechunk repositories
 behave, and how does that grow?
 
-    python bench/scale_store.py [--quick] [--case chunks|far|appends|icechunk]
+    python bench/scale_store.py [--quick] [--case chunks|layouts|far|appends|icechunk]
 
 `chunks` writes synthetic stores of 10⁵ … 10⁸ chunks once (350 MB for the largest) into the folder of the
 archives; 10⁹ too (3.5 GB) with `INSITU_BENCH_BILLION=1`. Every figure is processor seconds, measured in a
@@ -66,14 +66,21 @@ def synthetic_group(count: int) -> Any:
     return VirtualGroup({"a": array})
 
 
-def store_of(count: int) -> Path:
-    """Return the synthetic store of `count` chunks, written first if it is not there."""
-    from insitu.references import save
+def store_of(count: int, page_rows: int | None = 0) -> Path:
+    """Return the synthetic store of `count` chunks, written first if it is not there.
 
-    target = folder() / f"scale-{count}.insitu"
+    `page_rows` is another number of rows in a page than the usual one; None: no page index.
+    """
+    from insitu.references import save
+    from insitu.references.store import table_writer
+
+    target = folder() / (f"scale-{count}.insitu" if page_rows == 0 else f"scale-{count}-pages-{page_rows}.insitu")
     if not (target / "root.json").exists():
         target.parent.mkdir(parents=True, exist_ok=True)
+        usual = table_writer.PAGE_ROWS
+        table_writer.PAGE_ROWS = usual if page_rows == 0 else page_rows  # type: ignore[assignment]
         save(synthetic_group(count), target)
+        table_writer.PAGE_ROWS = usual
     return target
 
 
@@ -164,6 +171,27 @@ def measure_chunks(quick: bool, rounds: int) -> None:
     print("\n## an insitu store of many chunks (processor seconds; memory at most)\n")
     print_growth(counts, rows, "chunks")
     print("\nBytes a chunk: " + ", ".join(f"{size:.2f}" for size in sizes) + ".")
+
+
+def measure_layouts(quick: bool, rounds: int) -> None:
+    """Print how the size of pages changes size and speed."""
+    count = 10**6 if quick else 10**7
+    print(f"\n## pages of different sizes, {count:,} chunks (processor seconds; memory at most)\n")
+    print(f"| rows of a page | bytes a chunk | {' | '.join(QUESTIONS)} |")
+    print("|---|---|" + "---|" * len(QUESTIONS))
+    for page_rows in (None, 256, 1024, 4096):
+        target = store_of(count, page_rows)
+        size = sum(path.stat().st_size for path in target.iterdir()) / count
+        contestants = [
+            Contestant(name, f"scale_store:{call}", {"target": str(target), **given})
+            for name, (call, given) in QUESTIONS.items()
+        ]
+        cells = [
+            f"{statistics.median(result.processor):.4f} s; {max(result.peak) / 1e6:.0f} MB"
+            for result in compete(contestants, rounds=rounds)
+        ]
+        print(f"| {page_rows or 'no page index'} | {size:.2f} | {' | '.join(cells)} |")
+        shutil.rmtree(target)
 
 
 # The same from far away
@@ -327,7 +355,13 @@ def growth_exponent(counts: Sequence[int], seconds: Sequence[float]) -> str:
     return f"n^{math.log(seconds[-1] / seconds[-2]) / math.log(counts[-1] / counts[-2]):.2f}"
 
 
-CASES = {"chunks": measure_chunks, "far": measure_far, "appends": measure_appends, "icechunk": measure_icechunk}
+CASES = {
+    "chunks": measure_chunks,
+    "layouts": measure_layouts,
+    "far": measure_far,
+    "appends": measure_appends,
+    "icechunk": measure_icechunk,
+}
 
 
 def main() -> None:
