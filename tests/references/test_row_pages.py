@@ -162,7 +162,7 @@ def test_cells_in_any_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pag
     compare(chunks, table, [np.arange(700), np.full(700, 77)])
     compare(chunks, table, list(np.ix_(np.arange(130, 180), np.arange(500))))
     compare(chunks, table, list(np.ix_(np.arange(700), np.arange(500))))
-    monkeypatch.setattr(stored_rows, "_BLOCKS_AT_ONCE", 3)
+    monkeypatch.setattr(stored_rows, "_PAGES_AT_ONCE", 3)
     group = open_references(str(path))
     assert group is not None
     compare(group.array("a").tiles[0].chunks, table, [dice.integers(0, length, 500) for length in table.shape])

@@ -6,7 +6,7 @@ Columns that have one value in all rows are not loaded.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple, Protocol
@@ -27,8 +27,8 @@ from insitu.sources.threads import gather
 __all__ = ["PageCache", "StoredRows", "new_page_cache"]
 
 _PAGES_BYTES = 128 << 20
-_BLOCKS_AT_ONCE = 1024
-"""Pages that are decoded together: 8 MiB a column."""
+_PAGES_AT_ONCE = 1024
+"""Pages that are fetched and decoded together: 8 MiB a column. A group counts as 16 of them."""
 _MOST_PAGES = 16
 """Most pages of a group that are read alone from a local disk: more cost as much as the group."""
 _MOST_REMOTE_PAGES = 2
@@ -59,6 +59,20 @@ def _page_bytes(page: RowPage) -> int:
 def new_page_cache() -> PageCache:
     """Return an empty page cache for one store."""
     return LruCache(_PAGES_BYTES, _page_bytes, min_items=1)
+
+
+def _batches(blocks: Sequence[_Block]) -> Iterator[list[_Block]]:
+    """Yield blocks in batches that take bounded memory."""
+    batch: list[_Block] = []
+    weight = 0
+    for block in blocks:
+        batch.append(block)
+        weight += 16 if block.whole else 1
+        if weight >= _PAGES_AT_ONCE:
+            yield batch
+            batch, weight = [], 0
+    if batch:
+        yield batch
 
 
 class PrefetchedSources(Protocol):
@@ -151,9 +165,7 @@ class StoredRows:
         order = None if len(row) < 2 or (row[1:] >= row[:-1]).all() else np.argsort(row, kind="stable")
         ascending = row if order is None else row[order]
         values = np.empty((len(columns), len(row)), np.int64)
-        blocks = self._plan_blocks(ascending)
-        for at in range(0, len(blocks), _BLOCKS_AT_ONCE):
-            batch = blocks[at : at + _BLOCKS_AT_ONCE]
+        for batch in _batches(self._plan_blocks(ascending)):
             for block, page in zip(batch, self._load_blocks(batch), strict=True):
                 values[:, block.begin : block.end] = page.values[:, ascending[block.begin : block.end] - block.first]
         if order is None:
@@ -177,7 +189,8 @@ class StoredRows:
                 crowded = needed > _MOST_PAGES
             else:
                 crowded = needed > (_MOST_REMOTE_PAGES if len(groups) > _FEW_GROUPS else 0)
-            crowded |= [(self.number, "group", k, self.names()) in self.pages for k in groups.tolist()]
+            held = [(self.number, "group", k, self.names()) in self.pages for k in groups.tolist()]
+            crowded = crowded | np.array(held)
             whole = crowded[np.searchsorted(groups, group)]
             number, rows = np.where(whole, group, page), np.where(whole, ROWS_PER_GROUP, index.page_rows)
         first = number * rows
@@ -187,16 +200,19 @@ class StoredRows:
         columns = (number[begin], whole[begin], first[begin], begin, end)
         return [_Block(*block) for block in zip(*(column.tolist() for column in columns), strict=True)]
 
-    def _load_blocks(self, blocks: Sequence[_Block]) -> list[RowPage]:
-        """Return pages and groups: those that are not in memory are fetched together."""
+    def _load_blocks(self, blocks: Sequence[_Block]) -> Iterator[RowPage]:
+        """Yield pages and groups; pages that are not in memory, and remote groups, are fetched
+        together.
+        """
         if len(blocks) > 1 and local_path(self.part.url) is None:
             missing = [block.number for block in blocks if block.whole and self._key(block) not in self.pages]
             gather(lambda group, stop: self.group(group), missing)
-        found = {block.number: self.pages.get(self._key(block)) for block in blocks if not block.whole}
-        missing = [number for number, page in found.items() if page is None]
-        if missing:
-            found.update(self._load_pages(missing))
-        return [self.group(block.number) if block.whole else found[block.number] for block in blocks]
+        known = {block.number: self.pages.get(self._key(block)) for block in blocks if not block.whole}
+        pages = {number: page for number, page in known.items() if page is not None}
+        if len(pages) < len(known):
+            pages.update(self._load_pages([number for number in known if number not in pages]))
+        for block in blocks:
+            yield self.group(block.number) if block.whole else pages[block.number]
 
     def _load_pages(self, numbers: Sequence[int]) -> dict[int, RowPage]:
         """Fetch pages, and keep them."""
