@@ -31,7 +31,7 @@ from insitu.references.store.row_tables import GridRows, SparseRows, StackedTabl
 __all__ = ["MAX_FILE_ROWS", "ChunkFiles", "TableWriter"]
 
 MAX_FILE_ROWS = 1 << 24
-"""Rows of a file: 60 MB with a page index and footer of 1.5 MB, which the first chunk waits for."""
+"""Rows of a file: 64 MB with a page index and footer of 2 MB, which the first chunk waits for."""
 _MOST_CELLS = 1 << 34
 """Most cells of a grid that are written one by one; larger grids must be sparse."""
 _CHUNK_SCHEMA = pa.schema([
