@@ -304,6 +304,9 @@ def write_repository(count: int, target: Path) -> None:
 
 def first_chunk_of_repository(target: str) -> Work:
     """Open a repository and read one chunk."""
+    import icechunk  # noqa: F401
+    import zarr  # noqa: F401
+
     import insitu
     from insitu.references import open_references
 
