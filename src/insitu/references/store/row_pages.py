@@ -67,7 +67,8 @@ class PageIndex:
         if not data or not columns:
             return None
         raw: npt.NDArray[np.uint8] = np.frombuffer(data, np.uint8)
-        layouts, begins = [], [0]
+        layouts: list[_GroupLayout] = []
+        begins = [0]
         try:
             for _ in range(meta.num_row_groups):
                 layout = _GroupLayout.find(raw, begins[-1], meta.num_columns, layouts[-1] if layouts else None)

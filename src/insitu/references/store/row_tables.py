@@ -151,7 +151,7 @@ class StackedTables:
         full = [c.reshape(-1) for c in np.broadcast_arrays(*cells)]
         along = full[self.axis]
         which = np.searchsorted(self.starts, along, side="right") - 1
-        needed = np.unique(which).tolist()
+        needed: list[int] = np.unique(which).tolist()
         places: list[Any] = [slice(None)] if len(needed) == 1 else [np.flatnonzero(which == k) for k in needed]
 
         def locate_in(number: int) -> ChunkLocations:
