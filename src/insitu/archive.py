@@ -33,6 +33,7 @@ from insitu.errors import UnsupportedError, VariableError
 from insitu.maintenance import (
     append_member,
     check,
+    compact,
     drop,
     empty_append_report,
     known_files,
@@ -52,6 +53,7 @@ from insitu.sources.address import is_remote
 if TYPE_CHECKING:
     import xarray
 
+    from insitu.maintenance.compacting import CompactReport
     from insitu.reading.zarr_store.store import InsituStore
     from insitu.references import AppendReport, CheckReport
 
@@ -468,6 +470,12 @@ class Archive:
         """Undo the last change of the saved archive."""
         rollback(self._saved_location(), storage_options=self.job.storage_options)
         self._forget()
+
+    def compact(self) -> CompactReport:
+        """Write the references of the saved archive anew, into as few files as possible."""
+        done = compact(self._saved_location(), storage_options=self.job.storage_options)
+        self._forget()
+        return done
 
     def _saved_location(self) -> str:
         if not isinstance(self.location, str):

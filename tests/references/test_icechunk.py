@@ -27,8 +27,9 @@ from insitu.errors import (
 )
 from insitu.maintenance import append_tree as append
 from insitu.model import Axis, Inline, Stored, Unwritten
+from insitu.reading import read_array
 from insitu.references import open_references, save
-from insitu.references.icechunk import append_icechunk, repository_writer
+from insitu.references.icechunk import append_icechunk, repository_reader, repository_writer
 from insitu.references.icechunk.manifest import decode_manifest
 from insitu.references.icechunk.repository import RepositoryVersion, container_prefix
 from insitu.references.icechunk.repository_reader import to_insitu_error
@@ -226,6 +227,44 @@ def test_sparse_and_large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     assert said is not None
     assert said.splitting is not None
     assert len(os.listdir(target / "manifests")) > 1
+
+
+@pytest.mark.skipif(
+    hasattr(icechunk.IcechunkStore, "array_chunk_iterator"), reason="icechunk 2 lists references itself"
+)
+def test_manifests_are_loaded_when_they_are_needed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, target = tmp_path / "sparse.h5", tmp_path / "x.icechunk"
+    with h5py.File(path, "w") as file:
+        data = file.create_dataset("v", (400, 300), "i2", chunks=(10, 10), fillvalue=-3)
+        data[35:341, 100:260] = np.arange(306 * 160).reshape(306, 160)
+    monkeypatch.setattr(repository_writer, "REFERENCES_PER_MANIFEST", 100)
+    save(insitu.scan(path, decode=False), target)
+    expected = theirs(target)["v"][:]
+    count = len(os.listdir(target / "manifests"))
+    assert count > 4
+    loaded: list[bytes] = []
+    original = repository_reader.open_manifest
+
+    def open_counted(data: bytes, node: str) -> Any:
+        loaded.append(data)
+        return original(data, node)
+
+    monkeypatch.setattr(repository_reader, "open_manifest", open_counted)
+    array = insitu.scan(target, decode=False).array("v")
+    np.testing.assert_array_equal(read_array(array[335:345, 250:270]), expected[335:345, 250:270])
+    # That of the first source, which tells how far away they are, and that of the cells.
+    assert 0 < len(loaded) <= 2
+    np.testing.assert_array_equal(read_array(array), expected)
+    assert len(loaded) == len(set(loaded)) == count
+    assert [source.url for source in array.sources] == [str(path)]
+    dice = np.random.default_rng(2)
+    cells = [dice.integers(0, length, 200) for length in array.tiles[0].chunks.shape]
+    table: Any = array.tiles[0].chunks
+    found, right = table.locate(cells), table.explicit().locate(cells)
+    for name in ("source", "offset", "length"):
+        assert getattr(found, name).tolist() == getattr(right, name).tolist()
+    copy = pickle.loads(pickle.dumps(array))
+    np.testing.assert_array_equal(read_array(copy[100:150]), expected[100:150])
 
 
 def test_split_sizes() -> None:

@@ -2,7 +2,8 @@
 
 The icechunk library gives metadata and references. The bytes are read by our own sources, like
 those of any archive: native chunks, inline chunks, and virtual chunks in archive files. The
-references of an array are loaded when the array is first used.
+references of an array are loaded when the array is first used: the manifests that are needed, or
+all references at once if the library lists them.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ from insitu.model import INLINE, ChunkLocations, ChunkState, ChunkTable, GroupDe
 from insitu.model.axis import Indices
 from insitu.model.chunks import get_chunk_state
 from insitu.model.derived_tables import ExpandedTable, SelectedTable
-from insitu.references.icechunk.manifest import ManifestRows, decode_manifest
+from insitu.references.icechunk.lazy_manifests import LazyManifests, ManifestExtent
+from insitu.references.icechunk.manifest import ArrayReferences, ManifestRows, open_manifest
 from insitu.references.icechunk.repository import (
     RepositoryVersion,
     credentials_for,
@@ -182,15 +184,13 @@ class Snapshot:
 
     def _load_table(self, path: str, shape: tuple[int, ...]) -> ChunkTable:
         store = self.session().store
-        if hasattr(store, "array_chunk_iterator"):
-            batches = run_async(_read_batches(store, path))
-            self._probe_local_files(store, path, batches)
-        else:
-            batches = self._manifests(path)
-            _check_unchanged(batches)
-        return self._table(shape, batches)
+        if not hasattr(store, "array_chunk_iterator"):
+            return self._manifests(path, shape)
+        batches = run_async(_read_batches(store, path))
+        self._probe_local_files(store, path, batches)
+        return self.table_of(shape, batches)
 
-    def _table(self, shape: tuple[int, ...], batches: Sequence[ManifestRows]) -> ChunkTable:
+    def table_of(self, shape: tuple[int, ...], batches: Sequence[ManifestRows]) -> ChunkTable:
         """Return references as a chunk table: sources by number, inline data joined."""
         index = np.concatenate([np.zeros((0, len(shape)), np.int64), *(rows.index for rows in batches)])
         source, offset, length = (np.zeros(len(index), np.int64) for _ in range(3))
@@ -209,14 +209,19 @@ class Snapshot:
         # Manifests may still list chunks beyond the end of an array that was shrunk.
         keep = (index < np.array(shape, np.int64)).all(axis=1)
         number = np.ravel_multi_index(tuple(index[keep].T), shape) if shape else np.zeros(np.count_nonzero(keep))
-        base = UrlResolver(self.url, self.allow_local, directory=True)
-        urls = [source_url(base.resolve(name)) if virtual else f"{self.url}/chunks/{name}" for name, virtual in objects]
         columns = (source[keep], offset[keep], length[keep])
-        return table_of_cells(shape, tuple(map(Source, urls)), number.astype(np.int64), *columns, bytes(inline))
+        sources = tuple(self.source(name, virtual) for name, virtual in objects)
+        return table_of_cells(shape, sources, number.astype(np.int64), *columns, bytes(inline))
 
-    def _manifests(self, path: str) -> list[ManifestRows]:
-        """Return the references of an array from its manifests, for a library that does not list
-        them.
+    def source(self, name: str, virtual: bool) -> Source:
+        """Return the object that a reference names."""
+        if not virtual:
+            return Source(f"{self.url}/chunks/{name}")
+        return Source(source_url(UrlResolver(self.url, self.allow_local, directory=True).resolve(name)))
+
+    def _manifests(self, path: str, shape: tuple[int, ...]) -> LazyManifests:
+        """Return the references of an array as its manifests hold them, for a library that does not
+        list them.
         """
         icechunk = import_icechunk()
         repository = icechunk.Repository.open(icechunk_storage(self.url, self.storage_options))
@@ -225,17 +230,20 @@ class Snapshot:
         node = next((node for node in about["nodes"] if node["path"].strip("/") == path), None)
         if node is None:
             raise FormatError("the snapshot does not list this array")
-        batches = []
-        for manifest in node.get("manifest_refs", []):
-            place = f"{self.url}/manifests/{manifest['id']}"
-            with open_source(place, self.storage_options) as source:
-                try:
-                    rows = decode_manifest(source.read(0, source.size()), node["id"])
-                except InsituError as problem:
-                    raise problem.with_context(url=place) from None
-            if rows is not None:
-                batches.append(rows)
-        return batches
+        manifests = [
+            ManifestExtent.parse(manifest["id"], manifest.get("extents"), shape)
+            for manifest in node.get("manifest_refs", [])
+        ]
+
+        def load(name: str) -> ArrayReferences | None:
+            place = f"{self.url}/manifests/{name}"
+            try:
+                with open_source(place, self.storage_options) as source:
+                    return open_manifest(source.read(0, source.size()), node["id"])
+            except InsituError as problem:
+                raise problem.with_context(url=place, variable=path) from None
+
+        return LazyManifests(shape, manifests, load, self)
 
     def _probe_local_files(self, store: Any, path: str, batches: Sequence[ManifestRows]) -> None:
         """Read one byte of each local file through the library, which checks that the file did not
@@ -291,29 +299,6 @@ async def _probe_objects(store: Any, keys: Mapping[str, str]) -> dict[str, Excep
     return wrong
 
 
-def _check_unchanged(batches: Sequence[ManifestRows]) -> None:
-    """Raise `StaleSourceError` if a local file changed after the time that its references record."""
-    latest: dict[str, int] = {}
-    for rows in batches:
-        if rows.modified is None:
-            continue
-        for row in np.flatnonzero(rows.virtual & (rows.modified > 0)).tolist():
-            latest[rows.path[row]] = max(latest.get(rows.path[row], 0), int(rows.modified[row]))
-    for name, moment in latest.items():
-        path = local_path(name)
-        if path is None:
-            continue
-        try:
-            with open_source(path) as source:
-                now = source.describe().modified
-        except NotFoundError:
-            continue  # a read raises this
-        if now is not None and int(now) > moment:
-            raise StaleSourceError(
-                "the file changed since it was referred to", url=path, hint="Scan the files and save again"
-            )
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class ManifestTable:
     """Chunk table of an array in a repository, loaded when it is first used."""
@@ -333,7 +318,8 @@ class ManifestTable:
 
     def explicit(self, storage_options: Mapping[str, Any] | None = None) -> ChunkTable:
         """Return the same table, loaded."""
-        return self.snapshot.table(self.path, self.shape)
+        table = self.snapshot.table(self.path, self.shape)
+        return table.load_all() if isinstance(table, LazyManifests) else table
 
     def take(self, axis: int, cells: Indices | slice) -> SelectedTable:
         """Return the table of these cells along one axis."""
