@@ -39,12 +39,13 @@ def open_combined(
     preprocess: Callable[[xarray.Dataset], xarray.Dataset] | None,
     parallel: Any,
     progress: bool | Callable[[int, int], None] | None,
+    resume: bool | None,
 ) -> xarray.Dataset:
     """Open many files as one dataset of virtual arrays: see `open_mfdataset`.
 
     Parameters
     ----------
-    paths, attrs_file, preprocess, parallel, progress
+    paths, attrs_file, preprocess, parallel, progress, resume
         As there.
     options
         Its other options of opening.
@@ -55,7 +56,8 @@ def open_combined(
     if combine not in ("by_coords", "nested"):
         raise ValueError(f"{combine!r} is an invalid option for the keyword argument combine")
     storage_options = options.storage_options
-    paths = expand_paths(paths, storage_options)
+    if preprocess is not None:
+        paths = expand_paths(paths, storage_options)
     computed: list[xarray.Dataset] = []
 
     def combine_found(found: ScannedFiles, places: Sequence[GridPosition], urls: Sequence[Any]) -> Member:
@@ -71,8 +73,10 @@ def open_combined(
     archive_recipe = Recipe(**how)
     archive = options.open_archive(
         paths,
+        many=True,
         parallel=parallel,
         progress=progress,
+        resume=resume,
         finish=None if preprocess is None else _Preprocess(preprocess, storage_options, _count_files(paths)),
         combine_found=None if preprocess is None else combine_found,
         **how,
