@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from importlib import import_module
@@ -27,7 +28,7 @@ from insitu.combining.recipe import Recipe
 from insitu.combining.saved_members import array_from_variable, tree_from_member
 from insitu.combining.scan_engine import Engine, ExecutorEngine, ThisThread, engine_for
 from insitu.combining.scan_journal import Journal
-from insitu.combining.scan_many import scan_many
+from insitu.combining.scan_many import scan_many, thread_count
 from insitu.combining.scan_member import Failure, Job, make_loader, scan_member, scan_tree
 from insitu.combining.stored_view import stored_view, zarr_tree
 from insitu.combining.survey import Survey
@@ -205,8 +206,13 @@ class Archive:
     ) -> None:
         """Scan the files and combine them, or take the result from the scan cache."""
         engine = engine_for(parallel)
-        if engine is not None or resume:
-            self._combine_on_engine(engine or ExecutorEngine(ThisThread()), places, combine_found, progress, resume)
+        if engine is not None:
+            self._combine_on_engine(engine, places, combine_found, progress, resume)
+            return
+        if resume:
+            count = thread_count(self.urls, parallel)
+            with ThreadPoolExecutor(count) if count > 1 else ThisThread() as executor:
+                self._combine_on_engine(ExecutorEngine(executor), places, combine_found, progress, resume)
             return
         job, load, known = self.job, make_loader(self.job.storage_options), None
         if parallel is None and combine_found is None:

@@ -77,7 +77,7 @@ def same(paths: Any, **options: Any) -> None:
     xr.testing.assert_identical(tree.load(), at_once.load())
 
 
-@hypothesis_settings(max_examples=60, deadline=None)
+@hypothesis_settings(max_examples=40, deadline=None)
 @given(archive=parts(most=6), options=OPTIONS, nested=st.sampled_from((None, "time", "level")), backwards=st.booleans())
 def test_any_files(archive: list[Part], options: dict[str, Any], nested: str | None, backwards: bool) -> None:
     how = {"combine": "nested", "concat_dim": nested} if nested else {}
@@ -122,8 +122,37 @@ def test_files_that_agree_are_one_run(tmp_path: Path, tables: Tables) -> None:
 def test_one_file_that_differs_begins_another_run(tmp_path: Path, tables: Tables, change: dict[str, Any]) -> None:
     archive = [Part(first=2 * i) for i in range(9)]
     archive[4] = Part(first=8, **change)
-    same(write_all(tmp_path, archive), combine="nested", concat_dim="time", coords="minimal")
+    paths = write_all(tmp_path, archive)
+    same(paths, combine="nested", concat_dim="time")
+    same(paths, combine="nested", concat_dim="time", coords="minimal", data_vars="minimal", compat="override")
+    assert tables.made == 2
+
+
+@pytest.mark.parametrize("odd", [0, 3, 6])
+@pytest.mark.parametrize("options", [{"data_vars": "all"}, {"data_vars": "different"}, {"data_vars": ["w"]}], ids=str)
+@pytest.mark.parametrize("nested", [True, False])
+def test_variables_that_lack_the_dimension(
+    tmp_path: Path, tables: Tables, odd: int, options: dict[str, Any], nested: bool
+) -> None:
+    """The dimension comes first in them, also if a single file of another type is joined with many."""
+    for number in range(7):
+        v = np.array([number], "f8" if number == odd else "f4")
+        w = [1.0, 2.0 + (number > 4)]
+        xr.Dataset({"v": ("x", v), "w": ("y", w)}, {"x": [number], "y": [0, 1]}).to_netcdf(tmp_path / f"{number}.nc")
+    how = {"combine": "nested", "concat_dim": "x"} if nested else {}
+    same(sorted(map(str, tmp_path.glob("*.nc"))), **options, **how)
     assert tables.made == 1
+
+
+@pytest.mark.parametrize("odd", [0, 3, 6])
+def test_a_dimension_that_only_some_files_have(tmp_path: Path, odd: int, tables: Tables) -> None:
+    for number in range(7):
+        w: Any = (("y", "x"), [[1.0], [2.0]]) if number == odd else ("y", [1.0, number])
+        data = {"v": ("x", [float(number)]), "w": w}
+        xr.Dataset(data, {"x": [number], "y": [0, 1]}).to_netcdf(tmp_path / f"{number}.nc")
+    paths = sorted(map(str, tmp_path.glob("*.nc")))
+    for data_vars, compat in (("all", "equals"), ("different", "equals"), ("minimal", "override")):
+        same(paths, combine="nested", concat_dim="x", data_vars=data_vars, compat=compat, coords="minimal")
 
 
 def test_a_grid_of_files_is_combined_at_once(tmp_path: Path, tables: Tables) -> None:

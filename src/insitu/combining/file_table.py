@@ -23,7 +23,7 @@ import numpy as np
 from insitu.combining.combine import combine_by_coords, combine_nested
 from insitu.combining.combine_files import drop_failures
 from insitu.combining.combine_rules import CombineRules
-from insitu.combining.concat import concat
+from insitu.combining.concat import concat, with_dims
 from insitu.combining.equality import has_equal_values
 from insitu.combining.file_order import is_monotonic, order_by_labels
 from insitu.combining.member import CombineError, GridPosition, Load, Member, Variable
@@ -78,6 +78,10 @@ class Run:
     member: Member
     """The files, joined."""
     files: int
+    dim: str | None = None
+    """Along which dimension; None for a single file."""
+    spread: frozenset[str] = frozenset()
+    """Variables that lack the dimension in the files, and got it when they were joined."""
     last: Any = None
     """The first label of the last file, where labels give the order."""
 
@@ -143,16 +147,17 @@ class FileTable:
             What happens to files that could not be opened: "raise", "warn", "skip".
         """
         rules = plan.rules(load)
-        runs = [run for group in self.groups.values() for run in group]
-        drop_failures([*self.failures, *(run.member for run in runs)], errors)
-        members = [run.member for run in runs]
+        members = [run.member for group in self.groups.values() for run in group]
         try:
-            if plan.dim is None:
+            if not members:
+                combined = Member({}, frozenset())
+            elif plan.dim is None:
                 combined = combine_by_coords(members, rules)
             else:
                 combined = combine_nested({(i,): member for i, member in enumerate(members)}, [plan.dim], rules)
         except CombineError as refused:  # of all files at once, the message names the file
             raise NotOneTableError(str(refused)) from refused
+        drop_failures([*self.failures, *members], errors)
         return combined, replace(self.survey, tiles=Survey.count_tiles(combined))
 
 
@@ -170,13 +175,11 @@ def _join_runs(runs: list[Run], plan: JoinPlan, load: Load) -> list[Run]:
         return runs
     rules = plan.rules(load)
     _check_presence(runs, plan)
-    joined: list[Run] = []
     try:
-        for alike in _split_alike(runs, dim):
-            joined.append(_join_alike(alike, dim, rules))
+        joined = [_join_alike(alike, dim, rules) for alike in _split_alike(_spread_alike(runs, dim), dim)]
     except CombineError as refused:
         raise NotOneTableError(str(refused)) from refused
-    return joined
+    return _spread_alike(joined, dim)
 
 
 def _check_types(runs: Iterable[Run], plan: JoinPlan) -> None:
@@ -200,6 +203,8 @@ def _in_label_order(runs: list[Run]) -> tuple[list[Run], str | None]:
     if len(dims) != 1 or len(set(places)) != len(places):
         raise NotOneTableError("the labels of the files differ along several dimensions, or are the same")
     (dim,) = dims
+    if any(run.dim not in (None, dim) for run in runs):
+        raise NotOneTableError("the files are a grid: they follow each other along several dimensions")
     ordered = [run for _, run in sorted(zip(places, runs, strict=True), key=lambda item: item[0])]
     labels = [run.member.variables[dim].data for run in ordered]
     whole = np.concatenate([np.asarray(index) for index in labels])
@@ -215,10 +220,37 @@ def _last_beginning(run: Run, dim: str) -> Any:
 
 def _check_presence(runs: Sequence[Run], plan: JoinPlan) -> None:
     """Raise `NotOneTableError` where xarray counts the files that have a variable."""
-    if "different" not in (plan.data_vars, plan.coords):
-        return
-    if any(run.member.variables.keys() != runs[0].member.variables.keys() for run in runs):
+    data = {frozenset(run.member.data_names()) for run in runs}
+    coords = {run.member.coords for run in runs}
+    if (plan.data_vars == "different" and len(data) > 1) or (plan.coords == "different" and len(coords) > 1):
         raise NotOneTableError("some files lack variables that are joined only where they differ")
+
+
+def _spread_alike(runs: Sequence[Run], dim: str) -> list[Run]:
+    """Return runs in which all variables have the dimension that have it in some run because they
+    were joined there: in front, as in a file that is joined with others.
+
+    Raises
+    ------
+    NotOneTableError
+        If some files have a variable with the dimension, and others that are joined already have it
+        without: each file's own values are needed.
+    """
+    spread = frozenset().union(*(run.spread for run in runs))
+    having = {name for run in runs for name, v in run.member.variables.items() if dim in v.dims} - spread
+    found = []
+    for run in runs:
+        variables = dict(run.member.variables)
+        lacking = {name for name, variable in variables.items() if dim not in variable.dims}
+        if (run.files > 1 and lacking & having) or spread & variables.keys() - lacking - run.spread:
+            raise NotOneTableError(f"variables have the dimension {dim!r} in some files only")
+        for name in lacking & spread:
+            order = (dim, *variables[name].dims)
+            variables[name] = with_dims(variables[name], order, {dim: run.member.sizes.get(dim, 1)})
+        if lacking & spread:
+            run = replace(run, member=run.member.with_variables(variables), spread=run.spread | (lacking & spread))
+        found.append(run)
+    return found
 
 
 def _split_alike(runs: Sequence[Run], dim: str) -> list[list[Run]]:
@@ -246,12 +278,12 @@ def _is_alike(one: Member, other: Member, dim: str) -> bool:
         if variable.dims != own.dims or variable.dtype != own.dtype:
             return False
         if variable.dims != (dim,):
-            for axis, length, mine in zip(variable.dims, variable.shape, own.shape, strict=True):
-                if (mine != length and axis != dim) or not mine:
+            for axis, length, own_length in zip(variable.dims, variable.shape, own.shape, strict=True):
+                if (own_length != length and axis != dim) or not own_length:
                     return False
         if name != dim and one.index(name) is not None:
-            labels, mine = one.index(name), other.index(name)
-            if labels is None or mine is None or not (labels is mine or has_equal_values(labels, mine)):
+            labels, own_labels = one.index(name), other.index(name)
+            if labels is None or own_labels is None or not has_equal_values(labels, own_labels):
                 return False
     return True
 
@@ -274,9 +306,13 @@ def _join_alike(runs: Sequence[Run], dim: str, rules: CombineRules) -> Run:
             continue
         if not all(_has_same_bytes(members[0].variables[name], member.variables[name]) for member in members[1:]):
             raise NotOneTableError(f"the values of {name!r} differ, but count as the same")
+    first = members[0].variables
+    spread = {
+        name for name, variable in whole.variables.items() if dim in variable.dims and dim not in first[name].dims
+    }
     labels = members[-1].index(dim)
     last = runs[-1].last if runs[-1].files > 1 or labels is None else labels[0]
-    return Run(whole, sum(run.files for run in runs), last)
+    return Run(whole, sum(run.files for run in runs), dim, runs[0].spread | spread, last)
 
 
 def _has_same_bytes(one: Variable, other: Variable) -> bool:

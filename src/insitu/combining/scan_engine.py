@@ -26,6 +26,9 @@ class Engine(Protocol):
     def submit(self, name: str, function: Callable[..., Any], *arguments: Any) -> Any:
         """Return a future of a call; `name` is what a dashboard shows."""
 
+    def flush(self) -> None:
+        """Run what was submitted, if that has not begun."""
+
     def put(self, data: bytes) -> Any:
         """Return bytes of this process as an argument of calls."""
 
@@ -88,6 +91,9 @@ class ExecutorEngine:
         """Return a future of a call."""
         return self.executor.submit(function, *arguments)
 
+    def flush(self) -> None:
+        """Do nothing: calls begin when they are submitted."""
+
     def put(self, data: bytes) -> Any:
         """Return the bytes."""
         return data
@@ -98,16 +104,30 @@ class ExecutorEngine:
 
 
 class LocalDask(ExecutorEngine):
-    """Dask's scheduler of this process, where no client was made."""
+    """Dask's scheduler of this process, where no client was made: it runs all calls at once."""
 
     def __init__(self) -> None:
         super().__init__(ThisThread())
         self._dask: Any = import_module("dask")
+        self._calls: list[tuple[Future[Any], Any]] = []
 
     def submit(self, name: str, function: Callable[..., Any], *arguments: Any) -> Any:
-        """Return a future of a call, which is done."""
-        call = self._dask.delayed(function, pure=False)(*arguments)
-        return self.executor.submit(lambda: call.compute())
+        """Return a future of a call, which runs with the next `flush`."""
+        future: Future[Any] = Future()
+        self._calls.append((future, self._dask.delayed(function, pure=False)(*arguments)))
+        return future
+
+    def flush(self) -> None:
+        """Run the calls."""
+        calls, self._calls = self._calls, []
+        try:
+            results = self._dask.compute(*(call for _, call in calls))
+        except Exception as error:
+            for future, _ in calls:
+                future.set_exception(error)
+        else:
+            for (future, _), result in zip(calls, results, strict=True):
+                future.set_result(result)
 
 
 class DaskEngine:
@@ -121,6 +141,9 @@ class DaskEngine:
     def submit(self, name: str, function: Callable[..., Any], *arguments: Any) -> Any:
         """Return a future of a call; futures among the arguments are replaced by their results."""
         return self.client.submit(function, *arguments, key=name, pure=False)
+
+    def flush(self) -> None:
+        """Do nothing: calls begin when they are submitted."""
 
     def put(self, data: bytes) -> Any:
         """Return a future of bytes that lie on a worker."""

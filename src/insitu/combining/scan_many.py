@@ -16,7 +16,7 @@ from insitu.sources.address import is_remote
 if TYPE_CHECKING:
     from insitu.combining.type_check import TypeCheck
 
-__all__ = ["scan_many"]
+__all__ = ["scan_many", "thread_count"]
 
 BATCH_FILES = 16
 
@@ -55,11 +55,12 @@ def scan_many(
 
 def _make_batches(urls: Sequence[Any], parallel: Any) -> list[Sequence[Any]]:
     """Return files in batches: a thread remembers from file to file what they have in common."""
-    size = max(min(BATCH_FILES, len(urls) // (4 * _thread_count(urls, parallel))), 1)
+    size = max(min(BATCH_FILES, len(urls) // (4 * thread_count(urls, parallel))), 1)
     return [urls[begin : begin + size] for begin in range(0, len(urls), size)]
 
 
-def _thread_count(urls: Sequence[Any], parallel: Any) -> int:
+def thread_count(urls: Sequence[Any], parallel: Any) -> int:
+    """Return on how many threads files are scanned."""
     if isinstance(parallel, int) and not isinstance(parallel, bool):
         return max(parallel, 1)
     # A local scan is bound by the interpreter; a remote one waits.
@@ -68,7 +69,7 @@ def _thread_count(urls: Sequence[Any], parallel: Any) -> int:
 
 def _run_batches(job: Job, batches: list[Sequence[Any]], parallel: Any) -> Iterator[list[Member | Failure]]:
     count = (
-        1 if parallel is False else _thread_count(batches[0] if batches else [], None if parallel is True else parallel)
+        1 if parallel is False else thread_count(batches[0] if batches else [], None if parallel is True else parallel)
     )
     memory = _ThreadMemory()
     if count == 1 or len(batches) <= 1:

@@ -110,9 +110,9 @@ class _Memories(threading.local):
 _memories = _Memories()
 
 
-def cut_into_portions(urls: Sequence[Any]) -> list[Sequence[Any]]:
-    """Return files in portions of neighbours."""
-    size = min(max(len(urls) // PORTIONS, 1), MAX_FILES)
+def cut_into_portions(urls: Sequence[Any], least: int = 1) -> list[Sequence[Any]]:
+    """Return files in portions of neighbours, each of `least` files or more."""
+    size = min(max(len(urls) // PORTIONS, least), MAX_FILES)
     return [urls[begin : begin + size] for begin in range(0, len(urls), size)]
 
 
@@ -157,10 +157,10 @@ class _PortionScan:
         journal: Journal | None,
         progress: Any,
     ) -> None:
-        self.portions = cut_into_portions(urls)
-        name = uuid.uuid4().hex
         waits = bool(urls) and is_remote(str(urls[0])) and not _has_threads(engine)
-        self.task = PortionTask(job, plan, REMOTE_THREADS if waits else 1, name)
+        threads = REMOTE_THREADS if waits else 1
+        self.portions = cut_into_portions(urls, threads)
+        self.task = PortionTask(job, plan, threads, uuid.uuid4().hex)
         self.engine = engine
         self.journal = journal
         self.progress = progress
@@ -201,6 +201,7 @@ class _PortionScan:
 
     def _handle_next(self, shown: Any) -> None:
         """Wait for a result, take it, and show the progress."""
+        self.engine.flush()
         while True:
             try:
                 level, number, future = self._done.get(timeout=ALIVE_SECONDS)

@@ -102,7 +102,8 @@ class Survey:
         for number, member in enumerate(members):
             for name, variable in member.variables.items():
                 encodings = _encodings(variable)
-                key = (variable.dims, variable.dtype, id(variable.encoding), id(variable.attributes), id(encodings))
+                alike_objects = (variable.encoding, variable.attributes, *encodings)
+                key = (variable.dims, variable.dtype, *map(id, alike_objects))
                 alike = kinds.setdefault(name, {})
                 kind = alike.get(key)
                 if kind is None:
