@@ -97,8 +97,6 @@ class Archive:
     """Cache of decoded chunks, for later reads."""
     kept: tuple[Any, ...] = field(default=(), repr=False)
     """Sources in memory: they are found by name only while something refers to them."""
-    attributes_by_url: Mapping[str, Mapping[str, Any]] = field(default_factory=dict, repr=False)
-    """The attributes of each of many files."""
     only_groups: Member | None = field(default=None, repr=False)
     """The first of many files that has groups."""
     _members: dict[str, Member] = field(default_factory=dict, repr=False)
@@ -250,13 +248,10 @@ class Archive:
             journal.done()
 
     def _take(self, member: Member, survey: Survey, found: ScannedFiles) -> None:
-        """Keep what the files make together, and what is known of each of them."""
+        """Keep what the files make together."""
         self._members[""] = member
         self.survey = survey
         self.only_groups = next((item for item in found if isinstance(item, Member) and item.groups), None)
-        self.attributes_by_url = {
-            str(url): item.attributes for url, item in zip(self.urls, found, strict=False) if isinstance(item, Member)
-        }
 
     # -- what it holds
 

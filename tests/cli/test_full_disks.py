@@ -97,7 +97,7 @@ def test_a_scan_goes_on_without_its_journal(archive: list[Path], tmp_path: Path)
 
 def test_a_journal_on_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from insitu.combining import scan_journal
-    from insitu.combining.scan_journal import Journal
+    from insitu.combining.scan_journal import Journal, identity_of
 
     told: list[str] = []
     journal = Journal(tmp_path / "j", told.append)
@@ -119,7 +119,7 @@ def test_a_journal_on_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     with monkeypatch.context() as patch:
         patch.setattr(scan_journal.os, "fdopen", full)
         for name in "abc":
-            journal.keep("table", [name], b"result")
+            journal.keep("table", [name], b"result", identity_of([name]))
     assert len(told) == 1
     assert "No space left on device" in told[0]
     assert os.listdir(tmp_path / "j") == []
@@ -127,7 +127,7 @@ def test_a_journal_on_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 
 def test_a_journal_that_may_not_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from insitu.combining.scan_journal import Journal
+    from insitu.combining.scan_journal import Journal, identity_of
 
     def refused(self: Path, *_: object, **__: object) -> None:
         raise OSError(30, "Read-only file system")
@@ -135,6 +135,6 @@ def test_a_journal_that_may_not_be_written(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setattr(Path, "mkdir", refused)
     with pytest.warns(InsituWarning, match="Read-only file system"):
         journal = Journal(tmp_path / "j")
-    journal.keep("table", ["a"], b"result")
+    journal.keep("table", ["a"], b"result", identity_of(["a"]))
     assert journal.load("table", ["a"]) is None
     journal.done()

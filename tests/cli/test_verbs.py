@@ -19,7 +19,7 @@ import xarray as xr
 
 import insitu
 import insitu.cli
-from insitu.combining.scan_journal import Journal, journal_for
+from insitu.combining.scan_journal import Journal, identity_of, journal_for
 from insitu.errors import AccessError
 
 Run = Callable[..., tuple[str, str]]
@@ -164,7 +164,7 @@ def test_a_killed_scan_goes_on(archive: Path, tmp_path: Path) -> None:
 def test_a_journal_of_others_is_not_believed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     journal = journal_for("x.insitu", "question")
-    journal.keep("table", ["a"], b"result")
+    journal.keep("table", ["a"], b"result", identity_of(["a"]))
     assert journal.load("table", ["a"]) == b"result"
     assert journal.load("table", ["b"]) is None
     assert journal.load("members", ["a"]) is None

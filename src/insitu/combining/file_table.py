@@ -176,10 +176,10 @@ def _join_runs(runs: list[Run], plan: JoinPlan, load: Load) -> list[Run]:
     rules = plan.rules(load)
     _check_presence(runs, plan)
     try:
-        joined = [_join_alike(alike, dim, rules) for alike in _split_alike(_spread_alike(runs, dim), dim)]
+        joined = [_join_alike(alike, dim, rules) for alike in _split_alike(_spread_alike(runs, dim, load), dim)]
     except CombineError as refused:
         raise NotOneTableError(str(refused)) from refused
-    return _spread_alike(joined, dim)
+    return _spread_alike(joined, dim, load)
 
 
 def _check_types(runs: Iterable[Run], plan: JoinPlan) -> None:
@@ -226,7 +226,7 @@ def _check_presence(runs: Sequence[Run], plan: JoinPlan) -> None:
         raise NotOneTableError("some files lack variables that are joined only where they differ")
 
 
-def _spread_alike(runs: Sequence[Run], dim: str) -> list[Run]:
+def _spread_alike(runs: Sequence[Run], dim: str, load: Load) -> list[Run]:
     """Return runs in which all variables have the dimension that have it in some run because they
     were joined there: in front, as in a file that is joined with others.
 
@@ -238,6 +238,8 @@ def _spread_alike(runs: Sequence[Run], dim: str) -> list[Run]:
     """
     spread = frozenset().union(*(run.spread for run in runs))
     having = {name for run in runs for name, v in run.member.variables.items() if dim in v.dims} - spread
+    # What had to be read to be compared stays in memory, as in one join.
+    in_memory = {name for run in runs for name in run.spread if isinstance(run.member.variables[name].data, np.ndarray)}
     found = []
     for run in runs:
         variables = dict(run.member.variables)
@@ -245,8 +247,10 @@ def _spread_alike(runs: Sequence[Run], dim: str) -> list[Run]:
         if (run.files > 1 and lacking & having) or spread & variables.keys() - lacking - run.spread:
             raise NotOneTableError(f"variables have the dimension {dim!r} in some files only")
         for name in lacking & spread:
-            order = (dim, *variables[name].dims)
-            variables[name] = with_dims(variables[name], order, {dim: run.member.sizes.get(dim, 1)})
+            variable = variables[name]
+            if name in in_memory:
+                variable.values(load)
+            variables[name] = with_dims(variable, (dim, *variable.dims), {dim: run.member.sizes.get(dim, 1)})
         if lacking & spread:
             run = replace(run, member=run.member.with_variables(variables), spread=run.spread | (lacking & spread))
         found.append(run)

@@ -23,8 +23,10 @@ from insitu.errors import AccessError
 from insitu.formats import InsituWarning
 from insitu.sources.address import scheme_of
 
-__all__ = ["Journal", "journal_for", "journal_of_files"]
+__all__ = ["Journal", "identity_of", "journal_for", "journal_of_files"]
 
+HASH = 16
+"""Bytes of a hash."""
 MAX_AGE_DAYS = 30
 """Days after which what an interrupted scan has left is deleted."""
 
@@ -116,21 +118,30 @@ class Journal:
             data = (self.folder / _portion_key(kind, files)).read_bytes()
         except OSError:
             return None
-        if data[:8] != _checksum(data[8:]):  # incomplete
+        checksum, identity, result = data[:HASH], data[HASH : 2 * HASH], data[2 * HASH :]
+        if checksum != _hash_bytes(data[HASH:]) or identity != identity_of(files):  # incomplete, or of other files
             return None
         self.found += len(files)
         self.kept += len(files)
-        return data[8:]
+        return result
 
-    def keep(self, kind: str, files: Sequence[Any], result: bytes) -> None:
-        """Save the result of a portion atomically, if the journal is usable."""
+    def keep(self, kind: str, files: Sequence[Any], result: bytes, identity: bytes) -> None:
+        """Save the result of a portion atomically, if the journal is usable.
+
+        Parameters
+        ----------
+        kind, files, result
+            What was made of which files.
+        identity
+            What `identity_of` said of the files before they were scanned.
+        """
         if not self.usable:
             return
         name = None
         try:
             handle, name = tempfile.mkstemp(dir=self.folder)
             with os.fdopen(handle, "wb") as file:
-                file.write(_checksum(result) + result)
+                file.write(_hash_bytes(identity + result) + identity + result)
             os.replace(name, self.folder / _portion_key(kind, files))
             self.kept += len(files)
         except OSError as error:
@@ -156,19 +167,23 @@ def _warn(text: str) -> None:
     warnings.warn(text, InsituWarning, stacklevel=4)
 
 
-def _checksum(data: bytes) -> bytes:
-    return hashlib.blake2b(data, digest_size=8).digest()
+def _hash_bytes(data: bytes) -> bytes:
+    return hashlib.blake2b(data, digest_size=HASH).digest()
 
 
 def _portion_key(kind: str, files: Sequence[Any]) -> str:
-    """Return the key of a portion: its files, with their sizes and modification times."""
-    mark = hashlib.sha256(f"{kind}\n".encode())
+    """Return the key of a portion: what is made of it, and its files."""
+    named = "\n".join([kind, *map(str, files)])
+    return hashlib.sha256(named.encode(errors="surrogateescape")).hexdigest()[:32]
+
+
+def identity_of(files: Sequence[Any]) -> bytes:
+    """Return what identifies the contents of files: sizes and modification times, if they are local."""
+    mark = hashlib.blake2b(digest_size=HASH)
     for url in files:
-        mark.update(str(url).encode(errors="surrogateescape"))
         try:
             about = os.stat(url)
-            mark.update(f"|{about.st_size}|{about.st_mtime_ns}".encode())
-        except (OSError, ValueError):  # a URL, or text that is no path
-            mark.update(b"|")
-        mark.update(b"\n")
-    return mark.hexdigest()[:32]
+            mark.update(f"{about.st_size}|{about.st_mtime_ns}\n".encode())
+        except (OSError, ValueError, TypeError):  # a URL, text that is no path, an open file
+            mark.update(b"\n")
+    return mark.digest()

@@ -22,7 +22,7 @@ from insitu.combining.decoding_memory import DecodingMemory
 from insitu.combining.file_table import FileTable, JoinPlan
 from insitu.combining.member import Member
 from insitu.combining.scan_engine import Engine, is_lost_worker, worker_name
-from insitu.combining.scan_journal import Journal
+from insitu.combining.scan_journal import Journal, identity_of
 from insitu.combining.scan_member import Failure, Job, make_loader
 from insitu.combining.scan_progress import ScanProgress, open_progress
 from insitu.errors import InsituError, SourceError
@@ -52,6 +52,10 @@ class Header(NamedTuple):
     files: int
     failed: int
     worker: str
+    identity: bytes = b""
+    """Of the files, before they were scanned. A client that looked at a million files itself would
+    be the slowest part of a cluster.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,13 +76,13 @@ class PortionTask:
 
     def scan(self, urls: Sequence[Any]) -> bytes:
         """Return the packed result of some files."""
-        memory = _memories.of_scan
+        memory, identity = _memories.of_scan, identity_of(urls)
         if self.threads > 1 and len(urls) > 1:
             with ThreadPoolExecutor(min(self.threads, len(urls)), thread_name_prefix="insitu-scan") as pool:
                 found = list(pool.map(lambda url: self.job.one(url, memory(self.name)), urls))
         else:
             found = [self.job.one(url, memory(self.name)) for url in urls]
-        header = Header(len(urls), sum(isinstance(item, Failure) for item in found), worker_name())
+        header = Header(len(urls), sum(isinstance(item, Failure) for item in found), worker_name(), identity)
         if self.plan is None:
             return _pack(header, found)
         return _pack(header, FileTable.of(found, self.plan, make_loader(self.job.storage_options)))
@@ -163,6 +167,8 @@ class _PortionScan:
         self.task = PortionTask(job, plan, threads, uuid.uuid4().hex)
         self.engine = engine
         self.journal = journal
+        if journal is not None:
+            journal.found = journal.kept = 0
         self.progress = progress
         self.state = ScanProgress(len(urls))
         self._done: SimpleQueue[tuple[int, int, Any]] = SimpleQueue()
@@ -217,12 +223,12 @@ class _PortionScan:
     def _handle(self, level: int, number: int, future: Any) -> None:
         """Take a result: count it, keep it, and submit what it was waited for."""
         if level < 0:
-            self.state.add(*future.result())
+            self._count(future.result())
             return
         if not self.engine.is_dask:
             data = future.result()
             if level == 0:
-                self.state.add(*read_header(data))
+                self._count(read_header(data))
                 self._keep(number, data)
             self._add_result(level, number, data)
             return
@@ -234,9 +240,12 @@ class _PortionScan:
                 self._keep(number, future.result())
         self._add_result(level, number, future)
 
+    def _count(self, header: Header) -> None:
+        self.state.add(header.files, header.failed, header.worker)
+
     def _keep(self, number: int, data: bytes) -> None:
         if self.journal is not None:
-            self.journal.keep(self.task.kind, self.portions[number], data)
+            self.journal.keep(self.task.kind, self.portions[number], data, read_header(data).identity)
 
     def _add_result(self, level: int, number: int, result: Any) -> None:
         """Submit the join of a result with its neighbours, once all are there."""

@@ -13,7 +13,7 @@ from insitu.archive import Archive, ScannedFiles
 from insitu.combining.file_names import expand_paths, labels_from_names
 from insitu.combining.member import CombineError, GridPosition, Member
 from insitu.combining.recipe import Recipe
-from insitu.combining.scan_member import make_loader, scan_member
+from insitu.combining.scan_member import Failure, make_loader
 from insitu.formats import InsituWarning
 from insitu.lazy_array.deferred_values import Access
 from insitu.xarray_bridge.dataset import to_dataset, to_member
@@ -103,8 +103,11 @@ def _attributes_of_file(path: Any, archive: Archive) -> Mapping[str, Any]:
     wanted = expand_paths([path])[0]
     if str(wanted) not in map(str, archive.urls):
         raise CombineError(f"attrs_file {path} is not one of the opened files")
-    known = archive.attributes_by_url.get(str(wanted))
-    return scan_member(wanted, archive.job).attributes if known is None else known
+    # One file is scanned again rather than all attributes kept: of ten thousand files they are more than the tables.
+    found = archive.job.one(wanted)
+    if isinstance(found, Failure):
+        raise found.error
+    return found.attributes
 
 
 def _count_files(nested: Any) -> int:
