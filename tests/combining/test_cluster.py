@@ -37,14 +37,14 @@ the files below take 1.5 kB.
 def client() -> Iterator[Any]:
     """Return a client of two processes."""
     with (
-        distributed.LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None) as cluster,
+        distributed.LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=":0") as cluster,
         distributed.Client(cluster) as client,
     ):
         yield client
 
 
 def test_the_same_dataset(tmp_path: Path, client: Any) -> None:
-    archive = [Part(first=2 * i, packing=i % 3, stored="i2", storage=i % 4, title=str(i)) for i in range(150)]
+    archive = [Part(first=2 * i, packing=i // 40, stored="i2", storage=i % 4, title=str(i)) for i in range(100)]
     paths = write_all(tmp_path, archive)
     for options in ({}, {"combine": "nested", "concat_dim": "time"}, {"data_vars": "minimal", "compat": "override"}):
         found, expected = open_mfdataset(paths, parallel=client, **options), open_mfdataset(paths, **options)
@@ -110,7 +110,7 @@ def test_a_client_that_is_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     paths = write_all(tmp_path, [Part(first=2 * i) for i in range(4)])
     with (
         distributed.LocalCluster(
-            n_workers=1, threads_per_worker=1, processes=False, dashboard_address=None, protocol="inproc://"
+            n_workers=1, threads_per_worker=1, processes=False, dashboard_address=":0", protocol="inproc://"
         ) as cluster,
         distributed.Client(cluster) as client,
     ):
