@@ -19,7 +19,7 @@ from queue import Empty, SimpleQueue
 from typing import Any, NamedTuple
 
 from insitu.combining.decoding_memory import DecodingMemory
-from insitu.combining.file_table import FileTable, JoinPlan
+from insitu.combining.file_table import FileTable, JoinPlan, NotOneTableError
 from insitu.combining.member import Member
 from insitu.combining.scan_engine import Engine, is_lost_worker, worker_name
 from insitu.combining.scan_journal import Journal, identity_of
@@ -56,6 +56,8 @@ class Header(NamedTuple):
     """Of the files, before they were scanned. A client that looked at a million files itself would
     be the slowest part of a cluster.
     """
+    refused: str = ""
+    """Why the files are no table, if they are none. It is no error, and workers log it as none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,17 +85,21 @@ class PortionTask:
         else:
             found = [self.job.one(url, memory(self.name)) for url in urls]
         header = Header(len(urls), sum(isinstance(item, Failure) for item in found), worker_name(), identity)
-        if self.plan is None:
+        plan = self.plan
+        if plan is None:
             return _pack(header, found)
-        return _pack(header, FileTable.of(found, self.plan, make_loader(self.job.storage_options)))
+        return _pack_table(header, lambda: FileTable.of(found, plan, make_loader(self.job.storage_options)))
 
     def join(self, *portions: bytes) -> bytes:
         """Return the packed table of several portions."""
-        assert self.plan is not None
-        tables: list[FileTable] = [_unpack(portion) for portion in portions]
-        headers = [read_header(portion) for portion in portions]
+        plan, headers = self.plan, [read_header(portion) for portion in portions]
+        assert plan is not None
+        for header, portion in zip(headers, portions, strict=True):
+            if header.refused:
+                return portion
         header = Header(sum(h.files for h in headers), sum(h.failed for h in headers), worker_name())
-        return _pack(header, FileTable.join(tables, self.plan, make_loader(self.job.storage_options)))
+        load = make_loader(self.job.storage_options)
+        return _pack_table(header, lambda: FileTable.join([_unpack(portion) for portion in portions], plan, load))
 
 
 class _Memories(threading.local):
@@ -172,7 +178,9 @@ class _PortionScan:
         self.progress = progress
         self.state = ScanProgress(len(urls))
         self._done: SimpleQueue[tuple[int, int, Any]] = SimpleQueue()
-        """Calls that are done: level of the tree (-1: a header), number, future."""
+        """Calls that are done: level of the tree (-1, -2, …: header of a result of level 0, 1, …),
+        number, future.
+        """
         self._waiting: set[Any] = set()
         self._ready: dict[tuple[int, int], Any] = {}
         """Level and number: the result, as an argument of further calls."""
@@ -184,7 +192,7 @@ class _PortionScan:
                 known = None if self.journal is None else self.journal.load(self.task.kind, urls)
                 if known is not None:
                     header = read_header(known)
-                    self.state.add(header.files, header.failed)
+                    self._take_header(0, header._replace(worker=""))
                     self._add_result(0, number, self.engine.put(known))
                 else:
                     self._submit(0, number, self.task.scan, urls)
@@ -200,7 +208,7 @@ class _PortionScan:
 
     def _submit(self, level: int, number: int, function: Callable[..., Any], *arguments: Any) -> None:
         what = "header" if level < 0 else "scan" if level == 0 else "join"
-        name = f"insitu-{what}-{self.task.name}-{max(level, 0)}-{number}"
+        name = f"insitu-{what}-{self.task.name}-{abs(level)}-{number}"
         future = self.engine.submit(name, function, *arguments)
         self._waiting.add(future)
         future.add_done_callback(lambda done: self._done.put((level, number, done)))
@@ -223,25 +231,27 @@ class _PortionScan:
     def _handle(self, level: int, number: int, future: Any) -> None:
         """Take a result: count it, keep it, and submit what it was waited for."""
         if level < 0:
-            self._count(future.result())
+            self._take_header(-1 - level, future.result())
             return
         if not self.engine.is_dask:
             data = future.result()
             if level == 0:
-                self._count(read_header(data))
                 self._keep(number, data)
+            self._take_header(level, read_header(data))
             self._add_result(level, number, data)
             return
         if future.status != "finished":
             future.result()  # raises
-        if level == 0:
-            self._submit(-1, number, read_header, future)
-            if self.journal is not None:
-                self._keep(number, future.result())
+        self._submit(-1 - level, number, read_header, future)
+        if level == 0 and self.journal is not None:
+            self._keep(number, future.result())
         self._add_result(level, number, future)
 
-    def _count(self, header: Header) -> None:
-        self.state.add(header.files, header.failed, header.worker)
+    def _take_header(self, level: int, header: Header) -> None:
+        if level == 0:
+            self.state.add(header.files, header.failed, header.worker or None)
+        if header.refused:
+            raise NotOneTableError(header.refused)
 
     def _keep(self, number: int, data: bytes) -> None:
         if self.journal is not None:
@@ -302,6 +312,13 @@ def read_header(portion: bytes) -> Header:
     """Return what is said of a packed portion."""
     header: Header = pickle.loads(portion)
     return header
+
+
+def _pack_table(header: Header, make: Callable[[], FileTable]) -> bytes:
+    try:
+        return _pack(header, make())
+    except NotOneTableError as refused:
+        return _pack(header._replace(refused=str(refused)), None)
 
 
 def _pack(header: Header, content: Any) -> bytes:
