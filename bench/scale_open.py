@@ -16,6 +16,7 @@ import subprocess
 import sys
 import time
 import warnings
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -102,7 +103,7 @@ def _memory(name: str) -> int:
 
 
 @contextmanager
-def _cluster(workers: int) -> Any:
+def _cluster(workers: int) -> Iterator[str]:
     """Run scheduler and workers in processes of their own; yield the address."""
     command = [sys.executable, __file__, "--cluster", str(workers)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as child:
