@@ -22,7 +22,7 @@ SAMPLE_FILES = 8
 BYTES_OF_CHUNK = 16
 """Memory of a chunk in a table: offset and length in the narrowest types, and its file."""
 BYTES_OF_FILE = 1000
-"""Memory of a file beside its chunks: names, labels, identity (0.6 to 1.2 kB were measured)."""
+"""Memory of a file beside its chunks: name, identity, labels."""
 STORED_BYTES_OF_CHUNK = 4
 """Bytes of a chunk in an insitu store."""
 
