@@ -132,6 +132,7 @@ def open_mfdataset(
     errors: str = "raise",
     parallel: Any = None,
     progress: bool | Callable[[int, int], None] | None = None,
+    resume: bool | None = None,
     group: str | None = None,
     format: str | None = None,
     chunks: Any = None,
@@ -175,11 +176,16 @@ def open_mfdataset(
         with a warning. `"skip"`: it is left out. In a grid of files its place stays, without
         values. `ds.insitu.report()` names it. Variables that cannot be read are treated alike.
     parallel
-        None: threads where they help; a number of threads; a `concurrent.futures.Executor`;
-        `"dask"` or a Dask client.
+        None: threads where they help; a number of threads; a `concurrent.futures.Executor`
+        (processes, MPI, …); `"dask"` or a Dask client. Workers scan and join; the result is the
+        same.
     progress
-        True: a progress bar; or a function that is called with the numbers of scanned and of all
-        files.
+        True: a line with rate, remaining time, failures and the share of each worker; or a function
+        that is called with the numbers of scanned and of all files.
+    resume
+        Whether what was scanned is kept until all files are, in the user's cache folder: the same
+        call goes on where an interrupted one stopped. None: with `parallel=` an executor or a Dask
+        client, from 1,000 files on.
     group, format, chunks, cache, active, active_required, verify, allow_local
         As for `open_dataset`.
     storage_options, **decode
@@ -220,7 +226,14 @@ def open_mfdataset(
         "combine_attrs": combine_attrs,
     }
     dataset: xarray.Dataset = many.open_combined(
-        paths, options, how, attrs_file=attrs_file, preprocess=preprocess, parallel=parallel, progress=progress
+        paths,
+        options,
+        how,
+        attrs_file=attrs_file,
+        preprocess=preprocess,
+        parallel=parallel,
+        progress=progress,
+        resume=resume,
     )
     return dataset
 
