@@ -11,7 +11,7 @@ import logging
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
-from functools import cache
+from functools import cache, partial
 from importlib import resources
 
 import cbor2
@@ -29,7 +29,7 @@ from insitu.codecs.libraries import isolation
 from insitu.errors import InsituError
 from insitu.scanning.scan_cache import settings as scan_settings
 from insitu.server.authentication import Credentials, TokenError, authenticate
-from insitu.server.batch import batch_routes
+from insitu.server.batch import answer_sibling, batch_routes
 from insitu.server.error_responses import RequestError, RequestTooLargeError, error_response, json_error_response
 from insitu.server.jobs import BatchRequest, parse_scan_request
 from insitu.server.reductionist.routes import reductionist_routes
@@ -115,6 +115,7 @@ def create_app(settings: Settings, worker: Worker | None = None) -> ASGIApp:
         set_access_policy(state.roots)
         isolation.allows_in_process = False
         scan_settings.enabled = False  # archives are cached by client, in memory
+        await state.siblings.listen(partial(answer_sibling, state))
         try:
             yield
         finally:
