@@ -299,3 +299,24 @@ def test_the_command_line_and_the_verb(folder: Path, servers: tuple[Server, Serv
         warnings.simplefilter("error", ActiveWarning)
         found = insitu.reduce(path, "t", "max", active=[f"http://127.0.0.1:{free_port()}", servers[0].url][1:])
     assert found == xr.load_dataset(path).t.max()
+
+
+def test_servers_work_at_the_same_time(
+    folder: Path, servers: tuple[Server, Server], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Many pieces at each of two servers: neither waits until the other has done all of its own."""
+    monkeypatch.setattr("insitu.active.request_pieces.CELLS", 1)
+    monkeypatch.setattr(distribute, "CONCURRENT_REQUESTS", 1)
+    _, there = both(folder, servers, active_required=True)
+    order: list[str] = []
+    for server in servers:
+        client = client_for(server.url)
+
+        def post(*arguments: Any, ask: Any = client._post_once, url: str = server.url) -> Any:
+            order.append(url)
+            return ask(*arguments)
+
+        monkeypatch.setattr(client, "_post_once", post)
+    there.t.max().load()
+    assert len(order) > 15
+    assert {*order[:3]} == {server.url for server in servers}

@@ -221,7 +221,7 @@ def test_merged_pieces_equal_the_whole(data: st.DataObject) -> None:
         part = values[(slice(None),) * cut + (key,)]
         strides = [int(np.prod([part.shape[later] for later in axes[n + 1 :]])) for n in range(len(axes))]
         positions = [np.arange(part.shape[axis]) * stride for axis, stride in zip(axes, strides, strict=True)]
-        merged.add(piece, whole.reduction.step(part, axes, positions))
+        merged.add(piece, whole.place(piece), whole.reduction.step(part, axes, positions))
     found = whole.finalise(merged.partial)
     flat = values.transpose([*(a for a in range(len(shape)) if a not in axes), *axes])
     flat = flat.reshape(*flat.shape[: len(shape) - len(axes)], -1)

@@ -21,7 +21,6 @@ import xarray as xr
 from prometheus_client.mmap_dict import MmapedDict
 
 import insitu
-from insitu.active.client import Active
 from insitu.active.piecewise import PlainPieces
 from insitu.active.remote_values import RemoteArray
 from insitu.reading import ReadContext, ReadStatistics
@@ -99,16 +98,19 @@ def test_both_workers_reduce(server: Server, path: Path, name: str) -> None:
 
 
 def test_what_was_read_is_reported_of_all_workers(server: Server, path: Path) -> None:
-    _, done = Active(server.url, required=True).reduce_url(str(path), "t", ReductionQuery.of("mean"))
+    job = {"url": str(path), "variable": "t", "methods": ["mean"]}
+    done = server.post("/reduce", {"jobs": [job], "cache": False}).items[-1]
     assert done["chunks"] == STEPS
     assert done["bytes_decoded"] == STEPS * 4 * 6 * 4
 
 
 def test_numpys_warnings_come_from_all_workers(server: Server, path: Path) -> None:
     there = insitu.open_dataset(path, active=server.url, active_required=True)
+    with np.errstate(invalid="ignore"):
+        quotient = there.t.data / (there.u.data * 0)
     with pytest.warns(RuntimeWarning, match="divide by zero encountered in divide") as caught:
-        (there.t / (there.u * 0)).max().load()
-    assert len([one for one in caught if "divide by zero" in str(one.message)]) == 1
+        np.nanmax(quotient)
+    assert len(caught) == 1
 
 
 def test_small_reductions_are_not_shared(server: Server, path: Path) -> None:
@@ -171,7 +173,7 @@ def test_whatever_a_sibling_does_the_result_is_right(
             RemoteArray(array, ReadContext("t")),
             [array],
             PlainPieces(array.shape, array.dtype, query),
-            Sharing([str(tmp_path / f"{os.getpid()}.sock")], cbor2.dumps, 1 << 30),
+            Sharing([str(tmp_path / f"{os.getpid()}.sock")], lambda job, kept: cbor2.dumps(job), 1 << 30),
             ReadStatistics(),
             False,
         )

@@ -71,13 +71,11 @@ class Active:
 
     @property
     def url(self) -> str:
-        """The URLs of all servers, as text."""
-        return ", ".join(dict.fromkeys(url for placement in self.placements for url in placement.servers))
+        """The URLs of all servers as text, without tokens, which may be part of them."""
+        return ", ".join(dict.fromkeys(redact_url(url) for place in self.placements for url in place.servers))
 
     def __repr__(self) -> str:
-        # The token may be part of a URL, too.
-        shown = ", ".join(map(redact_url, self.url.split(", ")))
-        return f"Active({shown!r}, required={self.required})"
+        return f"Active({self.url!r}, required={self.required})"
 
     def compute_statistics(
         self, array: VirtualArray, query: ReductionQuery, context: ReadContext | None = None

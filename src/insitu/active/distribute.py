@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import itertools
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy.typing as npt
 
@@ -49,6 +50,7 @@ SHARED_CELLS = 20_000
 SHARED_BYTES = 256 << 20
 """Decoded bytes of such a piece."""
 _turn = itertools.count()
+Piece = TypeVar("Piece")
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +58,7 @@ class Owner:
     """Servers with the same data, and what they need to read it."""
 
     servers: tuple[str, ...]
-    """None: no server has the data."""
+    """None of them: no server has the data."""
     token: str | None = field(default=None, repr=False)
     options: tuple[tuple[str, Any], ...] = ()
     basic: tuple[str, str] | None = field(default=None, repr=False)
@@ -77,15 +79,14 @@ class Distribution:
 
     def reduce(self, whole: PiecewiseReduction) -> Results:
         """Return the results of a reduction that can be done in pieces."""
-        parts = self.parts()
-        pieces = [(piece, owner) for part, owner in parts for piece in self._pieces(part, owner)]
+        pieces = interleave([[(piece, owner) for piece in self._pieces(part, owner)] for part, owner in self.parts()])
         if len(pieces) == 1 and pieces[0][1].servers:
             # Partials are larger than final values: they are sent only if several must be merged.
             return self.ask_any(pieces[0][1], {**self.values.to_wire(), **whole.entries(pieces[0][0])})
         merged = whole.begin()
         for (piece, _), (found, messages) in zip(pieces, self._run(whole, pieces), strict=True):
             issue_warnings(messages)
-            merged.add(piece, found)
+            merged.add(piece, whole.place(piece), found)
         return whole.finalise(merged.partial)
 
     def reduce_at_once(self, entries: Mapping[str, Any]) -> Results:
@@ -101,19 +102,14 @@ class Distribution:
 
     def ask_any(self, owner: Owner, job: Mapping[str, Any]) -> Results:
         """Return the results of a job from one of several servers with the same data."""
-        first = next(_turn)
-        servers = [owner.servers[(first + number) % len(owner.servers)] for number in range(len(owner.servers))]
-        for number, server in enumerate(servers):
+        first = next(_turn) % len(owner.servers)
+        *others, last = owner.servers[first:] + owner.servers[:first]
+        for server in others:
             try:
-                item = _ask(server, owner, job)
+                return _values(server, owner, job)
             except REFUSALS as problem:
-                if number == len(servers) - 1:
-                    raise
                 warn_of_takeover(server, problem, self.values.name)
-            else:
-                issue_warnings(item.get("warnings", []) if isinstance(item, dict) else [])
-                return arrays_from_wire(item, "values")
-        raise AssertionError("an owner without servers")
+        return _values(last, owner, job)
 
     def parts(self) -> list[tuple[Selection, Owner]]:
         """Return the parts of the values, with the servers that reduce each of them."""
@@ -168,8 +164,7 @@ class Distribution:
 
     def _run(self, whole: PiecewiseReduction, pieces: Sequence[tuple[Selection, Owner]]) -> Iterator[Answer]:
         """Yield the answers for pieces, in their order."""
-        owners = list(dict.fromkeys(owner for _, owner in pieces))
-        many = {owner: sum(o is owner or o == owner for _, o in pieces) for owner in owners}
+        many = Counter(owner for _, owner in pieces)
         helpers = [
             Helper(
                 owner,
@@ -177,7 +172,7 @@ class Distribution:
                 name=server,
                 threads=min(CONCURRENT_REQUESTS, -(-many[owner] // len(owner.servers))),
             )
-            for owner in owners
+            for owner in many
             for server in owner.servers
         ]
 
@@ -196,7 +191,7 @@ class Distribution:
         with closing(work.run()) as answers:
             yield from answers
         for server, problem in work.lost.items():
-            if any(server in owner.servers and set(owner.servers) - set(work.lost) for owner in owners):
+            if any(server in owner.servers and set(owner.servers) - set(work.lost) for owner in many):
                 warn_of_takeover(server, problem, self.values.name)
 
     def _asker(
@@ -229,6 +224,23 @@ class Distribution:
         named, name = ", ".join(owner.servers) or "a server", self.values.name or "an array"
         part = name if len(numbers) == len(pieces) else f"a part of {name}"
         warn_of_fallback(named, problem, part, sum(map(bytes_to_move, arrays)), stacklevel=8)
+
+
+def interleave(lists: Sequence[Sequence[Piece]]) -> list[Piece]:
+    """Return the items of lists in turn, so that each list is spread evenly: few pieces are under way at a
+    time, and all servers should have some of them.
+
+    Examples
+    --------
+    >>> interleave([["a", "b", "c", "d"], ["x", "y"]])
+    ['a', 'x', 'b', 'c', 'y', 'd']
+    """
+    placed = [
+        ((2 * number + 1) / len(items), which, item)
+        for which, items in enumerate(lists)
+        for number, item in enumerate(items)
+    ]
+    return [item for _, _, item in sorted(placed, key=lambda entry: entry[:2])]
 
 
 class _Owners:
@@ -308,6 +320,13 @@ def _ask(server: str, owner: Owner, job: Mapping[str, Any]) -> Any:
     """Return the first item of the response of a server to one job."""
     options, basic = owner.credentials
     return client_for(server, owner.token).ask("reduce", {"jobs": [dict(job)], "options": options}, basic)[0]
+
+
+def _values(server: str, owner: Owner, job: Mapping[str, Any]) -> Results:
+    """Return the results of one job, after NumPy's warnings about it."""
+    item = _ask(server, owner, job)
+    issue_warnings(item.get("warnings", []) if isinstance(item, dict) else [])
+    return arrays_from_wire(item, "values")
 
 
 def arrays_from_wire(item: Any, name: str) -> dict[str, npt.NDArray[Any]]:

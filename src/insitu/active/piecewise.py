@@ -56,6 +56,12 @@ class PiecewiseReduction(Protocol):
     def begin(self) -> MergedPartial:
         """Return the partial of no data, to which pieces are added."""
 
+    def place(self, piece: Selection) -> Selection:
+        """Return where the partial of a piece lies in that of all values."""
+
+    def repeats_along(self, axis: int) -> bool:
+        """Return whether pieces that follow each other along an axis have partials of the same places."""
+
     def finalise(self, partial: Partial) -> Results:
         """Return the results of the partial of all values."""
 
@@ -97,6 +103,14 @@ class PlainPieces:
         nothing = reduction.nothing([1 if axis in along else n for axis, n in enumerate(self.shape)])
         return MergedPartial(self.shape, along, nothing, reduction.merge)
 
+    def place(self, piece: Selection) -> Selection:
+        """Return where the partial of a piece lies in that of all values."""
+        return piece
+
+    def repeats_along(self, axis: int) -> bool:
+        """Return whether pieces that follow each other along an axis have partials of the same places."""
+        return axis in self.along
+
     def finalise(self, partial: Partial) -> Results:
         """Return the results of the partial of all values."""
         along = self.along
@@ -120,32 +134,54 @@ class GroupedPieces:
         """Names of the arrays of a partial."""
         return Reduction(self.query.methods, self.dtype, self.query.rules).fields
 
+    @property
+    def others(self) -> tuple[int, ...]:
+        """The axes that are reduced in addition to that of the groups."""
+        axes = [self.groups.axis] if self.query.axes is None else self.query.axes
+        return tuple(axis for axis in normalise_axes(axes, len(self.shape)) if axis != self.groups.axis)
+
     def entries(self, piece: Selection) -> dict[str, Any]:
         """Return what a job says about the reduction of a piece."""
-        groups = self._groups_of(piece)
+        groups, _ = self._groups_of(piece)
         labels = {"axis": groups.axis, "codes": values_to_wire(groups.codes), "count": groups.count}
         return {**_query_to_wire(self.query), "groups": labels}
 
     def fold(self, values: Foldable, piece: Selection) -> Partial:
         """Return the partial of the values of a piece, computed here."""
-        return fold_groups(values, self._groups_of(piece), self.query)
+        return fold_groups(values, self._groups_of(piece)[0], self.query)
 
     def begin(self) -> MergedPartial:
         """Return the partial of no data, to which pieces are added."""
-        axis, ndim = self.groups.axis, len(self.shape)
-        along = normalise_axes([axis] if self.query.axes is None else self.query.axes, ndim)
-        others = tuple(other for other in along if other != axis)
         reduction = Reduction(self.query.methods, self.dtype, self.query.rules)
-        kept = [1 if other in others else n for other, n in enumerate(self.shape)]
-        kept[axis] = self.groups.count
-        return MergedPartial(self.shape, others, reduction.nothing(kept), reduction.merge, own=(axis,))
+        kept = [1 if axis in self.others else n for axis, n in enumerate(self.shape)]
+        kept[self.groups.axis] = self.groups.count
+        return MergedPartial(self.shape, self.others, reduction.nothing(kept), reduction.merge)
+
+    def place(self, piece: Selection) -> Selection:
+        """Return where the partial of a piece lies in that of all values: at its groups."""
+        axis = self.groups.axis
+        selectors = (*piece.selectors[:axis], self._groups_of(piece)[1], *piece.selectors[axis + 1 :])
+        return replace(piece, selectors=selectors)
+
+    def repeats_along(self, axis: int) -> bool:
+        """Return whether pieces that follow each other along an axis have partials of the same places."""
+        if axis != self.groups.axis:
+            return axis in self.others
+        return bool(np.count_nonzero(np.diff(self.groups.codes)) >= 2 * self.groups.count)
 
     def finalise(self, partial: Partial) -> Results:
         """Return the results of the partial of all values."""
         return finalise_groups(partial, self.shape, self.dtype, self.groups, self.query)
 
-    def _groups_of(self, piece: Selection) -> Groups:
-        return replace(self.groups, codes=_take(self.groups.codes, [piece.selectors[self.groups.axis]]))
+    def _groups_of(self, piece: Selection) -> tuple[Groups, Selector]:
+        """Return the groups within a piece, numbered from 0, and which of all groups they are."""
+        codes = _take(self.groups.codes, [piece.selectors[self.groups.axis]])
+        if len(codes) == len(self.groups.codes):
+            return replace(self.groups, codes=codes), Stride(0, 1, self.groups.count)
+        known = np.unique(codes[codes >= 0])
+        known = known if len(known) else np.zeros(1, np.int64)
+        numbers = np.where(codes < 0, -1, np.searchsorted(known, codes))
+        return Groups(self.groups.axis, numbers, len(known)), known
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,6 +214,14 @@ class WeightedPieces:
         along = normalise_axes(self.query.axes, len(self.shape))
         kept = [1 if axis in along else n for axis, n in enumerate(self.shape)]
         return MergedPartial(self.shape, along, {name: np.zeros(kept) for name in WEIGHTED_FIELDS}, merge_weights)
+
+    def place(self, piece: Selection) -> Selection:
+        """Return where the partial of a piece lies in that of all values."""
+        return piece
+
+    def repeats_along(self, axis: int) -> bool:
+        """Return whether pieces that follow each other along an axis have partials of the same places."""
+        return axis in normalise_axes(self.query.axes, len(self.shape))
 
     def finalise(self, partial: Partial) -> Results:
         """Return the results of the partial of all values."""

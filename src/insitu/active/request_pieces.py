@@ -33,8 +33,6 @@ class MergedPartial:
         The partial of no data, of the shape of the result.
     merge
         Returns the partial of two partials together.
-    own
-        Axes that are kept, but whole in every partial: that of groups.
     """
 
     def __init__(
@@ -43,26 +41,31 @@ class MergedPartial:
         along: Sequence[int],
         nothing: Partial,
         merge: Callable[[Partial, Partial], Partial],
-        own: Sequence[int] = (),
     ) -> None:
-        self.shape, self.along, self.merge, self.own = tuple(shape), tuple(along), merge, tuple(own)
+        self.shape, self.along, self.merge = tuple(shape), tuple(along), merge
         self.partial = nothing
-        self._touched = np.zeros([1 if axis in (*along, *own) else n for axis, n in enumerate(shape)], bool)
+        self._touched = np.zeros(next(iter(nothing.values())).shape, bool)
         """Places of the result that have a value: what comes first is taken as it is."""
 
-    def add(self, piece: Selection, partial: Partial) -> None:
-        """Merge the partial of a piece; its positions of extremes count from the start of the piece."""
-        kept: list[Any] = [
-            slice(0, 1) if axis in self.along else slice(None) if axis in self.own else selector
-            for axis, selector in enumerate(piece.selectors)
-        ]
-        partial, places = self._renumber_positions(piece, partial), _open_mesh(kept, self._touched.shape)
-        if self._touched[places].any():
-            before = {name: values[_open_mesh(kept, values.shape)] for name, values in self.partial.items()}
-            partial = self.merge(before, partial)
+    def add(self, piece: Selection, place: Selection, partial: Partial) -> None:
+        """Merge the partial of a piece.
+
+        Parameters
+        ----------
+        piece
+            What it is the partial of: its positions of extremes count from the start of that.
+        place
+            Where it lies in the partial of the whole, along the axes that are not reduced.
+        partial
+            The partial.
+        """
+        kept: list[Any] = [slice(0, 1) if axis in self.along else key for axis, key in enumerate(place.selectors)]
+        partial, where = self._renumber_positions(piece, partial), _open_mesh(kept)
+        if self._touched[where].any():
+            partial = self.merge({name: values[where] for name, values in self.partial.items()}, partial)
         for name, values in partial.items():
-            self.partial[name][_open_mesh(kept, self.partial[name].shape)] = values
-        self._touched[places] = True
+            self.partial[name][where] = values
+        self._touched[where] = True
 
     def _renumber_positions(self, piece: Selection, partial: Partial) -> Partial:
         """Return a partial with positions of extremes in the whole array instead of in a piece of it."""
@@ -79,14 +82,11 @@ class MergedPartial:
         return moved
 
 
-def _open_mesh(keys: Sequence[Any], shape: Sequence[int]) -> tuple[Any, ...]:
+def _open_mesh(keys: Sequence[Any]) -> tuple[Any, ...]:
     """Return keys that index each axis of an array on its own."""
     if not any(isinstance(key, np.ndarray) for key in keys):
         return tuple(slice(key.start, key.start + key.length) if isinstance(key, Stride) else key for key in keys)
-    each = [
-        np.arange(n)[key] if isinstance(key, slice) else _positions(key) for key, n in zip(keys, shape, strict=True)
-    ]
-    return np.ix_(*each)
+    return np.ix_(*(np.zeros(1, np.int64) if isinstance(key, slice) else _positions(key) for key in keys))
 
 
 def _positions(selector: Selector) -> npt.NDArray[np.int64]:

@@ -206,8 +206,9 @@ def _sharing(worker: Worker, batch: BatchRequest, who: Credentials, options: dic
     if not paths or count_cores() < 2:
         return None
 
-    def request(job: dict[str, Any]) -> bytes:
-        body = cbor2.dumps({"jobs": [job], "options": batch.options, "cache": batch.cache}, default=encode_numpy)
+    def request(job: dict[str, Any], kept: bool) -> bytes:
+        cache = batch.cache and kept
+        body = cbor2.dumps({"jobs": [job], "options": batch.options, "cache": cache}, default=encode_numpy)
         return cbor2.dumps({"who": [who.name, who.secret], "options": options, "batch": body})
 
     return Sharing(paths, request, worker.limits.memory // 8)
@@ -257,12 +258,13 @@ def _reduce_batch(worker: Worker, ready: PreparedBatch, deadline: Deadline) -> I
         with RequestSources(ready.options, deadline, worker.roots.local_copy, worker.limits.fresh) as opened:
             for number, task in enumerate(ready.tasks):
                 opened.cache = ready.cache if task.kept else None
+                sharing = None if ready.sharing is None else replace(ready.sharing, kept=task.kept)
                 warned: list[list[str]] = []
                 with report_archive_on_refusal(*_requests_of(task)):
                     if isinstance(task, PreparedExpression):
-                        found, warned = reduce_expression(task, worker.limits, opened, tally, ready.sharing, elsewhere)
+                        found, warned = reduce_expression(task, worker.limits, opened, tally, sharing, elsewhere)
                     else:
-                        found = _reduce_job(worker, task, opened, tally, ready.sharing, elsewhere)
+                        found = _reduce_job(worker, task, opened, tally, sharing, elsewhere)
                 name = "partial" if task.job.partial else "values"
                 item = {"job": number, name: {key: values_to_wire(np.asarray(v)) for key, v in found.items()}}
                 yield cbor2.dumps({**item, "warnings": warned} if warned else item)

@@ -50,10 +50,12 @@ class Sharing:
 
     paths: Sequence[str]
     """Sockets of the other workers."""
-    request: Callable[[dict[str, Any]], bytes]
-    """Makes the request for a job."""
+    request: Callable[[dict[str, Any], bool], bytes]
+    """Makes the request for a job; whether its chunks go through the cache."""
     memory: int
     """Bytes that partials which wait to be merged may have."""
+    kept: bool = True
+    """Whether the chunks of the whole reduction go through the cache: those of a long pass do not."""
 
 
 def reduce_shared(
@@ -85,7 +87,7 @@ def reduce_shared(
         return None
     merged = whole.begin()
     nbytes = sum(field.nbytes for field in merged.partial.values())
-    if cut_axis(values.grid) in (*merged.along, *merged.own):
+    if whole.repeats_along(cut_axis(values.grid)):
         many = min(many, sum(array.nbytes for array in arrays) // max(LEAST_VALUES * nbytes, 1))
     if many < 2 or _window(sharing) * nbytes > sharing.memory:
         return None
@@ -119,7 +121,7 @@ def _fold_shared(
             def ask(number: int) -> Answer:
                 piece = portions[number]
                 job = {**values.select(piece).to_wire(), **whole.entries(piece), "answer": "partial"}
-                return _parse(_ask(other, sharing.request(job)), whole)
+                return _parse(_ask(other, sharing.request(job, sharing.kept)), whole)
 
             return ask
 
@@ -133,7 +135,7 @@ def _fold_shared(
         warned: list[Any] = []
         with closing(work.run()) as answers:
             for piece, (partial, messages, tally) in zip(portions, answers, strict=True):
-                merged.add(piece, partial)
+                merged.add(piece, whole.place(piece), partial)
                 warned += [message for message in messages if message not in warned]
                 elsewhere.add(
                     *(tally.get(name, 0) for name in ("requests", "bytes_fetched", "bytes_decoded", "chunks"))

@@ -111,6 +111,7 @@ async def _serve_connection(reader: asyncio.StreamReader, writer: asyncio.Stream
                 working.cancel()
                 return
             leaving.cancel()
+            await asyncio.wait({leaving})  # only one may read
             data = await working
             writer.write(HEAD.pack(len(data)) + data)
             await writer.drain()
