@@ -152,8 +152,10 @@ class RemoteExpression:
         for stored in stored_arrays(self.array):
             active, name = stored.access.active, stored.access.name or "an array"
             if active is None:
+                known = server_of(self.array)
+                other = "" if known is None else known.url
                 raise UnsupportedError(
-                    f"{name} is not read by a server, as the other arrays are",
+                    f"{name} is not read by the server {other}, which has the other arrays",
                     hint="Open all arrays of an expression with active=, or load() the small ones",
                 )
             found.append(Leaf(stored.array, name, active.placements, active.token, stored.access.storage_options))
