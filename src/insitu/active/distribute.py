@@ -179,7 +179,7 @@ class Distribution:
         def reduce_here(number: int) -> Answer:
             piece, _ = pieces[number]
             with self.values.select(piece).open() as values:
-                return whole.fold(values, piece), []
+                return whole.fold_piece(values, piece), []
 
         work = SharedWork(
             [owner for _, owner in pieces],

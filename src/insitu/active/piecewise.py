@@ -50,7 +50,7 @@ class PiecewiseReduction(Protocol):
     def entries(self, piece: Selection) -> dict[str, Any]:
         """Return what a job says about the reduction of a piece."""
 
-    def fold(self, values: Foldable, piece: Selection) -> Partial:
+    def fold_piece(self, values: Foldable, piece: Selection) -> Partial:
         """Return the partial of the values of a piece, computed here."""
 
     def begin(self) -> MergedPartial:
@@ -93,7 +93,7 @@ class PlainPieces:
         """Return what a job says about the reduction of a piece."""
         return _query_to_wire(self.query)
 
-    def fold(self, values: Foldable, piece: Selection) -> Partial:
+    def fold_piece(self, values: Foldable, piece: Selection) -> Partial:
         """Return the partial of the values of a piece, computed here."""
         return values.fold_box(tuple(slice(0, length) for length in values.shape), self.along, self.reduction)
 
@@ -146,7 +146,7 @@ class GroupedPieces:
         labels = {"axis": groups.axis, "codes": values_to_wire(groups.codes), "count": groups.count}
         return {**_query_to_wire(self.query), "groups": labels}
 
-    def fold(self, values: Foldable, piece: Selection) -> Partial:
+    def fold_piece(self, values: Foldable, piece: Selection) -> Partial:
         """Return the partial of the values of a piece, computed here."""
         return fold_groups(values, self._groups_of(piece)[0], self.query)
 
@@ -205,7 +205,7 @@ class WeightedPieces:
         }
         return {**_query_to_wire(self.query), "weights": factors}
 
-    def fold(self, values: Foldable, piece: Selection) -> Partial:
+    def fold_piece(self, values: Foldable, piece: Selection) -> Partial:
         """Return the partial of the values of a piece, computed here."""
         return fold_weights(values, self._weights_of(piece), self.query)
 

@@ -148,12 +148,12 @@ class SharedWork(Generic[Answer]):
                         break
                     kind = self.kinds[number]
                     if kind not in helped or self.caller_helps:
-                        orphans = None if kind in helped else self._unanswered(kind)
+                        orphans = None if kind in helped else self._list_unanswered(kind)
                         self._waiting.remove(number)
                         return number, orphans
                 self._changed.wait(POLL_SECONDS)
 
-    def _unanswered(self, kind: Hashable) -> list[int]:
+    def _list_unanswered(self, kind: Hashable) -> list[int]:
         return [n for n in range(self._merged, len(self.kinds)) if self.kinds[n] == kind and n not in self._answers]
 
     def _help(self, helper: Helper[Answer]) -> None:

@@ -295,7 +295,7 @@ def _reduce_job(
         if shared is not None:
             return shared[0]
         if job.partial:
-            return dict(whole.fold(StoredValues(selected, context), Selection.of(..., selected.shape)))
+            return dict(whole.fold_piece(StoredValues(selected, context), Selection.of(..., selected.shape)))
     if job.weights is not None:
         return weighted_statistics(array, job.weights, query, context)
     if job.groups is not None:

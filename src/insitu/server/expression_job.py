@@ -127,7 +127,7 @@ def reduce_expression(
                 return shared[0], [*warned.messages, *(m for m in shared[1] if m not in warned.messages)]
         if job.partial:
             assert whole is not None
-            found = whole.fold(values, Selection.of(..., array.shape))
+            found = whole.fold_piece(values, Selection.of(..., array.shape))
         elif job.weights is not None:
             found = weigh_values(values, job.weights, query)
         elif job.groups is not None:

@@ -115,7 +115,7 @@ def _fold_shared(
 
         def reduce_here(number: int) -> Answer:
             with values.select(portions[number]).open() as opened:
-                return whole.fold(opened, portions[number]), [], {}
+                return whole.fold_piece(opened, portions[number]), [], {}
 
         def asker(other: SiblingConnection) -> Callable[[int], Answer]:
             def ask(number: int) -> Answer:
