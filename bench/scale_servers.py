@@ -95,6 +95,8 @@ def show_workers(folder: Path, quick: bool) -> None:
         for workers, cores in setups:
             options = "--workers", str(workers), "--cache", "0"
             with on_cores(cores), serving([folder], folder / "log", *options) as server:
+                while server.log.read_text().count("Application startup complete") < workers:
+                    time.sleep(0.1)
                 ds = insitu.open_dataset(path, active=server.url, active_required=True, cache=False)
                 waited, total, busiest = measure(lambda ds=ds: ds.tas.mean().load(), [server.process.pid])
             alone = alone or busiest

@@ -54,7 +54,16 @@ def server(path: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ser
     folder = tmp_path_factory.mktemp("metrics")
     environment = {"PROMETHEUS_MULTIPROC_DIR": str(folder)}
     with serving([path.parent], folder / "log", "--workers", "2", environment=environment) as running:
+        wait_for_workers(running)
         yield running
+
+
+def wait_for_workers(server: Server, many: int = 2) -> None:
+    """Wait until all workers listen: the first one answers before the others are there."""
+    until = time.monotonic() + 60
+    while server.log.read_text().count("Application startup complete") < many:
+        assert time.monotonic() < until, server.log.read_text()
+        time.sleep(0.05)
 
 
 def chunks_by_worker(server: Server) -> dict[str, float]:
@@ -125,6 +134,7 @@ def test_a_worker_is_killed_in_the_middle(path: Path, tmp_path: Path) -> None:
     here = insitu.open_dataset(path)
     expected = (here.t * 2 - here.u).sum("time").load()
     with serving([path.parent], tmp_path / "log", "--workers", "2") as server:
+        wait_for_workers(server)
         there = insitu.open_dataset(path, active=server.url, active_required=True)
         workers = {
             child: sum(child.cpu_times()[:2])
