@@ -90,7 +90,7 @@ def show_workers(folder: Path, quick: bool) -> None:
     print("| mean of | workers | cores | s | processor s, all | busiest process | busiest of one worker ÷ busiest |")
     print("|---|---|---|---|---|---|---|")
     for name, (side, chunks) in CASES.items():
-        path = write_archive(folder / "many.h5", side, chunks // (10 if quick else 1))
+        path = write_archive(folder / "many.h5", side, chunks // (4 if quick else 1))
         alone = 0.0
         for workers, cores in setups:
             options = "--workers", str(workers), "--cache", "0"
