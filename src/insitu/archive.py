@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy.typing as npt
 
 from insitu.active.client import Active
+from insitu.active.placement import Servers
 from insitu.active.reduce_array import reduce_array
 from insitu.combining.cached_archive import CachedArchive
 from insitu.combining.conventions import Decoding
@@ -122,7 +123,7 @@ class Archive:
         progress: Any = None,
         resume: bool | Journal | None = None,
         cache: ChunkCache | int | bool | None = None,
-        active: str | Active | None = None,
+        active: Servers | Active | None = None,
         active_required: bool = False,
         verify: Verify = "read",
         allow_local: bool = False,
@@ -187,7 +188,7 @@ class Archive:
             verify=verify,
             allow_local=allow_local,
         )
-        server = Active(active, active_required) if isinstance(active, str) else active
+        server = active if active is None or isinstance(active, Active) else Active(active, active_required)
         archive = cls(
             job,
             recipe,

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy.typing as npt
 
 from insitu.active.client import Active
+from insitu.active.placement import Servers
 from insitu.active.reduce_array import reduce_array
 from insitu.archive import Archive, zarr_store_of
 from insitu.combining.scan_member import make_loader
@@ -159,7 +160,7 @@ def reduce(
     q: Any = None,
     edges: Any = None,
     decode: bool = True,
-    active: str | None = None,
+    active: Servers | None = None,
     active_required: bool = False,
     storage_options: Mapping[str, Any] | None = None,
     tally: ReadStatistics | None = None,
@@ -192,8 +193,8 @@ def reduce(
     decode
         False: reduce the stored values, as for `read`.
     active, active_required
-        The address of a server that reduces next to the data, and whether it is an error if it
-        cannot: see `open_dataset`.
+        The servers that reduce next to the data, and whether it is an error if they cannot: see
+        `open_dataset`.
     storage_options, tally
         As for `read`.
 

@@ -28,12 +28,19 @@ from insitu.reducing.stream import fold_chunks
 from insitu.reducing.whole_blocks import HasShape, block_shape, box_slices, longest_chunks
 
 __all__ = [
+    "WEIGHTED_FIELDS",
     "WEIGHTED_METHODS",
     "Foldable",
     "Groups",
+    "StoredValues",
     "Weights",
+    "finalise_groups",
+    "finalise_weights",
+    "fold_groups",
+    "fold_weights",
     "group_values",
     "grouped_statistics",
+    "merge_weights",
     "weigh_values",
     "weighted_statistics",
 ]
@@ -47,6 +54,8 @@ Weights = Mapping[int | tuple[int, ...], npt.NDArray[Any]]
 """Weights for the elements along an axis, or along several axes together."""
 WeightedState = tuple[npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[Any]]
 """Sum of weights, weighted sum, weighted squared deviations from the mean, count."""
+WEIGHTED_FIELDS = ("weights", "sums", "squares", "count")
+"""The names of their arrays."""
 Box = tuple[slice, ...]
 
 
@@ -61,7 +70,7 @@ class Foldable(HasShape, Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class _StoredValues:
+class StoredValues:
     """The values of a virtual array, folded chunk by chunk."""
 
     array: VirtualArray
@@ -69,20 +78,25 @@ class _StoredValues:
 
     @property
     def shape(self) -> tuple[int, ...]:
+        """Elements along each axis."""
         return self.array.shape
 
     @property
     def ndim(self) -> int:
+        """Number of axes."""
         return self.array.ndim
 
     @property
     def dtype(self) -> np.dtype[Any]:
+        """Type of the values."""
         return self.array.dtype
 
     def chunk_lengths(self, axes: Sequence[int]) -> list[int]:
+        """Return the length of the longest chunk along each of some axes."""
         return longest_chunks(self.array, axes)
 
     def fold_box(self, box: Box, axes: tuple[int, ...], reduction: Reduction) -> Partial:
+        """Return the partial of a box, with length 1 along each reduced axis."""
         return fold_chunks(self.array, Selection.of(box, self.shape), axes, reduction, self.context)
 
 
@@ -120,16 +134,22 @@ def grouped_statistics(
     """
     chosen = Selection.of(query.selection, array.shape)
     with (context or ReadContext()).open_sources() as opened:
-        return group_values(_StoredValues(array[chosen], opened), groups, query)
+        return group_values(StoredValues(array[chosen], opened), groups, query)
 
 
 def group_values(values: Foldable, groups: Groups, query: ReductionQuery) -> dict[str, npt.NDArray[Any]]:
     """Return statistics of each group of any values, as `grouped_statistics`; the selection of the
     query does not count.
     """
+    return finalise_groups(fold_groups(values, groups, query), values.shape, values.dtype, groups, query)
+
+
+def fold_groups(values: Foldable, groups: Groups, query: ReductionQuery) -> Partial:
+    """Return the partial of each group of some values: of their shape, with one element per group
+    along the axis of the groups, and one along each other axis that is reduced.
+    """
     methods, shape = query.methods, values.shape
-    along = normalise_axes([groups.axis] if query.axes is None else query.axes, len(shape))
-    others = tuple(axis for axis in along if axis != groups.axis)
+    others = _axes_beside_groups(groups, query, len(shape))
     if any(method not in METHODS or method.startswith("arg") for method in methods):
         raise UnsupportedError(
             f"cannot compute for groups: {', '.join(m for m in methods if m not in METHODS or m.startswith('arg'))}"
@@ -154,6 +174,25 @@ def group_values(values: Foldable, groups: Groups, query: ReductionQuery) -> dic
             before = {field: found[where] for field, found in total.items()}
             for field, merged in reduction.merge(before, reduction.collapse(rows)).items():
                 total[field][where] = merged
+    return total
+
+
+def finalise_groups(
+    total: Partial, shape: Sequence[int], dtype: np.dtype[Any], groups: Groups, query: ReductionQuery
+) -> dict[str, npt.NDArray[Any]]:
+    """Return the statistics of the partial that `fold_groups` returned.
+
+    Parameters
+    ----------
+    total
+        The partial, of all values.
+    shape, dtype
+        Of the values.
+    groups, query
+        As for `fold_groups`.
+    """
+    methods, reduction = query.methods, Reduction(query.methods, dtype, query.rules)
+    others = _axes_beside_groups(groups, query, len(shape))
     other = math.prod(shape[axis] for axis in others)
     sizes = np.bincount(groups.codes[groups.codes >= 0], minlength=groups.count)
     found: dict[str, list[npt.NDArray[Any]]] = {method: [] for method in methods}
@@ -165,6 +204,11 @@ def group_values(values: Foldable, groups: Groups, query: ReductionQuery) -> dic
             found[method].append(result)
     joined = {method: np.concatenate(parts, axis=groups.axis) for method, parts in found.items()}
     return {method: result.squeeze(others) if others else result for method, result in joined.items()}
+
+
+def _axes_beside_groups(groups: Groups, query: ReductionQuery, ndim: int) -> tuple[int, ...]:
+    along = normalise_axes([groups.axis] if query.axes is None else query.axes, ndim)
+    return tuple(axis for axis in along if axis != groups.axis)
 
 
 def weighted_statistics(
@@ -188,12 +232,19 @@ def weighted_statistics(
     """
     chosen = Selection.of(query.selection, array.shape)
     with (context or ReadContext()).open_sources() as opened:
-        return weigh_values(_StoredValues(array[chosen], opened), weights, query)
+        return weigh_values(StoredValues(array[chosen], opened), weights, query)
 
 
 def weigh_values(values: Foldable, weights: Weights, query: ReductionQuery) -> dict[str, npt.NDArray[Any]]:
     """Return weighted statistics of any values, as `weighted_statistics`; the selection of the query
     does not count.
+    """
+    return finalise_weights(fold_weights(values, weights, query), query, values.ndim)
+
+
+def fold_weights(values: Foldable, weights: Weights, query: ReductionQuery) -> Partial:
+    """Return the weighted state of some values by the names of `WEIGHTED_FIELDS`, of length 1 along
+    each reduced axis.
     """
     methods, shape = query.methods, values.shape
     along = normalise_axes(query.axes, len(shape))
@@ -219,7 +270,20 @@ def weigh_values(values: Foldable, weights: Weights, query: ReductionQuery) -> d
         before = (state[0][where], state[1][where], state[2][where], state[3][where])
         for whole, part in zip(state, _merge_states(before, _contract(partial, weight, along)), strict=True):
             whole[where] = part
-    found = {method: _finalise_weighted(method, state) for method in methods}
+    return dict(zip(WEIGHTED_FIELDS, state, strict=True))
+
+
+def merge_weights(one: Partial, other: Partial) -> Partial:
+    """Return the weighted state of the values of two states together."""
+    first, second = ((state["weights"], state["sums"], state["squares"], state["count"]) for state in (one, other))
+    return dict(zip(WEIGHTED_FIELDS, _merge_states(first, second), strict=True))
+
+
+def finalise_weights(partial: Partial, query: ReductionQuery, ndim: int) -> dict[str, npt.NDArray[Any]]:
+    """Return the weighted statistics of the state of all values."""
+    along = normalise_axes(query.axes, ndim)
+    state = (partial["weights"], partial["sums"], partial["squares"], partial["count"])
+    found = {method: _finalise_weighted(method, state) for method in query.methods}
     return found if query.keepdims else {method: result.squeeze(along) for method, result in found.items()}
 
 

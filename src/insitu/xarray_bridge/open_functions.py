@@ -15,6 +15,7 @@ from insitu.forking import import_before_fork
 if TYPE_CHECKING:
     import xarray
 
+    from insitu.active.placement import Servers
     from insitu.reading import ChunkCache
     from insitu.scanning.scan_url import Verify
 
@@ -31,7 +32,7 @@ def open_dataset(
     chunks: Any = None,
     inline_array: bool = False,
     cache: ChunkCache | int | bool | None = None,
-    active: str | None = None,
+    active: Servers | None = None,
     active_required: bool = False,
     verify: Verify = "read",
     allow_local: bool = False,
@@ -71,8 +72,10 @@ def open_dataset(
         many bytes it may hold: keeps decoded chunks instead. False: nothing is kept.
     active, active_required
         The address of a server next to the data (`insitu serve`), e.g. `"http://host:8080"`:
-        reductions run there. If the server cannot, they run here, with a warning that gives the
-        reason; with `active_required` that is an error.
+        reductions run there. A list: servers with the same data, which share the work. A mapping of
+        URL prefixes (or folders) to servers: each part of the data is reduced by the server that is
+        next to it. What no server can do runs here, with a warning that gives the reason; with
+        `active_required` that is an error.
     verify, allow_local
         When sources are checked for changes since the scan, and whether references from elsewhere
         may name files of this machine: see `insitu.scan`.
@@ -137,7 +140,7 @@ def open_mfdataset(
     format: str | None = None,
     chunks: Any = None,
     cache: ChunkCache | int | bool | None = None,
-    active: str | None = None,
+    active: Servers | None = None,
     active_required: bool = False,
     verify: Verify = "read",
     allow_local: bool = False,

@@ -9,6 +9,7 @@ from typing import Any
 
 import xarray
 
+from insitu.active.placement import Servers
 from insitu.archive import Archive
 from insitu.combining.member import Member
 from insitu.errors import UnsupportedError
@@ -51,7 +52,7 @@ class OpenOptions:
     chunks: Any = None
     inline_array: bool = False
     cache: ChunkCache | int | bool | None = None
-    active: str | None = None
+    active: Servers | None = None
     active_required: bool = False
     verify: Verify = "read"
     allow_local: bool = False
