@@ -108,6 +108,14 @@ def test_the_cluster_gives_the_same_bits(archive: Path, client: Any, graphs: lis
     xr.testing.assert_identical(here, there)
 
 
+def test_caches_stay_behind(archive: Path, client: Any) -> None:
+    cached = insitu.open_mfdataset(f"{archive}/*.nc")
+    with insitu.options(engine=client):
+        there = (cached.tas * cached.pr).std("time")
+    ds = open_archive(archive)
+    xr.testing.assert_identical(there, (ds.tas * ds.pr).std("time"))
+
+
 def test_a_saved_archive_and_the_verbs(archive: Path, client: Any, tmp_path: Path) -> None:
     target = tmp_path / "all.insitu"
     open_archive(archive).insitu.save(target)

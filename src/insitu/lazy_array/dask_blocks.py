@@ -62,10 +62,14 @@ def choose_blocks_together(
     common: dict[Any, tuple[int, ...]] = {}
     for name, (dims, array) in sorted(arrays.items(), key=lambda item: -item[1][1].nbytes):
         asked = {axis: given[dim] for axis, dim in enumerate(dims) if dim in given}
-        for axis, dim in enumerate(dims):
-            if axis not in asked and dim in common and _can_follow(array, axis, common[dim]):
-                asked[axis] = common[dim]
-        chosen[name] = choose_blocks(array, asked)
+        followed = {
+            axis: common[dim]
+            for axis, dim in enumerate(dims)
+            if axis not in asked and dim in common and _can_follow(array, axis, common[dim])
+        }
+        chosen[name] = choose_blocks(array, {**followed, **asked})
+        if followed and math.prod(map(max, chosen[name])) * array.itemsize > block_bytes():
+            chosen[name] = choose_blocks(array, asked)  # its chunks are long where those of others are short
         for dim, lengths in zip(dims, chosen[name], strict=True):
             common.setdefault(dim, lengths)
     return chosen

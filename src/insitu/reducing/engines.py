@@ -14,7 +14,6 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor, Executor, Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import partial
 from importlib import import_module
 from typing import Any, Protocol
 
@@ -105,9 +104,9 @@ def run_portions(job: PortionJob, regions: Sequence[Region], values: Foldable) -
     elif engine is None:
         yield from _run_overlapped(job, regions)
     elif isinstance(engine, Executor):
-        job = job.for_workers()
+        there = job.for_workers()
         try:
-            yield from _fold_and_merge(job, regions, partial(engine.submit, job.fold), SUBMITTED)
+            yield from _fold_and_merge(job, regions, lambda box: engine.submit(there.fold, box), SUBMITTED)
         except BrokenExecutor as problem:
             raise _lost_workers(job, problem) from problem
     else:
@@ -151,7 +150,7 @@ def _run_overlapped(job: PortionJob, regions: Sequence[Region]) -> Iterator[tupl
 
     with ThreadPoolExecutor(OVERLAPPED, "insitu-portion") as pool:
         try:
-            yield from _fold_and_merge(job, regions, partial(pool.submit, fold), OVERLAPPED)
+            yield from _fold_and_merge(job, regions, lambda box: pool.submit(fold, box), OVERLAPPED)
         finally:  # after an error or an interrupt nothing goes on
             deadline.cancelled = True
 
