@@ -69,7 +69,7 @@ def write_hole(path: Path, chunks: int) -> Path:
 def cluster(workers: int, threads: int = 1) -> Iterator[Client]:
     """Start workers that have imported what they need."""
     with (
-        LocalCluster(n_workers=workers, threads_per_worker=threads, dashboard_address=None) as started,
+        LocalCluster(n_workers=workers, threads_per_worker=threads, dashboard_address="127.0.0.1:0") as started,
         Client(started) as client,
     ):
         client.wait_for_workers(workers)
