@@ -165,7 +165,7 @@ class _Nothing:
     array: Any
     name: str = "nothing"
 
-    def fold(self, box: Any) -> int:
+    def fold_portion(self, box: Any) -> int:
         return 0
 
     def merge(self, states: Any) -> int:

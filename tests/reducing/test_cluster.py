@@ -135,7 +135,7 @@ def test_a_worker_is_killed_in_the_middle(archive: Path, client: Any) -> None:
     def die_at_the_third_portion() -> int:
         from insitu.reducing import fold_portions
 
-        fold, calls = fold_portions._StatisticsJob.fold, []
+        fold, calls = fold_portions._StatisticsJob.fold_portion, []
 
         def dying(job: Any, box: Any) -> Any:
             calls.append(box)
@@ -143,7 +143,7 @@ def test_a_worker_is_killed_in_the_middle(archive: Path, client: Any) -> None:
                 os.kill(os.getpid(), signal.SIGKILL)
             return fold(job, box)
 
-        fold_portions._StatisticsJob.fold = dying  # type: ignore[method-assign]
+        fold_portions._StatisticsJob.fold_portion = dying  # type: ignore[method-assign]
         return os.getpid()
 
     one = next(iter(client.scheduler_info()["workers"]))

@@ -88,7 +88,7 @@ class Nesting:
 
     name: str = "nesting"
 
-    def fold(self, box: Any) -> str:
+    def fold_portion(self, box: Any) -> str:
         return str(box[0].start)
 
     def merge(self, states: Any) -> str:
@@ -106,7 +106,7 @@ def test_every_engine_merges_in_the_same_tree(count: int) -> None:
     pytest.importorskip("dask")
     job = Nesting()
     region = Region((slice(0, 1),), tuple((slice(i, i + 1),) for i in range(count)))
-    here = merge_in_tree(job, map(job.fold, region.boxes))
+    here = merge_in_tree(job, map(job.fold_portion, region.boxes))
     depth = max(itertools.accumulate((c == "(") - (c == ")") for c in here)) if count > 1 else 0
     assert depth <= 7 * max(len(np.base_repr(count, 8)), 1)  # a tree, not a chain
     with ThreadPoolExecutor(3) as pool:
@@ -122,7 +122,7 @@ class Meeting(Nesting):
     last_began = threading.Event()
     ended: ClassVar[list[int]] = []
 
-    def fold(self, box: Any) -> str:
+    def fold_portion(self, box: Any) -> str:
         number = box[0].start
         if number < 2:
             self.barrier.wait()

@@ -55,7 +55,7 @@ class PortionJob(Protocol):
     def name(self) -> str:
         """What is computed, for the names of tasks."""
 
-    def fold(self, box: Box) -> Any:
+    def fold_portion(self, box: Box) -> Any:
         """Return the state of a box."""
 
     def merge(self, states: Sequence[Any]) -> Any:
@@ -100,13 +100,13 @@ def run_portions(job: PortionJob, regions: Sequence[Region], values: Foldable) -
     engine = values.engine
     if sum(len(region.boxes) for region in regions) <= 1 or (engine is None and not values.is_far):
         for region in regions:
-            yield region, merge_in_tree(job, map(job.fold, region.boxes))
+            yield region, merge_in_tree(job, map(job.fold_portion, region.boxes))
     elif engine is None:
         yield from _run_overlapped(job, regions)
     elif isinstance(engine, Executor):
         there = job.for_workers()
         try:
-            yield from _fold_and_merge(job, regions, lambda box: engine.submit(there.fold, box), SUBMITTED)
+            yield from _fold_and_merge(job, regions, lambda box: engine.submit(there.fold_portion, box), SUBMITTED)
         except BrokenExecutor as problem:
             raise _lost_workers(job, problem) from problem
     else:
@@ -144,13 +144,13 @@ def _run_overlapped(job: PortionJob, regions: Sequence[Region]) -> Iterator[tupl
     """
     deadline = Deadline(cap_to_deadline(math.inf))
 
-    def fold(box: Box) -> Any:
+    def fold_within_deadline(box: Box) -> Any:
         with deadline_scope(deadline):
-            return job.fold(box)
+            return job.fold_portion(box)
 
     with ThreadPoolExecutor(OVERLAPPED, "insitu-portion") as pool:
         try:
-            yield from _fold_and_merge(job, regions, lambda box: pool.submit(fold, box), OVERLAPPED)
+            yield from _fold_and_merge(job, regions, lambda box: pool.submit(fold_within_deadline, box), OVERLAPPED)
         finally:  # after an error or an interrupt nothing goes on
             deadline.cancelled = True
 
@@ -218,7 +218,7 @@ def _make_graph(job: PortionJob, regions: Sequence[Region], token: str) -> tuple
         keys = []
         for box in region.boxes:
             keys.append(f"{name}-{token}-{len(graph)}")
-            graph[keys[-1]] = (_fold, table, [(part.start, part.stop) for part in box])
+            graph[keys[-1]] = (_fold_portion, table, [(part.start, part.stop) for part in box])
         while len(keys) > 1:
             groups = [keys[begin : begin + FAN_IN] for begin in range(0, len(keys), FAN_IN)]
             keys = []
@@ -243,8 +243,8 @@ class _SharedJob:
         return self.token
 
 
-def _fold(shared: _SharedJob, box: Sequence[tuple[int, int]]) -> Any:
-    return shared.job.fold(tuple(slice(begin, end) for begin, end in box))
+def _fold_portion(shared: _SharedJob, box: Sequence[tuple[int, int]]) -> Any:
+    return shared.job.fold_portion(tuple(slice(begin, end) for begin, end in box))
 
 
 def _merge(shared: _SharedJob, states: Sequence[Any]) -> Any:

@@ -59,7 +59,7 @@ class _StatisticsJob:
     def name(self) -> str:
         return f"{','.join(self.reduction.methods)}({self.values.name})"
 
-    def fold(self, box: Box) -> Partial:
+    def fold_portion(self, box: Box) -> Partial:
         partial = self.values.fold_box(box, self.axes, self.reduction)
         return renumber_positions(partial, box, self.values.shape, self.axes)
 

@@ -202,7 +202,7 @@ class _GroupedJob:
         regions = cut_portions(self.values, axes, number, (groups.axis, longest))
         return [Region(region.place, (box,)) for region in regions for box in region.boxes]
 
-    def fold(self, box: Box) -> GroupState:
+    def fold_portion(self, box: Box) -> GroupState:
         groups, reduction, axis = self.groups, self.reduction, self.groups.axis
         known = np.unique(groups.codes[box[axis]])
         known = known[known >= 0]
@@ -336,7 +336,7 @@ class _WeightedJob:
     def name(self) -> str:
         return f"weighted {','.join(self.reduction.methods)}({self.values.name})"
 
-    def fold(self, box: Box) -> WeightedState:
+    def fold_portion(self, box: Box) -> WeightedState:
         lengths = [1 if a in self.along else part.stop - part.start for a, part in enumerate(box)]
         state: WeightedState = (np.zeros(lengths), np.zeros(lengths), np.zeros(lengths), np.zeros(lengths))
         for inside, partial in _partials_by_box(self.values, self.inner, self.reduction, box):
