@@ -49,6 +49,7 @@ from insitu.maintenance import (
 )
 from insitu.model import VirtualArray, VirtualGroup
 from insitu.reading import ChunkCache, ReadContext, ReadStatistics, cache_from_option
+from insitu.reducing.engines import settings as engine_settings
 from insitu.reducing.query import ReductionQuery
 from insitu.reducing.reduce import axes_of_dims
 from insitu.scanning.scan_url import Verify, can_be_collection, is_saved_tree, read_selection, scan_stored
@@ -400,7 +401,8 @@ class Archive:
         """
         array = self.array(path, decode=decode)
         query = ReductionQuery.of(methods, axes_of_dims(array, selection, dim, axes), selection, **how)
-        context = ReadContext(path, self.job.storage_options, tally=tally)
+        engine = None if self.kept else engine_settings.engine  # objects in memory are only here
+        context = ReadContext(path, self.job.storage_options, tally=tally, engine=engine)
         found = reduce_array(array, query, context, self.active)
         return found[methods] if isinstance(methods, str) else found
 

@@ -37,6 +37,10 @@ __all__ = ["fold_chunks"]
 
 BATCHES_PER_THREAD = 3
 """Batches per thread that are submitted at once: enough that no thread waits for the merging."""
+DIVIDED = 4
+"""Threads among which a short reduction is divided. Not the cores of the machine: sums are grouped
+by batches, and their last bits must not depend on which machine of a cluster adds them.
+"""
 EXPANSION = 4
 """A batch ends at this many times its largest fetch of decoded bytes,
 to spread well compressed data, too.
@@ -148,7 +152,7 @@ class _StreamingPass:
             self._runner(measuring).run_resting()
             measuring.flush()
             yield measuring.found
-        tasks = list(cut_batches(_with_decoded_lengths(self.plan)))
+        tasks = list(cut_batches(_with_decoded_lengths(self.plan), DIVIDED))
         if len(tasks) <= 1:
             yield from (self.reduce_batch(*task) for task in tasks)
             return

@@ -11,7 +11,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from functools import reduce as fold_left
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -19,20 +20,22 @@ import numpy.typing as npt
 from insitu.cancellation import check_deadline
 from insitu.errors import ModelError, UnsupportedError
 from insitu.model import Selection, VirtualArray
+from insitu.model.gaps import fill_gaps_with_absent
 from insitu.reading import ReadContext
+from insitu.reducing.engines import run_portions
+from insitu.reducing.fold_portions import state_bytes
+from insitu.reducing.foldable_values import Box, Foldable, StoredValues
 from insitu.reducing.partial_fields import Partial
+from insitu.reducing.portions import STATE_BYTES, Region, cut_portions
 from insitu.reducing.query import ReductionQuery
 from insitu.reducing.reduce import normalise_axes
 from insitu.reducing.reductions import METHODS, Reduction
-from insitu.reducing.stream import fold_chunks
-from insitu.reducing.whole_blocks import HasShape, block_shape, box_slices, longest_chunks
+from insitu.reducing.whole_blocks import block_shape, box_slices
 
 __all__ = [
     "WEIGHTED_FIELDS",
     "WEIGHTED_METHODS",
-    "Foldable",
     "Groups",
-    "StoredValues",
     "Weights",
     "finalise_groups",
     "finalise_weights",
@@ -47,6 +50,8 @@ __all__ = [
 
 BOX_BYTES = 64 << 20
 """Bytes of partials that are held before they are contracted."""
+STATES = 4
+"""The partials of the groups of a portion take so many times `STATE_BYTES`, at most."""
 WEIGHTED_METHODS = ("sum", "mean", "var", "std", "sum_of_weights", "count")
 """Statistics that can be weighted."""
 
@@ -56,48 +61,8 @@ WeightedState = tuple[npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[Any], npt.
 """Sum of weights, weighted sum, weighted squared deviations from the mean, count."""
 WEIGHTED_FIELDS = ("weights", "sums", "squares", "count")
 """The names of their arrays."""
-Box = tuple[slice, ...]
-
-
-class Foldable(HasShape, Protocol):
-    """Values that can be reduced to partials, box by box: stored ones, or those of an expression."""
-
-    def chunk_lengths(self, axes: Sequence[int]) -> list[int]:
-        """Return the length of the longest chunk along each of some axes."""
-
-    def fold_box(self, box: Box, axes: tuple[int, ...], reduction: Reduction) -> Partial:
-        """Return the partial of a box, with length 1 along each reduced axis."""
-
-
-@dataclass(frozen=True, slots=True)
-class StoredValues:
-    """The values of a virtual array, folded chunk by chunk."""
-
-    array: VirtualArray
-    context: ReadContext
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Elements along each axis."""
-        return self.array.shape
-
-    @property
-    def ndim(self) -> int:
-        """Number of axes."""
-        return self.array.ndim
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """Type of the values."""
-        return self.array.dtype
-
-    def chunk_lengths(self, axes: Sequence[int]) -> list[int]:
-        """Return the length of the longest chunk along each of some axes."""
-        return longest_chunks(self.array, axes)
-
-    def fold_box(self, box: Box, axes: tuple[int, ...], reduction: Reduction) -> Partial:
-        """Return the partial of a box, with length 1 along each reduced axis."""
-        return fold_chunks(self.array, Selection.of(box, self.shape), axes, reduction, self.context)
+WEIGHTED_BYTES = 8 * len(WEIGHTED_FIELDS)
+"""Bytes of them for each element of the result."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +99,7 @@ def grouped_statistics(
     """
     chosen = Selection.of(query.selection, array.shape)
     with (context or ReadContext()).open_sources() as opened:
-        return group_values(StoredValues(array[chosen], opened), groups, query)
+        return group_values(StoredValues(fill_gaps_with_absent(array[chosen]), opened), groups, query)
 
 
 def group_values(values: Foldable, groups: Groups, query: ReductionQuery) -> dict[str, npt.NDArray[Any]]:
@@ -164,16 +129,12 @@ def fold_groups(values: Foldable, groups: Groups, query: ReductionQuery) -> Part
     kept = [1 if axis in others else length for axis, length in enumerate(shape)]
     kept[groups.axis] = groups.count
     total = reduction.nothing(kept)
-    for box, partial in _partials_by_box(values, others, reduction):
-        codes = groups.codes[box[groups.axis]]
-        for code in np.unique(codes[codes >= 0]).tolist():
+    job = _GroupedJob(values, groups, others, reduction)
+    for region, (codes, partial) in run_portions(job, job.regions(), values):
+        for place, code in enumerate(codes.tolist()):
             check_deadline()
-            at = np.flatnonzero(codes == code)
-            rows = {field: np.moveaxis(found, groups.axis, 0)[at] for field, found in partial.items()}
-            where = (*box[: groups.axis], code, *box[groups.axis + 1 :])
-            before = {field: found[where] for field, found in total.items()}
-            for field, merged in reduction.merge(before, reduction.collapse(rows)).items():
-                total[field][where] = merged
+            where = (*region.place[: groups.axis], code, *region.place[groups.axis + 1 :])
+            _merge_into(total, where, _at(partial, groups.axis, place), reduction)
     return total
 
 
@@ -211,6 +172,90 @@ def _axes_beside_groups(groups: Groups, query: ReductionQuery, ndim: int) -> tup
     return tuple(axis for axis in along if axis != groups.axis)
 
 
+GroupState = tuple[npt.NDArray[np.int64], Partial]
+"""Numbers of groups, and their partials along the grouped axis, in this order."""
+
+
+@dataclass(frozen=True, slots=True)
+class _GroupedJob:
+    """Statistics of groups, in portions."""
+
+    values: Foldable
+    groups: Groups
+    others: tuple[int, ...]
+    """Axes that are reduced in addition to the grouped one."""
+    reduction: Reduction
+
+    @property
+    def name(self) -> str:
+        return f"{','.join(self.reduction.methods)} of groups({self.values.name})"
+
+    def regions(self) -> list[Region]:
+        """Return the portions. Few groups are merged on the workers; many are sent here as they are."""
+        groups, number = self.groups, state_bytes(self.reduction)
+        axes = tuple({*self.others, groups.axis})
+        regions = cut_portions(self.values, axes, number)
+        place = number * math.prod(part.stop - part.start for part in regions[0].place)
+        if groups.count * place <= STATES * STATE_BYTES:
+            return regions
+        changes = np.count_nonzero(np.diff(groups.codes)) + 1
+        longest = max(STATES * STATE_BYTES // place - 1, 1) * len(groups.codes) // changes
+        regions = cut_portions(self.values, axes, number, (groups.axis, longest))
+        return [Region(region.place, (box,)) for region in regions for box in region.boxes]
+
+    def fold_portion(self, box: Box) -> GroupState:
+        groups, reduction, axis = self.groups, self.reduction, self.groups.axis
+        known = np.unique(groups.codes[box[axis]])
+        known = known[known >= 0]
+        lengths = [1 if a in self.others else part.stop - part.start for a, part in enumerate(box)]
+        lengths[axis] = len(known)
+        total = reduction.nothing(lengths)
+        if not len(known):
+            return known, total
+        for inside, partial in _partials_by_box(self.values, self.others, reduction, box):
+            codes = groups.codes[inside[axis]]
+            within = [slice(p.start - w.start, p.stop - w.start) for p, w in zip(inside, box, strict=True)]
+            within = [slice(0, 1) if a in self.others else part for a, part in enumerate(within)]
+            for code in np.unique(codes[codes >= 0]).tolist():
+                check_deadline()
+                at = np.flatnonzero(codes == code)
+                rows = {field: np.moveaxis(found, axis, 0)[at] for field, found in partial.items()}
+                where = (*within[:axis], int(np.searchsorted(known, code)), *within[axis + 1 :])
+                _merge_into(total, where, reduction.collapse(rows), reduction)
+        return known, total
+
+    def merge(self, states: Sequence[GroupState]) -> GroupState:
+        return fold_left(self._merge_two, states)
+
+    def for_workers(self) -> Self:
+        return replace(self, values=self.values.for_workers())
+
+    def _merge_two(self, one: GroupState, other: GroupState) -> GroupState:
+        axis = self.groups.axis
+        known = np.union1d(one[0], other[0])
+        lengths = list(next(iter(one[1].values())).shape)
+        lengths[axis] = len(known)
+        total = self.reduction.nothing(lengths)
+        for codes, partial in (one, other):
+            for place, code in enumerate(codes.tolist()):
+                where = (slice(None),) * axis + (int(np.searchsorted(known, code)),)
+                _merge_into(total, where, _at(partial, axis, place), self.reduction)
+        return known, total
+
+
+def _at(partial: Partial, axis: int, place: int) -> Partial:
+    """Return a partial at one place along an axis, without that axis."""
+    where = (slice(None),) * axis + (place,)
+    return {field: found[where] for field, found in partial.items()}
+
+
+def _merge_into(total: Partial, where: tuple[Any, ...], partial: Partial, reduction: Reduction) -> None:
+    """Merge a partial into a part of another one."""
+    before = {field: found[where] for field, found in total.items()}
+    for field, merged in reduction.merge(before, partial).items():
+        total[field][where] = merged
+
+
 def weighted_statistics(
     array: VirtualArray, weights: Weights, query: ReductionQuery, context: ReadContext | None = None
 ) -> dict[str, npt.NDArray[Any]]:
@@ -232,7 +277,7 @@ def weighted_statistics(
     """
     chosen = Selection.of(query.selection, array.shape)
     with (context or ReadContext()).open_sources() as opened:
-        return weigh_values(StoredValues(array[chosen], opened), weights, query)
+        return weigh_values(StoredValues(fill_gaps_with_absent(array[chosen]), opened), weights, query)
 
 
 def weigh_values(values: Foldable, weights: Weights, query: ReductionQuery) -> dict[str, npt.NDArray[Any]]:
@@ -258,19 +303,14 @@ def fold_weights(values: Foldable, weights: Weights, query: ReductionQuery) -> P
     measured = "var" if {"var", "std"} & set(methods) else "mean"
     reduction = Reduction((measured,), values.dtype, replace(query.rules, ddof=0))
     kept = [1 if axis in along else length for axis, length in enumerate(shape)]
-    state: WeightedState = (np.zeros(kept), np.zeros(kept), np.zeros(kept), np.zeros(kept))
     if not math.prod(shape):
         raise ModelError("cannot compute weighted statistics: the selection is empty")
-    for box, partial in _partials_by_box(values, inner, reduction):
-        weight: Any = np.float64(1)
-        for axes_, numbers in factors:
-            part = numbers[tuple(box[axis] for axis in axes_)]
-            weight = weight * part.reshape([part.shape[axes_.index(i)] if i in axes_ else 1 for i in range(len(shape))])
-        where = tuple(slice(0, 1) if axis in along else part for axis, part in enumerate(box))
-        before = (state[0][where], state[1][where], state[2][where], state[3][where])
-        for whole, part in zip(state, _merge_states(before, _contract(partial, weight, along)), strict=True):
-            whole[where] = part
-    return dict(zip(WEIGHTED_FIELDS, state, strict=True))
+    total: WeightedState = (np.zeros(kept), np.zeros(kept), np.zeros(kept), np.zeros(kept))
+    job = _WeightedJob(values, tuple(factors), along, inner, reduction)
+    for region, state in run_portions(job, cut_portions(values, along, WEIGHTED_BYTES), values):
+        for whole, part in zip(total, state, strict=True):
+            whole[region.place] = part
+    return dict(zip(WEIGHTED_FIELDS, total, strict=True))
 
 
 def merge_weights(one: Partial, other: Partial) -> Partial:
@@ -285,6 +325,46 @@ def finalise_weights(partial: Partial, query: ReductionQuery, ndim: int) -> dict
     state = (partial["weights"], partial["sums"], partial["squares"], partial["count"])
     found = {method: _finalise_weighted(method, state) for method in query.methods}
     return found if query.keepdims else {method: result.squeeze(along) for method, result in found.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class _WeightedJob:
+    """Weighted statistics, in portions."""
+
+    values: Foldable
+    factors: tuple[tuple[tuple[int, ...], npt.NDArray[np.float64]], ...]
+    """Axes and their weights."""
+    along: tuple[int, ...]
+    inner: tuple[int, ...]
+    """The axes without weights among those that are reduced."""
+    reduction: Reduction
+
+    @property
+    def name(self) -> str:
+        return f"weighted {','.join(self.reduction.methods)}({self.values.name})"
+
+    def fold_portion(self, box: Box) -> WeightedState:
+        lengths = [1 if a in self.along else part.stop - part.start for a, part in enumerate(box)]
+        state: WeightedState = (np.zeros(lengths), np.zeros(lengths), np.zeros(lengths), np.zeros(lengths))
+        for inside, partial in _partials_by_box(self.values, self.inner, self.reduction, box):
+            weight: Any = np.float64(1)
+            for axes, numbers in self.factors:
+                part = numbers[tuple(inside[axis] for axis in axes)]
+                weight = weight * part.reshape([part.shape[axes.index(i)] if i in axes else 1 for i in range(len(box))])
+            where = tuple(
+                slice(0, 1) if axis in self.along else slice(part.start - whole.start, part.stop - whole.start)
+                for axis, (part, whole) in enumerate(zip(inside, box, strict=True))
+            )
+            before = (state[0][where], state[1][where], state[2][where], state[3][where])
+            for total, found in zip(state, _merge_states(before, _contract(partial, weight, self.along)), strict=True):
+                total[where] = found
+        return state
+
+    def merge(self, states: Sequence[WeightedState]) -> WeightedState:
+        return fold_left(_merge_states, states)
+
+    def for_workers(self) -> Self:
+        return replace(self, values=self.values.for_workers())
 
 
 def _check_weights(
@@ -340,20 +420,26 @@ def _finalise_weighted(method: str, state: tuple[Any, Any, Any, Any]) -> npt.NDA
     return {"mean": mean, "var": variance, "std": np.sqrt(variance)}[method]
 
 
-def _partials_by_box(values: Foldable, inner: tuple[int, ...], reduction: Reduction) -> Iterator[tuple[Box, Partial]]:
-    """Yield partials of the boxes of some values, reduced along the `inner` axes,
-    where their box is `slice(0, 1)`.
+def _partials_by_box(
+    values: Foldable, inner: tuple[int, ...], reduction: Reduction, within: Box
+) -> Iterator[tuple[Box, Partial]]:
+    """Yield partials of the boxes that a portion of some values consists of, reduced along the
+    `inner` axes, where their box is `slice(0, 1)`.
     """
     kept = [axis for axis in range(values.ndim) if axis not in inner]
     allowed = max(BOX_BYTES // (8 * len(reduction.fields)), 1)
-    lengths, cells = [values.shape[axis] for axis in kept], values.chunk_lengths(kept)
+    shape = [part.stop - part.start for part in within]
+    lengths, cells = [shape[axis] for axis in kept], values.chunk_lengths(kept)
     # Boxes of whole chunks if possible:
     # a chunk that lies in several boxes is decoded for each of them.
     sizes, _ = block_shape(lengths, cells, max(allowed, min(math.prod(cells), 4 * allowed)))
     steps = dict(zip(kept, sizes, strict=True))
-    counts = [-(-values.shape[axis] // steps[axis]) if axis in steps else 1 for axis in range(values.ndim)]
+    counts = [-(-shape[axis] // steps[axis]) if axis in steps else 1 for axis in range(values.ndim)]
     for cell in np.ndindex(*counts):
         check_deadline()
-        key = box_slices(cell, steps, values.shape)
+        inside = box_slices(cell, steps, shape)
+        key = tuple(
+            slice(part.start + whole.start, part.stop + whole.start) for part, whole in zip(inside, within, strict=True)
+        )
         partial = values.fold_box(key, inner, reduction)
         yield tuple(part if axis in steps else slice(0, 1) for axis, part in enumerate(key)), partial

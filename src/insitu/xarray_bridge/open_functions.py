@@ -61,8 +61,8 @@ def open_dataset(
         `"raise"`: a variable that cannot be read is an error. `"warn"`: it is left out, and a
         warning gives the reason. `"skip"`: it is left out.
     chunks
-        As in `xarray.open_dataset`: Dask arrays instead of virtual ones. `{}`: with the stored
-        chunks.
+        As in `xarray.open_dataset`: Dask arrays instead of virtual ones. `{}` and `"auto"`: in blocks
+        of whole stored chunks, about 128 MiB (Dask's setting `array.chunk-size`).
     inline_array
         As in `xarray.open_dataset`.
     cache
