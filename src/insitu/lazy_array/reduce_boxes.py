@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from insitu.lazy_array.boxes import Box, BoxMemory
 from insitu.lazy_array.deferred_values import DeferredValues
-from insitu.lazy_array.evaluate import box_reader, evaluate_boxes
+from insitu.lazy_array.evaluate import box_reader, evaluate_boxes, read_all
 from insitu.lazy_array.options import options
 from insitu.lazy_array.structural_moves import SelectEach
 from insitu.reducing import Reduction
@@ -121,3 +121,7 @@ class ExpressionValues:
     def fold_box(self, box: Box, axes: tuple[int, ...], reduction: Reduction) -> Partial:
         """Return the partial of a box, with length 1 along each reduced axis."""
         return fold_boxes(SelectEach(self.shape, box).whole(self.array), axes, reduction, self.memory)
+
+    def read_box(self, box: Box, room: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """Return the values of a box."""
+        return read_all([SelectEach(self.shape, box).whole(self.array)], once=True)[0]

@@ -20,12 +20,13 @@ from insitu.cancellation import check_deadline
 from insitu.errors import ModelError, UnsupportedError
 from insitu.model import Selection, VirtualArray
 from insitu.reading import ReadContext
+from insitu.reducing.group_rows import GroupPartials, collapse_rows, merge_groups, reduce_rows
 from insitu.reducing.partial_fields import Partial
 from insitu.reducing.query import ReductionQuery
 from insitu.reducing.reduce import normalise_axes
 from insitu.reducing.reductions import METHODS, Reduction
 from insitu.reducing.stream import fold_chunks
-from insitu.reducing.whole_blocks import HasShape, block_shape, box_slices, longest_chunks
+from insitu.reducing.whole_blocks import HasShape, block_shape, box_slices, longest_chunks, read_values
 
 __all__ = [
     "WEIGHTED_METHODS",
@@ -39,7 +40,9 @@ __all__ = [
 ]
 
 BOX_BYTES = 64 << 20
-"""Bytes of partials that are held before they are contracted."""
+"""Bytes of partials, or of values, that are held before they are contracted."""
+MANY_VALUES = 16
+"""So many values of each row, and more, are reduced chunk by chunk before the rows are grouped."""
 WEIGHTED_METHODS = ("sum", "mean", "var", "std", "sum_of_weights", "count")
 """Statistics that can be weighted."""
 
@@ -58,6 +61,9 @@ class Foldable(HasShape, Protocol):
 
     def fold_box(self, box: Box, axes: tuple[int, ...], reduction: Reduction) -> Partial:
         """Return the partial of a box, with length 1 along each reduced axis."""
+
+    def read_box(self, box: Box, room: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """Return the values of a box, in `room` or elsewhere."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +90,9 @@ class _StoredValues:
 
     def fold_box(self, box: Box, axes: tuple[int, ...], reduction: Reduction) -> Partial:
         return fold_chunks(self.array, Selection.of(box, self.shape), axes, reduction, self.context)
+
+    def read_box(self, box: Box, room: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        return read_values(self.array, Selection.of(box, self.shape), self.context, room)
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,16 +153,9 @@ def group_values(values: Foldable, groups: Groups, query: ReductionQuery) -> dic
     kept = [1 if axis in others else length for axis, length in enumerate(shape)]
     kept[groups.axis] = groups.count
     total = reduction.nothing(kept)
-    for box, partial in _partials_by_box(values, others, reduction):
-        codes = groups.codes[box[groups.axis]]
-        for code in np.unique(codes[codes >= 0]).tolist():
-            check_deadline()
-            at = np.flatnonzero(codes == code)
-            rows = {field: np.moveaxis(found, groups.axis, 0)[at] for field, found in partial.items()}
-            where = (*box[: groups.axis], code, *box[groups.axis + 1 :])
-            before = {field: found[where] for field, found in total.items()}
-            for field, merged in reduction.merge(before, reduction.collapse(rows)).items():
-                total[field][where] = merged
+    for box, parts in _groups_by_box(values, groups, others, reduction):
+        for part in parts:
+            merge_groups(total, box, groups.axis, part, reduction)
     other = math.prod(shape[axis] for axis in others)
     sizes = np.bincount(groups.codes[groups.codes >= 0], minlength=groups.count)
     found: dict[str, list[npt.NDArray[Any]]] = {method: [] for method in methods}
@@ -274,6 +276,27 @@ def _finalise_weighted(method: str, state: tuple[Any, Any, Any, Any]) -> npt.NDA
         mean = np.where(weights != 0, sums / weights, np.nan)
         variance = np.where(weights != 0, squares / weights, np.nan)
     return {"mean": mean, "var": variance, "std": np.sqrt(variance)}[method]
+
+
+def _groups_by_box(
+    values: Foldable, groups: Groups, others: tuple[int, ...], reduction: Reduction
+) -> Iterator[tuple[Box, Iterator[GroupPartials]]]:
+    """Yield the partials of the groups of each box, whose `others` axes are `slice(0, 1)`."""
+    axis, shape = groups.axis, values.shape
+    if math.prod(shape[other] for other in others) >= MANY_VALUES:
+        for box, partial in _partials_by_box(values, others, reduction):
+            yield box, collapse_rows(partial, axis, groups.codes[box[axis]], reduction)
+        return
+    # A partial of each row would take more memory than its values, and longer than to read them.
+    allowed, cells = BOX_BYTES // max(values.dtype.itemsize, 1), values.chunk_lengths(range(len(shape)))
+    sizes, _ = block_shape(shape, cells, max(allowed, min(math.prod(cells), 4 * allowed)))
+    room = np.empty(min(math.prod(sizes), math.prod(shape)), values.dtype)
+    for cell in np.ndindex(*(-(-length // size) for length, size in zip(shape, sizes, strict=True))):
+        box = box_slices(cell, dict(enumerate(sizes)), shape)
+        lengths = [part.stop - part.start for part in box]
+        block = values.read_box(box, room[: math.prod(lengths)].reshape(lengths))
+        place = tuple(slice(0, 1) if number in others else part for number, part in enumerate(box))
+        yield place, reduce_rows(block, axis, groups.codes[box[axis]], others, reduction)
 
 
 def _partials_by_box(values: Foldable, inner: tuple[int, ...], reduction: Reduction) -> Iterator[tuple[Box, Partial]]:
