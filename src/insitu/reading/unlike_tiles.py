@@ -128,9 +128,10 @@ def list_unlike_tiles(
     numbers
         Numbers of the touched tiles.
     """
-    strides = [Stride(s, 1, 1) if isinstance(s, int) else s for s in selection.selectors]
-    if not all(isinstance(stride, Stride) for stride in strides):
+    slices = [selector for selector in selection.selectors if isinstance(selector, int | Stride)]
+    if len(slices) < array.ndim:
         return [], list(numbers)
+    strides = [Stride(selector, 1, 1) if isinstance(selector, int) else selector for selector in slices]
     kinds: dict[tuple[int, ...], list[int]] = {}
     rest: list[int] = []
     for number in numbers:
