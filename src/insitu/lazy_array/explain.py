@@ -151,7 +151,9 @@ def explain(array: DeferredValues, reduction: str | None = None, axes: Sequence[
     largest = max(sizes, default=0) * array.dtype.itemsize
     active, reason = server_of(array), reason_to_compute_here(array)
     server = None if active is None or reduction is None or reason is not None else active.url
-    memory = math.prod(shape) * array.dtype.itemsize if server else _estimate_memory(array, reduction, shape, largest)
+    memory = (
+        math.prod(shape) * array.dtype.itemsize if server else _estimate_memory(array, reduction, shape, sizes, parts)
+    )
     text, blocks = formula(array), len(sizes)
     return Explanation(text, reduction, shape, array.dtype, blocks, largest, parts, server, memory, reason)
 
@@ -194,7 +196,13 @@ def _range_blocks(array: DeferredValues) -> Iterator[list[npt.NDArray[np.int64]]
         yield block
 
 
-def _estimate_memory(array: DeferredValues, reduction: str | None, shape: Sequence[int], largest: int) -> int:
+def _estimate_memory(
+    array: DeferredValues,
+    reduction: str | None,
+    shape: Sequence[int],
+    sizes: Sequence[int],
+    parts: Sequence[StoredPart],
+) -> int:
     """Return the bytes that are held at a time, at most, about.
 
     Parameters
@@ -203,8 +211,10 @@ def _estimate_memory(array: DeferredValues, reduction: str | None, shape: Sequen
         What is computed.
     shape
         Of the result.
-    largest
-        Bytes of the largest block.
+    sizes
+        Elements of each block.
+    parts
+        What is read.
     """
     stored = [part.array for part in stored_arrays(array)]
     needs = [estimate_read_memory(part, Selection.of(..., part.shape)) for part in stored]
@@ -212,10 +222,9 @@ def _estimate_memory(array: DeferredValues, reduction: str | None, shape: Sequen
     far = any(is_far(part.sources) for part in stored)
     threads = REMOTE_WORKERS if far else count_cores() + 1
     # A thread holds what it has fetched, the chunk that it decodes, and what a filter makes of that.
-    decoding = min(
-        threads * (max(BATCH_BYTES, chunk) + 2 * chunk), 3 * sum(part.nbytes for part in stored) + BATCH_BYTES
-    )
-    memory = sum(need.plan for need in needs) + decoding
+    decoding = threads * (max(BATCH_BYTES, chunk) + 2 * chunk)
+    memory = sum(need.plan for need in needs)
+    memory += min(decoding, sum(part.bytes_fetched + 2 * part.bytes_decoded for part in parts))
     elements = math.prod(shape)
     if reduction is None:
         memory += elements * array.dtype.itemsize
@@ -223,12 +232,13 @@ def _estimate_memory(array: DeferredValues, reduction: str | None, shape: Sequen
         partial = Reduction((reduction,), array.dtype).nothing(())
         # The partial of all data, and one that is merged into it.
         memory += 2 * elements * sum(field.nbytes for field in partial.values())
-        memory += min(count_cores() * (STACK_BYTES + 4 * STEP_BYTES), 4 * array.nbytes)
+        memory += min(count_cores() * (STACK_BYTES + 2 * STEP_BYTES), 3 * array.nbytes) if not array.steps else 0
     else:
-        memory += 2 * min(BLOCK_BYTES, array.nbytes) + elements * array.dtype.itemsize
+        # NumPy's medians of values with missing ones copy, mask and sort them.
+        memory += 4 * min(BLOCK_BYTES, array.nbytes) + elements * array.dtype.itemsize
     if array.steps:
-        memory += threads_at_once() * largest * (1 + len(stored))
-        memory += min(CHUNK_BYTES, sum(part.nbytes for part in stored))
+        held = min(threads_at_once(), len(sizes)) * max(sizes, default=0) * array.dtype.itemsize
+        memory += held * (1 + len(stored)) + min(CHUNK_BYTES, sum(part.bytes_decoded for part in parts))
     return memory
 
 
