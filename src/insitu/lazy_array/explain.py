@@ -234,8 +234,8 @@ def _estimate_memory(
         memory += 2 * elements * sum(field.nbytes for field in partial.values())
         memory += min(count_cores() * (STACK_BYTES + 2 * STEP_BYTES), 3 * array.nbytes) if not array.steps else 0
     else:
-        # NumPy's medians of values with missing ones copy, mask and sort them.
-        memory += 4 * min(BLOCK_BYTES, array.nbytes) + elements * array.dtype.itemsize
+        # For a median NumPy copies, masks and sorts the values: 20 MB of 3.5 MB, with what decoding holds.
+        memory += 5 * min(BLOCK_BYTES, array.nbytes) + elements * array.dtype.itemsize
     if array.steps:
         held = min(threads_at_once(), len(sizes)) * max(sizes, default=0) * array.dtype.itemsize
         memory += held * (1 + len(stored)) + min(CHUNK_BYTES, sum(part.bytes_decoded for part in parts))
