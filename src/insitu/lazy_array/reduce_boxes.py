@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from insitu.lazy_array.boxes import Box, BoxMemory
 from insitu.lazy_array.deferred_values import DeferredValues
-from insitu.lazy_array.evaluate import box_reader, evaluate_boxes
+from insitu.lazy_array.evaluate import box_reader, evaluate_boxes, read_all
 from insitu.lazy_array.formula_text import formula, stored_arrays
 from insitu.lazy_array.options import options
 from insitu.lazy_array.structural_moves import SelectEach
@@ -166,3 +166,7 @@ class ExpressionValues:
         whole = all(part == slice(0, length) for part, length in zip(box, self.shape, strict=True))
         array = self.array if whole else SelectEach(self.shape, box).whole(self.array)
         return fold_boxes(array, axes, reduction, self.memory)
+
+    def read_box(self, box: Box, room: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """Return the values of a box."""
+        return read_all([SelectEach(self.shape, box).whole(self.array)], once=True)[0]

@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from insitu.cancellation import check_deadline
 from insitu.codecs import Decoder, prepare
-from insitu.codecs.chunk_batch import ChunkBatch
+from insitu.codecs.chunk_batch import take_chunks
 from insitu.errors import InsituError, NotFoundError
 from insitu.model import ABSENT, INLINE, UNWRITTEN, Packing
 from insitu.reading.cache import ChunkCache, PartialChunkCache
@@ -185,7 +185,7 @@ class PlanExecution:
             data, requests, fetched = fetch_rows(source, offset, length)
             fetch_seconds = perf_counter() - started
             shared = _find_shared_rows(offset, length)
-            any_shared = any(shared)
+            any_shared = bool(shared.any())
             decoded = 0
             for number, here in _rows_by_tile(plan.tile[begin:end], len(self.grids)):
                 grid, rows = self.grids[number], plan.row[begin:end][here]
@@ -197,7 +197,7 @@ class PlanExecution:
                         decoder = prepare(grid.encodings[alike.encoding], alike.shape, alike.mask)
                         decoded += decoder.nbytes * len(alike.rows)
                         at = int(here[alike.rows[0]])
-                        mine = _take(data, here[alike.rows])
+                        mine = take_chunks(data, here[alike.rows])
                         try:
                             self.sink.decode_many(number, alike, decoder, mine, source)
                         except InsituError as problem:
@@ -236,10 +236,10 @@ class PlanExecution:
             return True
         plan = self.plan
         grids = [self.grids[number] for number in set(plan.tile[begin:end].tolist())]
-        if not all(grid.needs_parts_only() for grid in grids):
+        if not all(grid.needs_parts_only for grid in grids):
             return False
         url = plan.sources[plan.source[begin]].url
-        chunk_bytes = max(grid.stored_bytes() for grid in grids)
+        chunk_bytes = max(grid.stored_bytes for grid in grids)
         return cache.is_wanted(url, plan.offset[begin:end].tolist(), chunk_bytes, len(plan.offset))
 
     def _decode_cached(self, begin: int, end: int, source: ByteSource, cache: ChunkCache) -> None:
@@ -335,9 +335,9 @@ class PlanExecution:
         """Return the context of an error in a row: chunk, offset, length."""
         plan = self.plan
         touched, row = plan.tiles[plan.tile[at]], plan.row[at]
-        position = np.unravel_index(row, touched.grid) if touched.grid else ()
+        position = touched.rows_of_axes(np.array([row]))
         return {
-            "chunk": tuple(int(part.cell[i]) for part, i in zip(touched.parts, position, strict=True)),
+            "chunk": tuple(int(part.cell[i[0]]) for part, i in zip(touched.parts, position, strict=True)),
             "offset": int(plan.offset[at]),
             "length": int(plan.length[at]) if plan.length[at] >= 0 else None,
         }
@@ -374,10 +374,6 @@ def _is_little_work(runs: Sequence[PlanExecution]) -> bool:
     return nbytes <= MIN_BATCH_BYTES
 
 
-def _take(data: Sequence[memoryview], rows: npt.NDArray[np.int64]) -> Sequence[memoryview]:
-    return data.take(rows) if isinstance(data, ChunkBatch) else [data[i] for i in rows.tolist()]
-
-
 def _rows_by_tile(tiles: npt.NDArray[np.int32], count: int) -> Iterator[tuple[int, npt.NDArray[np.int64]]]:
     """Yield each tile of a batch with its rows."""
     if count == 1:
@@ -387,10 +383,8 @@ def _rows_by_tile(tiles: npt.NDArray[np.int32], count: int) -> Iterator[tuple[in
         yield number, np.flatnonzero(tiles == number)
 
 
-def _find_shared_rows(offset: npt.NDArray[np.int64], length: npt.NDArray[np.int64]) -> list[bool]:
+def _find_shared_rows(offset: npt.NDArray[np.int64], length: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
     """Return for each row whether a neighbour has the same bytes."""
-    if len(offset) == 1:
-        return [False]
     same = np.zeros(len(offset) + 1, bool)
     same[1:-1] = (np.diff(offset) == 0) & (np.diff(length) == 0)
-    return [bool(flag) for flag in same[1:] | same[:-1]]
+    return same[1:] | same[:-1]

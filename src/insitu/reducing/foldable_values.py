@@ -19,7 +19,7 @@ from insitu.reading.request_cost import is_far
 from insitu.reducing.partial_fields import Partial
 from insitu.reducing.reductions import Reduction
 from insitu.reducing.stream import fold_chunks
-from insitu.reducing.whole_blocks import HasShape, longest_chunks
+from insitu.reducing.whole_blocks import HasShape, longest_chunks, read_values
 
 __all__ = ["Box", "Foldable", "StoredValues", "tile_borders"]
 
@@ -53,6 +53,9 @@ class Foldable(HasShape, Protocol):
 
     def fold_box(self, box: Box, axes: tuple[int, ...], reduction: Reduction) -> Partial:
         """Return the partial of a box, with length 1 along each reduced axis."""
+
+    def read_box(self, box: Box, room: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """Return the values of a box, in `room` or elsewhere."""
 
     def for_workers(self) -> Self:
         """Return the same values without what cannot leave this process: open sources, counters."""
@@ -112,6 +115,11 @@ class StoredValues:
         """Return the partial of a box, with length 1 along each reduced axis."""
         with self.context.open_sources() as opened:
             return fold_chunks(self.array, Selection.of(box, self.shape), axes, reduction, opened)
+
+    def read_box(self, box: Box, room: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """Return the values of a box, in `room`."""
+        with self.context.open_sources() as opened:
+            return read_values(self.array, Selection.of(box, self.shape), opened, room)
 
     def for_workers(self) -> StoredValues:
         """Return the same values without open sources and counters."""

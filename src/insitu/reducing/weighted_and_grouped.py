@@ -25,6 +25,7 @@ from insitu.reading import ReadContext
 from insitu.reducing.engines import run_portions
 from insitu.reducing.fold_portions import state_bytes
 from insitu.reducing.foldable_values import Box, Foldable, StoredValues
+from insitu.reducing.group_rows import GroupPartials, collapse_rows, merge_groups, reduce_rows
 from insitu.reducing.partial_fields import Partial
 from insitu.reducing.portions import STATE_BYTES, Region, cut_portions
 from insitu.reducing.query import ReductionQuery
@@ -49,7 +50,9 @@ __all__ = [
 ]
 
 BOX_BYTES = 64 << 20
-"""Bytes of partials that are held before they are contracted."""
+"""Bytes of partials, or of values, that are held before they are contracted."""
+MANY_VALUES = 16
+"""So many values of each row, and more, are reduced chunk by chunk before the rows are grouped."""
 STATES = 4
 """The partials of the groups of a portion take so many times `STATE_BYTES`, at most."""
 WEIGHTED_METHODS = ("sum", "mean", "var", "std", "sum_of_weights", "count")
@@ -130,11 +133,8 @@ def fold_groups(values: Foldable, groups: Groups, query: ReductionQuery) -> Part
     kept[groups.axis] = groups.count
     total = reduction.nothing(kept)
     job = _GroupedJob(values, groups, others, reduction)
-    for region, (codes, partial) in run_portions(job, job.regions(), values):
-        for place, code in enumerate(codes.tolist()):
-            check_deadline()
-            where = (*region.place[: groups.axis], code, *region.place[groups.axis + 1 :])
-            _merge_into(total, where, _at(partial, groups.axis, place), reduction)
+    for region, part in run_portions(job, job.regions(), values):
+        merge_groups(total, region.place, groups.axis, part, reduction)
     return total
 
 
@@ -172,10 +172,6 @@ def _axes_beside_groups(groups: Groups, query: ReductionQuery, ndim: int) -> tup
     return tuple(axis for axis in along if axis != groups.axis)
 
 
-GroupState = tuple[npt.NDArray[np.int64], Partial]
-"""Numbers of groups, and their partials along the grouped axis, in this order."""
-
-
 @dataclass(frozen=True, slots=True)
 class _GroupedJob:
     """Statistics of groups, in portions."""
@@ -203,7 +199,7 @@ class _GroupedJob:
         regions = cut_portions(self.values, axes, number, (groups.axis, longest))
         return [Region(region.place, (box,)) for region in regions for box in region.boxes]
 
-    def fold_portion(self, box: Box) -> GroupState:
+    def fold_portion(self, box: Box) -> GroupPartials:
         groups, reduction, axis = self.groups, self.reduction, self.groups.axis
         known = np.unique(groups.codes[box[axis]])
         known = known[known >= 0]
@@ -212,48 +208,31 @@ class _GroupedJob:
         total = reduction.nothing(lengths)
         if not len(known):
             return known, total
-        for inside, partial in _partials_by_box(self.values, self.others, reduction, box):
-            codes = groups.codes[inside[axis]]
-            within = [slice(p.start - w.start, p.stop - w.start) for p, w in zip(inside, box, strict=True)]
-            within = [slice(0, 1) if a in self.others else part for a, part in enumerate(within)]
-            for code in np.unique(codes[codes >= 0]).tolist():
-                check_deadline()
-                at = np.flatnonzero(codes == code)
-                rows = {field: np.moveaxis(found, axis, 0)[at] for field, found in partial.items()}
-                where = (*within[:axis], int(np.searchsorted(known, code)), *within[axis + 1 :])
-                _merge_into(total, where, reduction.collapse(rows), reduction)
+        for inside, parts in _groups_by_box(self.values, groups, self.others, reduction, box):
+            within = tuple(
+                slice(0, 1) if a in self.others else slice(part.start - whole.start, part.stop - whole.start)
+                for a, (part, whole) in enumerate(zip(inside, box, strict=True))
+            )
+            for codes, partial in parts:
+                merge_groups(total, within, axis, (np.searchsorted(known, codes), partial), reduction)
         return known, total
 
-    def merge(self, states: Sequence[GroupState]) -> GroupState:
+    def merge(self, states: Sequence[GroupPartials]) -> GroupPartials:
         return fold_left(self._merge_two, states)
 
     def for_workers(self) -> Self:
         return replace(self, values=self.values.for_workers())
 
-    def _merge_two(self, one: GroupState, other: GroupState) -> GroupState:
+    def _merge_two(self, one: GroupPartials, other: GroupPartials) -> GroupPartials:
         axis = self.groups.axis
         known = np.union1d(one[0], other[0])
         lengths = list(next(iter(one[1].values())).shape)
         lengths[axis] = len(known)
         total = self.reduction.nothing(lengths)
+        everywhere = (slice(None),) * len(lengths)
         for codes, partial in (one, other):
-            for place, code in enumerate(codes.tolist()):
-                where = (slice(None),) * axis + (int(np.searchsorted(known, code)),)
-                _merge_into(total, where, _at(partial, axis, place), self.reduction)
+            merge_groups(total, everywhere, axis, (np.searchsorted(known, codes), partial), self.reduction)
         return known, total
-
-
-def _at(partial: Partial, axis: int, place: int) -> Partial:
-    """Return a partial at one place along an axis, without that axis."""
-    where = (slice(None),) * axis + (place,)
-    return {field: found[where] for field, found in partial.items()}
-
-
-def _merge_into(total: Partial, where: tuple[Any, ...], partial: Partial, reduction: Reduction) -> None:
-    """Merge a partial into a part of another one."""
-    before = {field: found[where] for field, found in total.items()}
-    for field, merged in reduction.merge(before, partial).items():
-        total[field][where] = merged
 
 
 def weighted_statistics(
@@ -420,6 +399,34 @@ def _finalise_weighted(method: str, state: tuple[Any, Any, Any, Any]) -> npt.NDA
     return {"mean": mean, "var": variance, "std": np.sqrt(variance)}[method]
 
 
+def _groups_by_box(
+    values: Foldable, groups: Groups, others: tuple[int, ...], reduction: Reduction, within: Box
+) -> Iterator[tuple[Box, Iterator[GroupPartials]]]:
+    """Yield the partials of the groups of each box of a portion, whose `others` axes are `slice(0, 1)`."""
+    axis, shape = groups.axis, [part.stop - part.start for part in within]
+    if math.prod(shape[other] for other in others) >= MANY_VALUES:
+        for box, partial in _partials_by_box(values, others, reduction, within):
+            yield box, collapse_rows(partial, axis, groups.codes[box[axis]], reduction)
+        return
+    # A partial of each row would take more memory than its values, and longer than to read them.
+    allowed, cells = BOX_BYTES // max(values.dtype.itemsize, 1), values.chunk_lengths(range(len(shape)))
+    sizes, _ = block_shape(shape, cells, max(allowed, min(math.prod(cells), 4 * allowed)))
+    room = np.empty(min(math.prod(sizes), math.prod(shape)), values.dtype)
+    for cell in np.ndindex(*(-(-length // size) for length, size in zip(shape, sizes, strict=True))):
+        box = _shift(box_slices(cell, dict(enumerate(sizes)), shape), within)
+        lengths = [part.stop - part.start for part in box]
+        block = values.read_box(box, room[: math.prod(lengths)].reshape(lengths))
+        place = tuple(slice(0, 1) if number in others else part for number, part in enumerate(box))
+        yield place, reduce_rows(block, axis, groups.codes[box[axis]], others, reduction)
+
+
+def _shift(inside: Box, within: Box) -> Box:
+    """Return a box of a portion as a box of the whole array."""
+    return tuple(
+        slice(part.start + whole.start, part.stop + whole.start) for part, whole in zip(inside, within, strict=True)
+    )
+
+
 def _partials_by_box(
     values: Foldable, inner: tuple[int, ...], reduction: Reduction, within: Box
 ) -> Iterator[tuple[Box, Partial]]:
@@ -437,9 +444,6 @@ def _partials_by_box(
     counts = [-(-shape[axis] // steps[axis]) if axis in steps else 1 for axis in range(values.ndim)]
     for cell in np.ndindex(*counts):
         check_deadline()
-        inside = box_slices(cell, steps, shape)
-        key = tuple(
-            slice(part.start + whole.start, part.stop + whole.start) for part, whole in zip(inside, within, strict=True)
-        )
+        key = _shift(box_slices(cell, steps, shape), within)
         partial = values.fold_box(key, inner, reduction)
         yield tuple(part if axis in steps else slice(0, 1) for axis, part in enumerate(key)), partial
