@@ -18,13 +18,13 @@ from insitu.active.request_pieces import MergedPartial
 from insitu.active.wire import values_to_wire
 from insitu.model import Selection
 from insitu.model.selection import Selector, Stride
+from insitu.reducing.foldable_values import Foldable
 from insitu.reducing.partial_fields import Partial
 from insitu.reducing.query import ReductionQuery
 from insitu.reducing.reduce import normalise_axes, squeeze_axes
 from insitu.reducing.reductions import Reduction, ReductionRules
 from insitu.reducing.weighted_and_grouped import (
     WEIGHTED_FIELDS,
-    Foldable,
     Groups,
     Weights,
     finalise_groups,

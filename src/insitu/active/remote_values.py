@@ -13,7 +13,7 @@ from insitu.active.placement import Placement
 from insitu.active.wire_array import array_to_wire
 from insitu.model import Selection, VirtualArray
 from insitu.reading import ReadContext
-from insitu.reducing.weighted_and_grouped import Foldable, StoredValues
+from insitu.reducing.foldable_values import Foldable, StoredValues
 
 __all__ = ["Leaf", "RemoteArray", "RemoteValues"]
 

@@ -31,9 +31,10 @@ from insitu.lazy_array.reduce_boxes import REDUCED_BYTES, ExpressionValues
 from insitu.lazy_array.structural_moves import SelectEach
 from insitu.model import Selection, VirtualArray
 from insitu.model.selection import Stride
+from insitu.reducing.foldable_values import Foldable
 from insitu.reducing.query import ReductionQuery
 from insitu.reducing.reduce import normalise_axes
-from insitu.reducing.weighted_and_grouped import Foldable, Groups, Weights
+from insitu.reducing.weighted_and_grouped import Groups, Weights
 
 __all__ = [
     "RemoteExpression",

@@ -232,7 +232,7 @@ class _TiledAxis:
     def count_cells(self) -> Indices:
         """Return the number of touched cells of each tile."""
         first, last = self.bounds()
-        return np.maximum(last - first + 1, 0)
+        return np.asarray(np.maximum(last - first + 1, 0))
 
     def take(self, which: npt.NDArray[np.bool_]) -> _TiledAxis:
         """Return the axis of some of the tiles."""

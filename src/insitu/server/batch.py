@@ -29,9 +29,10 @@ from insitu.errors import InsituError, StaleSourceError
 from insitu.model import Selection, VirtualArray
 from insitu.reading import ChunkCache, ReadContext, ReadStatistics, execute, plan_read
 from insitu.reading.thread_pools import count_cores
+from insitu.reducing.foldable_values import StoredValues
 from insitu.reducing.query import ReductionQuery
 from insitu.reducing.reduce import axes_of_dims, compute_statistics
-from insitu.reducing.weighted_and_grouped import StoredValues, grouped_statistics, weighted_statistics
+from insitu.reducing.weighted_and_grouped import grouped_statistics, weighted_statistics
 from insitu.server.authentication import Credentials, authenticate
 from insitu.server.client_cache import ClientCache, can_be_cached
 from insitu.server.client_source_pools import RequestSources

@@ -30,9 +30,10 @@ from insitu.lazy_array.reduce_boxes import ExpressionValues, reduce_by_boxes
 from insitu.lazy_array.reduce_on_server import RemoteExpression
 from insitu.model import Selection, Stride, VirtualArray
 from insitu.reading import ReadStatistics, SourcePool
+from insitu.reducing.foldable_values import Foldable
 from insitu.reducing.query import ReductionQuery
 from insitu.reducing.reduce import normalise_axes, squeeze_axes
-from insitu.reducing.weighted_and_grouped import Foldable, group_values, weigh_values
+from insitu.reducing.weighted_and_grouped import group_values, weigh_values
 from insitu.server.declared_cost import BLOCK_BYTES
 from insitu.server.expression_cost import WorkLimit, expression_cost
 from insitu.server.jobs import BatchJob
