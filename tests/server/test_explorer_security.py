@@ -233,6 +233,15 @@ def test_what_explore_was_started_for(explored: tuple[Server, Path]) -> None:
     assert Explorer(server, f"{folder}/more/extra.nc").ask("archive").status == 200
 
 
+def test_explore_answers_its_page_and_zarr_clients_only(explored: tuple[Server, Path]) -> None:
+    """Whatever an archive refers to is opened there, so requests that bring their own arrays are not answered."""
+    server, folder = explored
+    request = {"url": f"{folder}/v_2000.nc", "variable": "v"}
+    for route in ("/read", "/reduce", "/scan", "/v2/sum"):
+        assert server.post(route, request).status == 404
+    assert server.get(f"/zarr{folder}/v_2000.nc!/zarr.json").status == 200
+
+
 def test_explore_shows_nothing_else(explored: tuple[Server, Path]) -> None:
     server, folder = explored
     for url in (f"{folder}/private.nc", f"{folder}/*.nc", "/etc/passwd"):

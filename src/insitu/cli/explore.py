@@ -36,7 +36,7 @@ def explore(
 ) -> None:
     """Look at archives in the browser: their contents, values and chunks.
 
-    Starts a server on this machine that only its own browser can use, with your own credentials.
+    Starts a server that only programs of this machine can reach, and that reads with your own credentials.
     """
     try:
         from insitu.server import Limits, Settings, run

@@ -99,6 +99,8 @@ ROUTE_FACTORIES: list[Callable[[Worker], Sequence[BaseRoute]]] = [
     explorer_routes,
 ]
 """Functions that make the routes of one capability each; append to add a capability."""
+EXPLORE_FACTORIES = [zarr_routes, explorer_routes]
+"""Those of `insitu explore`. It opens whatever an archive refers to, so it takes no arrays from clients."""
 
 
 def create_app(settings: Settings, worker: Worker | None = None) -> ASGIApp:
@@ -130,7 +132,8 @@ def create_app(settings: Settings, worker: Worker | None = None) -> ASGIApp:
             isolation.allows_in_process = True
             scan_settings.enabled = True
 
-    routes = [*_status_routes(state), *(route for make in ROUTE_FACTORIES for route in make(state))]
+    factories = EXPLORE_FACTORIES if settings.archives else ROUTE_FACTORIES
+    routes = [*_status_routes(state), *(route for make in factories for route in make(state))]
     app = Starlette(
         routes=routes,
         lifespan=lifespan,
@@ -243,4 +246,5 @@ def _route_label(path: str) -> str:
     if parts[0] == "keepdims":
         parts = parts[1:]
     name = "/".join(parts[:2]) if parts and parts[0] == "v2" else (parts[0] if parts else "")
+    name = name or "explorer"  # the page itself
     return "openapi" if name == "openapi.json" else name
