@@ -30,7 +30,7 @@ FOLDER_PREFIX = "insitu-metrics-"
 """Prefix of the names of temporary folders."""
 ROUTES = (
     *("v2/count", "v2/max", "v2/min", "v2/select", "v2/sum"),
-    *("reduce", "read", "scan", "zarr", "health", "ready", "metrics", "openapi", "other"),
+    *("reduce", "read", "scan", "zarr", "zarr2", "explorer", "health", "ready", "metrics", "openapi", "other"),
 )
 BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 """Upper bounds of the histogram of seconds."""
