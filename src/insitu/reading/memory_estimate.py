@@ -100,13 +100,13 @@ def estimate_decoded_bytes(array: VirtualArray, selection: Selection) -> int:
         elements = max(encoding.dtype.itemsize for encoding in tile.encodings)
         for dimension, axis_number in enumerate(tile.dimensions):
             axis, selector = tile.axes[axis_number], selection.selectors[dimension]
-            wanted, cells = _count_wanted(axis, selector, int(origin[dimension]))
+            wanted, cells = _count_elements_and_cells(axis, selector, int(origin[dimension]))
             elements *= wanted if is_raw else cells * max(_longest_chunk(axis), 1)
         total += elements
     return total
 
 
-def _count_wanted(axis: Axis, selector: Selector, origin: int) -> tuple[int, int]:
+def _count_elements_and_cells(axis: Axis, selector: Selector, origin: int) -> tuple[int, int]:
     """Return how many elements of an axis a selector wants, and in how many cells they lie."""
     if isinstance(selector, int):
         return 1, 1

@@ -83,7 +83,7 @@ class ScanCache:
             has expired stays if all are known and none has changed.
         """
         key = repr(key)
-        version = _file_version(url)
+        version = content_version(url)
         with self._making.hold(key):  # if several requests need one archive, one of them scans it
             kept = self._kept.get(key)
             if kept is not None and kept.version == version and self._is_fresh(kept, url):
@@ -107,28 +107,19 @@ class ScanCache:
         return (path is not None and os.path.isfile(path)) or time.monotonic() - kept.checked < self.fresh
 
 
-def _file_version(url: str) -> Any:
-    """Return what identifies the present content of a local file; None for anything else."""
-    path = local_path(url)
-    if path is None:
-        return None
-    try:
-        facts = os.stat(path)
-    except OSError:
-        return None
-    return facts.st_ino, facts.st_size, facts.st_mtime_ns
-
-
 def content_version(url: str) -> Any:
     """Return what identifies the present content of a local archive; None for a remote one."""
     path = local_path(url)
-    if path is None or not os.path.exists(path):
+    if path is None:
         return None
     if os.path.isdir(path):
         # Of references and stores, the file that is replaced last identifies the state.
         marks = (os.path.join(path, name) for name in ("root.json", "zarr.json", ".zmetadata", "repo"))
         path = next((mark for mark in marks if os.path.isfile(mark)), path)
-    facts = os.stat(path)
+    try:
+        facts = os.stat(path)
+    except OSError:
+        return None
     return facts.st_ino, facts.st_size, facts.st_mtime_ns
 
 
