@@ -97,6 +97,7 @@ bench:
 	.venv-$(BENCH_PYTHON)/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[bench]'
 	@.venv-$(BENCH_PYTHON)/bin/python -m pip install --quiet --disable-pip-version-check 'hidefix>=0.12' >/dev/null 2>&1 || \
 		echo 'hidefix is left out: it has no wheel here, and its Rust sources could not be built'
+	-.venv-$(BENCH_PYTHON)/bin/python scripts/browser.py install
 	.venv-$(BENCH_PYTHON)/bin/python bench/$(if $(BENCH),$(firstword $(BENCH)).py $(wordlist 2,9,$(BENCH)),page.py)
 
 # Change bytes of HDF5 files and see that the scanner reads right or says no: MINUTES=10 make fuzz

@@ -35,6 +35,8 @@ from insitu.sources import trace
 from server import run_server
 
 TARGETS = ("archive.insitu", "rain.json", "rain.parq", "rain.parquet", "rain.icechunk")
+PORT = 8765
+"""Of the explorer, so that the address is known before it runs."""
 
 
 def demo(folder: Path) -> None:
@@ -70,9 +72,10 @@ def demo(folder: Path) -> None:
         f"info {folder / TARGETS[0]}",
         f"read {folder / TARGETS[0]} tas --sel time={YEAR}-07-01 --sel lat=45..50 --sel lon=8 --as table",
         f"serve {folder.resolve()}",
-        f"explore '{folder / 'archive' / '*.nc'}'",
+        f"explore '{folder / 'archive' / '*.nc'}' --no-browser --port {PORT}",
     ):
         stdout.print(f"  [bold]{program} {command}[/]", soft_wrap=True)
+    stdout.print(f"The last one shows the archive in a browser: open http://127.0.0.1:{PORT}/", markup=False)
 
 
 def explore(folder: Path) -> None:
