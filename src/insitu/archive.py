@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from importlib import import_module
@@ -18,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy.typing as npt
 
 from insitu.active.client import Active
+from insitu.active.placement import Servers
 from insitu.active.reduce_array import reduce_array
 from insitu.combining.cached_archive import CachedArchive
 from insitu.combining.conventions import Decoding
@@ -25,7 +27,9 @@ from insitu.combining.file_names import expand_paths, is_many, iter_positions, o
 from insitu.combining.member import Member, Variable
 from insitu.combining.recipe import Recipe
 from insitu.combining.saved_members import array_from_variable, tree_from_member
-from insitu.combining.scan_many import scan_many
+from insitu.combining.scan_engine import Engine, ExecutorEngine, ThisThread, engine_for
+from insitu.combining.scan_journal import Journal
+from insitu.combining.scan_many import scan_many, thread_count
 from insitu.combining.scan_member import Failure, Job, make_loader, scan_member, scan_tree
 from insitu.combining.stored_view import stored_view, zarr_tree
 from insitu.combining.survey import Survey
@@ -33,6 +37,7 @@ from insitu.errors import UnsupportedError, VariableError
 from insitu.maintenance import (
     append_member,
     check,
+    compact,
     drop,
     empty_append_report,
     known_files,
@@ -44,6 +49,7 @@ from insitu.maintenance import (
 )
 from insitu.model import VirtualArray, VirtualGroup
 from insitu.reading import ChunkCache, ReadContext, ReadStatistics, cache_from_option
+from insitu.reducing.engines import settings as engine_settings
 from insitu.reducing.query import ReductionQuery
 from insitu.reducing.reduce import axes_of_dims
 from insitu.scanning.scan_url import Verify, can_be_collection, is_saved_tree, read_selection, scan_stored
@@ -52,16 +58,14 @@ from insitu.sources.address import is_remote
 if TYPE_CHECKING:
     import xarray
 
+    from insitu.combining.combine_on_engine import CombineFound
+    from insitu.maintenance.compacting import CompactReport
     from insitu.reading.zarr_store.store import InsituStore
     from insitu.references import AppendReport, CheckReport
 
 __all__ = ["Archive"]
 
 ScannedFiles = Sequence[Member | Failure]
-CombineFound = Callable[[ScannedFiles, Sequence[tuple[int, ...]], Sequence[Any]], Member]
-"""Combines the scanned files into one member, given their positions in nested lists and their
-names.
-"""
 
 
 VIEW_CACHE_BYTES = 128 << 20
@@ -97,8 +101,6 @@ class Archive:
     """Cache of decoded chunks, for later reads."""
     kept: tuple[Any, ...] = field(default=(), repr=False)
     """Sources in memory: they are found by name only while something refers to them."""
-    attributes_by_url: Mapping[str, Mapping[str, Any]] = field(default_factory=dict, repr=False)
-    """The attributes of each of many files."""
     only_groups: Member | None = field(default=None, repr=False)
     """The first of many files that has groups."""
     _members: dict[str, Member] = field(default_factory=dict, repr=False)
@@ -119,9 +121,10 @@ class Archive:
         combine: str = "by_coords",
         concat_dim: Any = None,
         parallel: Any = None,
-        progress: bool | Callable[[int, int], None] | None = None,
+        progress: Any = None,
+        resume: bool | Journal | None = None,
         cache: ChunkCache | int | bool | None = None,
-        active: str | Active | None = None,
+        active: Servers | Active | None = None,
         active_required: bool = False,
         verify: Verify = "read",
         allow_local: bool = False,
@@ -142,8 +145,8 @@ class Archive:
         group, variables, format, errors, cache, active, active_required, verify, allow_local,
         storage_options
             See `insitu.open_dataset`.
-        combine, concat_dim, parallel, progress
-            See `insitu.open_mfdataset`.
+        combine, concat_dim, parallel, progress, resume
+            See `insitu.open_mfdataset`. `resume` may be the journal itself, which then stays.
         finish, combine_found
             Called with the member of each file before files are combined; combines the files
             instead of the recipe.
@@ -186,7 +189,7 @@ class Archive:
             verify=verify,
             allow_local=allow_local,
         )
-        server = Active(active, active_required) if isinstance(active, str) else active
+        server = active if active is None or isinstance(active, Active) else Active(active, active_required)
         archive = cls(
             job,
             recipe,
@@ -197,13 +200,22 @@ class Archive:
             kept=kept,
         )
         if many:
-            archive._combine_files([place for place, _ in pairs], combine_found, parallel, progress)
+            archive._combine_files([place for place, _ in pairs], combine_found, parallel, progress, resume)
         return archive
 
     def _combine_files(
-        self, places: Sequence[Any], combine_found: CombineFound | None, parallel: Any, progress: Any
+        self, places: Sequence[Any], combine_found: CombineFound | None, parallel: Any, progress: Any, resume: Any
     ) -> None:
         """Scan the files and combine them, or take the result from the scan cache."""
+        engine = engine_for(parallel)
+        if engine is not None:
+            self._combine_on_engine(engine, places, combine_found, progress, resume)
+            return
+        if resume:
+            count = thread_count(self.urls, parallel)
+            with ThreadPoolExecutor(count) if count > 1 else ThisThread() as executor:
+                self._combine_on_engine(ExecutorEngine(executor), places, combine_found, progress, resume)
+            return
         job, load, known = self.job, make_loader(self.job.storage_options), None
         if parallel is None and combine_found is None:
             known = CachedArchive.of(self.urls, places, job, self.recipe)
@@ -212,20 +224,38 @@ class Archive:
             self._members[""] = cached
             self.survey = lambda: Survey.of(scan_many(self.urls, job), cached)
             return
+        check = None if combine_found is not None else self.recipe.type_check()
         with known.recorder.recording() if known is not None else nullcontext():
-            found = scan_many(self.urls, job, parallel=parallel, progress=progress)
+            found = scan_many(self.urls, job, parallel=parallel, progress=progress, check=check)
         if combine_found is None:
             member = self.recipe.combine_found(found, places, self.urls, load, job.errors)
         else:
             member = combine_found(found, places, self.urls)
-        self._members[""] = member
         if known is not None and not _has_failures(found):
             known.keep(member)
-        self.survey = Survey.of(found, member)
+        self._take(member, Survey.of(found, member), found)
+
+    def _combine_on_engine(
+        self, engine: Engine, places: Sequence[Any], combine_found: CombineFound | None, progress: Any, resume: Any
+    ) -> None:
+        # Imports xarray and pandas, which one file does not need.
+        from insitu.combining.combine_on_engine import choose_journal, combine_on_engine
+
+        given = isinstance(resume, Journal)
+        journal = resume if given else choose_journal(resume, self.urls, self.job, self.recipe)
+        combined = combine_on_engine(
+            self.urls, places, self.job, self.recipe, engine,
+            journal=journal, progress=progress, combine_found=combine_found,
+        )  # fmt: skip
+        self._take(combined.member, combined.survey, combined.found)
+        if journal is not None and not given:
+            journal.done()
+
+    def _take(self, member: Member, survey: Survey, found: ScannedFiles) -> None:
+        """Keep what the files make together."""
+        self._members[""] = member
+        self.survey = survey
         self.only_groups = next((item for item in found if isinstance(item, Member) and item.groups), None)
-        self.attributes_by_url = {
-            str(url): item.attributes for url, item in zip(self.urls, found, strict=True) if isinstance(item, Member)
-        }
 
     # -- what it holds
 
@@ -371,7 +401,8 @@ class Archive:
         """
         array = self.array(path, decode=decode)
         query = ReductionQuery.of(methods, axes_of_dims(array, selection, dim, axes), selection, **how)
-        context = ReadContext(path, self.job.storage_options, tally=tally)
+        engine = None if self.kept else engine_settings.engine  # objects in memory are only here
+        context = ReadContext(path, self.job.storage_options, tally=tally, engine=engine)
         found = reduce_array(array, query, context, self.active)
         return found[methods] if isinstance(methods, str) else found
 
@@ -468,6 +499,12 @@ class Archive:
         """Undo the last change of the saved archive."""
         rollback(self._saved_location(), storage_options=self.job.storage_options)
         self._forget()
+
+    def compact(self) -> CompactReport:
+        """Write the references of the saved archive anew, into as few files as possible."""
+        done = compact(self._saved_location(), storage_options=self.job.storage_options)
+        self._forget()
+        return done
 
     def _saved_location(self) -> str:
         if not isinstance(self.location, str):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy.typing as npt
 
 from insitu.active.client import Active
+from insitu.active.placement import Servers
 from insitu.active.reduce_array import reduce_array
 from insitu.archive import Archive, zarr_store_of
 from insitu.combining.scan_member import make_loader
@@ -16,6 +18,7 @@ from insitu.combining.stored_view import stored_view
 from insitu.errors import VariableError
 from insitu.model import VirtualArray, VirtualGroup
 from insitu.reading import ChunkCache, ReadContext, ReadStatistics, cache_from_option, format_summary
+from insitu.reducing.engines import settings
 from insitu.reducing.query import ReductionQuery
 from insitu.reducing.reduce import axes_of_dims
 from insitu.scanning.scan_url import Verify, read_selection, scan_stored
@@ -159,7 +162,7 @@ def reduce(
     q: Any = None,
     edges: Any = None,
     decode: bool = True,
-    active: str | None = None,
+    active: Servers | None = None,
     active_required: bool = False,
     storage_options: Mapping[str, Any] | None = None,
     tally: ReadStatistics | None = None,
@@ -192,8 +195,8 @@ def reduce(
     decode
         False: reduce the stored values, as for `read`.
     active, active_required
-        The address of a server that reduces next to the data, and whether it is an error if it
-        cannot: see `open_dataset`.
+        The servers that reduce next to the data, and whether it is an error if they cannot: see
+        `open_dataset`.
     storage_options, tally
         As for `read`.
 
@@ -205,7 +208,9 @@ def reduce(
     along = axes_of_dims(array, selection, dim, axes)
     query = ReductionQuery.of(method, along, selection, skipna=skipna, q=q, edges=edges)
     server = None if active is None else Active(active, active_required)
-    return reduce_array(array, query, ReadContext(path, storage_options, tally=tally), server)[method]
+    engine = settings.engine if isinstance(url, (str, os.PathLike)) else None  # objects in memory are only here
+    context = ReadContext(path, storage_options, tally=tally, engine=engine)
+    return reduce_array(array, query, context, server)[method]
 
 
 def _array(url: Any, path: str | None, decode: bool, storage_options: Mapping[str, Any] | None) -> VirtualArray:

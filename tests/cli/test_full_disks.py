@@ -14,6 +14,7 @@ import pytest
 import xarray as xr
 
 import insitu
+from insitu.formats import InsituWarning
 
 pytest.importorskip("resource")
 
@@ -94,13 +95,12 @@ def test_a_scan_goes_on_without_its_journal(archive: list[Path], tmp_path: Path)
     xr.testing.assert_equal(insitu.open_dataset(target).load(), xr.open_mfdataset(archive).load())
 
 
-def test_a_journal_on_a_full_disk(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    from insitu.cli import resume
-    from insitu.cli.resume import Journal, ResumingExecutor
+def test_a_journal_on_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from insitu.combining import scan_journal
+    from insitu.combining.scan_journal import Journal, identity_of
 
-    journal = Journal(tmp_path / "j")
+    told: list[str] = []
+    journal = Journal(tmp_path / "j", told.append)
 
     class Full:
         def __enter__(self) -> Full:
@@ -117,29 +117,24 @@ def test_a_journal_on_a_full_disk(
         return Full()
 
     with monkeypatch.context() as patch:
-        patch.setattr(resume.os, "fdopen", full)
-        assert [*ResumingExecutor(None, journal).map(lambda batch: [batch], [["a"], ["b"], ["c"]])] == [
-            [["a"]],
-            [["b"]],
-            [["c"]],
-        ]
-    told = capsys.readouterr().err
-    assert told.count("No space left on device") == 1
+        patch.setattr(scan_journal.os, "fdopen", full)
+        for name in "abc":
+            journal.keep("table", [name], b"result", identity_of([name]))
+    assert len(told) == 1
+    assert "No space left on device" in told[0]
     assert os.listdir(tmp_path / "j") == []
-    assert journal.load(["a"]) is None
+    assert journal.load("table", ["a"]) is None
 
 
-def test_a_journal_that_may_not_be_written(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    from insitu.cli.resume import Journal
+def test_a_journal_that_may_not_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from insitu.combining.scan_journal import Journal, identity_of
 
     def refused(self: Path, *_: object, **__: object) -> None:
         raise OSError(30, "Read-only file system")
 
     monkeypatch.setattr(Path, "mkdir", refused)
-    journal = Journal(tmp_path / "j")
-    journal.keep(["a"], [1])
-    assert "Read-only file system" in capsys.readouterr().err
-    assert journal.load(["a"]) is None
+    with pytest.warns(InsituWarning, match="Read-only file system"):
+        journal = Journal(tmp_path / "j")
+    journal.keep("table", ["a"], b"result", identity_of(["a"]))
+    assert journal.load("table", ["a"]) is None
     journal.done()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import pickle
 import signal
 import subprocess
 import sys
@@ -20,7 +19,7 @@ import xarray as xr
 
 import insitu
 import insitu.cli
-from insitu.cli.resume import Journal, ResumingExecutor, journal_for
+from insitu.combining.scan_journal import Journal, identity_of, journal_for
 from insitu.errors import AccessError
 
 Run = Callable[..., tuple[str, str]]
@@ -165,29 +164,31 @@ def test_a_killed_scan_goes_on(archive: Path, tmp_path: Path) -> None:
 def test_a_journal_of_others_is_not_believed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     journal = journal_for("x.insitu", "question")
-    journal.keep(["a"], [1])
-    assert journal.load(["a"]) == [1]
-    assert journal.load(["b"]) is None
+    journal.keep("table", ["a"], b"result", identity_of(["a"]))
+    assert journal.load("table", ["a"]) == b"result"
+    assert journal.load("table", ["b"]) is None
+    assert journal.load("members", ["a"]) is None
     (path,) = journal.folder.iterdir()
-    path.write_bytes(pickle.dumps([1])[:-3])
-    assert journal.load(["a"]) is None
+    path.write_bytes(path.read_bytes()[:-3])
+    assert journal.load("table", ["a"]) is None
     journal.folder.chmod(0o777)
     with pytest.raises(AccessError, match="other users may write"):
         Journal(journal.folder)
 
 
-def test_resuming_runs_only_what_is_new(tmp_path: Path) -> None:
-    journal = Journal(tmp_path / "j")
-    asked: list[str] = []
-
-    def work(batch: list[str]) -> list[str]:
-        asked.extend(batch)
-        return [name.upper() for name in batch]
-
-    assert [*ResumingExecutor(None, journal).map(work, [["a"], ["b"]])] == [["A"], ["B"]]
-    assert [*ResumingExecutor(None, journal).map(work, [["a"], ["c"], ["b"]])] == [["A"], ["C"], ["B"]]
-    assert asked == ["a", "b", "c"]
-    assert journal.found == 2
+def test_dry_run(run: Run, archive: Path) -> None:
+    """Nothing is written, and of files that are alike the estimate is the sum."""
+    out, _ = run("scan", f"{archive}/*.nc", "--dry-run")
+    told = dict(line.rsplit("  ", 1) for line in out.splitlines() if "  " in line)
+    told = {name.strip(): value.strip() for name, value in told.items()}
+    assert told["files"].startswith("6 (6 were scanned")
+    chunks = sum(int(line.split()[2].replace(",", "")) for line in run("scan", f"{archive}/*.nc")[0].splitlines()[1:])
+    assert told["chunks"] == f"{chunks:,}"
+    assert int(told["requests"].replace(",", "")) >= 6
+    (archive / "tas_201003.nc").write_bytes(b"broken")
+    run("scan", f"{archive}/*.nc", "--dry-run", code=1)
+    _, err = run("scan", f"{archive}/*.nc", "--dry-run", "--errors", "skip", code=1)
+    assert "tas_201003.nc" in err
 
 
 def test_scan_on_dask(run: Run, archive: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,12 +15,16 @@ OTHER_ENGINE = "expects what another engine refuses, and insitu reads: "
 OTHER_MESSAGE = "expects the words of another engine: "
 COMPRESSED_FILE = "a file compressed as a whole has no byte ranges; insitu says so, and says to unpack it"
 NOTHING_TO_CLOSE = "files are opened for each read, so that a tree has nothing to close"
+LARGE_BLOCKS = (
+    "`chunks={}` of insitu's own functions joins small chunks to larger blocks; the engine gives one for each"
+)
 BEING_WRITTEN = "reads a file whose writer has not finished: h5py's metadata is not on disk yet"
 
 EXCEPTIONS: dict[str, str] = {
     "virtual:test_dataset_caching": INTERNALS,
     "virtual:test_array_type_after_indexing": INTERNALS,
     "virtual:test_dropna": INTERNALS,
+    "virtual:test_base_chunking_uses_disk_chunk_sizes": LARGE_BLOCKS,
     "test_roundtrip_example_1_netcdf_gz": COMPRESSED_FILE,
     "test_nc4_scipy": OTHER_ENGINE + "the engine scipy reads no netCDF-4",
     "test_open_badbytes": OTHER_MESSAGE + "xarray's list of installed engines",

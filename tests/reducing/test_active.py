@@ -123,6 +123,31 @@ def test_the_same_bits_as_here(archive: Path, server: Server, name: str) -> None
         xr.testing.assert_allclose(found, operation(xr.open_mfdataset(str(archive / "*.nc"), engine="netcdf4").load()))
 
 
+@pytest.mark.parametrize(
+    ("chunks", "how"),
+    [((10, 9, 12), {"zlib": True}), ((100, 60, 50), {}), ((100, 60, 50), {"zlib": True}), ((7, 60, 50), {})],
+    ids=["small", "large and uncompressed", "large", "small and uncompressed"],
+)
+def test_the_same_bits_from_a_cache(tmp_path: Path, chunks: tuple[int, ...], how: dict[str, Any]) -> None:
+    """Chunks that a server takes from its cache are summed in the same order as those that are decoded."""
+    values = np.random.default_rng(4).normal(280, 5, (200, 60, 100))
+    made = xr.Dataset({"t": (("time", "lat", "lon"), values), "f": (("time", "lat", "lon"), values.astype("f4"))})
+    encoding = {"chunksizes": chunks, "_FillValue": None, **how}
+    made.to_netcdf(tmp_path / "x.nc", engine="netcdf4", encoding={"t": encoding, "f": encoding})
+    here = insitu.open_dataset(tmp_path / "x.nc", cache=False)
+    with (
+        serving([tmp_path], tmp_path / "log") as cached,
+        serving([tmp_path], tmp_path / "log0", "--cache", "0") as not_,
+    ):
+        for server in (cached, cached, not_):
+            there = insitu.open_dataset(tmp_path / "x.nc", active=server.url, active_required=True)
+            for dims in ("time", "lon", ("lat", "lon"), ("time", "lat", "lon")):
+                for part in ({}, {"lat": slice(3, 50), "lon": slice(5, 90)}):
+                    found, expected = (ds.isel(part).mean(dims).load() for ds in (there, here))
+                    xr.testing.assert_identical(found, expected)
+                    xr.testing.assert_identical(there.t.isel(part).std(dims).load(), here.t.isel(part).std(dims).load())
+
+
 def test_datasets_and_trees(archive: Path, server: Server) -> None:
     one = insitu.open_dataset(archive / "0.nc", active=server.url, active_required=True)
     want = xr.load_dataset(archive / "0.nc", engine="netcdf4")

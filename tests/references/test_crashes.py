@@ -15,6 +15,7 @@ import pytest
 
 from insitu.errors import InsituWarning, SourceError
 from insitu.maintenance import append_tree as append
+from insitu.maintenance import compact
 from insitu.model import (
     Axis,
     Columns,
@@ -29,6 +30,7 @@ from insitu.model import (
 )
 from insitu.references import open_references, save
 from insitu.references.atomic_write import LocalFolder
+from insitu.references.store import file_merging
 
 
 @pytest.fixture(autouse=True)
@@ -134,7 +136,18 @@ def work(kind: str, target: Path) -> Callable[[], None]:
     return {
         "replace": lambda: save(archive(7, 8), target),
         "append": lambda: append(archive(3), target, "time"),
+        "merge": lambda: append(archive(3), target, "time"),
+        "compact": lambda: compact(str(target)),
     }[kind]
+
+
+@pytest.fixture
+def kind(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A kind of change; "merge" is an append that merges the files that it finds."""
+    if request.param == "merge":
+        monkeypatch.setattr(file_merging, "MERGED_AT_ONCE", 1)
+    name: str = request.param
+    return name
 
 
 def count(kind: str, target: Path) -> tuple[int, list[int]]:
@@ -145,7 +158,7 @@ def count(kind: str, target: Path) -> tuple[int, list[int]]:
     return steps.done, offsets(target)
 
 
-@pytest.mark.parametrize("kind", ["replace", "append"])
+@pytest.mark.parametrize("kind", ["replace", "append", "merge", "compact"], indirect=True)
 def test_a_writer_that_dies(tmp_path: Path, kind: str) -> None:
     save(archive(1, 2), tmp_path / "whole.insitu")
     before = offsets(tmp_path / "whole.insitu")
@@ -163,10 +176,10 @@ def test_a_writer_that_dies(tmp_path: Path, kind: str) -> None:
         # Whatever was left lying around is in nobody's way.
         append(archive(5), target, "time")
         assert offsets(target)[: len(found)] == found
-    assert len(seen) == 2
+    assert seen == {tuple(before), tuple(after)}
 
 
-@pytest.mark.parametrize("kind", ["replace", "append"])
+@pytest.mark.parametrize("kind", ["replace", "append", "merge"], indirect=True)
 def test_a_disk_that_is_full(tmp_path: Path, kind: str) -> None:
     save(archive(1, 2), tmp_path / "whole.insitu")
     before = offsets(tmp_path / "whole.insitu")

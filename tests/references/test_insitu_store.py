@@ -164,14 +164,14 @@ def test_append_adds_parts_and_reads_nothing_old(tmp_path: Path) -> None:
     months = [make_month(n, 28 + n % 4) for n in range(12)]
     save(VirtualGroup({"tas": concatenate(months[:3], "time"), "map": make_month(99)[0]}), target)
     chunks = {path.name: path.read_bytes() for path in target.glob("chunks-*")}
-    for n in range(3, 12):
+    for n in range(3, 9):  # later ones merge small files: tests/references/test_compaction.py
         append(VirtualGroup({"tas": months[n]}), target, "time")
-    assert_same_chunks(open_saved(target).arrays["tas"], concatenate(months, "time"))
+    assert_same_chunks(open_saved(target).arrays["tas"], concatenate(months[:9], "time"))
     assert_same_chunks(open_saved(target).arrays["map"], make_month(99)[0])
     for name, data in chunks.items():
         assert (target / name).read_bytes() == data
     tables = json.loads((target / NAME).read_text())["tree"]["arrays"]["tas"]["tiles"][0]["chunks"]
-    assert [table["kind"] for table in tables["tables"]] == ["rows"] * 10
+    assert [table["kind"] for table in tables["tables"]] == ["rows"] * 7
     assert {path.name for path in target.glob("*.parquet")} == named_files(target)
 
 

@@ -322,9 +322,9 @@ def test_groups_of_a_sparse_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     """The first cell of each group of rows is in the root: a wrong one is noticed when cells are
     looked for near it.
     """
-    from insitu.references.store import store_writer, validation
+    from insitu.references.store import row_file_writer, stored_rows, table_writer, validation
 
-    for module in (row_file, row_tables, validation, store_writer):
+    for module in (row_file, row_file_writer, row_tables, stored_rows, validation, table_writer):
         monkeypatch.setattr(module, "ROWS_PER_GROUP", 4)
     index = np.array([[0, n] for n in range(10, 90, 5)])
     table = scatter((5, 1000), (Source("/a.nc"),), index, np.arange(len(index)), np.ones(len(index), int))

@@ -17,7 +17,7 @@ from insitu.model.chunks import Columns
 from insitu.model.sparse_chunks import SparseTable
 from insitu.sources.redaction import redact_url
 
-__all__ = ["ActiveWarning", "FallbackSettings", "bytes_to_move", "settings", "warn_of_fallback"]
+__all__ = ["ActiveWarning", "FallbackSettings", "bytes_to_move", "settings", "warn_of_fallback", "warn_of_takeover"]
 
 
 class ActiveWarning(UserWarning):
@@ -64,7 +64,7 @@ def warn_of_fallback(server: str, problem: InsituError, name: str | None, nbytes
     Parameters
     ----------
     server
-        URL of the server; shown without its token.
+        URL of the server, or several with commas in between; shown without their tokens.
     problem
         Why the server could not do it.
     name
@@ -79,9 +79,27 @@ def warn_of_fallback(server: str, problem: InsituError, name: str | None, nbytes
         return
     _warned.add(key)
     warnings.warn(
-        f"{name or 'an array'} is read and reduced here, not by {redact_url(server)}, "
+        f"{name or 'an array'} is read and reduced here, not by {_redact_urls(server)}, "
         f"which moves about {nbytes:,} bytes: {problem}. "
         "Set active_required=True to get an error instead",
         ActiveWarning,
         stacklevel=stacklevel + 1,
     )
+
+
+def warn_of_takeover(server: str, problem: InsituError, name: str | None) -> None:
+    """Warn, once per server and reason, that other servers with the same data do the work of one."""
+    key = (server, f"takeover {problem.kind}")
+    if key in _warned:
+        return
+    _warned.add(key)
+    warnings.warn(
+        f"{redact_url(server)} did not reduce its share of {name or 'an array'}, others with the same data did: "
+        f"{problem}",
+        ActiveWarning,
+        stacklevel=2,
+    )
+
+
+def _redact_urls(servers: str) -> str:
+    return ", ".join(map(redact_url, servers.split(", ")))

@@ -6,26 +6,18 @@ objects: what to compute (`ReductionQuery`), how to read (`ReadContext`), and th
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
-import numpy as np
-import numpy.typing as npt
-
-from insitu.active.client import Active, rules_to_wire
-from insitu.active.wire import values_to_wire
-from insitu.active.wire_array import array_to_wire
+from insitu.active.client import Active
+from insitu.active.piecewise import GroupedPieces, Results, WeightedPieces
 from insitu.model import Selection, VirtualArray
 from insitu.reading import ReadContext
+from insitu.reducing.grouped_statistics import Groups, grouped_statistics
 from insitu.reducing.query import ReductionQuery
 from insitu.reducing.reduce import compute_statistics
-from insitu.reducing.weighted_and_grouped import Groups, Weights, grouped_statistics, weighted_statistics
+from insitu.reducing.weighted_statistics import Weights, weighted_statistics
 
 __all__ = ["group_array", "reduce_array", "weigh_array"]
-
-Results = dict[str, npt.NDArray[Any]]
-"""Arrays by statistic."""
 
 
 def reduce_array(
@@ -55,7 +47,7 @@ def weigh_array(
     Parameters
     ----------
     array, weights, query, context
-        As for `insitu.reducing.weighted_and_grouped.weighted_statistics`.
+        As for `insitu.reducing.weighted_statistics.weighted_statistics`.
     active
         As for `reduce_array`.
     """
@@ -64,16 +56,9 @@ def weigh_array(
     context = context or ReadContext()
     query = replace(query, selection=Selection.of(query.selection, array.shape))
 
-    def job() -> dict[str, Any]:
-        factors = {
-            ",".join(map(str, [key] if isinstance(key, int) else key)): values_to_wire(np.asarray(numbers, np.float64))
-            for key, numbers in weights.items()
-        }
-        return {**_job_to_wire(array, query), "weights": factors}
-
-    return active.run_job(
-        job, lambda: weighted_statistics(array, weights, query, context), array[query.selection], context
-    )
+    selected = array[query.selection]
+    found = active.reduce_pieces(WeightedPieces(selected.shape, query, weights), selected, context)
+    return weighted_statistics(array, weights, query, context) if found is None else found
 
 
 def group_array(
@@ -88,7 +73,7 @@ def group_array(
     Parameters
     ----------
     array, groups, query, context
-        As for `insitu.reducing.weighted_and_grouped.grouped_statistics`.
+        As for `insitu.reducing.grouped_statistics.grouped_statistics`.
     active
         As for `reduce_array`.
     """
@@ -97,19 +82,6 @@ def group_array(
     context = context or ReadContext()
     query = replace(query, selection=Selection.of(query.selection, array.shape))
 
-    def job() -> dict[str, Any]:
-        labels = {"axis": groups.axis, "codes": values_to_wire(groups.codes), "count": groups.count}
-        return {**_job_to_wire(array, query), "groups": labels}
-
-    return active.run_job(
-        job, lambda: grouped_statistics(array, groups, query, context), array[query.selection], context
-    )
-
-
-def _job_to_wire(array: VirtualArray, query: ReductionQuery) -> Mapping[str, Any]:
-    return {
-        "array": array_to_wire(array[query.selection]),
-        "methods": list(query.methods),
-        "axes": None if query.axes is None else np.atleast_1d(query.axes).tolist(),
-        **rules_to_wire(query.rules),
-    }
+    selected = array[query.selection]
+    found = active.reduce_pieces(GroupedPieces(selected.shape, selected.dtype, query, groups), selected, context)
+    return grouped_statistics(array, groups, query, context) if found is None else found

@@ -30,7 +30,7 @@ from insitu.sources.retry_policy import RetryPolicy, TransientError, retry, retr
 if TYPE_CHECKING:
     import urllib3
 
-__all__ = ["ServerClient", "ServerError", "Traffic", "client_for"]
+__all__ = ["ServerClient", "ServerError", "Traffic", "client_for", "encode_numpy"]
 
 RETRIED_STATUSES = frozenset({429, 502, 503, 504})
 RETRIES = RetryPolicy(connect=10.0, read=330.0, deadline=1800.0, attempts=5)
@@ -93,7 +93,7 @@ class ServerClient:
         basic
             Name and secret for the storage.
         """
-        body = _import_cbor2().dumps(request, default=_encode_numpy)
+        body = _import_cbor2().dumps(request, default=encode_numpy)
         headers = {"Content-Type": "application/cbor", "Accept": "application/cbor-seq", "User-Agent": "insitu"}
         if self.token:
             headers["X-Insitu-Token" if basic else "Authorization"] = self.token if basic else f"Bearer {self.token}"
@@ -242,7 +242,7 @@ def _import_cbor2() -> Any:
         ) from None
 
 
-def _encode_numpy(encoder: Any, value: Any) -> None:
+def encode_numpy(encoder: Any, value: Any) -> None:
     """Encode NumPy scalars and arrays in configurations of codecs."""
     if isinstance(value, np.generic):
         encoder.encode(value.item())

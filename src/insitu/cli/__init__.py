@@ -32,6 +32,7 @@ VERBS = {
     "append": "Scan new files and add them to a saved archive.",
     "drop": "Remove files from a saved archive, or replace them. `insitu rollback` undoes it.",
     "rollback": "Undo the last change of a saved archive (append, drop, refresh, save).",
+    "compact": "Write the references of a saved archive anew, into as few files as possible.",
     "check": "Check whether the source files of saved references are unchanged.",
     "refresh": "Scan the source files that have changed, and only those, and save the updated references.",
     "serve": "Run a server that decodes and reduces next to the data: for active= of insitu, PyActiveStorage and any "

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Iterator, Sequence
-from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from contextlib import contextmanager
 from importlib import import_module
 from multiprocessing import get_context
@@ -17,14 +17,15 @@ from rich.table import Table
 from insitu.archive import Archive
 from insitu.cli.access import StorageOption, Verbose, describe_array, storage_options, trace_storage
 from insitu.cli.progress import progress_bar
-from insitu.cli.resume import ResumingExecutor, journal_for
 from insitu.cli.screen import format_bytes, plural, print_table, stderr
+from insitu.combining.scan_journal import journal_for
+from insitu.combining.scan_progress import ProgressBar
 from insitu.errors import InsituError, UnsupportedError
-from insitu.formats.containers import expand_members, parse_member_url
+from insitu.formats.containers import expand_members
 from insitu.maintenance import save_tree
 from insitu.model import VirtualGroup, count_cells
-from insitu.scanning.scan_url import can_be_collection, scan_stored
-from insitu.sources import CountingSource, open_source
+from insitu.scanning.scan_cache import reader_identity
+from insitu.scanning.scan_estimate import estimate_scan, scan_counting_requests
 from insitu.sources.address import is_remote
 
 __all__ = ["scan"]
@@ -93,6 +94,10 @@ def scan(
     restart: Annotated[
         bool, typer.Option("--restart", help="Start anew instead of resuming an interrupted scan.")
     ] = False,
+    dry_run: Annotated[
+        bool,
+        typer.Option("--dry-run", help="Estimate files, requests, bytes and memory from a sample of the files."),
+    ] = False,
     option: StorageOption = None,
     verbose: Verbose = False,
 ) -> None:
@@ -104,6 +109,9 @@ def scan(
     options = storage_options(option)
     files = expand_members(urls, options)
     with trace_storage(verbose):
+        if dry_run:
+            _show_estimate(files, group, variable, errors, options)
+            return
         if output is None:
             _show_files(files, group, variable, errors, options)
             return
@@ -175,14 +183,16 @@ def _save_many(
     if how["mode"] == "x" and is_occupied(target, opening["storage_options"]):
         # Checked before a long scan, not after it.
         raise UnsupportedError("the target exists already", url=target, hint="Use --overwrite to replace it")
-    question = repr(sorted((name, repr(value)) for name, value in opening.items()))
-    journal = journal_for(target, question)
+    # Without credentials: those that have expired are replaced by others, and the scan goes on.
+    asked = [(name, repr(value)) for name, value in opening.items() if name != "storage_options"]
+    question = repr((sorted(asked), reader_identity()))
+    journal = journal_for(target, question, _print_note)
     if restart:
         journal.done()
-        journal = journal_for(target, question)
-    with _executor(files, workers, dask) as inner, progress_bar("files") as progress, warnings.catch_warnings():
+        journal = journal_for(target, question, _print_note)
+    with _engine(files, workers, dask) as engine, ProgressBar(stderr) as progress, warnings.catch_warnings():
         warnings.simplefilter("ignore" if opening["errors"] == "skip" else "default")
-        archive = Archive.open([*files], parallel=ResumingExecutor(inner, journal), progress=progress, **opening)
+        archive = Archive.open([*files], parallel=engine, progress=progress, resume=journal, **opening)
     if journal.found:
         stderr.print(f"resumed: {plural(journal.found, 'file')} had been scanned before", markup=False)
     archive.save(target, **how)
@@ -190,10 +200,14 @@ def _save_many(
     return sum(array.nbytes for _, array in archive.tree.all_arrays())
 
 
+def _print_note(text: str) -> None:
+    stderr.print(text, style="yellow", markup=False, soft_wrap=True)
+
+
 @contextmanager
-def _executor(files: Sequence[Any], workers: int | None, dask: str | None) -> Iterator[Executor | None]:
-    """Yield the executor of a scan:
-    a cluster, threads for remote files, processes for local ones; None: this thread.
+def _engine(files: Sequence[Any], workers: int | None, dask: str | None) -> Iterator[Any]:
+    """Yield where a scan runs:
+    a Dask client, threads for remote files, processes for local ones; None: this thread.
     """
     if dask is not None:
         try:
@@ -201,7 +215,7 @@ def _executor(files: Sequence[Any], workers: int | None, dask: str | None) -> It
         except ImportError:
             raise UnsupportedError("--dask needs the package distributed", hint="pip install 'insitu[dask]'") from None
         with distributed.Client(None if dask == "local" else dask) as client:
-            yield client.get_executor(pure=False)
+            yield client
         return
     if is_remote(str(files[0])):
         with ThreadPoolExecutor(workers or 32, thread_name_prefix="insitu-scan") as threads:
@@ -232,7 +246,7 @@ def _show_files(
         for number, url in enumerate(files, 1):
             begin = time.perf_counter()
             try:
-                found, requests, read = _scan_counting_requests(url, group, variables, strict, options)
+                found, requests, read = scan_counting_requests(url, group, variables, strict, options)
             except InsituError as problem:
                 if errors == "raise":
                     raise
@@ -245,7 +259,8 @@ def _show_files(
             arrays, chunks, stored, virtual = _totals(found)
             table.add_row(
                 str(url), f"{arrays:,}", f"{chunks:,}", format_bytes(stored), format_bytes(virtual),
-                requests, read, f"{milliseconds:.1f}",
+                "–" if requests is None else f"{requests:,}", "–" if read is None else format_bytes(read),
+                f"{milliseconds:.1f}",
             )  # fmt: skip
     print_table(table)
     if failed:
@@ -253,14 +268,36 @@ def _show_files(
         raise typer.Exit(1)
 
 
-def _scan_counting_requests(
-    url: Any, group: str | None, variables: Sequence[str] | None, errors: Any, options: dict[str, Any] | None
-) -> tuple[VirtualGroup, str, str]:
-    if isinstance(url, str) and (can_be_collection(url) or parse_member_url(url)):  # not exactly one file
-        return scan_stored(url, group=group, variables=variables, errors=errors, storage_options=options), "–", "–"
-    with CountingSource(open_source(url, options)) as source:
-        found = scan_stored(source, group=group, variables=variables, errors=errors, storage_options=options)
-    return found, f"{source.requests:,}", format_bytes(source.bytes)
+def _show_estimate(
+    files: Sequence[Any],
+    group: str | None,
+    variables: Sequence[str] | None,
+    errors: str,
+    options: dict[str, Any] | None,
+) -> None:
+    """Print what a scan would cost, by a sample of the files."""
+    with progress_bar("files") as progress:
+        found = estimate_scan(
+            files, group=group, variables=variables, errors=errors, storage_options=options, progress=progress
+        )
+    table = Table(box=None, pad_edge=False, show_header=False)
+    table.add_column()
+    table.add_column(justify="right")
+    table.add_row("files", f"{found.files:,} ({found.sampled:,} were scanned for this estimate)")
+    if found.requests is not None and found.bytes_read is not None:
+        table.add_row("requests", f"{found.requests:,}")
+        table.add_row("bytes to read", format_bytes(found.bytes_read))
+    table.add_row("time, one file after another", f"{found.seconds:,.1f} s")
+    table.add_row("chunks", f"{found.chunks:,}")
+    table.add_row("size of the chunks", format_bytes(found.stored_bytes))
+    table.add_row("size of the values", format_bytes(found.virtual_bytes))
+    table.add_row("memory of the tables", format_bytes(found.memory_bytes))
+    table.add_row("size of an *.insitu store", format_bytes(found.store_bytes))
+    print_table(table)
+    for reason in found.failed:
+        _print_note(f"cannot be scanned: {reason}")
+    if found.failed:
+        raise typer.Exit(1)
 
 
 def _totals(group: VirtualGroup) -> tuple[int, int, int, int]:

@@ -80,3 +80,33 @@ int decompressor_run(int decompressor, void *state, const void *data, size_t len
     (void)decompressor, (void)state, (void)data, (void)length, (void)out, (void)size;
     return 0;
 }
+
+void *dictionary_open(const void *data, size_t length)
+{
+#ifdef WITH_ZSTD
+    return ZSTD_createDDict(data, length);
+#else
+    (void)data, (void)length;
+    return NULL;
+#endif
+}
+
+void dictionary_close(void *dictionary)
+{
+#ifdef WITH_ZSTD
+    ZSTD_freeDDict(dictionary);
+#else
+    (void)dictionary;
+#endif
+}
+
+ptrdiff_t dictionary_run(const void *dictionary, void *state, const void *data, size_t length, void *out, size_t room)
+{
+#ifdef WITH_ZSTD
+    size_t found = ZSTD_decompress_usingDDict(state, out, room, data, length, dictionary);
+    return ZSTD_isError(found) ? -1 : (ptrdiff_t)found;
+#else
+    (void)dictionary, (void)state, (void)data, (void)length, (void)out, (void)room;
+    return -1;
+#endif
+}

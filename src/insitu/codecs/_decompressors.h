@@ -20,4 +20,11 @@ void decompressor_close(int decompressor, void *state);
 /* Decompress into exactly `size` bytes; 0 if the data is damaged, or holds more or less. */
 int decompressor_run(int decompressor, void *state, const void *data, size_t length, void *out, size_t size);
 
+/* A Zstandard dictionary, for short texts that are compressed one by one; NULL without the library, or if it is damaged. */
+void *dictionary_open(const void *data, size_t length);
+void dictionary_close(void *dictionary);
+
+/* Decompress a short text into at most `room` bytes; its size, or -1 if it is damaged or longer. */
+ptrdiff_t dictionary_run(const void *dictionary, void *state, const void *data, size_t length, void *out, size_t room);
+
 #endif

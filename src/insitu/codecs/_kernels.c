@@ -1283,6 +1283,50 @@ static PyObject *py_measure_chunks(PyObject *module, PyObject *const *args, Py_s
     return results;
 }
 
+/* ---- decompress_texts(dictionary, texts, room) -----------------------------------------------------------------------
+ * Short Zstandard frames that were compressed with a dictionary: a list of bytes, each of `room` bytes at most. */
+
+static PyObject *py_decompress_texts(PyObject *module, PyObject *const *args, Py_ssize_t nargs)
+{
+    (void)module;
+    Py_ssize_t room = wanted(nargs, 3, "decompress_texts") ? positive(args[2], "room") : -1, many;
+    int codec = decompressor_find("zstd");
+    if (room < 0)
+        return NULL;
+    if (codec < 0) {
+        PyErr_SetString(PyExc_RuntimeError, "Zstandard was not linked");
+        return NULL;
+    }
+    Py_buffer given, *texts;
+    if (PyObject_GetBuffer(args[0], &given, PyBUF_SIMPLE) < 0)
+        return NULL;
+    void *dictionary = dictionary_open(given.buf, (size_t)given.len), *state = decompressor_open(codec);
+    PyBuffer_Release(&given); /* the dictionary has a copy */
+    uint8_t *out = PyMem_Malloc((size_t)room);
+    PyObject *results = NULL;
+    if (dictionary == NULL || state == NULL || out == NULL) {
+        PyErr_SetString(PyExc_ValueError, "the dictionary is damaged, or there is no memory");
+    } else if ((texts = chunks_of(args[1], &many)) != NULL) {
+        results = PyList_New(many);
+        for (Py_ssize_t i = 0; results && i < many; i++) {
+            ptrdiff_t size =
+                dictionary_run(dictionary, state, texts[i].buf, (size_t)texts[i].len, out, (size_t)room);
+            PyObject *one = size < 0 ? NULL : PyBytes_FromStringAndSize((const char *)out, size);
+            if (size < 0)
+                PyErr_Format(PyExc_ValueError, "text %zd is damaged, or longer than %zd bytes", i, room);
+            if (one == NULL || PyList_SetItem(results, i, one) < 0) /* which takes `one` */
+                Py_CLEAR(results);
+        }
+        release(texts, many);
+    }
+    PyMem_Free(out);
+    if (state)
+        decompressor_close(codec, state);
+    if (dictionary)
+        dictionary_close(dictionary);
+    return results;
+}
+
 /* ---- the module -------------------------------------------------------------------------------------------------- */
 
 static PyMethodDef methods[] = {
@@ -1306,6 +1350,9 @@ static PyMethodDef methods[] = {
     {"measure_chunks", (PyCFunction)(void (*)(void))py_measure_chunks, METH_FASTCALL,
      "measure_chunks(codec, chunks, held, room, elementsize, shuffled, first, count, missing, wanted)\n--\n\n"
      "What measure gives, of each of many compressed chunks of `held` elements; fewer if one does not decode."},
+    {"decompress_texts", (PyCFunction)(void (*)(void))py_decompress_texts, METH_FASTCALL,
+     "decompress_texts(dictionary, texts, room)\n--\n\n"
+     "Short Zstandard frames that were compressed with a dictionary; a text has at most `room` bytes."},
     {"crc32c", py_crc32c, METH_O, "crc32c(data)\n--\n\nThe Castagnoli checksum."},
     {NULL, NULL, 0, NULL},
 };

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
@@ -176,6 +176,25 @@ class Decoder:
     """Codec that the kernels decompress themselves, many chunks in one call; with two steps, the
     chunks are shuffled too.
     """
+    was_decoded: bool = False
+    """Whether chunks are given decoded, in the order of their elements in storage, as a cache has them."""
+
+    @property
+    def is_raw(self) -> bool:
+        """Whether the bytes of a stored chunk are its elements."""
+        return not self.steps and not self.was_decoded and self.records is None
+
+    @property
+    def of_decoded(self) -> Decoder:
+        """The same for chunks that were decoded before."""
+        if not self.steps or self.records is not None or self.dtype.hasobject:
+            return self
+        return replace(self, steps=(), chunk_bytes=self.nbytes, batch_codec=None, was_decoded=True)
+
+    def as_stored(self, chunk: NDArray[Any]) -> memoryview:
+        """Return the bytes of a decoded chunk, for `of_decoded`."""
+        values = chunk if self.back is None else chunk.transpose(np.argsort(self.back))
+        return np.ascontiguousarray(values).reshape(-1).view(np.uint8).data
 
     def __call__(self, data: Data, out: NDArray[Any] | None = None, fetch: Fetch | None = None) -> NDArray[Any]:
         """Decode one chunk; see `decode`."""

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from insitu.codecs.buffer_spec import Octets
 from insitu.codecs.libraries import find_function
 
-__all__ = ["ChunkBatch", "find_placing_kernel"]
+__all__ = ["ChunkBatch", "find_placing_kernel", "take_chunks"]
 
 
 class ChunkBatch(Sequence[memoryview]):
@@ -60,6 +60,11 @@ class ChunkBatch(Sequence[memoryview]):
     def columns(self) -> tuple[Octets, NDArray[np.int64], NDArray[np.int64]]:
         """The batch as the kernel takes it."""
         return self.block, self.begin, self.length
+
+
+def take_chunks(data: Sequence[memoryview], rows: NDArray[np.int64]) -> Sequence[memoryview]:
+    """Return some of many chunks, in the order of `rows`; those of a batch stay one."""
+    return data.take(rows) if isinstance(data, ChunkBatch) else [data[row] for row in rows.tolist()]
 
 
 @cache

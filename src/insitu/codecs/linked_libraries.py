@@ -12,7 +12,7 @@ from functools import cache
 
 from insitu.codecs.libraries import Function, find_function, require_function
 
-__all__ = ["get_decode_boxes", "get_measure_chunks", "linked_libraries"]
+__all__ = ["can_decompress_texts", "decompress_texts", "get_decode_boxes", "get_measure_chunks", "linked_libraries"]
 
 
 @cache
@@ -39,3 +39,30 @@ def get_decode_boxes() -> Function:
 def get_measure_chunks() -> Function:
     """Return the kernel that measures many chunks; call it only for a codec with a linked library."""
     return require_function("zlib", ("insitu.codecs._kernels", "measure_chunks"))
+
+
+def can_decompress_texts() -> bool:
+    """Return whether texts that are compressed with a Zstandard dictionary can be decompressed."""
+    return "zstd" in linked_libraries() and find_function("insitu.codecs._kernels", "decompress_texts") is not None
+
+
+def decompress_texts(dictionary: bytes, texts: list[bytes], longest: int) -> list[bytes]:
+    """Return short texts that were compressed one by one with a Zstandard dictionary.
+
+    Parameters
+    ----------
+    dictionary
+        The dictionary.
+    texts
+        The compressed texts.
+    longest
+        Bytes that a text may have.
+
+    Raises
+    ------
+    ValueError
+        If a text or the dictionary is damaged, or a text is longer.
+    """
+    decompress = require_function("zstd", ("insitu.codecs._kernels", "decompress_texts"))
+    found: list[bytes] = decompress(dictionary, texts, longest)
+    return found

@@ -24,7 +24,7 @@ from insitu.combining.merge_attributes import common_items, merge_attributes
 from insitu.combining.promotion import shared_type
 from insitu.model import VirtualArray
 
-__all__ = ["concat"]
+__all__ = ["concat", "with_dims"]
 
 
 @dataclass(slots=True)
@@ -56,17 +56,19 @@ def concat(members: Sequence[Member], dim: str, rules: CombineRules, labels: npt
     data = {name for member in members for name in member.data_names()}
     if both := coords & data:
         raise CombineError(f"{set(both)!r} is a coordinate in some datasets but not others.")
+    each = [member.sizes for member in members]
     sizes: dict[str, int] = {}
-    for member in members:
-        sizes.update(member.sizes)
+    for own in each:
+        sizes.update(own)
     exists = dim in sizes
     if dim in names and not exists:
         read_together([member.variables[dim] for member in members if dim in member.variables], rules.load)
         members = [_expand_scalar_label(member, dim) for member in members]
+        each = [member.sizes for member in members]
         coords, exists = coords | {dim}, True
-    lengths = [member.sizes.get(dim, 1) for member in members]
+    lengths = [own.get(dim, 1) for own in each]
     sizes.pop(dim, None)
-    choice = _choose_variables(members, dim, exists, rules)
+    choice = _choose_variables(members, each, dim, exists, rules)
     result: dict[str, Variable] = {}
     for name in names:
         here = [member.variables.get(name) for member in members]
@@ -108,12 +110,25 @@ def _expand_scalar_label(member: Member, dim: str) -> Member:
     variables = {}
     for name, variable in member.variables.items():
         if name == dim or name not in member.coords:
-            variable = _with_dims(variable, (dim, *variable.dims), {dim: 1})
+            variable = with_dims(variable, (dim, *variable.dims), {dim: 1})
         variables[name] = variable
     return member.with_variables(variables, member.coords | {dim})
 
 
-def _choose_variables(members: Sequence[Member], dim: str, exists: bool, rules: CombineRules) -> _Choice:
+def _choose_variables(
+    members: Sequence[Member], sizes: Sequence[dict[str, int]], dim: str, exists: bool, rules: CombineRules
+) -> _Choice:
+    """Return which variables are joined.
+
+    Parameters
+    ----------
+    members, sizes
+        The members, and the lengths of the dimensions of each.
+    dim, exists
+        The dimension, and whether any member has it.
+    rules
+        The options.
+    """
     choice = _Choice()
     if exists:
         choice.over.add(dim)
@@ -126,8 +141,8 @@ def _choose_variables(members: Sequence[Member], dim: str, exists: bool, rules: 
         data_vars = "minimal" if exists else "all"
     for member in members:
         choice.over.update(name for name, variable in member.variables.items() if dim in variable.dims)
-    _apply_option(choice, members, data_vars, "data_vars", rules)
-    _apply_option(choice, members, rules.coords, "coords", rules)
+    _apply_option(choice, members, sizes, data_vars, "data_vars", rules)
+    _apply_option(choice, members, sizes, rules.coords, "coords", rules)
     return choice
 
 
@@ -138,7 +153,12 @@ def _subset(member: Member, which: str) -> list[str]:
 
 
 def _apply_option(
-    choice: _Choice, members: Sequence[Member], option: Any, which: Literal["data_vars", "coords"], rules: CombineRules
+    choice: _Choice,
+    members: Sequence[Member],
+    sizes: Sequence[dict[str, int]],
+    option: Any,
+    which: Literal["data_vars", "coords"],
+    rules: CombineRules,
 ) -> None:
     """Add the variables that one of the two options chooses."""
     if not isinstance(option, str):
@@ -147,8 +167,7 @@ def _apply_option(
             raise CombineError(f"the variables {invalid} in {which} are not found in the first dataset")
         choice.over.update(option)
     elif option == "all":
-        for member in members:
-            dims = member.sizes
+        for member, dims in zip(members, sizes, strict=True):
             choice.over.update(name for name in _subset(member, which) if name not in dims)
     elif option == "different":
         if rules.compat == "override":
@@ -211,7 +230,7 @@ def _join_variable(
         if len(arrays) == len(variables) and (spread := repeat_arrays(arrays, lengths, dim)) is not None:
             return Variable(order, spread, attributes, encoding)
     alike = [
-        variable if variable.dims == order else _with_dims(variable, order, {**sizes, dim: length})
+        variable if variable.dims == order else with_dims(variable, order, {**sizes, dim: length})
         for variable, length in zip(variables, lengths, strict=True)
     ]
     return Variable(order, _join_data(name, alike, order.index(dim), rules), attributes, encoding)
@@ -243,7 +262,7 @@ def _join_data(
     return np.concatenate(values, axis)
 
 
-def _with_dims(variable: Variable, order: tuple[str, ...], sizes: dict[str, int]) -> Variable:
+def with_dims(variable: Variable, order: tuple[str, ...], sizes: dict[str, int]) -> Variable:
     """Return the variable with its dimensions in this order; values repeat along new ones."""
     data = variable.data
     new = [dim for dim in order if dim not in variable.dims]

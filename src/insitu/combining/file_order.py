@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,7 @@ import pandas
 from insitu.combining.equality import has_equal_values
 from insitu.combining.member import CombineError, GridPosition, Member
 
-__all__ = ["check_grid", "is_monotonic", "order_by_labels"]
+__all__ = ["check_grid", "is_monotonic", "mixed_dates_error", "order_by_labels"]
 
 
 def check_grid(places: Sequence[GridPosition]) -> None:
@@ -77,13 +77,18 @@ def _rank_beginnings(labels: Sequence[npt.NDArray[Any]], dim: str, members: Sequ
         )
     beginnings = pandas.Index([index[0] for index in labels]).to_series()
     if beginnings.dtype == object and len(kinds := set(map(type, beginnings))) > 1:
-        names = ", ".join(sorted(kind.__name__ for kind in kinds))
-        raise CombineError(
-            f"Cannot combine along dimension {dim!r} with mixed types. Found: {names}.",
-            hint="decode_times=xr.coders.CFDatetimeCoder(use_cftime=True) gives all files the same kind of dates",
-        )
+        raise mixed_dates_error(dim, kinds)
     ranks = beginnings.rank(method="dense", ascending=ascending, numeric_only=False)
     return np.asarray(ranks.to_numpy(), np.int64) - 1
+
+
+def mixed_dates_error(dim: str, kinds: Collection[type]) -> CombineError:
+    """Return the error for labels of several types, such as dates of two calendars."""
+    names = ", ".join(sorted(kind.__name__ for kind in kinds))
+    return CombineError(
+        f"Cannot combine along dimension {dim!r} with mixed types. Found: {names}.",
+        hint="decode_times=xr.coders.CFDatetimeCoder(use_cftime=True) gives all files the same kind of dates",
+    )
 
 
 def is_monotonic(values: npt.NDArray[Any], direction: int) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -15,6 +15,9 @@ from insitu.combining.member import CombineError, ConcatDim, GridPosition, Load,
 from insitu.combining.scan_member import Failure
 from insitu.combining.xarray_default import DEFAULT
 from insitu.model import VirtualArray
+
+if TYPE_CHECKING:
+    from insitu.combining.type_check import TypeCheck
 
 __all__ = ["Recipe"]
 
@@ -103,6 +106,16 @@ class Recipe:
             return []
         many = isinstance(self.concat_dim, (list, tuple))
         return [_to_concat_dim(dim) for dim in (self.concat_dim if many else [self.concat_dim])]
+
+    def type_check(self) -> TypeCheck | None:
+        """Return what checks the types of files while they are scanned; None if files do not simply
+        follow each other.
+        """
+        from insitu.combining.type_check import TypeCheck  # imports xarray and pandas
+
+        if self.combine == "by_coords" and self.concat_dim is None:
+            return TypeCheck(None)
+        return TypeCheck(self.concat_dim) if isinstance(self.concat_dim, str) else None
 
     def open_options(self, dim: str) -> dict[str, Any]:
         """Return the keywords to open more files of the same kind, to be joined along a dimension."""

@@ -19,7 +19,7 @@ from insitu.combining.member import Load, Member
 from insitu.combining.saved_members import member_from_tree
 from insitu.combining.vendor_conventions import Rescan, apply_vendor_conventions
 from insitu.combining.vendor_conventions.matlab import is_matlab
-from insitu.errors import CodecError, FormatError, InsituError, UnsupportedError, VariableError
+from insitu.errors import AccessError, CodecError, FormatError, InsituError, UnsupportedError, VariableError
 from insitu.formats import InsituWarning
 from insitu.formats.containers import open_location
 from insitu.model import VirtualArray, VirtualGroup
@@ -101,11 +101,18 @@ class Job:
             return self._failure(url, error)
 
     def _failure(self, url: Any, error: Exception, more: str = "") -> Failure:
-        """Return the failure of a file; raise its error, with errors="raise"."""
-        if not self.skips_failures:
+        """Return the failure of a file; raise its error, with errors="raise".
+
+        Credentials that have expired are no failure of a file: all others would be left out, too.
+        """
+        if not self.skips_failures or _has_expired(error):
             error.add_note(f"while opening {url}")
             raise error
         return Failure(str(url), f"{type(error).__name__}: {error}" + (f". {more}" if more else ""), error)
+
+
+def _has_expired(error: Exception) -> bool:
+    return isinstance(error, AccessError) and "expired" in str(error).lower()
 
 
 def make_loader(storage_options: Mapping[str, Any] | None) -> Callable[[list[VirtualArray]], list[Any]]:

@@ -73,6 +73,9 @@ class VariableSummary:
     """How its chunks are encoded; none if it was read."""
 
 
+FilesByTrait = dict[str, dict[str, dict[Hashable, Any]]]
+"""Variable: property: value: numbers of the files that have it (a list or an array)."""
+
 VariableKind = tuple[VariableSummary, list[int]]
 """How a variable is, and the files that have it so."""
 
@@ -88,6 +91,8 @@ class Survey:
     them, so there are few.
     """
     tiles: dict[str, int]
+    traits: FilesByTrait | None = None
+    """The same as `kinds` of files that were scanned elsewhere, and in their place."""
 
     @classmethod
     def of(cls, found: Sequence[Member | Failure], combined: Member) -> Survey:
@@ -97,52 +102,91 @@ class Survey:
         for number, member in enumerate(members):
             for name, variable in member.variables.items():
                 encodings = _encodings(variable)
-                key = (variable.dims, variable.dtype, id(variable.encoding), id(variable.attributes), id(encodings))
+                alike_objects = (variable.encoding, variable.attributes, *encodings)
+                key = (variable.dims, variable.dtype, *map(id, alike_objects))
                 alike = kinds.setdefault(name, {})
                 kind = alike.get(key)
                 if kind is None:
                     alike[key] = kind = (_summarize(variable, encodings), [])
                 kind[1].append(number)
-        tiles = {
+        left_out = {item.url: item.reason for item in found if isinstance(item, Failure)}
+        urls = tuple(member.source or f"file {number}" for number, member in enumerate(members))
+        kept = {name: list(alike.values()) for name, alike in kinds.items()}
+        return cls(urls, left_out, kept, cls.count_tiles(combined))
+
+    @staticmethod
+    def count_tiles(combined: Member) -> dict[str, int]:
+        """Return the variables that did not fuse, with their tiles."""
+        return {
             name: len(variable.data.tiles)
             for name, variable in combined.variables.items()
             if isinstance(variable.data, VirtualArray) and len(variable.data.tiles) > 1
         }
-        left_out = {item.url: item.reason for item in found if isinstance(item, Failure)}
-        urls = tuple(member.source or f"file {number}" for number, member in enumerate(members))
-        return cls(urls, left_out, {name: list(alike.values()) for name, alike in kinds.items()}, tiles)
+
+    @classmethod
+    def join(cls, parts: Sequence[Survey]) -> Survey:
+        """Return the survey of the files of several surveys, in order."""
+        whole: FilesByTrait = {}
+        before = 0
+        for part in parts:
+            for name, traits in part.files_by_trait().items():
+                for trait, values in traits.items():
+                    known = whole.setdefault(name, {}).setdefault(trait, {})
+                    for value, numbers in values.items():
+                        if value not in known and len(known) >= _MAX_KEPT_VALUES:
+                            value = OTHER_VALUES
+                        mine = np.asarray(numbers, np.int32) + before
+                        known[value] = np.concatenate([known[value], mine]) if value in known else mine
+            before += len(part.urls)
+        urls = tuple(url for part in parts for url in part.urls)
+        left_out = {url: why for part in parts for url, why in part.left_out.items()}
+        return cls(urls, left_out, {}, {}, whole)
+
+    def files_by_trait(self) -> FilesByTrait:
+        """Return for each variable and each of its properties: the values, and the files that have each."""
+        if self.traits is not None:
+            return self.traits
+        found: dict[str, dict[str, dict[Hashable, list[int]]]] = {}
+        for name, kinds in self.kinds.items():
+            traits = found.setdefault(name, {})
+            for described, numbers in kinds:
+                for trait, value in _traits(described).items():
+                    traits.setdefault(trait, {}).setdefault(value, []).extend(numbers)
+        return found
 
     def report(self) -> Report:
         """Return the report: which files differ from most others, and in what."""
         everyone = set(range(len(self.urls)))
         found = []
-        for name, kinds in self.kinds.items():
-            present = sorted(number for _, numbers in kinds for number in numbers)
+        for name, traits in self.files_by_trait().items():
+            present = sorted(number for numbers in traits["dims"].values() for number in numbers)
             if missing := sorted(everyone.difference(present)):
                 found.append(self._difference(f"{name}: presence", {"present": present, "missing": missing}))
-            traits: dict[str, dict[Hashable, list[int]]] = {}
-            for described, numbers in kinds:
-                for trait, value in _traits(described).items():
-                    traits.setdefault(trait, {}).setdefault(value, []).extend(numbers)
             found += [
                 self._difference(f"{name}: {trait}", values) for trait, values in traits.items() if len(values) > 1
             ]
         return Report(len(self.urls), self.left_out, tuple(found), self.tiles)
 
-    def _difference(self, what: str, values: Mapping[Any, list[int]]) -> Difference:
-        usual = max(values, key=lambda value: len(values[value]))
+    def _difference(self, what: str, values: Mapping[Any, Sequence[int]]) -> Difference:
+        usual = max(values, key=lambda value: 0 if value == OTHER_VALUES else len(values[value]))
         others = {
             _value_text(value): tuple(self.urls[n] for n in sorted(numbers))
             for value, numbers in values.items()
             if value != usual
         }
         if len(others) > _MAX_LISTED_VALUES:
-            others = {f"{len(others):,} other values": tuple(url for urls in others.values() for url in urls)}
+            many = f"{_MAX_KEPT_VALUES:,} or more" if OTHER_VALUES in values else f"{len(others):,}"
+            others = {f"{many} other values": tuple(url for urls in others.values() for url in urls)}
         return Difference(what, _value_text(usual), others)
 
 
 _MAX_LISTED_VALUES = 8
 """Different values that are listed one by one."""
+_MAX_KEPT_VALUES = 256
+"""Different values that are kept apart where files are scanned elsewhere: if every file has its own
+packing, a survey would be larger than the chunk tables.
+"""
+OTHER_VALUES = "other values"
 
 
 def _encodings(variable: Variable) -> tuple[Encoding, ...]:

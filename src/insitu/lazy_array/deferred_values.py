@@ -21,6 +21,7 @@ from insitu.lazy_array.steps import Apply, Step
 from insitu.lazy_array.windows import TakeWindows
 from insitu.model import Axis, Selection, Tile, VirtualArray
 from insitu.reading import ChunkCache, ReadContext, ReadStatistics, SourcePool
+from insitu.reducing.engines import settings as engine_settings
 from insitu.sources.storage_options import options_for
 
 __all__ = ["Access", "DeferredValues", "PendingSelection", "join_access"]
@@ -73,7 +74,12 @@ class Access:
     @property
     def read_context(self) -> ReadContext:
         """How a reduction reads: without the cache, because it needs every chunk once."""
-        return ReadContext(self.name, self.storage_options)
+        return ReadContext(self.name, self.storage_options, engine=self.engine)
+
+    @property
+    def engine(self) -> Any:
+        """What runs large reductions; None: this process, which alone has sources in memory."""
+        return None if self.keep_alive else engine_settings.engine
 
 
 class PendingSelection:

@@ -27,7 +27,7 @@ from insitu.lazy_array.steps import FillNull, IsNull, Not
 from insitu.lru import LruCache
 from insitu.model import VirtualArray
 from insitu.reducing.query import ReductionQuery
-from insitu.reducing.weighted_and_grouped import Weights
+from insitu.reducing.weighted_statistics import Weights
 
 __all__ = ["einsum"]
 

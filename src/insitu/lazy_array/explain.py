@@ -1,26 +1,38 @@
-"""The plan of an evaluation or reduction: blocks, chunks, bytes fetched and decoded, and where it runs."""
+"""The plan of an evaluation or reduction: blocks, chunks, files, requests, bytes, memory, and where it runs."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
-from insitu.lazy_array.boxes import BoxMemory, iterate_boxes
+from insitu.lazy_array.boxes import CHUNK_BYTES, BoxMemory, iterate_boxes
 from insitu.lazy_array.deferred_values import DeferredValues
-from insitu.lazy_array.evaluate import BOX_BYTES
+from insitu.lazy_array.evaluate import BOX_BYTES, threads_at_once
 from insitu.lazy_array.formula_text import formula, stored_arrays
 from insitu.lazy_array.options import options
 from insitu.lazy_array.reduce_boxes import NEEDS_ALL_VALUES, REDUCED_BYTES
 from insitu.lazy_array.reduce_on_server import reason_to_compute_here, server_of
 from insitu.lazy_array.representation import format_bytes
-from insitu.model import Tile, byte_ranges
+from insitu.model import Selection, Tile, byte_ranges
 from insitu.model.cell_counts import count_table
+from insitu.reading.memory_estimate import estimate_read_memory
+from insitu.reading.request_cost import is_far
+from insitu.reading.request_estimate import estimate_requests
+from insitu.reading.task_batches import BATCH_BYTES
+from insitu.reading.thread_pools import REMOTE_WORKERS, count_cores
+from insitu.reducing.reduce_chunks import STACK_BYTES, STEP_BYTES
+from insitu.reducing.reductions import SKETCHES, STREAMED, Reduction
+from insitu.reducing.whole_blocks import BLOCK_BYTES
 from insitu.sources.redaction import redact_url
 
 __all__ = ["Explanation", "StoredPart", "explain"]
+
+MOST_CELLS = 4 << 20
+"""Cells of a table that are looked at together: 300 MB of columns."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +47,8 @@ class StoredPart:
     bytes_decoded: int
     """Their bytes once they are decoded, about."""
     files: int
+    requests: int
+    """Requests that fetch them, about; of a local file, reads."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +69,10 @@ class Explanation:
     parts: tuple[StoredPart, ...]
     server: str | None
     """The server next to the data where it runs; None: here."""
+    memory: int
+    """Bytes that are held here at a time, at most, about: the result, and what is fetched, decoded and
+    computed for it.
+    """
     reason: str | None = None
     """Why it runs here, although a server was named."""
 
@@ -73,6 +91,21 @@ class Explanation:
         """Their bytes once they are decoded, about."""
         return sum(part.bytes_decoded for part in self.parts)
 
+    @property
+    def result_bytes(self) -> int:
+        """Bytes of the result, about."""
+        return math.prod(self.shape) * self.dtype.itemsize
+
+    @property
+    def files(self) -> int:
+        """Files that they lie in; one that holds several arrays counts for each."""
+        return sum(part.files for part in self.parts)
+
+    @property
+    def requests(self) -> int:
+        """Requests that fetch them, about; of a local file, reads."""
+        return sum(part.requests for part in self.parts)
+
     def __repr__(self) -> str:
         result = " × ".join(map(str, self.shape)) or "one value"
         lines = [
@@ -81,12 +114,14 @@ class Explanation:
             f"  in {_count(self.blocks, 'block')} of at most {format_bytes(self.block_bytes)}",
             *(
                 f"  reads {part.name}: {_count(part.chunks, 'chunk')} of {_count(part.files, 'file')}, "
-                f"{format_bytes(part.bytes_fetched)} fetched, {format_bytes(part.bytes_decoded)} decoded"
+                f"{format_bytes(part.bytes_fetched)} fetched in {_count(part.requests, 'request')}, "
+                f"{format_bytes(part.bytes_decoded)} decoded"
                 for part in self.parts
             ),
         ]
         if self.server is None:
             lines.append(f"  runs here: {format_bytes(self.bytes_fetched)} are fetched")
+            lines.append(f"  needs about {format_bytes(self.memory)} of memory")
             lines += [f"  not on the server: {self.reason}"] if self.reason else []
         else:
             lines.append(f"  runs on the server {redact_url(self.server)}: only the result travels")
@@ -116,7 +151,11 @@ def explain(array: DeferredValues, reduction: str | None = None, axes: Sequence[
     largest = max(sizes, default=0) * array.dtype.itemsize
     active, reason = server_of(array), reason_to_compute_here(array)
     server = None if active is None or reduction is None or reason is not None else active.url
-    return Explanation(formula(array), reduction, shape, array.dtype, len(sizes), largest, parts, server, reason)
+    memory = (
+        math.prod(shape) * array.dtype.itemsize if server else _estimate_memory(array, reduction, shape, sizes, parts)
+    )
+    text, blocks = formula(array), len(sizes)
+    return Explanation(text, reduction, shape, array.dtype, blocks, largest, parts, server, memory, reason)
 
 
 def _block_sizes(array: DeferredValues, reduction: str | None) -> list[int]:
@@ -128,12 +167,79 @@ def _block_sizes(array: DeferredValues, reduction: str | None) -> list[int]:
 
 
 def _explain_stored(array: DeferredValues) -> StoredPart:
-    """Return what is read of one array; a chunk that several of its cells show counts once."""
-    columns = [np.stack(part) for part in byte_ranges(array.array)]
-    ranges = np.unique(np.concatenate(columns, axis=1), axis=1) if columns else np.zeros((3, 0), np.int64)
+    """Return what is read of one array.
+
+    A chunk that several of its cells show counts once, if they are among the same `MOST_CELLS`.
+    """
+    chunks = nbytes = requests = 0
+    files: set[int] = set()
+    sources = array.array.sources
+    for columns in _range_blocks(array):
+        ranges = np.unique(np.concatenate(columns, axis=1), axis=1)  # sorted by source and offset
+        chunks += ranges.shape[1]
+        nbytes += int(np.maximum(ranges[2], 0).sum())
+        requests += estimate_requests(sources, *ranges)
+        files.update(np.unique(ranges[0]).tolist())
     decoded = sum(_decoded_bytes(tile) for tile in array.array.tiles)
-    files = len(np.unique(ranges[0]))
-    return StoredPart(array.access.name or "array", ranges.shape[1], int(ranges[2].sum()), decoded, files)
+    return StoredPart(array.access.name or "array", chunks, nbytes, decoded, len(files), requests)
+
+
+def _range_blocks(array: DeferredValues) -> Iterator[list[npt.NDArray[np.int64]]]:
+    """Yield the byte ranges of an array, about `MOST_CELLS` at a time."""
+    block: list[npt.NDArray[np.int64]] = []
+    for part in byte_ranges(array.array):
+        block.append(np.stack(part))
+        if sum(columns.shape[1] for columns in block) >= MOST_CELLS:
+            yield block
+            block = []
+    if block:
+        yield block
+
+
+def _estimate_memory(
+    array: DeferredValues,
+    reduction: str | None,
+    shape: Sequence[int],
+    sizes: Sequence[int],
+    parts: Sequence[StoredPart],
+) -> int:
+    """Return the bytes that are held at a time, at most, about.
+
+    Parameters
+    ----------
+    array, reduction
+        What is computed.
+    shape
+        Of the result.
+    sizes
+        Elements of each block.
+    parts
+        What is read.
+    """
+    stored = [part.array for part in stored_arrays(array)]
+    needs = [estimate_read_memory(part, Selection.of(..., part.shape)) for part in stored]
+    chunk = max((need.chunk for need in needs), default=0)
+    far = any(is_far(part.sources) for part in stored)
+    threads = REMOTE_WORKERS if far else count_cores() + 1
+    # A thread holds what it has fetched, the chunk that it decodes, and what a filter makes of that.
+    decoding = threads * (max(BATCH_BYTES, chunk) + 2 * chunk)
+    memory = sum(need.plan for need in needs)
+    memory += min(decoding, sum(part.bytes_fetched + 2 * part.bytes_decoded for part in parts))
+    elements = math.prod(shape)
+    if reduction is None:
+        memory += elements * array.dtype.itemsize
+    elif reduction in STREAMED and array.dtype.kind in STREAMED[reduction].kinds and reduction not in SKETCHES:
+        partial = Reduction((reduction,), array.dtype).nothing(())
+        # The partial of all data, and one that is merged into it.
+        memory += 2 * elements * sum(field.nbytes for field in partial.values())
+        memory += min(count_cores() * (STACK_BYTES + 2 * STEP_BYTES), 3 * array.nbytes) if not array.steps else 0
+    else:
+        # For a median NumPy copies, masks and sorts the values: 20 MB of 3.5 MB, with what decoding holds.
+        memory += 5 * min(BLOCK_BYTES, array.nbytes) + elements * array.dtype.itemsize
+    if array.steps:
+        held = min(threads_at_once(), len(sizes)) * max(sizes, default=0) * array.dtype.itemsize
+        memory += held * (1 + len(stored)) + min(CHUNK_BYTES, sum(part.bytes_decoded for part in parts))
+    return memory
 
 
 def _decoded_bytes(tile: Tile) -> int:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import pickle
 from dataclasses import dataclass
-from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
 
@@ -14,7 +13,8 @@ import numpy.typing as npt
 from xarray.core import indexing  # no public name: see duck_array
 
 from insitu.combining.member import in_memory
-from insitu.errors import InsituError, UnsupportedError
+from insitu.errors import InsituError
+from insitu.lazy_array.dask_blocks import choose_blocks, import_dask
 from insitu.lazy_array.deferred_values import DeferredValues
 from insitu.lazy_array.evaluate import read_all, read_and_keep
 from insitu.lazy_array.options import options
@@ -78,23 +78,28 @@ class TooLargeError(InsituError, MemoryError):
 
 
 def to_dask(array: DeferredValues, chunks: Any = None, *, inline_array: bool = False) -> Any:
-    """Return the values as a Dask array whose chunks are the stored ones, or `chunks`."""
-    try:
-        dask_array: Any = import_module("dask.array")
-    except ModuleNotFoundError as problem:
-        raise UnsupportedError(
-            "chunks= needs Dask, which is not installed", hint="pip install 'insitu[dask]'"
-        ) from problem
-    aligned = array.aligned_chunks
-    if chunks == "auto" and array.dtype.hasobject:
-        chunks = None  # Dask does not guess the size of objects
-    if chunks is not None:
-        aligned = dask_array.core.normalize_chunks(
+    """Return the values as a Dask array.
+
+    Parameters
+    ----------
+    array
+        The array.
+    chunks
+        Lengths of the blocks, in one of Dask's forms; None or `"auto"`: whole stored chunks, about 128 MiB
+        of them (`insitu.lazy_array.dask_blocks`).
+    inline_array
+        As for `dask.array.from_array`.
+    """
+    dask_array = import_dask("dask.array")
+    if chunks is None or (isinstance(chunks, str) and chunks == "auto"):
+        chunks = choose_blocks(array)
+    else:
+        chunks = dask_array.core.normalize_chunks(
             chunks, shape=array.shape, dtype=array.dtype, previous_chunks=array.chunks
         )
     name = f"insitu-{fingerprint(array)}"
     meta = np.empty((0,) * array.ndim, array.dtype)
-    return dask_array.from_array(_BlockReader(array), chunks=aligned, name=name, meta=meta, inline_array=inline_array)
+    return dask_array.from_array(_BlockReader(array), chunks=chunks, name=name, meta=meta, inline_array=inline_array)
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,7 @@ from insitu.lazy_array.duck_array import LazyArray
 from insitu.lazy_array.evaluate import read_and_keep
 from insitu.lazy_array.formula_text import formula, stored_arrays
 from insitu.lazy_array.options import options
-from insitu.lazy_array.reduce_boxes import NEEDS_ALL_VALUES, reduce_by_boxes
+from insitu.lazy_array.reduce_boxes import NEEDS_ALL_VALUES, engine_of, reduce_by_boxes
 from insitu.lazy_array.reduce_on_server import reduce_on_server, server_of
 from insitu.lazy_array.reduction_patterns import reduce_masked, reduce_null_test
 from insitu.lazy_array.steps import FillNull
@@ -93,7 +93,7 @@ def reduce_lazy_array(array: LazyArray, query: ReductionQuery) -> dict[str, npt.
         if there is not None:
             return there
         along = normalise_axes(query.axes, array.ndim)
-        found = reduce_by_boxes(array, query.methods, along, query.rules)
+        found = reduce_by_boxes(array, query.methods, along, query.rules, engine=engine_of(array))
         return found if query.keepdims else {name: squeeze_axes(v, along, array.ndim) for name, v in found.items()}
     return reduce_array(array.array, query, array.access.read_context, array.access.active)
 

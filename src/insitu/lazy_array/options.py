@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 from insitu.active.fallback import settings as fallback
+from insitu.reducing.engines import check_engine
+from insitu.reducing.engines import settings as engine_settings
 from insitu.scanning.scan_cache import settings as scan_settings
 
 __all__ = ["Options", "options"]
@@ -42,6 +47,38 @@ class Options:
     @fallback_bytes.setter
     def fallback_bytes(self, most: int) -> None:
         fallback.warn_bytes = most
+
+    @property
+    def engine(self) -> Any:
+        """What runs the portions of a large reduction: a Dask client, `"dask"` (Dask's current scheduler), or any
+        `concurrent.futures.Executor`; None: the threads of this process.
+        """
+        return engine_settings.engine
+
+    @engine.setter
+    def engine(self, engine: Any) -> None:
+        engine_settings.engine = check_engine(engine)
+
+    @contextmanager
+    def __call__(self, **changes: Any) -> Iterator[Options]:
+        """Change settings for as long as a `with` block lasts, for the whole process.
+
+        Examples
+        --------
+        >>> with options(block_bytes=1 << 20) as changed:
+        ...     changed.block_bytes
+        1048576
+        """
+        if unknown := [name for name in changes if name.startswith("_") or not hasattr(self, name)]:
+            raise TypeError(f"not an option of insitu: {', '.join(unknown)}")
+        before = {name: getattr(self, name) for name in changes}
+        try:
+            for name, value in changes.items():
+                setattr(self, name, value)
+            yield self
+        finally:
+            for name, value in before.items():
+                setattr(self, name, value)
 
 
 options = Options()

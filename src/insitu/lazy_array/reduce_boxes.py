@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -17,15 +17,20 @@ import numpy.typing as npt
 
 from insitu.lazy_array.boxes import Box, BoxMemory
 from insitu.lazy_array.deferred_values import DeferredValues
-from insitu.lazy_array.evaluate import box_reader, evaluate_boxes
+from insitu.lazy_array.evaluate import box_reader, evaluate_boxes, read_all
+from insitu.lazy_array.formula_text import formula, stored_arrays
 from insitu.lazy_array.options import options
 from insitu.lazy_array.structural_moves import SelectEach
+from insitu.reading.request_cost import is_far
 from insitu.reducing import Reduction
+from insitu.reducing.engines import settings
+from insitu.reducing.fold_portions import fold_values
+from insitu.reducing.foldable_values import tile_borders
 from insitu.reducing.partial_fields import Partial
 from insitu.reducing.reductions import ReductionRules
 from insitu.reducing.whole_blocks import reduce_whole_boxes
 
-__all__ = ["NEEDS_ALL_VALUES", "ExpressionValues", "fold_boxes", "reduce_by_boxes"]
+__all__ = ["NEEDS_ALL_VALUES", "ExpressionValues", "engine_of", "fold_boxes", "reduce_by_boxes"]
 
 NEEDS_ALL_VALUES = ("median", "quantile")
 """Taken by blocks of the answer: every value that an answer depends on has to be there at once."""
@@ -39,6 +44,7 @@ def reduce_by_boxes(
     axes: tuple[int, ...],
     rules: ReductionRules,
     memory: BoxMemory | None = None,
+    engine: Any = None,
 ) -> dict[str, npt.NDArray[Any]]:
     """Return several statistics of an array, steps and all, in one pass.
 
@@ -56,6 +62,8 @@ def reduce_by_boxes(
         What counts.
     memory
         What may be held at a time.
+    engine
+        What runs the portions of a large reduction; None: this process.
     """
     memory = memory or BoxMemory(min(REDUCED_BYTES, options.block_bytes))
     read = box_reader(array, memory)
@@ -68,8 +76,13 @@ def reduce_by_boxes(
     if not rest:
         return found
     reduction = Reduction(rest, array.dtype, rules)
-    partial = fold_boxes(array, axes, reduction, memory)
+    partial = fold_values(ExpressionValues(array, memory, engine), axes, reduction)
     return {**found, **reduction.finalise(partial, math.prod(array.shape[axis] for axis in axes))}
+
+
+def engine_of(array: DeferredValues) -> Any:
+    """Return what runs large reductions of an expression; None: this process, which alone has sources in memory."""
+    return None if any(stored.access.engine is None for stored in stored_arrays(array)) else settings.engine
 
 
 def fold_boxes(array: DeferredValues, axes: tuple[int, ...], reduction: Reduction, memory: BoxMemory) -> Partial:
@@ -97,6 +110,23 @@ class ExpressionValues:
 
     array: DeferredValues
     memory: BoxMemory
+    engine: Any = None
+    """What runs large reductions; None: this process."""
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of an element, stored or computed: what is larger."""
+        return self.array.read_itemsize
+
+    @property
+    def is_far(self) -> bool:
+        """Whether a request to the storage of an array takes long."""
+        return any(is_far(stored.array.sources) for stored in stored_arrays(self.array))
+
+    @property
+    def name(self) -> str:
+        """The expression."""
+        return formula(self.array)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -118,6 +148,25 @@ class ExpressionValues:
         sizes = self.array.chunk_sizes
         return [sizes[axis] for axis in axes]
 
+    def chunk_borders(self, axis: int) -> npt.NDArray[np.int64]:
+        """Return where chunks begin along an axis, and its end: those of the array with the longest."""
+        size = self.array.chunk_sizes[axis]
+        arrays = [array for array in stored_arrays(self.array) if array.shape == self.shape]
+        for array in arrays:
+            if DeferredValues(array.array).chunk_sizes[axis] >= size:
+                return tile_borders(array.array, axis)
+        return np.append(np.arange(0, self.shape[axis], size), self.shape[axis])
+
+    def for_workers(self) -> ExpressionValues:
+        """Return the same values: an expression travels as it is."""
+        return replace(self, engine=None)
+
     def fold_box(self, box: Box, axes: tuple[int, ...], reduction: Reduction) -> Partial:
         """Return the partial of a box, with length 1 along each reduced axis."""
-        return fold_boxes(SelectEach(self.shape, box).whole(self.array), axes, reduction, self.memory)
+        whole = all(part == slice(0, length) for part, length in zip(box, self.shape, strict=True))
+        array = self.array if whole else SelectEach(self.shape, box).whole(self.array)
+        return fold_boxes(array, axes, reduction, self.memory)
+
+    def read_box(self, box: Box, room: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """Return the values of a box."""
+        return read_all([SelectEach(self.shape, box).whole(self.array)], once=True)[0]

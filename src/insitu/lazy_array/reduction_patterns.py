@@ -20,7 +20,7 @@ from insitu.lazy_array.duck_array import LazyArray
 from insitu.lazy_array.steps import FillNull, IsNull, Not, Where
 from insitu.reducing.query import ReductionQuery
 from insitu.reducing.reductions import ReductionRules
-from insitu.reducing.weighted_and_grouped import Weights
+from insitu.reducing.weighted_statistics import Weights
 
 __all__ = ["reduce_masked", "reduce_null_test"]
 

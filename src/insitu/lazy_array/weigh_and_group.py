@@ -10,10 +10,11 @@ from insitu.active.reduce_array import group_array, weigh_array
 from insitu.lazy_array.boxes import BoxMemory
 from insitu.lazy_array.duck_array import LazyArray
 from insitu.lazy_array.options import options
-from insitu.lazy_array.reduce_boxes import REDUCED_BYTES, ExpressionValues
+from insitu.lazy_array.reduce_boxes import REDUCED_BYTES, ExpressionValues, engine_of
 from insitu.lazy_array.reduce_on_server import group_on_server, weigh_on_server
+from insitu.reducing.grouped_statistics import Groups, group_values
 from insitu.reducing.query import ReductionQuery
-from insitu.reducing.weighted_and_grouped import Groups, Weights, group_values, weigh_values
+from insitu.reducing.weighted_statistics import Weights, weigh_values
 
 __all__ = ["group_lazy_array", "weigh_lazy_array"]
 
@@ -38,4 +39,4 @@ def group_lazy_array(array: LazyArray, groups: Groups, query: ReductionQuery) ->
 
 
 def _in_boxes(array: LazyArray) -> ExpressionValues:
-    return ExpressionValues(array, BoxMemory(min(REDUCED_BYTES, options.block_bytes)))
+    return ExpressionValues(array, BoxMemory(min(REDUCED_BYTES, options.block_bytes)), engine_of(array))

@@ -156,6 +156,7 @@ def known_files(
         If a file of the archive changed since it was saved.
     """
     from insitu import references
+    from insitu.references.chunk_places import iter_sources
 
     if references.detect_format(target) == "icechunk":
         _check_dim(open_saved_tree(target, True, storage_options), dim, target)
@@ -163,7 +164,8 @@ def known_files(
     opened = references.open_for_update(target, storage_options=storage_options)
     tree = opened.tree
     _check_dim(tree, dim, target)
-    named = {source.url for source in tree.sources}.intersection(map(str, urls))
+    arrays = (array for _, array in tree.all_arrays())
+    named = {source.url for source in iter_sources(arrays)}.intersection(map(str, urls))
     # A store also lists files that were dropped, and one saved from a selection holds parts of
     # files.
     known = FileLayout.of(tree).sources if named and opened.recipe_document is not None else {}

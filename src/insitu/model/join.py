@@ -23,7 +23,7 @@ from insitu.model.derived_tables import InterleavedSources, JoinedTable
 from insitu.model.packing import Packings
 from insitu.model.tile import Tile
 
-__all__ = ["concatenate", "fuse", "stack"]
+__all__ = ["concatenate", "fuse", "merge_pools", "stack"]
 
 T = TypeVar("T", bound=Hashable)
 
@@ -124,18 +124,18 @@ def fuse(tiles: Sequence[Tile], dimension: int) -> Tile:
         return first
     number = first.dimensions[dimension]
     axis = Axis.join([tile.axes[number] for tile in tiles])
-    encodings, encoding_maps = _merge_pools([tile.encodings for tile in tiles])
+    encodings, encoding_maps = merge_pools([tile.encodings for tile in tiles])
     packings, packing_maps = Packings.pool([tile.packings for tile in tiles])
     tables = [tile.chunks for tile in tiles]
     pools = [table.sources for table in tables]
     listed = [pool for pool in pools if isinstance(pool, tuple)]
     columns = [table for table in tables if isinstance(table, Columns)]
     if len(listed) == len(columns) == len(tables):
-        sources, source_maps = _merge_pools(listed)
+        sources, source_maps = merge_pools(listed)
         chunks: ChunkTable = _append_tables(columns, number, sources, source_maps, encoding_maps, packing_maps)
     else:
         starts = np.concatenate([[0], np.cumsum([table.shape[number] for table in tables])]).astype(np.int64)
-        joined, maps = _merge_pools(listed) if len(listed) == len(pools) else (InterleavedSources(pools), None)
+        joined, maps = merge_pools(listed) if len(listed) == len(pools) else (InterleavedSources(pools), None)
         chunks = JoinedTable(
             tuple(tables), number, starts, joined, maps if maps is None else tuple(maps),
             tuple(encoding_maps), tuple(packing_maps),
@@ -147,7 +147,7 @@ def fuse(tiles: Sequence[Tile], dimension: int) -> Tile:
 Maps = list[npt.NDArray[np.int64]]
 
 
-def _merge_pools(pools: Sequence[tuple[T, ...]]) -> tuple[tuple[T, ...], Maps]:
+def merge_pools(pools: Sequence[tuple[T, ...]]) -> tuple[tuple[T, ...], Maps]:
     """Return one pool for all, and for each pool the new positions of its items."""
     numbers: dict[T, int] = {}
     maps: Maps = []

@@ -55,6 +55,7 @@ class ArraySink:
 
     takes_many = True
     unpacks_many = True
+    depends_on_order = False
 
     def __init__(self, plan: ReadPlan, grids: Sequence[TilePlan], out: npt.NDArray[Any]) -> None:
         self.grids = grids
@@ -196,6 +197,7 @@ class StreamSink:
 
     takes_many = False
     unpacks_many = False
+    depends_on_order = False
 
     def __init__(self, plan: ReadPlan, grids: Sequence[TilePlan], consume: Consumer) -> None:
         self.dtype = plan.array.dtype

@@ -10,7 +10,7 @@ reducing reduces it.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from time import perf_counter
 from typing import Any, Protocol
@@ -20,9 +20,9 @@ import numpy.typing as npt
 
 from insitu.cancellation import check_deadline
 from insitu.codecs import Decoder, prepare
-from insitu.codecs.chunk_batch import ChunkBatch
+from insitu.codecs.chunk_batch import take_chunks
 from insitu.errors import InsituError, NotFoundError
-from insitu.model import ABSENT, INLINE, UNWRITTEN, Packing
+from insitu.model import ABSENT, INLINE, UNWRITTEN, Encoding, Packing
 from insitu.reading.cache import ChunkCache, PartialChunkCache
 from insitu.reading.fetch import fetch_rows
 from insitu.reading.plan import ReadPlan
@@ -35,7 +35,7 @@ from insitu.reading.tile_plan import ChunkGroup, Position, TilePlan
 from insitu.sources import ByteSource
 from insitu.sources.protocol import ReadsInto
 
-__all__ = ["ChunkSink", "PlanExecution", "run_executions"]
+__all__ = ["DIRECT_READ_BYTES", "ChunkSink", "PlanExecution", "run_executions"]
 
 CACHED_ROWS = 64
 """Maximal number of rows that the thread of the caller takes from the cache of chunks."""
@@ -56,6 +56,10 @@ class ChunkSink(Protocol):
     """Whether `decode_many` may be called with chunks of which the same box is wanted."""
     unpacks_many: bool
     """Whether these may be packed."""
+    depends_on_order: bool
+    """Whether chunks of the cache must come in the same groups as others: only then sums of them have
+    the same bits.
+    """
 
     def decode_many(
         self, grid: int, alike: ChunkGroup, decoder: Decoder, data: Sequence[memoryview], source: ByteSource
@@ -174,7 +178,6 @@ class PlanExecution:
         """Fetch and decode some rows of one source."""
         plan = self.plan
         offset, length = plan.offset[begin:end], plan.length[begin:end]
-        at = 0
         try:
             if self.cache is not None and self._needs_cache(begin, end, self.cache):
                 self._decode_cached(begin, end, source, self.cache)
@@ -184,8 +187,25 @@ class PlanExecution:
             started = perf_counter()
             data, requests, fetched = fetch_rows(source, offset, length)
             fetch_seconds = perf_counter() - started
+            decoded = self._hand_over(begin, end, data, source)
+        except InsituError as problem:
+            raise problem.with_context(**self._error_context(begin)) from problem.__cause__
+        self.tally.add(requests, fetched, decoded, len(offset), fetch_seconds, perf_counter() - started - fetch_seconds)
+
+    def _hand_over(
+        self,
+        begin: int,
+        end: int,
+        data: Sequence[memoryview],
+        source: ByteSource,
+        prepare_chunk: Callable[[Encoding, tuple[int, ...], int], Decoder] = prepare,
+    ) -> int:
+        """Give the bytes of some rows to the sink; return the number of bytes that were decoded."""
+        plan, at = self.plan, 0
+        offset, length = plan.offset[begin:end], plan.length[begin:end]
+        try:
             shared = _find_shared_rows(offset, length)
-            any_shared = any(shared)
+            any_shared = bool(shared.any())
             decoded = 0
             for number, here in _rows_by_tile(plan.tile[begin:end], len(self.grids)):
                 grid, rows = self.grids[number], plan.row[begin:end][here]
@@ -194,10 +214,10 @@ class PlanExecution:
                 if takes_many and not any_shared and grid.axes is not None:
                     for alike in grid.group_similar_rows(rows):
                         check_deadline()
-                        decoder = prepare(grid.encodings[alike.encoding], alike.shape, alike.mask)
+                        decoder = prepare_chunk(grid.encodings[alike.encoding], alike.shape, alike.mask)
                         decoded += decoder.nbytes * len(alike.rows)
                         at = int(here[alike.rows[0]])
-                        mine = _take(data, here[alike.rows])
+                        mine = take_chunks(data, here[alike.rows])
                         try:
                             self.sink.decode_many(number, alike, decoder, mine, source)
                         except InsituError as problem:
@@ -214,9 +234,9 @@ class PlanExecution:
                 )
                 for at, position, encoding, mask, packing in columns:
                     if self.stopped.is_set():
-                        return
+                        return decoded
                     check_deadline()
-                    decoder = prepare(grid.encodings[encoding], grid.chunk_shape(position), mask)
+                    decoder = prepare_chunk(grid.encodings[encoding], grid.chunk_shape(position), mask)
                     if not shared[at]:
                         decoded += decoder.nbytes
                         self.sink.decode_one(number, position, decoder, data[at], source, grid.packings[packing])
@@ -228,7 +248,7 @@ class PlanExecution:
                     self.sink.chunk(number, position, grid.spread(position, chunk), grid.packings[packing])
         except InsituError as problem:
             raise problem.with_context(**self._error_context(begin + at)) from problem.__cause__
-        self.tally.add(requests, fetched, decoded, len(offset), fetch_seconds, perf_counter() - started - fetch_seconds)
+        return decoded
 
     def _needs_cache(self, begin: int, end: int, cache: ChunkCache) -> bool:
         """Return whether some rows of one source go through the cache."""
@@ -236,10 +256,10 @@ class PlanExecution:
             return True
         plan = self.plan
         grids = [self.grids[number] for number in set(plan.tile[begin:end].tolist())]
-        if not all(grid.needs_parts_only() for grid in grids):
+        if not all(grid.needs_parts_only for grid in grids):
             return False
         url = plan.sources[plan.source[begin]].url
-        chunk_bytes = max(grid.stored_bytes() for grid in grids)
+        chunk_bytes = max(grid.stored_bytes for grid in grids)
         return cache.is_wanted(url, plan.offset[begin:end].tolist(), chunk_bytes, len(plan.offset))
 
     def _decode_cached(self, begin: int, end: int, source: ByteSource, cache: ChunkCache) -> None:
@@ -264,6 +284,10 @@ class PlanExecution:
             )
         fetch_seconds = perf_counter() - started
         here = dict(zip((np.flatnonzero(missing) + begin).tolist(), data, strict=True))
+        together: list[memoryview] = []
+        in_groups = self.sink.depends_on_order and all(
+            decoder.records is None and not decoder.dtype.hasobject for _, _, decoder, _, _ in jobs
+        )
         for at, (number, position, decoder, key, packing) in enumerate(jobs, begin):
             if self.stopped.is_set():
                 return
@@ -283,7 +307,12 @@ class PlanExecution:
             except InsituError as problem:
                 raise problem.with_context(**self._error_context(at)) from problem.__cause__
             decoded += decoder.nbytes if made else 0
-            self.sink.chunk(number, position, self.grids[number].spread(position, chunk), packing)
+            if in_groups:
+                together.append(decoder.as_stored(chunk))
+            else:
+                self.sink.chunk(number, position, self.grids[number].spread(position, chunk), packing)
+        if in_groups:
+            self._hand_over(begin, end, together, source, lambda *how: prepare(*how).of_decoded)
         self.tally.add(requests, fetched, decoded, end - begin, fetch_seconds, perf_counter() - started - fetch_seconds)
 
     def _read_into_place(self, begin: int, end: int, source: ByteSource) -> bool:
@@ -335,9 +364,9 @@ class PlanExecution:
         """Return the context of an error in a row: chunk, offset, length."""
         plan = self.plan
         touched, row = plan.tiles[plan.tile[at]], plan.row[at]
-        position = np.unravel_index(row, touched.grid) if touched.grid else ()
+        position = touched.rows_of_axes(np.array([row]))
         return {
-            "chunk": tuple(int(part.cell[i]) for part, i in zip(touched.parts, position, strict=True)),
+            "chunk": tuple(int(part.cell[i[0]]) for part, i in zip(touched.parts, position, strict=True)),
             "offset": int(plan.offset[at]),
             "length": int(plan.length[at]) if plan.length[at] >= 0 else None,
         }
@@ -374,10 +403,6 @@ def _is_little_work(runs: Sequence[PlanExecution]) -> bool:
     return nbytes <= MIN_BATCH_BYTES
 
 
-def _take(data: Sequence[memoryview], rows: npt.NDArray[np.int64]) -> Sequence[memoryview]:
-    return data.take(rows) if isinstance(data, ChunkBatch) else [data[i] for i in rows.tolist()]
-
-
 def _rows_by_tile(tiles: npt.NDArray[np.int32], count: int) -> Iterator[tuple[int, npt.NDArray[np.int64]]]:
     """Yield each tile of a batch with its rows."""
     if count == 1:
@@ -387,10 +412,8 @@ def _rows_by_tile(tiles: npt.NDArray[np.int32], count: int) -> Iterator[tuple[in
         yield number, np.flatnonzero(tiles == number)
 
 
-def _find_shared_rows(offset: npt.NDArray[np.int64], length: npt.NDArray[np.int64]) -> list[bool]:
+def _find_shared_rows(offset: npt.NDArray[np.int64], length: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
     """Return for each row whether a neighbour has the same bytes."""
-    if len(offset) == 1:
-        return [False]
     same = np.zeros(len(offset) + 1, bool)
     same[1:-1] = (np.diff(offset) == 0) & (np.diff(length) == 0)
-    return [bool(flag) for flag in same[1:] | same[:-1]]
+    return same[1:] | same[:-1]

@@ -8,7 +8,6 @@ adjacent.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -21,7 +20,7 @@ from insitu.errors import CodecError
 from insitu.model import INLINE, WHOLE, ChunkLocations, Selection, Source, VirtualArray
 from insitu.model.axis import Indices
 from insitu.reading.request_cost import request_bytes as cost_of_request
-from insitu.reading.select_cells import TileSelection, select_cells
+from insitu.reading.select_cells import ListedSelection, TileSelection, select_cells
 from insitu.reading.trim_ranges import trim_to_wanted_bytes
 
 __all__ = ["ReadPlan", "plan_read", "plan_tiles"]
@@ -85,13 +84,14 @@ def plan_tiles(array: VirtualArray, selection: Selection, wishes: Iterable[TileS
     elements = 0
     for number, wish in enumerate(wishes):
         check_deadline()
-        rows = wish.tile.chunks.locate(np.ix_(*(part.cell for part in wish.parts)))
-        rows = _narrow_to_parts(wish, rows)
+        rows = wish.locate()
+        if not isinstance(wish, ListedSelection):  # listed chunks are encoded
+            rows = _narrow_to_parts(wish, rows)
         source = np.asarray(rows.source)
         stored = np.flatnonzero(source >= 0)
         # A table may compute its sources, one for each chunk: only those in use are computed.
         used, at = np.unique(source[stored], return_inverse=True)
-        pool = wish.tile.chunks.sources
+        pool = wish.sources
         known = np.array([numbers.setdefault(pool[n], len(numbers)) for n in used.tolist()] or [0], np.int32)
         columns.append(
             (
@@ -105,7 +105,7 @@ def plan_tiles(array: VirtualArray, selection: Selection, wishes: Iterable[TileS
         resting.append(np.flatnonzero(source < 0))
         tiles.append(wish)
         located.append(rows)
-        elements += math.prod(int(part.count_places().sum()) for part in wish.parts)
+        elements += wish.count_shown()
     tile, row, source, offset, length = _join_columns(columns)
     order = np.lexsort((offset, source))
     return ReadPlan(

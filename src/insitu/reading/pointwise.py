@@ -215,6 +215,7 @@ class _PointSink:
 
     takes_many = False
     unpacks_many = False
+    depends_on_order = False
 
     def __init__(self, groups: Sequence[_PointGroup], grids: Sequence[TilePlan], table: npt.NDArray[Any]) -> None:
         self.groups = groups

@@ -148,6 +148,7 @@ class _DiscardSink:
 
     takes_many = False
     unpacks_many = False
+    depends_on_order = False
 
     def fill(self, grid: int, position: Position, value: Any, packing: Packing | None) -> None:
         """Do nothing: there is nothing to cache."""

@@ -40,6 +40,8 @@ class ReadContext:
     """Counts requests, bytes and seconds."""
     block_bytes: int | None = None
     """Bytes of values that a statistic such as a median may hold at a time; None: the usual."""
+    engine: Any = None
+    """What runs the portions of a large reduction: see `insitu.reducing.engines`; None: this process."""
 
     @contextmanager
     def open_sources(self) -> Iterator[ReadContext]:

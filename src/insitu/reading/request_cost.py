@@ -24,9 +24,22 @@ def is_far(sources: Sequence[Source]) -> bool:
     >>> [is_far([Source(url)]) for url in ("/data/a.nc", "file:///data/a.nc", "https://host/a.nc", "s3://bucket/a.nc")]
     [False, False, True, True]
     """
-    return len(sources) > 0 and is_remote(sources[0].url)
+    url = _first_url(sources)
+    return url is not None and is_remote(url)
 
 
 def request_bytes(sources: Sequence[Source]) -> int:
     """How many bytes could be fetched in the time that one more request costs."""
-    return cost_of_request(sources[0].url) if len(sources) else NEAR_REQUEST
+    url = _first_url(sources)
+    return NEAR_REQUEST if url is None else cost_of_request(url)
+
+
+def _first_url(sources: Sequence[Source]) -> str | None:
+    """Return the URL of the first source; None if there is none.
+
+    Sources are not counted: that would read all manifests of a repository.
+    """
+    try:
+        return sources[0].url
+    except IndexError:
+        return None

@@ -14,13 +14,23 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from insitu.model import Axis, Selection, Stride, Tile, VirtualArray
+from insitu.model import Axis, ChunkLocations, Encoding, Packings, Selection, Source, Stride, Tile, VirtualArray
 from insitu.model.array import clip_stride
 from insitu.model.axis import AxisCut, Indices
 from insitu.model.tile import SPLIT_BYTES
 from insitu.reading.similar_tiles import MIN_GROUP_SIZE, TileGroup, fuse_tile_group, group_similar_tiles
+from insitu.reading.unlike_tiles import ListedTiles, list_unlike_tiles
 
-__all__ = ["AxisSelection", "Picker", "Slices", "TileSelection", "count_places", "select_cells", "select_on_axis"]
+__all__ = [
+    "AxisSelection",
+    "ListedSelection",
+    "Picker",
+    "Slices",
+    "TileSelection",
+    "count_places",
+    "select_cells",
+    "select_on_axis",
+]
 
 Picker = slice | npt.NDArray[np.int64]
 """What to take along one axis: a slice or an index array."""
@@ -119,6 +129,37 @@ class TileSelection:
         """Number of rows along each axis."""
         return tuple(len(part.cell) for part in self.parts)
 
+    @property
+    def encodings(self) -> tuple[Encoding, ...]:
+        """What the column `encoding` of its locations refers to."""
+        return self.tile.encodings
+
+    @property
+    def packings(self) -> Packings:
+        """What the column `packing` refers to."""
+        return self.tile.packings
+
+    @property
+    def sources(self) -> Sequence[Source]:
+        """What the column `source` refers to."""
+        return self.tile.chunks.sources
+
+    def locate(self) -> ChunkLocations:
+        """Return where the chunks of its rows lie: the table may page itself in."""
+        return self.tile.chunks.locate(np.ix_(*(part.cell for part in self.parts)))
+
+    def rows_of_axes(self, rows: Indices) -> tuple[Indices, ...]:
+        """Return for each axis the rows of its columns that rows of the plan combine."""
+        return tuple(np.unravel_index(rows, self.grid)) if self.parts else ()
+
+    def count_shown(self) -> int:
+        """Return the number of elements of the output that it fills."""
+        return math.prod(int(part.count_places().sum()) for part in self.parts)
+
+    def largest_chunk(self) -> int:
+        """Return the number of elements of the largest chunk, or fetched part of one."""
+        return math.prod(int(part.stored.max(initial=0)) for part in self.parts)
+
     def window(self, out: npt.NDArray[Any], selection: Selection) -> npt.NDArray[Any]:
         """Return a view of the output with one axis for each axis of the tile: `window[outside] =
         chunk[inside]`.
@@ -131,6 +172,61 @@ class TileSelection:
         turned = full.transpose(order)
         # The Ellipsis keeps an array without axes an array.
         return turned[(..., *(None if dimension is None else slice(None) for dimension in self.place))]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ListedSelection(TileSelection):
+    """What a selection takes of many tiles that are cut differently: the axes' columns have a row for
+    each cell, so that a row of the plan is the same row of all of them.
+    """
+
+    listed: ListedTiles
+
+    @classmethod
+    def of(cls, listed: ListedTiles) -> ListedSelection:
+        """Return the selection of listed cells."""
+        tile = listed.tiles[0]
+        parts = tuple(
+            _to_axis_selection(stored, cut, 0) for cut, stored in zip(listed.cuts, listed.stored, strict=True)
+        )
+        place = tuple(tile.dimensions.index(axis) if axis in tile.dimensions else None for axis in range(len(parts)))
+        return cls(tile, parts, place, listed)
+
+    @property
+    def grid(self) -> tuple[int, ...]:
+        """Number of rows: they are one list."""
+        return (int(self.listed.starts[-1]),)
+
+    @property
+    def encodings(self) -> tuple[Encoding, ...]:
+        """Those of all tiles."""
+        return self.listed.encodings
+
+    @property
+    def packings(self) -> Packings:
+        """Those of all tiles."""
+        return self.listed.packings
+
+    @property
+    def sources(self) -> Sequence[Source]:
+        """Those of all tiles."""
+        return self.listed.sources
+
+    def locate(self) -> ChunkLocations:
+        """Return where the chunks of its rows lie."""
+        return self.listed.locate()
+
+    def rows_of_axes(self, rows: Indices) -> tuple[Indices, ...]:
+        """Return the rows for each axis."""
+        return (rows,) * len(self.parts)
+
+    def count_shown(self) -> int:
+        """Return the number of elements of the output that it fills."""
+        return int(np.prod([part.count_places() for part in self.parts], axis=0).sum())
+
+    def largest_chunk(self) -> int:
+        """Return the number of elements of the largest chunk."""
+        return int(np.prod([part.stored for part in self.parts], axis=0).max())
 
 
 def select_cells(array: VirtualArray, selection: Selection) -> Iterator[TileSelection]:
@@ -147,6 +243,9 @@ def select_cells(array: VirtualArray, selection: Selection) -> Iterator[TileSele
         alike, numbers = group_similar_tiles(array, selection, numbers, wanted > 2 * SPLIT_BYTES)
         for kind in alike:
             yield from _select_in_group(array, selection, kind)
+    if len(numbers) >= MIN_GROUP_SIZE:
+        unlike, numbers = list_unlike_tiles(array, selection, numbers)
+        yield from map(ListedSelection.of, unlike)
     for number in numbers:
         tile = array.tiles[number]
         if wanted > 2 * SPLIT_BYTES:  # a small part is cut out of a large uncompressed cell anyway
@@ -176,7 +275,7 @@ def _select_in_group(array: VirtualArray, selection: Selection, kind: TileGroup)
         place[number] = dimension
         axis = tile.axes[number]
         if dimension == along:
-            parts[number] = _to_axis_selection(axis, cut, 0) if len(cut.cell) else _EMPTY
+            parts[number] = _to_axis_selection(axis.stored_lengths(cut.cell), cut, 0) if len(cut.cell) else _EMPTY
         else:
             parts[number] = select_on_axis(
                 axis, selection.selectors[dimension], int(array.origins[members[0], dimension])
@@ -214,12 +313,12 @@ def _select_stride(axis: Axis, stride: Stride, at: int) -> AxisSelection:
     """Select by a slice: each touched cell gives one slice of its chunk to one slice of the
     output.
     """
-    return _to_axis_selection(axis, axis.cut(stride), at)
+    cut = axis.cut(stride)
+    return _to_axis_selection(axis.stored_lengths(cut.cell), cut, at)
 
 
-def _to_axis_selection(axis: Axis, cut: AxisCut, at: int) -> AxisSelection:
-    """Return the axis selection of a cut."""
-    stored = axis.stored_lengths(cut.cell)
+def _to_axis_selection(stored: Indices, cut: AxisCut, at: int) -> AxisSelection:
+    """Return the axis selection of a cut of chunks of these lengths."""
     begin = cut.out + at
     # A step of 0 repeats one element.
     end = np.where(cut.step == 0, cut.skip + 1, np.maximum(cut.skip + cut.step * cut.extent, -1))

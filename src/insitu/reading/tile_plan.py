@@ -7,7 +7,6 @@ form a group.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -26,6 +25,9 @@ GROUPED_BYTES = 128 << 10
 is paid once for many. Larger ones are unpacked one by one, straight to their place.
 """
 
+MAX_KINDS = 1 << 31
+"""Combinations of kinds along the axes up to which they are numbered without a look at the rows."""
+
 Position = tuple[int, ...]
 """For each axis, the row of its columns that a row of the plan combines."""
 
@@ -36,6 +38,8 @@ class ChunkGroup:
 
     rows: npt.NDArray[np.int64]
     """Positions of the group's rows in the rows that were given."""
+    numbers: npt.NDArray[np.int64]
+    """Their numbers among all rows of the tile."""
     encoding: int
     packing: Packing | None
     mask: int
@@ -94,27 +98,11 @@ def _has_indices(pickers: Sequence[Any]) -> bool:
 class TilePlan:
     """The part of a read plan that concerns one tile."""
 
-    __slots__ = (
-        "all_exist",
-        "axes",
-        "encodings",
-        "exists",
-        "inside",
-        "locations",
-        "outside",
-        "packed",
-        "packings",
-        "plain",
-        "shape",
-        "sizes",
-        "whole",
-    )
-
     def __init__(self, touched: TileSelection, located: ChunkLocations) -> None:
         parts = touched.parts
         self.locations = located
-        self.shape = touched.grid
-        self.encodings = touched.tile.encodings
+        self.touched = touched
+        self.encodings = touched.encodings
         self.outside = [part.outside for part in parts]
         self.inside = [part.inside for part in parts]
         self.sizes = [part.stored.tolist() for part in parts]
@@ -123,20 +111,22 @@ class TilePlan:
         self.all_exist = all(self.exists)
         self.plain = all(isinstance(part.outside, Slices) or not _has_indices(part.outside) for part in parts)
         used = np.unique(located.packing).tolist()
-        rows = {row: touched.tile.packings[row] for row in used}
+        rows = {row: touched.packings[row] for row in used}
         self.packings: dict[int, Packing | None] = {n: None if row.identity else row for n, row in rows.items()}
         self.packed = any(packing is not None for packing in self.packings.values())
-        can_group = parts and not (self.packed and self.stored_bytes() > GROUPED_BYTES) and all(map(_is_plain, parts))
+        can_group = parts and not (self.packed and self.stored_bytes > GROUPED_BYTES) and all(map(_is_plain, parts))
         self.axes = [_AxisKinds(part) for part in parts] if can_group else None
         """For `group_similar_rows`; None where rows cannot be grouped."""
 
+    @cached_property
     def stored_bytes(self) -> int:
-        """Return the bytes of the largest chunk of stored values."""
+        """Bytes of the largest chunk of stored values."""
         itemsize = max(encoding.dtype.itemsize for encoding in self.encodings)
-        return int(itemsize * math.prod(max(sizes, default=0) for sizes in self.sizes))
+        return itemsize * self.touched.largest_chunk()
 
+    @cached_property
     def needs_parts_only(self) -> bool:
-        """Return whether every chunk is needed in part, and has to be decoded whole for it."""
+        """Whether every chunk is needed in part, and has to be decoded whole for it."""
         return any(not any(whole) for whole in self.whole) and not any(
             encoding.raw or encoding.dtype.hasobject for encoding in self.encodings
         )
@@ -161,9 +151,9 @@ class TilePlan:
 
     def positions(self, rows: npt.NDArray[np.int64]) -> list[Position]:
         """Return the positions of rows: for each axis the row of its columns."""
-        if not self.shape:
+        if not self.sizes:
             return [()] * len(rows)
-        return list(zip(*(index.tolist() for index in np.unravel_index(rows, self.shape)), strict=True))
+        return list(zip(*(index.tolist() for index in self.touched.rows_of_axes(rows)), strict=True))
 
     def group_similar_rows(self, rows: npt.NDArray[np.int64]) -> Iterator[ChunkGroup]:
         """Yield groups of rows that take the same box of equal chunks."""
@@ -171,9 +161,12 @@ class TilePlan:
         if len(rows) == 1:
             yield self._group_of_one(int(rows[0]))
             return
-        index = np.unravel_index(rows, self.shape)
-        group = np.zeros(len(rows), np.int64)
+        index = self.touched.rows_of_axes(rows)
+        group, many = np.zeros(len(rows), np.int64), 1
         for axis, i in zip(self.axes, index, strict=True):
+            many *= len(axis.kinds)
+            if many > MAX_KINDS:  # of listed rows each may be of a kind of its own
+                group, many = np.unique(group, return_inverse=True)[1].reshape(-1), len(rows) * len(axis.kinds)
             group = group * len(axis.kinds) + axis.kind[i]
         for column in (self.locations.encoding, self.locations.filter_mask, self.locations.packing):
             if column.strides != (0,):  # a column of one value says nothing
@@ -187,6 +180,7 @@ class TilePlan:
             shape, start, extent = (tuple(values) for values in zip(*kinds, strict=True))
             yield ChunkGroup(
                 rows=mine,
+                numbers=rows[mine],
                 encoding=int(self.locations.encoding[rows[first]]),
                 packing=self.packings[int(self.locations.packing[rows[first]])],
                 mask=int(self.locations.filter_mask[rows[first]]),
@@ -199,11 +193,12 @@ class TilePlan:
     def _group_of_one(self, row: int) -> ChunkGroup:
         """Return the group of a large chunk, which is a batch of its own."""
         assert self.axes is not None
-        index = [int(i) for i in np.unravel_index(row, self.shape)]
+        index = [int(i[0]) for i in self.touched.rows_of_axes(np.array([row]))]
         kinds = [axis.kinds[axis.kind[i]] for axis, i in zip(self.axes, index, strict=True)]
         shape, start, extent = (tuple(values) for values in zip(*kinds, strict=True))
         return ChunkGroup(
             rows=np.zeros(1, np.int64),
+            numbers=np.array([row]),
             encoding=int(self.locations.encoding[row]),
             packing=self.packings[int(self.locations.packing[row])],
             mask=int(self.locations.filter_mask[row]),

@@ -30,7 +30,7 @@ def trim_to_wanted_bytes(touched: TileSelection, request_bytes: int) -> TileSele
     request_bytes
         Bytes that could be fetched in the time that one more request costs.
     """
-    encodings = touched.tile.encodings
+    encodings = touched.encodings
     if not all(encoding.raw for encoding in encodings):
         return touched
     parts = touched.parts

@@ -11,7 +11,11 @@ import numpy.typing as npt
 
 from insitu.errors import SelectionError, UnsupportedError
 from insitu.model import Selection, VirtualArray
+from insitu.model.gaps import fill_gaps_with_absent
 from insitu.reading import ReadContext
+from insitu.reducing.fold_portions import fold_values
+from insitu.reducing.foldable_values import StoredValues
+from insitu.reducing.portions import is_one_portion
 from insitu.reducing.query import ReductionQuery
 from insitu.reducing.reductions import STREAMED, Reduction
 from insitu.reducing.stream import fold_chunks
@@ -57,14 +61,18 @@ def compute_statistics(
     with (context or ReadContext()).open_sources() as opened:
         if axes is not None and not along and any(method in UNCHANGED_WITHOUT_AXES for method in methods):
             found = dict.fromkeys(UNCHANGED_WITHOUT_AXES, read_values(array, chosen, opened))
+        selected: VirtualArray | None = None
         streamed = tuple(
             m for m in methods if m not in found and m in STREAMED and array.dtype.kind in STREAMED[m].kinds
         )
         if streamed:
             reduction = Reduction(streamed, array.dtype, rules)
-            partial = fold_chunks(array, chosen, along, reduction, opened)
+            if is_one_portion(shape, array.dtype.itemsize):
+                partial = fold_chunks(array, chosen, along, reduction, opened)
+            else:
+                selected = array[chosen]
+                partial = fold_values(StoredValues(fill_gaps_with_absent(selected), opened), along, reduction)
             found |= reduction.finalise(partial, math.prod(shape[axis] for axis in along))
-        selected: VirtualArray | None = None
         for method in methods:
             if method not in found:
                 selected = array[chosen] if selected is None else selected

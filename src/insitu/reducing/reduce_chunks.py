@@ -9,8 +9,8 @@ a mean over time), because merging would cost more.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
-from itertools import groupby
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -18,10 +18,13 @@ import numpy.typing as npt
 
 from insitu.cf.unpack import unpack
 from insitu.codecs import Decoder
+from insitu.codecs.chunk_batch import take_chunks
 from insitu.codecs.thread_buffers import get_buffer
 from insitu.errors import CodecError
 from insitu.model import Packing
+from insitu.model.axis import Indices
 from insitu.reading.fetch import read_exactly_into
+from insitu.reading.fetch_and_decode import DIRECT_READ_BYTES
 from insitu.reading.scatter import pick
 from insitu.reading.tile_plan import ChunkGroup, Position, TilePlan
 from insitu.reducing.kernel_statistics import CHUNK_BUFFER, ChunkKernel, Span, contiguous_span
@@ -31,7 +34,7 @@ from insitu.reducing.result_layout import TileProjection
 from insitu.sources import ByteSource
 from insitu.sources.protocol import ReadsInto
 
-__all__ = ["BatchReducer", "PartialsByPlace"]
+__all__ = ["BatchReducer", "PartialStack", "PartialsByPlace"]
 
 BLOCK_BYTES = 512 << 10
 """Small parts are reduced together, this many bytes at a time: they stay in the cache of a core."""
@@ -46,8 +49,25 @@ FEW_VALUES = 8
 FUSED_BYTES = 32 << 10
 """Chunks of this size and larger are worth a call of the kernel."""
 
+STACKED_ELEMENTS = 512
+"""Partials of places with at most so many elements are merged many at a time: a call for each would
+cost more than its elements.
+"""
+
 PartialsByPlace = dict[tuple[int, Position], Partial]
 """Partials by tile and by place in the result."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PartialStack:
+    """Partials of many equal, small places of one tile."""
+
+    grid: int
+    """Number of the tile."""
+    corners: Indices
+    """Where each place begins in the window of the result: a row for each."""
+    partial: Partial
+    """Stacked along a first axis."""
 
 
 class BatchReducer:
@@ -58,9 +78,11 @@ class BatchReducer:
         self.shadows = shadows
         self.reduction = reduction
         self.takes_many = True
-        self.unpacks_many = False  # small packed chunks go to a block, see `slot`
+        self.unpacks_many = True
+        self.depends_on_order = True
         self.chunk_kernel = ChunkKernel.of(reduction)
         self.found: PartialsByPlace = {}
+        self.stacks: list[PartialStack] = []
         self.block: npt.NDArray[Any] | None = None
         self.about: tuple[Any, ...] = ()
         """What the parts in the block have in common: shape, type, tile, number of repetitions."""
@@ -71,44 +93,40 @@ class BatchReducer:
     def decode_many(
         self, grid: int, alike: ChunkGroup, decoder: Decoder, data: Sequence[memoryview], source: ByteSource
     ) -> None:
-        """Reduce the same box of many chunks without packing, each of which only one cell shows."""
+        """Reduce the same box of many chunks, each of which only one cell shows."""
         shadow, extent = self.shadows[grid], alike.extent
-        keys = [shadow.key_at(place) for place in alike.at]
-        order = sorted(range(len(keys)), key=keys.__getitem__)  # parts of the same place together
+        order = np.lexsort(shadow.corners(alike.places).T[::-1])  # parts of the same place together
         nbytes = math.prod(extent) * decoder.dtype.itemsize
         together = self.parts_per_step(shadow, extent, nbytes)
-        if together == 1 and self.many_by_kernel(grid, alike, decoder, data, keys, order):
+        if decoder.is_raw and decoder.back is None and alike.packing is None and decoder.nbytes >= DIRECT_READ_BYTES:
+            together = 1  # as `read_into_place`, so that it does not matter where they come from
+        is_large = together == 1 or (alike.packing is not None and nbytes >= FUSED_BYTES)
+        if is_large and self.many_by_kernel(grid, alike, decoder, data, order):
             return
-        if (
-            together == 1 and not decoder.steps and decoder.records is None
-        ):  # nothing to decode: the bytes are the values
+        if together == 1 and decoder.is_raw:
             box = tuple([slice(begin, begin + length) for begin, length in zip(alike.start, extent, strict=True)])
-            for number in order:
+            for number in order.tolist():
                 with _ChunkNumberContext([number]):
-                    values = decoder(data[number])[box]
-                self.measure_many(grid, [keys[number]], [alike.at[number]], values[None])
+                    values = np.ascontiguousarray(decoder(data[number])[box])
+                self.measure_many(grid, alike, np.array([number]), values[None])
             return
         together = min(together, len(data))
         room = (
             get_buffer(CHUNK_BUFFER, together * nbytes).view(decoder.dtype).reshape(together * extent[0], *extent[1:])
         )
+        # One after the other along the first axis: then they are one array with one more axis.
+        slots = np.zeros((together, len(extent)), np.int64)
+        slots[:, 0] = np.arange(together) * extent[0]
         for begin in range(0, len(order), together):
             these = order[begin : begin + together]
-            # One after the other along the first axis: then they are one array with one more axis.
-            slots = [(number * extent[0], *[0] * (len(extent) - 1)) for number in range(len(these))]
             with _ChunkNumberContext(these):
-                decoder.scatter([data[i] for i in these], alike.start, extent, room, slots, source.read_many)
+                chunks = take_chunks(data, these)
+                decoder.scatter(chunks, alike.start, extent, room, slots[: len(these)], source.read_many)
             values = room[: len(these) * extent[0]].reshape(len(these), *extent)
-            self.measure_many(grid, [keys[i] for i in these], [alike.at[i] for i in these], values)
+            self.measure_many(grid, alike, these, values)
 
     def many_by_kernel(
-        self,
-        grid: int,
-        alike: ChunkGroup,
-        decoder: Decoder,
-        data: Sequence[memoryview],
-        keys: Sequence[Position],
-        order: Sequence[int],
+        self, grid: int, alike: ChunkGroup, decoder: Decoder, data: Sequence[memoryview], order: Indices
     ) -> bool:
         """Reduce chunks to one number each with the kernel; return False if that is not
         possible.
@@ -116,14 +134,18 @@ class BatchReducer:
         span = self.span(grid, decoder, alike.start, alike.extent, alike.shape)
         if self.chunk_kernel is None or span is None:
             return False
-        partials = self.chunk_kernel.chunks(decoder, [data[i] for i in order], span, None, len(alike.extent))
+        partials = self.chunk_kernel.chunks(decoder, take_chunks(data, order), span, alike.packing, len(alike.extent))
         if partials is None:
             return False
-        for number in order:
+        for number, key in zip(order.tolist(), self.keys_of(grid, alike.numbers[order]), strict=True):
             with _ChunkNumberContext([number]):
                 partial = next(partials)
-            self.add(grid, keys[number], partial)
+            self.add(grid, key, partial)
         return True
+
+    def keys_of(self, grid: int, rows: Indices) -> list[Position]:
+        """Return the places in the result of rows of a tile."""
+        return list(map(self.shadows[grid].key, self.grids[grid].positions(rows)))
 
     def span(
         self, grid: int, decoder: Decoder, start: Sequence[int], extent: Sequence[int], shape: Sequence[int]
@@ -140,17 +162,16 @@ class BatchReducer:
         self, grid: int, alike: ChunkGroup, decoder: Decoder, offset: Sequence[int], source: ReadsInto
     ) -> bool:
         """Reduce uncompressed chunks, read from the source into the thread's buffer."""
-        shadow = self.shadows[grid]
         box = tuple([slice(begin, begin + length) for begin, length in zip(alike.start, alike.extent, strict=True)])
         span = self.span(grid, decoder, alike.start, alike.extent, alike.shape)
-        for place, begin in zip(alike.at, offset, strict=True):
+        for number, (key, begin) in enumerate(zip(self.keys_of(grid, alike.numbers), offset, strict=True)):
             room = get_buffer(CHUNK_BUFFER, decoder.nbytes)
             read_exactly_into(source, begin, room)
             if self.chunk_kernel is not None and span is not None and decoder.dtype == self.chunk_kernel.dtype:
-                self.add(grid, shadow.key_at(place), self.chunk_kernel.run(room, False, span, (), len(box)))
+                self.add(grid, key, self.chunk_kernel.run(room, False, span, (), len(box)))
                 continue
-            values = room.view(decoder.dtype).reshape(alike.shape)[box]
-            self.measure_many(grid, [shadow.key_at(place)], [place], values[None])
+            values = np.ascontiguousarray(room.view(decoder.dtype).reshape(alike.shape)[box])
+            self.measure_many(grid, alike, np.array([number]), values[None])
         return True
 
     def parts_per_step(self, shadow: TileProjection, extent: tuple[int, ...], nbytes: int) -> int:
@@ -158,31 +179,45 @@ class BatchReducer:
         little = math.prod([extent[axis] for axis in shadow.reduced]) < FEW_VALUES
         return max((STACK_BYTES if little else BLOCK_BYTES) // max(nbytes, 1), 1)
 
-    def measure_many(
-        self, grid: int, keys: Sequence[Position], places: Sequence[Position], values: npt.NDArray[Any]
-    ) -> None:
-        """Reduce parts of equal shape,
-        stacked along a first axis and sorted by their place in the result.
+    def measure_many(self, grid: int, alike: ChunkGroup, these: Indices, values: npt.NDArray[Any]) -> None:
+        """Reduce some parts of a group, stacked along a first axis and sorted by their place in the
+        result. Places of which there are equally many parts are reduced in one call.
         """
-        shadow, reduction = self.shadows[grid], self.reduction
-        axes = tuple([axis + 1 for axis in shadow.reduced])
-        if reduction.positional:
-            inner = [np.arange(values.shape[axis]) * stride for axis, stride in zip(axes, shadow.strides, strict=True)]
-            partial = self.step_in_slices(values, None, axes, inner)
-            begins = [shadow.begin_at(place) for place in places]
-            partial = reduction.shift_positions(
-                partial, np.array(begins, np.int64).reshape(-1, *[1] * (values.ndim - 1))
-            )
-            for key, first, last in _equal_runs(keys):
-                self.add(grid, key, reduction.collapse({name: found[first:last] for name, found in partial.items()}))
-        elif len(set(keys)) == len(keys) > 1:
-            partial = self.step_in_slices(values, None, axes)
-            for number, key in enumerate(keys):
+        shadow, places = self.shadows[grid], alike.places[these]
+        corners = shadow.corners(places)
+        firsts, counts = _find_runs(corners)
+        for count in np.unique(counts).tolist():
+            begins = firsts[counts == count]
+            if len(begins) == 1:
+                run = slice(int(begins[0]), int(begins[0]) + count)
+                partial = self.reduce_stacked(shadow, values[run], places[run], alike.packing, 1)
+                self.add(grid, self.keys_of(grid, alike.numbers[these[run.start : run.start + 1]])[0], partial)
+                continue
+            rows = (begins[:, None] + np.arange(count)).reshape(-1)
+            block = values if len(rows) == len(values) else values[rows]
+            block = block.reshape(len(begins), count, *values.shape[1:])
+            partial = self.reduce_stacked(shadow, block, places[rows], alike.packing, 2)
+            if math.prod([alike.extent[axis] for axis in shadow.kept]) <= STACKED_ELEMENTS:
+                self.stacks.append(PartialStack(grid, corners[begins], partial))
+                continue
+            for number, key in enumerate(self.keys_of(grid, alike.numbers[these[begins]])):
                 self.add(grid, key, {name: found[number] for name, found in partial.items()})
-        else:
-            for key, first, last in _equal_runs(keys):
-                partial = self.step_in_slices(values[first:last], None, (0, *axes))
-                self.add(grid, key, {name: found[0] for name, found in partial.items()})
+
+    def reduce_stacked(
+        self, shadow: TileProjection, values: npt.NDArray[Any], places: Indices, packing: Packing | None, ahead: int
+    ) -> Partial:
+        """Return the partial of stacked parts of one place (1 axis ahead of those of a part), or of
+        many places with equally many parts each (2), which stay an axis.
+        """
+        axes = tuple([axis + ahead for axis in shadow.reduced])
+        if not self.reduction.positional:
+            partial = self.step_in_slices(values, packing, (ahead - 1, *axes))
+            return {name: found[(slice(None),) * (ahead - 1) + (0,)] for name, found in partial.items()}
+        inner = [np.arange(values.shape[axis]) * stride for axis, stride in zip(axes, shadow.strides, strict=True)]
+        partial = self.step_in_slices(values, packing, axes, inner)
+        begins = shadow.begins(places).reshape(*values.shape[:ahead], *[1] * (values.ndim - ahead))
+        partial = self.reduction.shift_positions(partial, begins)
+        return self.reduction.collapse({name: np.moveaxis(found, ahead - 1, 0) for name, found in partial.items()})
 
     def fill(self, grid: int, position: Position, value: Any, packing: Packing | None) -> None:
         """Reduce a cell without stored bytes."""
@@ -210,8 +245,9 @@ class BatchReducer:
         if nbytes >= FUSED_BYTES and self.alone_by_kernel(grid, position, decoder, data, packing):
             return
         small = self.parts_per_step(shadow, shape, nbytes) > 1 and not self.reduction.positional
-        if not small and not decoder.steps:  # nothing to decode: the bytes are the values
-            self.chunk(grid, position, here.spread(position, decoder(data)), packing)
+        if not small and decoder.is_raw:
+            values = pick(here.spread(position, decoder(data)), inside)
+            self.part(grid, position, np.ascontiguousarray(values), packing)  # sums depend on the order in memory
             return
         if small:
             room = self.slot(grid, position, shape, decoder.dtype, packing)
@@ -340,7 +376,7 @@ class BatchReducer:
 class _ChunkNumberContext:
     """Adds the number of the damaged chunk to an error of a codec."""
 
-    def __init__(self, numbers: Sequence[int]) -> None:
+    def __init__(self, numbers: Sequence[int] | Indices) -> None:
         self.numbers = numbers
 
     def __enter__(self) -> None:
@@ -348,13 +384,12 @@ class _ChunkNumberContext:
 
     def __exit__(self, kind: Any, problem: BaseException | None, trace: Any) -> None:
         if isinstance(problem, CodecError):
-            problem.with_context(number=self.numbers[problem.place.pop("number", 0)])
+            problem.with_context(number=int(self.numbers[problem.place.pop("number", 0)]))
 
 
-def _equal_runs(keys: Sequence[Position]) -> Iterator[tuple[Position, int, int]]:
-    """Yield runs of equal neighbours: the key, begin and end."""
-    first = 0
-    for key, same in groupby(keys):
-        last = first + sum(1 for _ in same)
-        yield key, first, last
-        first = last
+def _find_runs(rows: Indices) -> tuple[Indices, Indices]:
+    """Return where runs of equal neighbours among the rows of a table begin, and their lengths."""
+    begins = np.ones(len(rows), bool)
+    begins[1:] = (rows[1:] != rows[:-1]).any(axis=1)
+    firsts = np.flatnonzero(begins)
+    return firsts, np.diff(firsts, append=len(rows))

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from insitu.model import Selection
-from insitu.reading.select_cells import Picker, TileSelection
+from insitu.reading.select_cells import ListedSelection, Picker, TileSelection
 from insitu.reading.tile_plan import Position
 
 __all__ = ["TileProjection", "get_region", "result_shape"]
@@ -41,10 +41,10 @@ class TileProjection:
     __slots__ = (
         "has_unique_places",
         "inside",
+        "is_listed",
         "kept",
         "outside",
         "reduced",
-        "row_at",
         "selection",
         "shown",
         "strides",
@@ -71,27 +71,28 @@ class TileProjection:
         more than it takes if values repeat.
         """
 
-        self.has_unique_places = all(len(self.outside[axis]) == 1 for axis in self.reduced)
+        self.is_listed = isinstance(touched, ListedSelection)
+        """Whether its cells are listed one by one: then each has a key of its own, also where their
+        places in the result overlap.
+        """
+        self.has_unique_places = not self.is_listed and all(len(self.outside[axis]) == 1 for axis in self.reduced)
         """Whether every cell has its own place in the result."""
-        self.row_at = {
-            axis: {picker.start: row for row, picker in enumerate(self.outside[axis]) if isinstance(picker, slice)}
-            for axis in self.kept
-        }
-        """For each kept axis, the cell that begins at a position of the selection."""
 
     def key(self, position: Position) -> Position:
         """Return the place of a cell in the result; cells with the same key are merged."""
         return tuple([position[axis] for axis in self.kept])
 
-    def key_at(self, place: Position) -> Position:
-        """Return the key of the cell that begins at a position of the selection,
+    def corners(self, places: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """Return where boxes at these places of the selection begin in the result: a row for each,
         one number per axis of the tile.
         """
-        return tuple([self.row_at[axis][place[axis]] for axis in self.kept])
+        corners = places.copy()
+        corners[:, list(self.reduced)] = 0
+        return corners
 
-    def begin_at(self, place: Position) -> int:
-        """Return the flat position, along the reduced axes, of the first element at a place."""
-        return sum([place[axis] * stride for axis, stride in zip(self.reduced, self.strides, strict=True)])
+    def begins(self, places: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """Return the flat positions, along the reduced axes, of the first elements at these places."""
+        return places[:, list(self.reduced)] @ np.array(self.strides, np.int64)
 
     def times(self, position: Position) -> int:
         """Return how often each value that a cell takes occurs in the selection."""

@@ -29,7 +29,7 @@ from insitu.reading.thread_pools import REMOTE_WORKERS, count_cores, get_worker_
 from insitu.reading.tile_plan import Position, TilePlan
 from insitu.reducing.empty_cells import add_constants
 from insitu.reducing.partial_fields import Partial
-from insitu.reducing.reduce_chunks import BatchReducer, PartialsByPlace
+from insitu.reducing.reduce_chunks import BatchReducer, PartialsByPlace, PartialStack
 from insitu.reducing.reductions import Reduction
 from insitu.reducing.result_layout import TileProjection, get_region, result_shape
 
@@ -37,6 +37,10 @@ __all__ = ["fold_chunks"]
 
 BATCHES_PER_THREAD = 3
 """Batches per thread that are submitted at once: enough that no thread waits for the merging."""
+DIVIDED = 4
+"""Threads among which a short reduction is divided. Not the cores of the machine: sums are grouped
+by batches, and their last bits must not depend on which machine of a cluster adds them.
+"""
 EXPANSION = 4
 """A batch ends at this many times its largest fetch of decoded bytes,
 to spread well compressed data, too.
@@ -73,8 +77,11 @@ def fold_chunks(
     with closing(job.run()) as results:
         for found in results:
             check_deadline()
-            for place, partial in found.items():
-                if answer.shadows[place[0]].has_unique_places:  # no other cell has this place
+            for stack in found.stacks:
+                answer.put_stack(stack)
+            for place, partial in found.found.items():
+                shadow = answer.shadows[place[0]]
+                if shadow.has_unique_places or shadow.is_listed:  # no other cell has this key
                     answer.put(place, partial)
                     continue
                 before = total.get(place)
@@ -101,13 +108,16 @@ class _PartialResult:
         """Make the projections of the tiles of a plan."""
         self.shadows = [TileProjection(touched, self.selection, self.axes) for touched in plan.tiles]
         self.windows = [shadow.windows(self.partial) for shadow in self.shadows]
-        self.untouched = len(plan.tiles) == 1 and not len(plan.resting[0])
+        self.untouched = len(plan.tiles) == 1 and not len(plan.resting[0]) and not self.shadows[0].is_listed
 
     def without_constants(self, plan: ReadPlan) -> ReadPlan:
         """Add the cells without stored bytes, and return the plan without them."""
         inline = []
         for shadow, window, located, rows in zip(self.shadows, self.windows, plan.locations, plan.resting, strict=True):
             check_deadline()
+            if shadow.is_listed:  # cell by cell, as those with bytes
+                inline.append(rows)
+                continue
             add_constants(plan.array, shadow, located, rows, self.reduction, window)
             inline.append(rows[np.asarray(located.source)[rows] == INLINE])
         return replace(plan, resting=tuple(inline))
@@ -121,6 +131,25 @@ class _PartialResult:
             partial = self.reduction.merge(before, partial)
         for field, found in partial.items():
             put(windows[field], region, found)
+
+    def put_stack(self, stack: PartialStack) -> None:
+        """Merge partials of many small places into them."""
+        windows = self.windows[stack.grid]
+        extent = next(iter(stack.partial.values())).shape[1:]
+        index = []
+        for axis, length in enumerate(extent):
+            along = [1] * (len(extent) + 1)
+            along[axis + 1] = length
+            begins = stack.corners[:, axis].reshape(-1, *[1] * len(extent))
+            index.append(begins + np.arange(length).reshape(along))
+        where = tuple(index)
+        partial = stack.partial
+        if not (self.untouched and self.shadows[stack.grid].has_unique_places):
+            self.untouched = False
+            before = {field: window[where] for field, window in windows.items()}
+            partial = self.reduction.merge(before, partial)
+        for field, found in partial.items():
+            windows[field][where] = found
 
 
 class _StreamingPass:
@@ -141,14 +170,14 @@ class _StreamingPass:
         self.tally = ReadStatistics() if context.tally is None else context.tally
         self.stopped = threading.Event()
 
-    def run(self) -> Generator[PartialsByPlace, None, None]:
+    def run(self) -> Generator[BatchReducer, None, None]:
         """Yield the partials of the batches, in the order of the plan."""
         if any(len(rows) for rows in self.plan.resting):
             measuring = BatchReducer(self.grids, self.shadows, self.reduction)
             self._runner(measuring).run_resting()
             measuring.flush()
-            yield measuring.found
-        tasks = list(cut_batches(_with_decoded_lengths(self.plan)))
+            yield measuring
+        tasks = list(cut_batches(_with_decoded_lengths(self.plan), DIVIDED))
         if len(tasks) <= 1:
             yield from (self.reduce_batch(*task) for task in tasks)
             return
@@ -156,7 +185,7 @@ class _StreamingPass:
         pool = get_worker_pool(far)
         most = BATCHES_PER_THREAD * (REMOTE_WORKERS if far else count_cores())
         carried = carry_deadline(self.reduce_batch)
-        pending: deque[Future[PartialsByPlace]] = deque()
+        pending: deque[Future[BatchReducer]] = deque()
         try:
             for task in tasks:
                 if len(pending) >= most:
@@ -170,12 +199,13 @@ class _StreamingPass:
                 future.cancel()
             wait(pending)
 
-    def reduce_batch(self, begin: int, end: int) -> PartialsByPlace:
+    def reduce_batch(self, begin: int, end: int) -> BatchReducer:
         """Return the partials of some rows of the plan."""
         measuring = BatchReducer(self.grids, self.shadows, self.reduction)
         self._runner(measuring).run_batch(begin, end)
         measuring.flush()
-        return measuring.found
+        measuring.block = None  # what waits to be merged holds no values
+        return measuring
 
     def _runner(self, measuring: BatchReducer) -> PlanExecution:
         run = PlanExecution(self.plan, self.grids, measuring, self.context.pool, self.context.name, self.tally)
@@ -190,10 +220,9 @@ def _with_decoded_lengths(plan: ReadPlan) -> ReadPlan:
     decoded = np.zeros(len(plan.row), np.int64)
     for number, touched in enumerate(plan.tiles):
         here = slice(None) if len(plan.tiles) == 1 else np.flatnonzero(plan.tile == number)
-        itemsize = max(encoding.dtype.itemsize for encoding in touched.tile.encodings)
+        itemsize = max(encoding.dtype.itemsize for encoding in touched.encodings)
         size = np.full(len(plan.row[here]), itemsize, np.int64)
-        if touched.grid:
-            for part, index in zip(touched.parts, np.unravel_index(plan.row[here], touched.grid), strict=True):
-                size *= part.stored[index]
+        for part, index in zip(touched.parts, touched.rows_of_axes(plan.row[here]), strict=True):
+            size *= part.stored[index]
         decoded[here] = size
     return replace(plan, length=np.maximum(plan.length, decoded // EXPANSION))

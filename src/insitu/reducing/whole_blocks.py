@@ -126,9 +126,11 @@ def reduce_whole_boxes(
     return out
 
 
-def read_values(array: VirtualArray, selection: Selection, context: ReadContext) -> npt.NDArray[Any]:
-    """Return the values of a selection."""
-    out = np.empty(selection.result_shape, array.dtype)
+def read_values(
+    array: VirtualArray, selection: Selection, context: ReadContext, out: npt.NDArray[Any] | None = None
+) -> npt.NDArray[Any]:
+    """Return the values of a selection, in `out` if it is given."""
+    out = np.empty(selection.result_shape, array.dtype) if out is None else out
     if out.size:
         execute(plan_read(array, selection), out, context.pool, context.name, context.tally)
     return out

@@ -10,7 +10,7 @@ from insitu.errors import InsituError, UnsupportedError
 from insitu.model import VirtualGroup
 from insitu.references.list_objects import list_written_cells
 from insitu.references.open_and_save import detect_format
-from insitu.references.store import StoreUpdate, open_store, restore_previous
+from insitu.references.store import StoreUpdate, open_store, read_document, restore_previous
 from insitu.references.urls import absolute_url, relative_to
 
 __all__ = ["ReferencesUpdate", "find_damage", "open_for_update", "recipe_of", "rollback_store"]
@@ -41,8 +41,16 @@ class ReferencesUpdate:
         Rows that the store has already are not written again. With `relative`, URLs are written
         relative to the store.
         """
-        named: Callable[[str], str] = (lambda source: relative_to(source, self.url)) if relative else absolute_url
-        return self.store.replace(list_written_cells(tree, self.storage_options), named)
+        return self.store.replace(list_written_cells(tree, self.storage_options), self._url_formatter(relative))
+
+    def compact(self) -> bool:
+        """Write the same tree anew, into as few files as possible; return False, and change nothing,
+        if another writer was faster.
+        """
+        return self.store.compact(self._url_formatter(self.is_relative))
+
+    def _url_formatter(self, relative: bool) -> Callable[[str], str]:
+        return (lambda source: relative_to(source, self.url)) if relative else absolute_url
 
 
 def open_for_update(url: str, *, storage_options: Mapping[str, Any] | None = None) -> ReferencesUpdate:
@@ -68,7 +76,7 @@ def recipe_of(url: str, *, storage_options: Mapping[str, Any] | None = None) -> 
     """Return the recipe that is saved in an insitu store; None if there is none."""
     if detect_format(url) != "insitu":
         return None
-    recipe: Mapping[str, Any] | None = open_store(url, storage_options=storage_options).document.get("recipe")
+    recipe: Mapping[str, Any] | None = read_document(url, storage_options=storage_options).get("recipe")
     return recipe
 
 

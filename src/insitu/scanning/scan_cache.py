@@ -55,6 +55,7 @@ __all__ = [
     "ask_versions",
     "default_scan_cache",
     "make_key",
+    "reader_identity",
     "settings",
 ]
 
@@ -152,7 +153,7 @@ class ScanCache:
             return None
         try:
             index = json.loads((self.folder / f"{key}.json").read_bytes())
-            if index["version"] != FORMAT_VERSION or index["readers"] != _readers():
+            if index["version"] != FORMAT_VERSION or index["readers"] != reader_identity():
                 return None
             identity = identify([*urls, *index["others"]], versions)
             entry = self.folder / f"{key}-{identity.digest}"
@@ -211,7 +212,7 @@ class ScanCache:
             with suppress(OSError):  # another process was faster
                 part.rename(entry)
             index = self.folder / f"index-{os.getpid()}-{threading.get_ident()}"
-            about = {"version": FORMAT_VERSION, "readers": _readers(), "others": others}
+            about = {"version": FORMAT_VERSION, "readers": reader_identity(), "others": others}
             index.write_text(json.dumps(about), encoding="utf-8")
             index.replace(self.folder / f"{key}.json")
         except OSError:  # the disk is full, or the folder cannot be written to: a cache is not worth an error
@@ -298,7 +299,7 @@ def identify(paths: Sequence[str], versions: Versions | None = None) -> FilesIde
     OSError
         If one of them is a folder, cannot be looked at, or is remote and has no ETag.
     """
-    hashed = hashlib.blake2b(repr(_readers()).encode(), digest_size=16)
+    hashed = hashlib.blake2b(repr(reader_identity()).encode(), digest_size=16)
     newest = 0
     far = [path for path in paths if is_remote(path)]
     found_far = versions(far) if versions is not None and far else {}
@@ -357,7 +358,7 @@ def make_key(urls: Sequence[str], options: Mapping[str, Any]) -> str:
 
 
 @cache
-def _readers() -> list[str]:
+def reader_identity() -> list[str]:
     """Return what identifies the code that scans: that of insitu, and plug-in formats."""
     package = Path(__file__).parents[1]
     newest = max(path.stat().st_mtime_ns for path in package.rglob("*.py"))

@@ -12,7 +12,7 @@ import logging
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
-from functools import cache
+from functools import cache, partial
 from importlib import resources
 
 import cbor2
@@ -30,7 +30,7 @@ from insitu.codecs.libraries import isolation
 from insitu.errors import InsituError
 from insitu.scanning.scan_cache import settings as scan_settings
 from insitu.server.authentication import Credentials, TokenError, authenticate
-from insitu.server.batch import batch_routes
+from insitu.server.batch import answer_sibling, batch_routes
 from insitu.server.error_responses import RequestError, RequestTooLargeError, error_response, json_error_response
 from insitu.server.explorer.api_routes import explorer_routes, open_first_archive
 from insitu.server.explorer.guarded_app import GuardedApp
@@ -123,6 +123,7 @@ def create_app(settings: Settings, worker: Worker | None = None) -> ASGIApp:
             scan_settings.enabled = False  # archives are cached by client, in memory
         isolation.allows_in_process = False
         first = asyncio.ensure_future(open_first_archive(state))
+        await state.siblings.listen(partial(answer_sibling, state))
         try:
             yield
         finally:

@@ -17,15 +17,18 @@ import numpy as np
 import numpy.typing as npt
 
 from insitu.active.node_table import Expression
+from insitu.active.piecewise import GroupedPieces, PiecewiseReduction, PlainPieces, WeightedPieces
 from insitu.active.wire import declared_elements, excerpt, selection_from_wire, values_from_wire
 from insitu.active.wire_array import array_from_wire
 from insitu.active.wire_expression import expression_from_wire
 from insitu.codecs.registry import ALIASES, CODECS, OUTSIDE_VALUES
 from insitu.errors import CodecError
 from insitu.model import Selection, VirtualArray
+from insitu.reducing.grouped_statistics import Groups
+from insitu.reducing.query import ReductionQuery
 from insitu.reducing.reductions import STREAMED, ReductionRules
 from insitu.reducing.sketches import check_edges
-from insitu.reducing.weighted_and_grouped import WEIGHTED_METHODS, Groups, Weights
+from insitu.reducing.weighted_statistics import WEIGHTED_METHODS, Weights
 from insitu.server.error_responses import RequestError
 
 __all__ = [
@@ -98,6 +101,19 @@ class BatchJob(ArrayRequest):
     """Whether to return partials, which the client merges with others; else values."""
     expression: Expression | None = None
     """What is computed instead of one array; its arrays are `ArrayRequest`s."""
+
+    def in_pieces(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> PiecewiseReduction | None:
+        """Return the reduction, of values of a shape and type, as one that is done in pieces; None if it needs all
+        values at once.
+        """
+        query = ReductionQuery(self.methods, self.axes, ..., self.rules, self.keepdims)
+        if self.weights is not None:
+            return WeightedPieces(shape, query, self.weights)
+        if self.groups is not None:
+            return GroupedPieces(shape, dtype, query, self.groups)
+        if any(method not in STREAMED or dtype.kind not in STREAMED[method].kinds for method in self.methods):
+            return None
+        return PlainPieces(shape, dtype, query)
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,8 +221,8 @@ def _parse_job(data: Any, reducing: bool) -> BatchJob:
     if answer not in ("values", "partial"):
         raise RequestError("answer must be values or partial")
     partial = answer == "partial"
-    if partial and (weights is not None or groups is not None or any(m in BLOCKWISE_METHODS for m in methods)):
-        raise RequestError("answer: partial is not possible with weights, groups, median or quantile")
+    if partial and any(method in BLOCKWISE_METHODS for method in methods):
+        raise RequestError("answer: partial is not possible with median or quantile")
     return BatchJob(
         url=array.url,
         variable=array.variable,

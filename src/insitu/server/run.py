@@ -15,6 +15,7 @@ import uvicorn
 
 from insitu.server.metrics import multiprocess_folder
 from insitu.server.settings import ENVIRONMENT_VARIABLE, Settings
+from insitu.server.siblings import sibling_folder
 
 __all__ = ["run"]
 
@@ -68,7 +69,7 @@ def run(
     tls: dict[str, Any] = {} if certificate is None else {"ssl_certfile": certificate, "ssl_keyfile": key}
     if client_authority is not None:
         tls |= {"ssl_ca_certs": client_authority, "ssl_cert_reqs": ssl.CERT_REQUIRED}
-    with multiprocess_folder(workers):
+    with multiprocess_folder(workers), sibling_folder(workers):
         ended = threading.Event()
         if (found := _free_port(host, port)) is not None:  # else Uvicorn says what is wrong
             port, address = found, f"{'https' if tls else 'http'}://{_shown_host(host)}:{found}/"

@@ -24,6 +24,7 @@ from insitu.server.reductionist.load_chunk import ChunkLoader
 from insitu.server.roots import Roots
 from insitu.server.scanned_archives import ScanCache
 from insitu.server.settings import Settings
+from insitu.server.siblings import Siblings
 
 __all__ = ["Worker"]
 
@@ -50,6 +51,7 @@ class Worker:
         self.metrics = Metrics()
         self.loader = ChunkLoader(self.source_pools, self.cache, limits, self.roots.local_copy, self.metrics)
         self.scans = ScanCache(limits.scans, limits.fresh, self.metrics)
+        self.siblings = Siblings.from_environment()
         threads = settings.threads or THREADS_PER_CORE * count_cores()
         self.admission = Admission(limits.memory, limits.queue, limits.wait, threads)
         self.pool = ThreadPoolExecutor(threads, thread_name_prefix="insitu-serve")
@@ -62,6 +64,7 @@ class Worker:
     def close(self) -> None:
         """Cancel the running requests, then release all resources."""
         self.closing = True
+        self.siblings.close()
         for deadline in list(self._deadlines):
             deadline.cancelled = True
         self.pool.shutdown(wait=False, cancel_futures=True)

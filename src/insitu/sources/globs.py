@@ -127,10 +127,10 @@ def _expand_one(url: str, storage_options: Mapping[str, Any] | None) -> list[str
         return _read_list_file(url[1:], storage_options)
     if url.lower().endswith(_LIST_SUFFIXES) and not is_glob(url):
         return _read_list_file(url, storage_options)
-    local = local_path(url)
-    if local is not None and os.path.exists(local) and not url.endswith("/"):
-        return [url]  # a name is a name, whatever characters it has
     if is_glob(url):
+        local = local_path(url)
+        if local is not None and os.path.exists(local) and not url.endswith("/"):
+            return [url]  # a name is a name, whatever characters it has
         nothing: SourceError = NotFoundError("no file matches this pattern", url=redact_url(url))
         try:
             found = [

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from os import PathLike, fspath
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 import xarray
@@ -13,10 +13,9 @@ import xarray
 from insitu.combining.saved_members import tree_from_member
 from insitu.combining.survey import Report, Survey
 from insitu.lazy_array.duck_array import LazyArray
-from insitu.lazy_array.explain import Explanation, explain
+from insitu.lazy_array.explain import Explanation
 from insitu.lazy_array.formula_text import stored_arrays
 from insitu.lazy_array.numpy_reductions import can_stream, reduce_lazy_array
-from insitu.lazy_array.reduce_boxes import NEEDS_ALL_VALUES
 from insitu.lazy_array.representation import format_bytes
 from insitu.maintenance import append_member, save_tree
 from insitu.model import VirtualArray, VirtualGroup, byte_ranges, count_cells
@@ -25,6 +24,7 @@ from insitu.reducing.query import ReductionQuery
 from insitu.xarray_bridge.backend_array import dataset_name, duck_array, find_lazy_array, stored_name
 from insitu.xarray_bridge.dataset import to_member
 from insitu.xarray_bridge.distributions import histogram, quantile
+from insitu.xarray_bridge.explain_dataset import DatasetExplanation, explain_dataset, explain_variable
 from insitu.xarray_bridge.grouped_accessor import Grouped
 from insitu.xarray_bridge.origin import Origin, recipe_of
 from insitu.xarray_bridge.weighted_accessor import Weighted
@@ -205,15 +205,23 @@ class InsituAccessor:
             self.survey = self.survey()
         return self.survey.report()
 
-    def explain(self, array: xarray.DataArray | str, reduction: str | None = None, dim: Any = None) -> Explanation:
-        """Return how the values of a variable or formula come about: blocks, chunks, bytes, and where.
+    @overload
+    def explain(self, array: None = None, reduction: str | None = None, dim: Any = None) -> DatasetExplanation: ...
+    @overload
+    def explain(self, array: xarray.DataArray | str, reduction: str | None = None, dim: Any = None) -> Explanation: ...
+    def explain(
+        self, array: xarray.DataArray | str | None = None, reduction: str | None = None, dim: Any = None
+    ) -> Explanation | DatasetExplanation:
+        """Return how the values of a variable or formula come about: blocks, chunks, files, requests, bytes,
+        memory, and where.
 
         Nothing of it is read.
 
         Parameters
         ----------
         array
-            A data array that is virtual, or the name of a variable.
+            A data array that is virtual, or the name of a variable; by default all virtual variables
+            of the dataset.
         reduction
             Name of a statistic (`mean`, `max`, …): what it would take to compute that.
         dim
@@ -223,20 +231,9 @@ class InsituAccessor:
         --------
         >>> ds.insitu.explain(ds.pr * 86400 > 20, "sum", "time")  # doctest: +SKIP
         """
-        chosen = self._dataset[array] if isinstance(array, str) else array
-        data = find_lazy_array(chosen.variable)
-        if data is None:
-            raise ValueError(
-                "the values are in memory already, or a Dask array: there is nothing to explain. Of a reduction give "
-                "what is reduced, and the name of the statistic: ds.insitu.explain(ds.tas, 'mean', 'time')"
-            )
-        if dim is not None and reduction is None:
-            raise ValueError("dim= needs a reduction, as in ds.insitu.explain(ds.tas, 'mean', 'time')")
-        if reduction is not None and reduction not in {*STREAMED, *NEEDS_ALL_VALUES}:
-            known = ", ".join(sorted({*STREAMED, *NEEDS_ALL_VALUES}))
-            raise ValueError(f"there is no reduction {reduction!r}: {known}")
-        dims = None if dim is None or dim is ... else [dim] if isinstance(dim, str) else list(dim)
-        return explain(data, reduction, None if dims is None else [chosen.get_axis_num(name) for name in dims])
+        if array is None:
+            return explain_dataset(self._dataset, reduction, dim)
+        return explain_variable(self._dataset[array] if isinstance(array, str) else array, reduction, dim)
 
     def stats(
         self, methods: Sequence[str] | str = ("count", "min", "max", "mean", "std"), dim: Any = None, **how: Any

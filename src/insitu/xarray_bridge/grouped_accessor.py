@@ -18,9 +18,9 @@ import xarray
 from insitu.lazy_array.duck_array import LazyArray
 from insitu.lazy_array.options import options
 from insitu.lazy_array.weigh_and_group import group_lazy_array
+from insitu.reducing.grouped_statistics import Groups
 from insitu.reducing.query import ReductionQuery
 from insitu.reducing.reductions import ReductionRules
-from insitu.reducing.weighted_and_grouped import Groups
 from insitu.xarray_bridge.template_dataset import fill_template, make_template, reducible_lazy_array
 
 __all__ = ["Grouped"]

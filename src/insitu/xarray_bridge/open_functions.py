@@ -15,6 +15,7 @@ from insitu.forking import import_before_fork
 if TYPE_CHECKING:
     import xarray
 
+    from insitu.active.placement import Servers
     from insitu.reading import ChunkCache
     from insitu.scanning.scan_url import Verify
 
@@ -31,7 +32,7 @@ def open_dataset(
     chunks: Any = None,
     inline_array: bool = False,
     cache: ChunkCache | int | bool | None = None,
-    active: str | None = None,
+    active: Servers | None = None,
     active_required: bool = False,
     verify: Verify = "read",
     allow_local: bool = False,
@@ -60,8 +61,8 @@ def open_dataset(
         `"raise"`: a variable that cannot be read is an error. `"warn"`: it is left out, and a
         warning gives the reason. `"skip"`: it is left out.
     chunks
-        As in `xarray.open_dataset`: Dask arrays instead of virtual ones. `{}`: with the stored
-        chunks.
+        As in `xarray.open_dataset`: Dask arrays instead of virtual ones. `{}` and `"auto"`: in blocks
+        of whole stored chunks, about 128 MiB (Dask's setting `array.chunk-size`).
     inline_array
         As in `xarray.open_dataset`.
     cache
@@ -71,8 +72,10 @@ def open_dataset(
         many bytes it may hold: keeps decoded chunks instead. False: nothing is kept.
     active, active_required
         The address of a server next to the data (`insitu serve`), e.g. `"http://host:8080"`:
-        reductions run there. If the server cannot, they run here, with a warning that gives the
-        reason; with `active_required` that is an error.
+        reductions run there. A list: servers with the same data, which share the work. A mapping of
+        URL prefixes (or folders) to servers: each part of the data is reduced by the server that is
+        next to it. What no server can do runs here, with a warning that gives the reason; with
+        `active_required` that is an error.
     verify, allow_local
         When sources are checked for changes since the scan, and whether references from elsewhere
         may name files of this machine: see `insitu.scan`.
@@ -132,11 +135,12 @@ def open_mfdataset(
     errors: str = "raise",
     parallel: Any = None,
     progress: bool | Callable[[int, int], None] | None = None,
+    resume: bool | None = None,
     group: str | None = None,
     format: str | None = None,
     chunks: Any = None,
     cache: ChunkCache | int | bool | None = None,
-    active: str | None = None,
+    active: Servers | None = None,
     active_required: bool = False,
     verify: Verify = "read",
     allow_local: bool = False,
@@ -175,11 +179,16 @@ def open_mfdataset(
         with a warning. `"skip"`: it is left out. In a grid of files its place stays, without
         values. `ds.insitu.report()` names it. Variables that cannot be read are treated alike.
     parallel
-        None: threads where they help; a number of threads; a `concurrent.futures.Executor`;
-        `"dask"` or a Dask client.
+        None: threads where they help; a number of threads; a `concurrent.futures.Executor`
+        (processes, MPI, …); `"dask"` or a Dask client. Workers scan and join; the result is the
+        same.
     progress
-        True: a progress bar; or a function that is called with the numbers of scanned and of all
-        files.
+        True: a line with rate, remaining time, failures and the share of each worker; or a function
+        that is called with the numbers of scanned and of all files.
+    resume
+        Whether what was scanned is kept until all files are, in the user's cache folder: the same
+        call goes on where an interrupted one stopped. None: with `parallel=` an executor or a Dask
+        client, from 1,000 files on.
     group, format, chunks, cache, active, active_required, verify, allow_local
         As for `open_dataset`.
     storage_options, **decode
@@ -220,7 +229,14 @@ def open_mfdataset(
         "combine_attrs": combine_attrs,
     }
     dataset: xarray.Dataset = many.open_combined(
-        paths, options, how, attrs_file=attrs_file, preprocess=preprocess, parallel=parallel, progress=progress
+        paths,
+        options,
+        how,
+        attrs_file=attrs_file,
+        preprocess=preprocess,
+        parallel=parallel,
+        progress=progress,
+        resume=resume,
     )
     return dataset
 

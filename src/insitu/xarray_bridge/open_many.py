@@ -13,7 +13,7 @@ from insitu.archive import Archive, ScannedFiles
 from insitu.combining.file_names import expand_paths, labels_from_names
 from insitu.combining.member import CombineError, GridPosition, Member
 from insitu.combining.recipe import Recipe
-from insitu.combining.scan_member import make_loader, scan_member
+from insitu.combining.scan_member import Failure, make_loader
 from insitu.formats import InsituWarning
 from insitu.lazy_array.deferred_values import Access
 from insitu.xarray_bridge.dataset import to_dataset, to_member
@@ -39,12 +39,13 @@ def open_combined(
     preprocess: Callable[[xarray.Dataset], xarray.Dataset] | None,
     parallel: Any,
     progress: bool | Callable[[int, int], None] | None,
+    resume: bool | None,
 ) -> xarray.Dataset:
     """Open many files as one dataset of virtual arrays: see `open_mfdataset`.
 
     Parameters
     ----------
-    paths, attrs_file, preprocess, parallel, progress
+    paths, attrs_file, preprocess, parallel, progress, resume
         As there.
     options
         Its other options of opening.
@@ -55,7 +56,8 @@ def open_combined(
     if combine not in ("by_coords", "nested"):
         raise ValueError(f"{combine!r} is an invalid option for the keyword argument combine")
     storage_options = options.storage_options
-    paths = expand_paths(paths, storage_options)
+    if preprocess is not None:
+        paths = expand_paths(paths, storage_options)
     computed: list[xarray.Dataset] = []
 
     def combine_found(found: ScannedFiles, places: Sequence[GridPosition], urls: Sequence[Any]) -> Member:
@@ -71,8 +73,10 @@ def open_combined(
     archive_recipe = Recipe(**how)
     archive = options.open_archive(
         paths,
+        many=True,
         parallel=parallel,
         progress=progress,
+        resume=resume,
         finish=None if preprocess is None else _Preprocess(preprocess, storage_options, _count_files(paths)),
         combine_found=None if preprocess is None else combine_found,
         **how,
@@ -99,8 +103,11 @@ def _attributes_of_file(path: Any, archive: Archive) -> Mapping[str, Any]:
     wanted = expand_paths([path])[0]
     if str(wanted) not in map(str, archive.urls):
         raise CombineError(f"attrs_file {path} is not one of the opened files")
-    known = archive.attributes_by_url.get(str(wanted))
-    return scan_member(wanted, archive.job).attributes if known is None else known
+    # One file is scanned again rather than all attributes kept: of ten thousand files they are more than the tables.
+    found = archive.job.one(wanted)
+    if isinstance(found, Failure):
+        raise found.error
+    return found.attributes
 
 
 def _count_files(nested: Any) -> int:

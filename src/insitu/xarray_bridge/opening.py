@@ -9,12 +9,13 @@ from typing import Any
 
 import xarray
 
+from insitu.active.placement import Servers
 from insitu.archive import Archive
 from insitu.combining.member import Member
 from insitu.errors import UnsupportedError
 from insitu.formats import InsituWarning
+from insitu.lazy_array.dask_blocks import choose_blocks_together
 from insitu.lazy_array.deferred_values import Access
-from insitu.lazy_array.duck_array import LazyArray
 from insitu.lazy_array.kept_values import Owner, default_value_cache
 from insitu.lazy_array.load_values import to_dask
 from insitu.reading import ChunkCache
@@ -51,7 +52,7 @@ class OpenOptions:
     chunks: Any = None
     inline_array: bool = False
     cache: ChunkCache | int | bool | None = None
-    active: str | None = None
+    active: Servers | None = None
     active_required: bool = False
     verify: Verify = "read"
     allow_local: bool = False
@@ -193,22 +194,26 @@ def access_to(archive: Archive, cache: ChunkCache | int | bool | None = None) ->
 
 
 def to_dask_dataset(dataset: xarray.Dataset, chunks: Any, inline_array: bool = False) -> xarray.Dataset:
-    """Return the dataset with Dask arrays in place of the virtual ones."""
-    variables: dict[Any, xarray.Variable] = {}
-    for name, variable in dataset.variables.items():
-        if (array := duck_array(variable)) is not None:
-            cut = _requested_chunks(array, variable.dims, chunks)
-            variables[name] = variable.copy(deep=False, data=to_dask(array, cut, inline_array=inline_array))
-    return dataset.assign({name: v for name, v in variables.items() if name in dataset.data_vars}).assign_coords(
-        {name: v for name, v in variables.items() if name in dataset.coords}
+    """Return the dataset with Dask arrays in place of the virtual ones: see `open_dataset`."""
+    arrays = {
+        name: (variable.dims, array)
+        for name, variable in dataset.variables.items()
+        if (array := duck_array(variable)) is not None
+    }
+    blocks: Mapping[Any, Any]
+    if isinstance(chunks, Mapping) and any(isinstance(cut, str) and cut != "auto" for cut in chunks.values()):
+        # Bytes, such as "64MiB": Dask's own rules.
+        blocks = {name: tuple(chunks.get(dim, "auto") for dim in dims) for name, (dims, _) in arrays.items()}
+    elif isinstance(chunks, Mapping) or (isinstance(chunks, str) and chunks == "auto"):
+        given = chunks.items() if isinstance(chunks, Mapping) else ()
+        asked = {dim: cut for dim, cut in given if not isinstance(cut, str)}
+        blocks = choose_blocks_together(arrays, asked)
+    else:
+        blocks = dict.fromkeys(arrays, chunks)
+    made = {
+        name: dataset.variables[name].copy(deep=False, data=to_dask(array, blocks[name], inline_array=inline_array))
+        for name, (_, array) in arrays.items()
+    }
+    return dataset.assign({name: v for name, v in made.items() if name in dataset.data_vars}).assign_coords(
+        {name: v for name, v in made.items() if name in dataset.coords}
     )
-
-
-def _requested_chunks(array: LazyArray, dims: tuple[Any, ...], chunks: Any) -> Any:
-    """Return the requested chunks of an array; None: the stored ones."""
-    if isinstance(chunks, Mapping):
-        if not any(dim in chunks for dim in dims):
-            return None
-        aligned = array.aligned_chunks
-        return tuple(chunks.get(dim, own) for dim, own in zip(dims, aligned, strict=True))
-    return chunks

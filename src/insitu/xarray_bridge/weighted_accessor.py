@@ -12,7 +12,7 @@ import xarray
 
 from insitu.lazy_array.weigh_and_group import weigh_lazy_array
 from insitu.reducing.query import ReductionQuery
-from insitu.reducing.weighted_and_grouped import Weights
+from insitu.reducing.weighted_statistics import Weights
 from insitu.xarray_bridge.template_dataset import fill_template, make_template, reducible_lazy_array
 
 __all__ = ["Weighted"]

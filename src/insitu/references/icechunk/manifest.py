@@ -1,35 +1,43 @@
-"""Decode the manifests of Icechunk 1 repositories: the chunk references of their arrays.
+"""Decode the manifests of Icechunk repositories: the chunk references of their arrays.
 
-icechunk 2 lists references itself; icechunk 1 does not. A manifest is a header of 39 bytes and a
-compressed FlatBuffer (Icechunk specification, "Manifests"). All references of a manifest are
-decoded together, as columns.
+A manifest is a header of 39 bytes and a compressed FlatBuffer (Icechunk specification, "Manifests").
+The positions of all references of an array are decoded together; where the chunks lie, only for the
+references that are needed: the library lists all of them or none. Manifests of version 2 may have
+URLs that are compressed with a dictionary; only the C kernels decompress these.
 """
 
 from __future__ import annotations
 
 import base64
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from insitu.codecs.linked_libraries import decompress_texts
 from insitu.errors import FormatError
 
-__all__ = ["ManifestRows", "decode_manifest", "object_id"]
+__all__ = ["ArrayReferences", "ManifestRows", "decode_manifest", "object_id", "open_manifest"]
 
 _MAGIC = "ICE🧊CHUNK".encode()
 _HEADER = 39  # magic 12, name of the writer 24, then a byte each: version of the format, kind of file, compression
 _MANIFEST, _ZSTD = 2, 1
+_VERSIONS = (1, 2)
+_LONGEST_URL = 1 << 16
+_CONTAINER = "vcc://"
+"""Begins a URL that is relative to a container of the repository: `vcc://name/path`."""
 _LARGEST = 1 << 33
 _MOST_AXES = 64
 _CROCKFORD = bytes.maketrans(b"ABCDEFGHIJKLMNOPQRSTUVWXYZ234567", b"0123456789ABCDEFGHJKMNPQRSTVWXYZ")
 
 # Numbers of the fields in their tables, in the order of the schema.
-_ARRAYS = 1  # Manifest: id, arrays
+_ARRAYS, _DICTIONARY = 1, 2  # Manifest: id, arrays, location_dictionary
 _NODE, _REFS = 0, 1  # ArrayManifest: node_id, refs
-_INDEX, _INLINE, _OFFSET, _LENGTH, _CHUNK_ID, _LOCATION, _ETAG, _MODIFIED = range(8)  # ChunkRef
+_INDEX, _INLINE, _OFFSET, _LENGTH, _CHUNK_ID, _LOCATION, _ETAG, _MODIFIED, _COMPRESSED = range(9)  # ChunkRef
 
 Positions = npt.NDArray[np.int64]
 
@@ -51,6 +59,13 @@ class ManifestRows:
     """Of virtual chunks: seconds since 1970 after which the file must not have changed; 0: not
     given.
     """
+    has_etag: npt.NDArray[np.bool_] | None = None
+    """Of virtual chunks: whether the object must have the ETag that the repository keeps."""
+
+    def select_virtual(self, rows: Positions) -> ManifestRows:
+        """Return some references, all of virtual chunks."""
+        path = [self.path[row] for row in rows.tolist()]
+        return ManifestRows(self.index[rows], path, self.virtual[rows], self.offset[rows], self.length[rows], {})
 
 
 def object_id(raw: bytes) -> str:
@@ -65,6 +80,12 @@ def object_id(raw: bytes) -> str:
 
 
 def decode_manifest(data: bytes, node: str) -> ManifestRows | None:
+    """Return all references of one array in a manifest, decoded: see `open_manifest`."""
+    found = open_manifest(data, node)
+    return None if found is None else found.rows()
+
+
+def open_manifest(data: bytes, node: str, containers: Mapping[str | None, str] | None = None) -> ArrayReferences | None:
     """Return the references of one array in a manifest; None if it has none.
 
     Parameters
@@ -73,6 +94,8 @@ def decode_manifest(data: bytes, node: str) -> ManifestRows | None:
         The manifest file.
     node
         The array's id.
+    containers
+        URL prefixes of the repository's containers of virtual chunks, by name.
 
     Raises
     ------
@@ -81,11 +104,11 @@ def decode_manifest(data: bytes, node: str) -> ManifestRows | None:
     """
     if not data.startswith(_MAGIC) or len(data) < _HEADER or data[37] != _MANIFEST:
         raise FormatError("this is not a manifest of Icechunk", structure="manifest")
-    if data[36] != 1:
+    if data[36] not in _VERSIONS:
         raise FormatError(
             f"manifests of version {data[36]} are not supported",
             structure="manifest",
-            hint="Install icechunk 2 or later",
+            hint="Install a newer version of insitu",
         )
     body = data[_HEADER:]
     if data[38] == _ZSTD:
@@ -94,7 +117,30 @@ def decode_manifest(data: bytes, node: str) -> ManifestRows | None:
                 body = stream.read(_LARGEST)
         except (OSError, pa.ArrowException) as problem:
             raise FormatError(f"the manifest cannot be decompressed: {problem}", structure="manifest") from None
-    return _FlatBuffer(body).rows(node)
+    return _FlatBuffer(body).references(node, containers or {})
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ArrayReferences:
+    """The references of one array in a manifest."""
+
+    buffer: _FlatBuffer
+    tables: Positions
+    """Where the references begin."""
+    index: npt.NDArray[np.int64]
+    """(references, axes): the position of each in the grid."""
+    containers: Mapping[str | None, str] = field(default_factory=dict)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes in memory."""
+        return len(self.buffer.data) + self.tables.nbytes + self.index.nbytes
+
+    def rows(self, chosen: Positions | None = None) -> ManifestRows:
+        """Return some references, decoded; None: all of them."""
+        if chosen is None:
+            return self.buffer.rows(self.tables, self.index, self.containers)
+        return self.buffer.rows(self.tables[chosen], self.index[chosen], self.containers)
 
 
 class _FlatBuffer:
@@ -109,6 +155,9 @@ class _FlatBuffer:
         size = np.dtype(kind).itemsize
         if len(at) and (at.min() < 0 or at.max() + size > len(self.bytes)):
             raise FormatError("an offset points outside the manifest", structure="manifest")
+        if not (at % size).any():  # as FlatBuffers are written: five times faster
+            whole: Any = self.bytes[: len(self.bytes) // size * size].view(kind)
+            return np.asarray(whole[at // size], np.int64)
         found: Any = self.bytes[at[:, None] + np.arange(size)].reshape(-1).view(kind)
         return np.asarray(found, np.int64)
 
@@ -147,17 +196,25 @@ class _FlatBuffer:
             )
         return self.follow(at + 4 + 4 * np.arange(count, dtype=np.int64))
 
-    def rows(self, node: str) -> ManifestRows | None:
+    @cached_property
+    def dictionary(self) -> bytes:
+        """The dictionary of compressed URLs; empty if there is none."""
+        at = self.field(self.follow(np.zeros(1, np.int64)), _DICTIONARY)
+        return self.byte_vectors(at)[0] if at[0] >= 0 else b""
+
+    def references(self, node: str, containers: Mapping[str | None, str]) -> ArrayReferences | None:
         """Return the references of one array; None if it is not in the manifest."""
         root = self.follow(np.zeros(1, np.int64))
         arrays = self.vector(int(self.follow(self.field(root, _ARRAYS))[0]))
         for array, raw in zip(arrays, self.slices(self.field(arrays, _NODE), 8), strict=True):
             if object_id(raw) == node:
                 refs = self.follow(self.field(np.array([array]), _REFS))
-                return self._refs(self.vector(int(refs[0])))
+                tables = self.vector(int(refs[0]))
+                return ArrayReferences(self, tables, self._positions(tables), containers)
         return None
 
-    def _refs(self, tables: Positions) -> ManifestRows:
+    def _positions(self, tables: Positions) -> npt.NDArray[np.int64]:
+        """Return the positions of references in the grid: (references, axes)."""
         index = self.follow(self.field(tables, _INDEX))
         axes = self.numbers(index, "<u4")
         if len(axes) and (axes != axes[0]).any():
@@ -165,26 +222,47 @@ class _FlatBuffer:
         width = int(axes[0]) if len(axes) else 0
         if width > _MOST_AXES:
             raise FormatError(f"a reference claims {width} axes", structure="manifest")
-        cells = self.numbers((index[:, None] + 4 + 4 * np.arange(width)).reshape(-1), "<u4").reshape(len(tables), width)
-        location, chunk = self.field(tables, _LOCATION), self.field(tables, _CHUNK_ID)
-        virtual = location >= 0
+        cells = self.numbers((index[:, None] + 4 + 4 * np.arange(width)).reshape(-1), "<u4")
+        return cells.reshape(len(tables), width)
+
+    def rows(
+        self, tables: Positions, cells: npt.NDArray[np.int64], containers: Mapping[str | None, str]
+    ) -> ManifestRows:
+        """Return references, decoded, given where they begin and their positions in the grid."""
+        location, packed, chunk = (self.field(tables, number) for number in (_LOCATION, _COMPRESSED, _CHUNK_ID))
         path = [""] * len(tables)
-        for row, raw in zip(np.flatnonzero(virtual).tolist(), self.byte_vectors(location[virtual]), strict=True):
-            try:
-                path[row] = raw.decode()
-            except UnicodeDecodeError as problem:
-                raise FormatError(f"a URL is not valid UTF-8: {problem}", structure="manifest") from None
+        compressed = np.flatnonzero((packed >= 0) & (location < 0))
+        plain = np.flatnonzero(location >= 0)
+        known: dict[bytes, str] = {}
+        for rows, texts in (
+            (plain, self.byte_vectors(location[plain])),
+            (compressed, self._decompress(self.byte_vectors(packed[compressed]))),
+        ):
+            for row, raw in zip(rows.tolist(), texts, strict=True):
+                if raw not in known:
+                    known[raw] = _parse_url(raw, containers)
+                path[row] = known[raw]
         for row, raw in zip(np.flatnonzero(chunk >= 0).tolist(), self.slices(chunk[chunk >= 0], 12), strict=True):
             path[row] = object_id(raw)
         return ManifestRows(
             cells,
             path,
-            virtual,
+            (location >= 0) | (packed >= 0),
             self._scalars(tables, _OFFSET, "<u8"),
             self._scalars(tables, _LENGTH, "<u8"),
             self._inline(tables),
             self._scalars(tables, _MODIFIED, "<u4"),
+            self.field(tables, _ETAG) >= 0,
         )
+
+    def _decompress(self, texts: list[bytes]) -> list[bytes]:
+        """Return URLs that are compressed with the manifest's dictionary."""
+        if not texts:
+            return []
+        try:
+            return decompress_texts(self.dictionary, texts, _LONGEST_URL)
+        except ValueError as problem:
+            raise FormatError(f"a compressed URL is damaged: {problem}", structure="manifest") from None
 
     def _scalars(self, tables: Positions, number: int, kind: str) -> npt.NDArray[np.int64]:
         at = self.field(tables, number)
@@ -198,3 +276,18 @@ class _FlatBuffer:
         at = self.field(tables, _INLINE)
         rows = np.flatnonzero(at >= 0)
         return dict(zip(rows.tolist(), self.byte_vectors(at[rows]), strict=True))
+
+
+def _parse_url(raw: bytes, containers: Mapping[str | None, str]) -> str:
+    """Return the URL of a virtual chunk; one that is relative to a container becomes absolute."""
+    try:
+        url = raw.decode()
+    except UnicodeDecodeError as problem:
+        raise FormatError(f"a URL is not valid UTF-8: {problem}", structure="manifest") from None
+    if not url.startswith(_CONTAINER):
+        return url
+    name, _, path = url[len(_CONTAINER) :].partition("/")
+    prefix = containers.get(name)
+    if prefix is None:
+        raise FormatError(f"the repository has no container {name!r}, which a URL refers to", structure="manifest")
+    return f"{prefix.rstrip('/')}/{path}"

@@ -2,7 +2,7 @@
 
 The icechunk library gives metadata and references. The bytes are read by our own sources, like
 those of any archive: native chunks, inline chunks, and virtual chunks in archive files. The
-references of an array are loaded when the array is first used.
+references of an array are loaded when they are needed, manifest by manifest.
 """
 
 from __future__ import annotations
@@ -17,12 +17,14 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from insitu.codecs.linked_libraries import can_decompress_texts
 from insitu.errors import FormatError, InsituError, NotFoundError, SourceError, StaleSourceError, VariableError
 from insitu.model import INLINE, ChunkLocations, ChunkState, ChunkTable, GroupDetails, Source, Tile, VirtualGroup
 from insitu.model.axis import Indices
 from insitu.model.chunks import get_chunk_state
 from insitu.model.derived_tables import ExpandedTable, SelectedTable
-from insitu.references.icechunk.manifest import ManifestRows, decode_manifest
+from insitu.references.icechunk.lazy_manifests import LazyManifests, ManifestExtent
+from insitu.references.icechunk.manifest import ArrayReferences, ManifestRows, open_manifest
 from insitu.references.icechunk.repository import (
     RepositoryVersion,
     credentials_for,
@@ -64,9 +66,9 @@ def open_icechunk(
         See `insitu.sources.open_source`.
     """
     version = parse_version(url)
-    session = open_session(version, storage_options)
+    repository, session = open_session(version, storage_options)
     snapshot = Snapshot(version.url, session.snapshot_id, allow_local, storage_options)
-    snapshot.sessions.append(session)
+    snapshot.opened.append((repository, session))
     documents = run_async(_read_documents(session.store))
     problems: dict[str, str] = {}
 
@@ -86,17 +88,18 @@ def open_icechunk(
     return replace(made, problems=problems)
 
 
-def open_session(version: RepositoryVersion, storage_options: Mapping[str, Any] | None = None) -> Any:
-    """Return a read-only session of one version."""
+def open_session(version: RepositoryVersion, storage_options: Mapping[str, Any] | None = None) -> tuple[Any, Any]:
+    """Return the repository, and a read-only session of one version."""
     icechunk = import_icechunk()
     place = icechunk_storage(version.url, storage_options)
     try:
         config = icechunk.Repository.fetch_config(place)
         prefixes = [*(config.virtual_chunk_containers or {})] if config is not None else []
         access = {prefix: credentials_for(prefix, storage_options) for prefix in prefixes}
-        return icechunk.Repository.open(
+        repository = icechunk.Repository.open(
             place, authorize_virtual_chunk_access=icechunk.containers_credentials(access)
-        ).readonly_session(**version.arguments)
+        )
+        return repository, repository.readonly_session(**version.arguments)
     except (icechunk.IcechunkError, ValueError) as problem:
         raise to_insitu_error(problem, version) from None
 
@@ -151,8 +154,8 @@ class Snapshot:
     id: str
     allow_local: bool = False
     storage_options: Mapping[str, Any] | None = field(default=None, repr=False)
-    sessions: list[Any] = field(default_factory=list, repr=False)
-    """The session, once it was opened."""
+    opened: list[tuple[Any, Any]] = field(default_factory=list, repr=False)
+    """The repository and the session of the icechunk library, once they were opened."""
     tables: dict[str, ChunkTable] = field(default_factory=dict, repr=False)
     lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
@@ -174,23 +177,23 @@ class Snapshot:
                     raise problem.with_context(url=self.url, variable=path) from None
             return self.tables[path]
 
-    def session(self) -> Any:
-        """Return the session of the icechunk library."""
-        if not self.sessions:
-            self.sessions.append(open_session(RepositoryVersion(self.url, "snapshot", self.id), self.storage_options))
-        return self.sessions[0]
+    def open(self) -> tuple[Any, Any]:
+        """Return the repository and the session of the icechunk library."""
+        if not self.opened:
+            self.opened.append(open_session(RepositoryVersion(self.url, "snapshot", self.id), self.storage_options))
+        return self.opened[0]
 
     def _load_table(self, path: str, shape: tuple[int, ...]) -> ChunkTable:
-        store = self.session().store
-        if hasattr(store, "array_chunk_iterator"):
-            batches = run_async(_read_batches(store, path))
-            self._probe_local_files(store, path, batches)
-        else:
-            batches = self._manifests(path)
-            _check_unchanged(batches)
-        return self._table(shape, batches)
+        store = self.open()[1].store
+        # Only the C kernels decompress the URLs of version 2; without them the library lists all references.
+        if not hasattr(store, "array_chunk_iterator") or can_decompress_texts():
+            return self._manifests(path, shape)
+        batches = run_async(_read_batches(store, path))
+        for rows in batches:
+            self.probe_files(path, rows)
+        return self.table_of(shape, batches)
 
-    def _table(self, shape: tuple[int, ...], batches: Sequence[ManifestRows]) -> ChunkTable:
+    def table_of(self, shape: tuple[int, ...], batches: Sequence[ManifestRows]) -> ChunkTable:
         """Return references as a chunk table: sources by number, inline data joined."""
         index = np.concatenate([np.zeros((0, len(shape)), np.int64), *(rows.index for rows in batches)])
         source, offset, length = (np.zeros(len(index), np.int64) for _ in range(3))
@@ -209,47 +212,58 @@ class Snapshot:
         # Manifests may still list chunks beyond the end of an array that was shrunk.
         keep = (index < np.array(shape, np.int64)).all(axis=1)
         number = np.ravel_multi_index(tuple(index[keep].T), shape) if shape else np.zeros(np.count_nonzero(keep))
-        base = UrlResolver(self.url, self.allow_local, directory=True)
-        urls = [source_url(base.resolve(name)) if virtual else f"{self.url}/chunks/{name}" for name, virtual in objects]
         columns = (source[keep], offset[keep], length[keep])
-        return table_of_cells(shape, tuple(map(Source, urls)), number.astype(np.int64), *columns, bytes(inline))
+        sources = tuple(self.source(name, virtual) for name, virtual in objects)
+        return table_of_cells(shape, sources, number.astype(np.int64), *columns, bytes(inline))
 
-    def _manifests(self, path: str) -> list[ManifestRows]:
-        """Return the references of an array from its manifests, for a library that does not list
-        them.
-        """
-        icechunk = import_icechunk()
-        repository = icechunk.Repository.open(icechunk_storage(self.url, self.storage_options))
-        found = repository.inspect_snapshot(self.id)
+    def source(self, name: str, virtual: bool) -> Source:
+        """Return the object that a reference names."""
+        if not virtual:
+            return Source(f"{self.url}/chunks/{name}")
+        return Source(source_url(UrlResolver(self.url, self.allow_local, directory=True).resolve(name)))
+
+    def _manifests(self, path: str, shape: tuple[int, ...]) -> LazyManifests:
+        """Return the references of an array as its manifests hold them."""
+        repository, _ = self.open()
+        containers = {
+            getattr(container, "name", None): prefix
+            for prefix, container in (repository.config.virtual_chunk_containers or {}).items()
+        }
+        # The other form of this method blocks all threads of the process while it waits for the storage.
+        found = run_async(repository.inspect_snapshot_async(self.id))
         about = json.loads(found) if isinstance(found, str) else found
         node = next((node for node in about["nodes"] if node["path"].strip("/") == path), None)
         if node is None:
             raise FormatError("the snapshot does not list this array")
-        batches = []
-        for manifest in node.get("manifest_refs", []):
-            place = f"{self.url}/manifests/{manifest['id']}"
-            with open_source(place, self.storage_options) as source:
-                try:
-                    rows = decode_manifest(source.read(0, source.size()), node["id"])
-                except InsituError as problem:
-                    raise problem.with_context(url=place) from None
-            if rows is not None:
-                batches.append(rows)
-        return batches
+        manifests = [
+            ManifestExtent.parse(manifest["id"], manifest.get("extents"), shape)
+            for manifest in node.get("manifest_refs", [])
+        ]
 
-    def _probe_local_files(self, store: Any, path: str, batches: Sequence[ManifestRows]) -> None:
-        """Read one byte of each local file through the library, which checks that the file did not
-        change.
+        def load(name: str) -> ArrayReferences | None:
+            place = f"{self.url}/manifests/{name}"
+            try:
+                with open_source(place, self.storage_options) as source:
+                    return open_manifest(source.read(0, source.size()), node["id"], containers)
+            except InsituError as problem:
+                raise problem.with_context(url=place, variable=path) from None
+
+        return LazyManifests(path, shape, manifests, load, self)
+
+    def probe_files(self, path: str, rows: ManifestRows) -> None:
+        """Read one byte of each local file that references of an array name, through the library, which
+        checks that the file did not change.
         """
         firsts: dict[str, Any] = {}
-        for rows in batches:
-            for row in np.flatnonzero(rows.virtual).tolist():
-                if rows.path[row] not in firsts and local_path(rows.path[row]) is not None:
-                    firsts[rows.path[row]] = rows.index[row]
+        for row in np.flatnonzero(rows.virtual).tolist():
+            if rows.path[row] not in firsts and local_path(rows.path[row]) is not None:
+                firsts[rows.path[row]] = rows.index[row]
         for name in firsts:
             check_path(local_path(name) or name)
         keys = {name: "/".join(filter(None, [path, "c", *map(str, cell.tolist())])) for name, cell in firsts.items()}
-        for name, problem in run_async(_probe_objects(store, keys)).items():
+        if not keys:
+            return
+        for name, problem in run_async(_probe_objects(self.open()[1].store, keys)).items():
             message = str(problem)
             if "checksum" in message or "modified" in message:
                 raise StaleSourceError(
@@ -291,29 +305,6 @@ async def _probe_objects(store: Any, keys: Mapping[str, str]) -> dict[str, Excep
     return wrong
 
 
-def _check_unchanged(batches: Sequence[ManifestRows]) -> None:
-    """Raise `StaleSourceError` if a local file changed after the time that its references record."""
-    latest: dict[str, int] = {}
-    for rows in batches:
-        if rows.modified is None:
-            continue
-        for row in np.flatnonzero(rows.virtual & (rows.modified > 0)).tolist():
-            latest[rows.path[row]] = max(latest.get(rows.path[row], 0), int(rows.modified[row]))
-    for name, moment in latest.items():
-        path = local_path(name)
-        if path is None:
-            continue
-        try:
-            with open_source(path) as source:
-                now = source.describe().modified
-        except NotFoundError:
-            continue  # a read raises this
-        if now is not None and int(now) > moment:
-            raise StaleSourceError(
-                "the file changed since it was referred to", url=path, hint="Scan the files and save again"
-            )
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class ManifestTable:
     """Chunk table of an array in a repository, loaded when it is first used."""
@@ -333,7 +324,8 @@ class ManifestTable:
 
     def explicit(self, storage_options: Mapping[str, Any] | None = None) -> ChunkTable:
         """Return the same table, loaded."""
-        return self.snapshot.table(self.path, self.shape)
+        table = self.snapshot.table(self.path, self.shape)
+        return table.load_all() if isinstance(table, LazyManifests) else table
 
     def take(self, axis: int, cells: Indices | slice) -> SelectedTable:
         """Return the table of these cells along one axis."""

@@ -58,9 +58,10 @@ def parse_root(data: bytes, url: str) -> dict[str, Any]:
             hint="Scan the files again and save them anew" if version == 1 else "Install a newer insitu",
         )
     try:
-        check_fields(document, FIELDS, "the root", optional=(CHECKSUM, "recipe"))
+        check_fields(document, FIELDS, "the root", optional=(CHECKSUM, "recipe", "retired"))
         text_field(document["id"], "id")
         integer_field(document["tiles"], "tiles")
+        object_field(document.get("retired", {}), "retired")
     except FormatError as problem:
         raise problem.with_context(url=url, structure=NAME) from None
     if CHECKSUM in document:

@@ -1,8 +1,9 @@
-"""Parquet files of a store: read a group of rows at a time with checksums, and write.
+"""Read Parquet files of a store: a group of rows or single pages at a time, with checksums.
 
 The root records the sizes of a file and its footer, so the footer is one request and a group of
-rows another. It also records checksums: every fetched piece is verified before it is used. Small
-files are fetched as a whole. The files are plain Parquet, which any tool can query.
+rows, or single pages of it, another. It also records checksums: every fetched piece is verified
+before it is used. Small files are fetched as a whole. The files are plain Parquet, which any tool
+can query.
 """
 
 from __future__ import annotations
@@ -10,20 +11,26 @@ from __future__ import annotations
 import hashlib
 import io
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from insitu.errors import FormatError, NotFoundError, StaleSourceError, TruncatedError
+from insitu.errors import FormatError, NotFoundError, SourceError, StaleSourceError, TruncatedError
 from insitu.forking import fork_safe_lock
+from insitu.model.axis import Indices
+from insitu.references.store.row_pages import PageIndex, decode_pages
 from insitu.sources import open_source
+from insitu.sources.protocol import ReadsRanges
 
-__all__ = ["ROWS_PER_GROUP", "RowFile", "RowFileWriter", "describe_file"]
+__all__ = ["ROWS_PER_GROUP", "RowFile", "digest", "footer_bytes", "group_sections"]
 
 ROWS_PER_GROUP = 1 << 16
-"""Rows of a group, which is loaded as a whole when one of them is needed."""
+"""Rows of a group, which is loaded as a whole when many of them are needed."""
 SMALL_FILE = 1 << 18
 """Most bytes of a file that is fetched as a whole."""
 INLINE_COLUMN = "inline"
@@ -70,22 +77,19 @@ class RowFile:
     rows: int
     nbytes: int
     footer: int
-    """Bytes of the footer, including its length and the magic bytes behind it."""
+    """Bytes of the page index and the footer, including its length and the magic bytes behind it."""
     checksum: str
-    """Of the footer."""
+    """Of these bytes."""
     group_checksums: tuple[tuple[str, ...], ...]
-    """Of the sections of each group of rows: see `_group_sections`."""
+    """Of the sections of each group of rows: see `group_sections`."""
     storage_options: Mapping[str, Any] | None = field(default=None, repr=False)
     known: dict[str, Any] = field(default_factory=dict, repr=False)
-    """The parsed footer, and the bytes of a small file, once they were read."""
+    """The parsed footer and page index, and the bytes of a small file, once they were read."""
     lock: Any = field(default_factory=fork_safe_lock, repr=False)
 
     def columns(self, group: int, names: Sequence[str]) -> dict[str, Any]:
         """Return columns of one group of rows, as Arrow arrays."""
-        with self.lock:
-            if "meta" not in self.known:
-                self._open()
-            meta = self.known["meta"]
+        meta = self._metadata()
         if not 0 <= group < meta.num_row_groups:
             raise FormatError(
                 f"group {group} is needed, but the file has {meta.num_row_groups} groups of rows",
@@ -104,6 +108,32 @@ class RowFile:
         except _ARROW_ERRORS as problem:
             raise FormatError(f"the rows cannot be read: {problem}", url=self.url, structure=f"group {group}") from None
         return self._select(table, names)
+
+    def page_index(self) -> PageIndex | None:
+        """Return where single pages lie; None if whole groups of rows must be read."""
+        self._metadata()
+        index: PageIndex | None = self.known.get("index")
+        return index
+
+    def pages(self, pages: Indices, names: Sequence[str]) -> tuple[Indices, int]:
+        """Return the numbers in some pages, one behind the other: (columns, rows); and the rows of a
+        page.
+        """
+        index = self.page_index()
+        if index is None:
+            raise FormatError("the file has no page index", url=self.url, structure="footer")
+        try:
+            offset, size = index.locate(pages, names)
+            rows = int(np.minimum(index.page_rows, self.rows - pages * index.page_rows).sum())
+            data = self._fetch_pages(offset.reshape(-1), size.reshape(-1))
+            kinds = [index.columns[name][1] for name in names]
+            return decode_pages(data, size, kinds, rows), index.page_rows
+        except FormatError as problem:
+            raise problem.with_context(url=self.url, structure="page index") from None
+        except SourceError:
+            raise
+        except (*_ARROW_ERRORS, TypeError) as problem:
+            raise FormatError(f"the rows cannot be read: {problem}", url=self.url, structure="pages") from None
 
     def all_columns(self, names: Sequence[str]) -> dict[str, Any]:
         """Return columns of all rows, as Arrow arrays."""
@@ -124,6 +154,13 @@ class RowFile:
                 raise FormatError(f"the file has no column {name!r}, or several", url=self.url, structure="columns")
         return {name: table.column(name).combine_chunks() for name in names}
 
+    def _metadata(self) -> Any:
+        """Return the parsed footer."""
+        with self.lock:
+            if "meta" not in self.known:
+                self._open()
+            return self.known["meta"]
+
     def _open(self) -> None:
         if self.nbytes <= SMALL_FILE:
             data = self._fetch(0, self.nbytes)
@@ -137,6 +174,8 @@ class RowFile:
             tail = self._fetch(begin, length)
             self._verify_footer(tail)
             meta = self._parse_footer(pa.PythonFile(_PartialFile(self.nbytes, begin, tail), "r"))
+            index = tail[length - self.footer : length - footer_bytes(tail)]
+            self.known["index"] = PageIndex.parse(index, meta)
         self.known["meta"] = meta
 
     def _parse_footer(self, file: Any) -> Any:
@@ -158,9 +197,8 @@ class RowFile:
             raise FormatError(
                 f"the groups of rows do not have {ROWS_PER_GROUP} rows each", url=self.url, structure="footer"
             )
-        if [len(sums) for sums in self.group_checksums] != [
-            len(_group_sections(meta, group)) for group in range(len(sizes))
-        ]:
+        sections = len(group_sections(meta, 0)) if sizes else 0  # columns, and so sections, are those of all groups
+        if [len(sums) for sums in self.group_checksums] != [sections] * len(sizes):
             raise FormatError(
                 "the root does not have a checksum for each group of rows", url=self.url, structure="footer"
             )
@@ -173,11 +211,8 @@ class RowFile:
         FormatError
             If it does not match its checksums.
         """
-        with self.lock:
-            if "meta" not in self.known:
-                self._open()
+        meta = self._metadata()
         if "data" not in self.known:
-            meta = self.known["meta"]
             for group in range(meta.num_row_groups):
                 self._fetch_group(meta, group, None)
 
@@ -188,7 +223,7 @@ class RowFile:
     def _verify_groups(self, meta: Any, data: bytes) -> None:
         """Compare all groups of rows of a file in memory with their checksums."""
         for group, sums in enumerate(self.group_checksums):
-            for (begin, end, _), checksum in zip(_group_sections(meta, group), sums, strict=True):
+            for (begin, end, _), checksum in zip(group_sections(meta, group), sums, strict=True):
                 if digest(data[begin:end]) != checksum:
                     raise self._checksum_error(f"group {group}")
 
@@ -198,7 +233,7 @@ class RowFile:
         """
         wanted = [
             (section, checksum)
-            for section, checksum in zip(_group_sections(meta, group), self.group_checksums[group], strict=True)
+            for section, checksum in zip(group_sections(meta, group), self.group_checksums[group], strict=True)
             if names is None or not section[2].isdisjoint(names)
         ]
         if not wanted:
@@ -219,9 +254,32 @@ class RowFile:
         )
 
     def _fetch(self, begin: int, length: int) -> bytes:
+        with self._source() as source:
+            data: bytes = source.read(begin, length)
+        if len(data) != length:
+            raise self._truncated_error(begin, length)
+        return data
+
+    def _fetch_pages(self, offset: Indices, size: Indices) -> npt.NDArray[np.uint8]:
+        """Return ranges of bytes, one behind the other, behind 4 free bytes."""
+        total = int(size.sum())
+        with self._source() as source:
+            if isinstance(source, ReadsRanges):
+                data = np.empty(4 + total, np.uint8)
+                there = source.read_ranges_into(offset, size, data[4:])
+            else:
+                found = source.read_many(list(zip(offset.tolist(), size.tolist(), strict=True)))
+                data = np.frombuffer(bytearray(b"".join([b"\0\0\0\0", *found])), np.uint8)
+                there = len(data) - 4
+        if there != total:
+            raise self._truncated_error(int(offset.min()), int((offset + size).max() - offset.min()))
+        return data
+
+    @contextmanager
+    def _source(self) -> Iterator[Any]:
         try:
             with open_source(self.url, self.storage_options) as source:
-                data = source.read(begin, length)
+                yield source
         except NotFoundError:
             raise StaleSourceError(
                 "a file of the store is gone: the store was written anew, or not copied completely",
@@ -229,14 +287,11 @@ class RowFile:
                 structure="part",
                 hint="Open the store again",
             ) from None
-        if len(data) != length:
-            raise TruncatedError(
-                "a file of the store is cut short: its copy is incomplete",
-                url=self.url,
-                offset=begin,
-                length=length,
-            )
-        return data
+
+    def _truncated_error(self, begin: int, length: int) -> TruncatedError:
+        return TruncatedError(
+            "a file of the store is cut short: its copy is incomplete", url=self.url, offset=begin, length=length
+        )
 
     def __reduce__(self) -> tuple[Any, ...]:
         given = (self.url, self.rows, self.nbytes, self.footer, self.checksum, self.group_checksums)
@@ -248,7 +303,12 @@ def digest(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()[:16]
 
 
-def _group_sections(meta: Any, group: int) -> list[tuple[int, int, set[str]]]:
+def footer_bytes(tail: bytes) -> int:
+    """Return the size of a Parquet footer, with its length and the magic bytes behind it."""
+    return int.from_bytes(tail[-8:-4], "little") + 8
+
+
+def group_sections(meta: Any, group: int) -> list[tuple[int, int, set[str]]]:
     """Return the sections of a group of rows that are fetched and verified as a whole: begin, end,
     columns.
 
@@ -269,83 +329,3 @@ def _group_sections(meta: Any, group: int) -> list[tuple[int, int, set[str]]]:
             first, last, names = sections[-1]
             sections[-1] = (min(first, begin), max(last, end), names | {name})
     return sections
-
-
-def describe_file(file: Any) -> dict[str, Any]:
-    """Return the root's entry about a file that was just written: sizes and checksums."""
-    file.flush()
-    size = file.tell()
-    with open(file.fileno(), "rb", closefd=False) as again:
-        again.seek(size - 8)
-        footer = int.from_bytes(again.read(4), "little") + 8
-        again.seek(size - footer)
-        checksum = digest(again.read(footer))
-        meta = pq.read_metadata(again)
-        sums = [
-            [digest(_read_section(again, section)) for section in sections] for sections in _iter_group_sections(meta)
-        ]
-    file.seek(size)
-    return {"bytes": size, "footer": footer, "checksum": checksum, "group_checksums": sums}
-
-
-def _iter_group_sections(meta: Any) -> Iterator[list[tuple[int, int, set[str]]]]:
-    return (_group_sections(meta, group) for group in range(meta.num_row_groups))
-
-
-def _read_section(file: Any, section: tuple[int, int, set[str]]) -> bytes:
-    file.seek(section[0])
-    data: bytes = file.read(section[1] - section[0])
-    return data
-
-
-class RowFileWriter:
-    """Writes one file of rows; blocks of any size come out as groups of `ROWS_PER_GROUP` rows.
-
-    Parameters
-    ----------
-    file
-        The file to write to.
-    schema
-        An Arrow schema.
-    delta
-        Columns whose values change little from row to row: written as differences.
-    """
-
-    def __init__(self, file: Any, schema: Any, delta: Sequence[str] = ()) -> None:
-        plain = [name for name in schema.names if name not in delta]
-        self._schema = schema
-        self._writer = pq.ParquetWriter(
-            file, schema, compression="zstd", use_dictionary=plain, write_statistics=list(delta) or False,
-            column_encoding=dict.fromkeys(delta, "DELTA_BINARY_PACKED"), data_page_size=1 << 20,
-            write_page_checksum=True,
-        )  # fmt: skip
-        self._waiting: list[Any] = []
-        self._rows = 0
-        self.rows = 0
-        """Rows added so far."""
-
-    def add(self, columns: Mapping[str, Any]) -> None:
-        """Add rows."""
-        batch = pa.RecordBatch.from_arrays([columns[name] for name in self._schema.names], schema=self._schema)
-        self.rows += batch.num_rows
-        while batch.num_rows:
-            take = min(batch.num_rows, ROWS_PER_GROUP - self._rows)
-            self._waiting.append(batch.slice(0, take))
-            self._rows += take
-            batch = batch.slice(take)
-            if self._rows == ROWS_PER_GROUP:
-                self._flush()
-
-    def _flush(self) -> None:
-        if self._waiting:
-            self._writer.write_table(pa.Table.from_batches(self._waiting, self._schema), row_group_size=ROWS_PER_GROUP)
-        self._waiting, self._rows = [], 0
-
-    def close(self) -> None:
-        """Write what is left, and the footer."""
-        self._flush()
-        self._writer.close()
-
-    def abandon(self) -> None:
-        """Release the file after an error; has no effect after `close`."""
-        self._writer.close()

@@ -36,15 +36,9 @@ from insitu.model.axis import Indices
 from insitu.references.store import root
 from insitu.references.store.json_values import dtype_from_json, unpack
 from insitu.references.store.row_file import ROWS_PER_GROUP, RowFile
-from insitu.references.store.row_tables import (
-    GridRows,
-    PageCache,
-    SparseRows,
-    StackedTables,
-    StoredRows,
-    new_page_cache,
-)
+from insitu.references.store.row_tables import GridRows, SparseRows, StackedTables
 from insitu.references.store.small_tables import read_axes, read_packings
+from insitu.references.store.stored_rows import PageCache, StoredRows, new_page_cache
 from insitu.references.store.validation import (
     RowRanges,
     check_boxes,
@@ -56,11 +50,12 @@ from insitu.references.store.validation import (
 from insitu.references.urls import UrlResolver, is_relative
 from insitu.sources import open_source, read_all
 from insitu.sources.listing import local_path
+from insitu.sources.threads import gather
 from insitu.zarr_metadata.json_fields import integer_field, list_field, object_field, text_field
 from insitu.zarr_metadata.json_fields import integers_field as numbers_of
 from insitu.zarr_metadata.json_fields import required_field as needed
 
-__all__ = ["OpenStore", "StoredSources", "open_store"]
+__all__ = ["OpenStore", "StoredSources", "open_store", "read_document"]
 
 NAME_LISTS = ("coordinates", "unindexed", "unlimited")
 _SOURCE_PAGES_BYTES = 64 << 20
@@ -106,6 +101,14 @@ class StoredSources(Sequence[Source]):
         which = int(np.searchsorted(self.starts, number, side="right")) - 1
         group, row = divmod(number - int(self.starts[which]), ROWS_PER_GROUP)
         return self._source(self._page(which, group), row)
+
+    def can_prefetch(self) -> bool:
+        """Return whether there are so few that all can be fetched, and whether none was yet."""
+        return 0 < len(self) <= ROWS_PER_GROUP and not len(self.pages)
+
+    def prefetch(self) -> None:
+        """Fetch all sources."""
+        gather(lambda which, stop: self._page(which, 0), [n for n, part in enumerate(self.parts) if part.rows])
 
     def is_relative(self) -> bool:
         """Return whether the first source is named relative to the store."""
@@ -280,9 +283,7 @@ class OpenStore:
             name: _require_int64(value, name) for name, value in object_field(row["constant"], "constant").items()
         }
         check_constants(constant, len(self.sources))
-        stored = StoredRows(
-            part, number, first, count, constant, self.pages, encoding_map, packing_map, len(self.sources)
-        )
+        stored = StoredRows(part, number, first, count, constant, self.pages, encoding_map, packing_map, self.sources)
         cells = int(np.prod(shape, dtype=object))
         if kind == "sparse":
             starts = np.array(
@@ -385,6 +386,12 @@ def open_store(
             before, data = data, _read_root(url, storage_options)
             if data == before:
                 raise
+
+
+def read_document(url: str, *, storage_options: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """Return the document of the root of a store, without opening the store."""
+    url = (local_path(url) or url).rstrip("/")
+    return root.parse_root(_read_root(url, storage_options), url)
 
 
 def _read_root(url: str, storage_options: Mapping[str, Any] | None) -> bytes:

@@ -7,55 +7,29 @@ gets an error and its files are removed.
 
 from __future__ import annotations
 
+import time
 import uuid
 import warnings
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
 from insitu.errors import InsituError, InsituWarning, NotFoundError, SourceError, UnsupportedError
-from insitu.model import (
-    ABSENT,
-    INLINE,
-    UNWRITTEN,
-    ChunkLocations,
-    ChunkTable,
-    Columns,
-    Source,
-    SparseTable,
-    Tile,
-    VirtualArray,
-    VirtualGroup,
-)
-from insitu.model.axis import Indices
-from insitu.model.chunks import COLUMN_NAMES
-from insitu.model.derived_tables import JoinedTable
-from insitu.references import arrow
+from insitu.model import Tile, VirtualArray, VirtualGroup
 from insitu.references.atomic_write import Folder, open_folder
-from insitu.references.sparse_table import ListedCells
 from insitu.references.store import root
+from insitu.references.store.file_merging import files_to_merge, split_retired, trailing_files_to_merge
 from insitu.references.store.json_values import dtype_to_json, pack
 from insitu.references.store.pools import AXES, SOURCES, Pools
-from insitu.references.store.row_file import ROWS_PER_GROUP, RowFileWriter, describe_file
-from insitu.references.store.row_tables import GridRows, SparseRows, StackedTables
+from insitu.references.store.row_file import ROWS_PER_GROUP, RowFile
+from insitu.references.store.row_file_writer import RowFileWriter, describe_file
 from insitu.references.store.store_reader import OpenStore
+from insitu.references.store.table_writer import ChunkFiles, TableWriter
 
 __all__ = ["StoreConflictError", "StoreUpdate", "restore_previous", "write_store"]
 
-_MOST_CELLS = 1 << 34
-"""Most cells of a grid that are written one by one; larger grids must be sparse."""
-_CHUNK_SCHEMA = pa.schema([
-    ("tile", pa.int32()), ("cell", pa.int64()), ("source", pa.int32()), ("offset", pa.int64()), ("length", pa.int64()),
-    ("filter_mask", pa.int64()), ("encoding", pa.int32()), ("packing", pa.int32()), ("inline", pa.large_binary()),
-])  # fmt: skip
-_COLUMN_TYPES: dict[str, type[Any]] = {
-    "source": np.int32, "offset": np.int64, "length": np.int64, "filter_mask": np.int64,
-    "encoding": np.int32, "packing": np.int32,
-}  # fmt: skip
 UrlFormatter = Callable[[str], str]
 
 
@@ -120,14 +94,27 @@ class StoreUpdate:
         """Return whether sources are named relative to the store."""
         return self.opened.sources.is_relative()
 
+    def file_sizes(self) -> list[int]:
+        """Return the bytes of each file of rows and sources."""
+        return [part.nbytes for part in (*self.opened.chunks, *self.opened.sources.parts)]
+
     def replace(self, group: VirtualGroup, named: UrlFormatter | None = None) -> bool:
         """Replace the tree; return False, and change nothing, if the store changed since it was
         read.
+
+        If the store has many small files, these are merged.
         """
-        to = open_folder(self.opened.url, self.storage_options)
-        return _StoreWriter(to, self.opened.data, self.opened, named, self.opened.document.get("recipe")).try_save(
-            group
-        )
+        return self._writer(self.opened, named).try_save(group)
+
+    def compact(self, named: UrlFormatter | None = None) -> bool:
+        """Write all rows and sources that are in use anew, into as few files as possible; return
+        False, and change nothing, if the store changed since it was read.
+        """
+        return self._writer(None, named).try_save(self.opened.group())
+
+    def _writer(self, reused: OpenStore | None, named: UrlFormatter | None) -> _StoreWriter:
+        to, opened = open_folder(self.opened.url, self.storage_options), self.opened
+        return _StoreWriter(to, opened.data, reused, named, opened.document.get("recipe"), replaced=opened.document)
 
 
 def restore_previous(url: str, *, storage_options: Mapping[str, Any] | None = None) -> None:
@@ -144,7 +131,23 @@ def restore_previous(url: str, *, storage_options: Mapping[str, Any] | None = No
 
 
 class _StoreWriter:
-    """Writes one tree: files, then the root."""
+    """Writes one tree: files, then the root.
+
+    Parameters
+    ----------
+    to
+        The store.
+    before
+        The root that is replaced; None: there is none.
+    opened
+        The store whose rows and sources are kept; None: all are written.
+    named
+        Formats the URL of a source.
+    recipe
+        How files were combined into the tree.
+    replaced
+        The document of the root that is replaced, if its readers may go on reading its files.
+    """
 
     def __init__(
         self,
@@ -153,18 +156,15 @@ class _StoreWriter:
         opened: OpenStore | None,
         named: UrlFormatter | None,
         recipe: Mapping[str, Any] | None = None,
+        replaced: Mapping[str, Any] | None = None,
     ) -> None:
-        self.to, self.before, self.opened, self.recipe = to, before, opened, recipe
+        self.to, self.before, self.opened, self.recipe, self.replaced = to, before, opened, recipe, replaced or {}
         self.older: bytes | None = None
         self.remarks: list[str] = []
         """Failures after the save had its effect; they become warnings."""
         self.mark = uuid.uuid4().hex[:12]
         self.made: list[str] = []
         self.pools = Pools(opened, named or (lambda url: url))
-        document = opened.document if opened is not None else {}
-        self.tiles = int(document.get("tiles", 0))
-        self.chunk_parts: list[dict[str, Any]] = list(document.get("chunks", ()))
-        self.source_parts: list[dict[str, Any]] = list(document.get("sources", ()))
 
     def try_save(self, group: VirtualGroup) -> bool:
         """Write the files, then the root; return False if another writer changed the store before
@@ -213,45 +213,72 @@ class _StoreWriter:
                 self.to.remove([root.PREVIOUS])
 
     def _document(self, group: VirtualGroup) -> dict[str, Any]:
-        name = f"chunks-{self.mark}.parquet"
-        with ExitStack() as stack:
-            file = stack.enter_context(self.to.create(name))
-            self.made.append(name)
-            self.writer = RowFileWriter(file, _CHUNK_SCHEMA, ("cell", "source", "offset", "length"))
-            stack.callback(self.writer.abandon)
-            self.part = len(self.chunk_parts)
+        existing: Mapping[str, Any] = self.opened.document if self.opened is not None else {}
+        parts: list[dict[str, Any]] = existing.get("chunks", [])
+        merged = files_to_merge([part["rows"] for part in parts])
+        kept = [number for number in range(len(parts)) if number not in merged]
+        with ChunkFiles.create(self.to, self.mark, self.made, len(kept)) as files:
+            self.tables = TableWriter(
+                files,
+                self.pools,
+                None if self.opened is None else self.opened.sources,
+                {old: new for new, old in enumerate(kept)},
+                int(existing.get("tiles", 0)),
+            )
             tree = self._group(group)
-            self.writer.close()
-            about = describe_file(file)
-        self.chunk_parts.append({"file": name, "rows": self.writer.rows, **about})
+            files.close()
         pools = self.pools
-        if pools.sources:
-            self.source_parts.append(self._write("sources", SOURCES, pools.source_columns(), ("size",)))
-        axes = self._write("axes", AXES, pools.axis_columns(), AXES.names) if pools.axis_rows else None
-        return {
+        axes = self._write("axes", AXES, [pools.axis_columns()], AXES.names) if pools.axis_rows else None
+        document = {
             "id": self.mark,
-            "tiles": self.tiles,
+            "tiles": self.tables.tiles,
             "encodings": [root.encoding_to_json(encoding) for encoding in pools.encodings],
-            "packings": pools.packing_document(self._write),
+            "packings": pools.packing_document(lambda kind, schema, columns: self._write(kind, schema, [columns])),
             "axes": axes,
-            "sources": self.source_parts,
-            "chunks": self.chunk_parts,
+            "sources": self._source_parts(),
+            "chunks": [*(parts[number] for number in kept), *files.parts],
             "tree": tree,
             **({"recipe": dict(self.recipe)} if self.recipe is not None else {}),
         }
+        retired, self.expired = split_retired(self._retired_files(document), time.time())
+        return {**document, "retired": retired} if retired else document
 
-    def _write(self, kind: str, schema: Any, columns: Mapping[str, Any], delta: Sequence[str] = ()) -> dict[str, Any]:
+    def _source_parts(self) -> list[dict[str, Any]]:
+        """Write the new sources, and those of small files that are merged; return all files."""
+        parts: list[dict[str, Any]] = [] if self.opened is None else self.opened.document["sources"]
+        files = () if self.opened is None else self.opened.sources.parts
+        first = trailing_files_to_merge([part["rows"] for part in parts])
+        if first == len(parts) and not self.pools.sources:
+            return parts
+        blocks = [block for file in files[first:] for block in _iter_columns(file)]
+        if self.pools.sources:
+            blocks.append(self.pools.source_columns())
+        return [*parts[:first], self._write("sources", SOURCES, blocks, ("size",))]
+
+    def _retired_files(self, document: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the files of earlier roots that this one does not use, and since when."""
+        rows = [*self.replaced.get("chunks", ()), *self.replaced.get("sources", ())]
+        retired = {**dict.fromkeys((row["file"] for row in rows), time.time()), **self.replaced.get("retired", {})}
+        used = _file_names(document)
+        return {name: moment for name, moment in retired.items() if name not in used}
+
+    def _write(
+        self, kind: str, schema: Any, blocks: Iterable[Mapping[str, Any]], delta: Sequence[str] = ()
+    ) -> dict[str, Any]:
         name = f"{kind}-{self.mark}.parquet"
         with self.to.create(name) as file:
             self.made.append(name)
             writer = RowFileWriter(file, schema, delta)
-            writer.add(columns)
+            for columns in blocks:
+                writer.add(columns)
             writer.close()
             about = describe_file(file)
         return {"file": name, "rows": writer.rows, **about}
 
     def _tidy(self, document: Mapping[str, Any]) -> None:
-        """Remove files that neither the new root nor the one before it names."""
+        """Remove files that neither the new root nor the one before it names, and that nobody is
+        expected to read any more.
+        """
         if self.older is None or self.before is None:
             return
         try:
@@ -259,7 +286,10 @@ class _StoreWriter:
         except InsituError:
             return  # of another version, or damaged: leave its files alone
         try:
-            self.to.remove(sorted(_file_names(oldest) - _file_names(old) - _file_names(document)))
+            unused = _file_names(oldest) | self.expired
+            self.to.remove(
+                sorted(unused - _file_names(old) - _file_names(document) - document.get("retired", {}).keys())
+            )
         except SourceError as problem:
             self.remarks.append(f"files that are no longer needed could not be removed: {problem}")
 
@@ -302,135 +332,12 @@ class _StoreWriter:
             "axes": [self.pools.axis(axis) for axis in tile.axes],
             "encodings": encodings,
             "packings": {"first": packings[0], "count": len(packings)} if run else packings,
-            "chunks": self._table(tile.chunks, np.array(encodings), np.array(packings)),
+            "chunks": self.tables.entry(tile.chunks, np.array(encodings), np.array(packings)),
         }
 
-    def _table(self, table: ChunkTable, encodings: Indices, packings: Indices) -> dict[str, Any]:
-        """Return a chunk table as the root describes it; write the rows that the store lacks."""
-        known = self._existing_entry(table)
-        if known is not None:
-            return known
-        if isinstance(table, JoinedTable):
-            parts = zip(table.tables, table.encoding_maps, table.packing_maps, strict=True)
-            rows = [self._table(part, encodings[one], packings[other]) for part, one, other in parts]
-            return _join_rows(table.axis, rows)
-        if isinstance(table, Columns) and table.source.size == 1 and int(table.source.flat[0]) in (ABSENT, UNWRITTEN):
-            return {"kind": "constant", "shape": list(table.shape), "source": int(table.source.flat[0])}
-        if isinstance(table, SparseTable | ListedCells):
-            return self._sparse(table, encodings, packings)
-        return self._dense(table, encodings, packings)
 
-    def _existing_entry(self, table: ChunkTable) -> dict[str, Any] | None:
-        """Return the root's entry about a table that is in the store already; None: it is not."""
-        if self.opened is None:
-            return None
-        if isinstance(table, StackedTables):
-            inner = [self._existing_entry(part) for part in table.tables]
-            found = [row for row in inner if row is not None]
-            return {"kind": "joined", "axis": table.axis, "tables": found} if len(found) == len(inner) else None
-        if isinstance(table, GridRows | SparseRows) and table.sources is self.opened.sources:
-            stored = table.stored
-            row = {"kind": "rows", "shape": list(table.shape), "part": stored.number, "row": stored.first,
-                   "count": stored.count, "constant": dict(stored.constant)}  # fmt: skip
-            return {**row, "kind": "sparse", "starts": table.starts.tolist()} if isinstance(table, SparseRows) else row
-        return None
-
-    def _dense(self, table: ChunkTable, encodings: Indices, packings: Indices) -> dict[str, Any]:
-        total = int(np.prod(table.shape, dtype=object))
-        if total > _MOST_CELLS:
-            raise UnsupportedError(
-                f"cannot save a table of {total} cells: at most {_MOST_CELLS} cells of a grid that is not sparse"
-            )
-        first, constant = self.writer.rows, _ConstantColumns()
-        known: dict[int, int] = {}
-        for begin in range(0, total, ROWS_PER_GROUP):
-            numbers = np.arange(begin, min(begin + ROWS_PER_GROUP, total))
-            rows = table.locate(list(np.unravel_index(numbers, table.shape)) if table.shape else [])
-            self._add(numbers, rows, table.sources, known, encodings, packings, constant)
-        self.tiles += 1
-        row = {"kind": "rows", "shape": list(table.shape), "part": self.part, "row": first, "count": total}
-        return {**row, "constant": constant.values()}
-
-    def _sparse(self, table: SparseTable | ListedCells, encodings: Indices, packings: Indices) -> dict[str, Any]:
-        total = len(table.number)
-        first, constant = self.writer.rows, _ConstantColumns()
-        known: dict[int, int] = {}
-        for begin in range(0, total, ROWS_PER_GROUP):
-            numbers = table.number[begin : begin + ROWS_PER_GROUP]
-            rows = table.locate(list(np.unravel_index(numbers, table.shape)))
-            self._add(numbers, rows, table.sources, known, encodings, packings, constant)
-        # The first cell in each group of rows, as they will lie in the file.
-        cuts = [first, *range((first // ROWS_PER_GROUP + 1) * ROWS_PER_GROUP, first + total, ROWS_PER_GROUP)]
-        self.tiles += 1
-        return {
-            "kind": "sparse", "shape": list(table.shape), "part": self.part, "row": first, "count": total,
-            "constant": constant.values(), "starts": [int(table.number[cut - first]) for cut in cuts],
-        }  # fmt: skip
-
-    def _add(
-        self,
-        numbers: Indices,
-        rows: ChunkLocations,
-        sources: Sequence[Source],
-        known: dict[int, int],
-        encodings: Indices,
-        packings: Indices,
-        constant: _ConstantColumns,
-    ) -> None:
-        """Write some rows."""
-        source = np.array(rows.source, np.int64)
-        stored = source >= 0
-        if stored.any():
-            used, at = np.unique(source[stored], return_inverse=True)
-            for number in used.tolist():
-                if number not in known:
-                    known[number] = self.pools.source(sources[number])
-            source[stored] = np.array([known[number] for number in used.tolist()])[at.reshape(-1)]
-        inline = np.flatnonzero(source == INLINE)
-        offset = np.where(stored, rows.offset, 0)
-        length = np.where(stored, rows.length, 0)
-        raw: Any = pa.nulls(len(numbers), pa.large_binary())
-        if len(inline):
-            texts: list[bytes | None] = [None] * len(numbers)
-            for row, begin, size in zip(
-                inline, rows.offset[inline].tolist(), rows.length[inline].tolist(), strict=True
-            ):
-                texts[row] = rows.inline[begin : begin + size]
-            raw = arrow.binary_array(texts, pa.large_binary())
-        columns = {
-            "source": source, "offset": offset, "length": length, "filter_mask": np.asarray(rows.filter_mask, np.int64),
-            "encoding": encodings[rows.encoding], "packing": packings[rows.packing],
-        }  # fmt: skip
-        constant.add(columns)
-        wide = {name: arrow.number_array(np.asarray(column), _COLUMN_TYPES[name]) for name, column in columns.items()}
-        tile = arrow.number_array(np.full(len(numbers), self.tiles), np.int32)
-        self.writer.add({**wide, "tile": tile, "cell": arrow.number_array(numbers, np.int64), "inline": raw})
-
-
-class _ConstantColumns:
-    """Finds the columns that have one value in all rows."""
-
-    def __init__(self) -> None:
-        self._values: dict[str, int | None] = {}
-
-    def add(self, columns: Mapping[str, Any]) -> None:
-        for name, column in columns.items():
-            if not len(column) or self._values.get(name, 0) is None:
-                continue
-            value = int(column[0])
-            same = self._values.get(name, value) == value and bool((np.asarray(column) == value).all())
-            self._values[name] = value if same else None
-
-    def values(self) -> dict[str, int]:
-        return {name: value for name in COLUMN_NAMES if (value := self._values.get(name)) is not None}
-
-
-def _join_rows(axis: int, rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return the entry of joined tables; nested joins along the same axis are flattened."""
-    tables: list[dict[str, Any]] = []
-    for row in rows:
-        tables += row["tables"] if row["kind"] == "joined" and row["axis"] == axis else [row]
-    return {"kind": "joined", "axis": axis, "tables": tables}
+def _iter_columns(file: RowFile) -> Iterator[Mapping[str, Any]]:
+    return (file.columns(group, SOURCES.names) for group in range(-(-file.rows // ROWS_PER_GROUP)))
 
 
 def _file_names(document: Mapping[str, Any]) -> set[str]:

@@ -1,0 +1,119 @@
+"""Block sizes of Dask arrays: as many whole stored chunks as make a good task.
+
+A task of Dask costs about a millisecond, more than to decode a small chunk, and a graph of a million
+tasks takes minutes to make. So a block has about `array.chunk-size` bytes (a setting of Dask, 128
+MiB), and it ends where a stored chunk ends, so that no chunk is decoded twice.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+
+from insitu.errors import UnsupportedError
+from insitu.lazy_array.deferred_values import ChunkLengths, DeferredValues
+from insitu.reducing.portions import cut_at_borders, extend_lengths
+
+__all__ = ["choose_blocks", "choose_blocks_together", "import_dask"]
+
+SMALL_BYTES = 1 << 20
+"""Arrays up to this size are cut as larger ones are, whatever their own chunks."""
+
+
+def choose_blocks(array: DeferredValues, given: Mapping[int, Any] | None = None) -> ChunkLengths:
+    """Return the lengths of blocks along each dimension: whole stored chunks, about 128 MiB.
+
+    Parameters
+    ----------
+    array
+        The array.
+    given
+        By dimension, blocks that are given: a length, -1 for the whole dimension, or all lengths.
+    """
+    fixed = {axis: _lengths(array.shape[axis], wanted) for axis, wanted in (given or {}).items()}
+    stored = array.aligned_chunks
+    cells = [max(fixed.get(axis, cut), default=1) or 1 for axis, cut in enumerate(stored)]
+    room = block_bytes() // max(array.dtype.itemsize, 1)
+    free = [axis for axis in range(array.ndim) if axis not in fixed]
+    sizes = extend_lengths(cells, array.shape, free, range(array.ndim), room)
+    return tuple(
+        fixed[axis] if axis in fixed else _join_chunks(cut, size)
+        for axis, (cut, size) in enumerate(zip(stored, sizes, strict=True))
+    )
+
+
+def choose_blocks_together(
+    arrays: Mapping[Any, tuple[Sequence[Any], DeferredValues]], given: Mapping[Any, Any]
+) -> dict[Any, ChunkLengths]:
+    """Return the blocks of several arrays by name, the same along a common dimension where that cuts no
+    chunk.
+
+    Parameters
+    ----------
+    arrays
+        By name, the names of their dimensions and the arrays.
+    given
+        Blocks by name of a dimension, as for `choose_blocks`.
+    """
+    chosen: dict[Any, ChunkLengths] = {}
+    common: dict[Any, tuple[int, ...]] = {}
+    for name, (dims, array) in sorted(arrays.items(), key=lambda item: -item[1][1].nbytes):
+        asked = {axis: given[dim] for axis, dim in enumerate(dims) if dim in given}
+        followed = {
+            axis: common[dim]
+            for axis, dim in enumerate(dims)
+            if axis not in asked and dim in common and _can_follow(array, axis, common[dim])
+        }
+        chosen[name] = choose_blocks(array, {**followed, **asked})
+        if followed and math.prod(map(max, chosen[name])) * array.itemsize > block_bytes():
+            chosen[name] = choose_blocks(array, asked)  # its chunks are long where those of others are short
+        for dim, lengths in zip(dims, chosen[name], strict=True):
+            common.setdefault(dim, lengths)
+    return chosen
+
+
+def import_dask(module: str) -> Any:
+    """Return a module of Dask, which `chunks=` needs."""
+    try:
+        return import_module(module)
+    except ModuleNotFoundError as problem:
+        raise UnsupportedError(
+            "chunks= needs Dask, which is not installed", hint="pip install 'insitu[dask]'"
+        ) from problem
+
+
+def block_bytes() -> int:
+    """Return the bytes of a block that Dask is set to."""
+    dask = import_dask("dask")
+    return int(dask.utils.parse_bytes(dask.config.get("array.chunk-size", "128MiB")))
+
+
+def _lengths(length: int, wanted: Any) -> tuple[int, ...]:
+    """Return the lengths of blocks of a dimension that were given in one of Dask's forms."""
+    if isinstance(wanted, (tuple, list)):
+        return tuple(int(n) for n in wanted)
+    size = length if wanted is None or wanted == -1 else int(wanted)
+    if size < 1 and length:
+        raise ValueError(f"a block has a positive length, or -1 for the whole dimension, not {wanted}")
+    full, rest = divmod(length, max(size, 1))
+    return (max(size, 1),) * full + ((rest,) if rest or not length else ())
+
+
+def _join_chunks(lengths: Sequence[int], size: int) -> tuple[int, ...]:
+    """Return lengths of blocks of at most a size, each of whole chunks."""
+    if math.fsum(lengths) <= size:
+        return (int(math.fsum(lengths)),)
+    borders = np.concatenate([[0], np.cumsum(lengths)])
+    return tuple(np.diff(cut_at_borders(borders, size)).tolist())
+
+
+def _can_follow(array: DeferredValues, axis: int, lengths: Sequence[int]) -> bool:
+    """Return whether blocks end where chunks of the array end, or it is small."""
+    if sum(lengths) != array.shape[axis]:
+        return False
+    borders = np.cumsum(lengths)
+    return array.nbytes <= SMALL_BYTES or bool(np.isin(borders, np.cumsum(array.aligned_chunks[axis])).all())

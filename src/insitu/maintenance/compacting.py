@@ -1,0 +1,60 @@
+"""Compact a saved archive: write its references anew, into as few files as possible."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from insitu.maintenance.conflicts import ATTEMPTS, lost_race_error
+
+__all__ = ["CompactReport", "compact"]
+
+
+@dataclass(frozen=True, slots=True)
+class CompactReport:
+    """What compacting a store did."""
+
+    target: str
+    files_before: int
+    files_after: int
+    bytes_before: int
+    bytes_after: int
+
+    def __str__(self) -> str:
+        return (
+            f"{self.target}: {self.files_before:,} files of {self.bytes_before:,} bytes became "
+            f"{self.files_after:,} of {self.bytes_after:,}"
+        )
+
+
+def compact(target: str, *, storage_options: Mapping[str, Any] | None = None) -> CompactReport:
+    """Write the references of an insitu store anew: one file for all appends, without what was
+    dropped or replaced.
+
+    The dataset stays the same. Who has the store open goes on reading the old files, which are
+    removed by a change a day later.
+
+    Parameters
+    ----------
+    target
+        The store.
+    storage_options
+        See `insitu.scan`.
+
+    Raises
+    ------
+    UnsupportedError
+        If the references have another format.
+    SourceError
+        If other writers change the store again and again. Nothing changes then.
+    """
+    from insitu import references
+
+    for _ in range(ATTEMPTS):
+        opened = references.open_for_update(target, storage_options=storage_options)
+        before = opened.store.file_sizes()
+        if opened.compact():
+            after = references.open_for_update(target, storage_options=storage_options).store.file_sizes()
+            return CompactReport(target, len(before), len(after), sum(before), sum(after))
+    raise lost_race_error(target)

@@ -1,0 +1,256 @@
+"""Cells of many tiles that are cut differently, listed one by one, so that they are planned together.
+
+A tile is planned as a product of its axes, which costs some hundred microseconds however small it
+is. Of thousands of files that are all cut differently, the touched cells of all tiles are computed
+at once instead, as one table with a row for each cell.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from insitu.cancellation import check_deadline
+from insitu.model import (
+    IDENTITY,
+    INLINE,
+    ChunkLocations,
+    Columns,
+    Encoding,
+    Packings,
+    Selection,
+    Source,
+    Stride,
+    Tile,
+    VirtualArray,
+)
+from insitu.model.axis import AxisCut, Indices
+from insitu.model.chunks import COLUMN_NAMES
+from insitu.model.derived_tables import InterleavedSources
+from insitu.model.join import merge_pools
+
+__all__ = ["ListedTiles", "list_unlike_tiles"]
+
+MAX_CELLS = 256
+"""Tiles of which more cells are touched are planned one by one: a product of axes takes less memory."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ListedTiles:
+    """The touched cells of tiles with the same layout: a row for each, tile after tile."""
+
+    tiles: tuple[Tile, ...]
+    starts: Indices
+    """The first row of each tile, and the end."""
+    cuts: tuple[AxisCut, ...]
+    """For each axis of the tiles, what is taken of the chunk of each row."""
+    stored: tuple[Indices, ...]
+    """For each axis, the number of elements of each chunk."""
+    encodings: tuple[Encoding, ...]
+    packings: Packings
+    sources: Sequence[Source]
+    maps: tuple[list[Indices], list[Indices], list[int]]
+    """For each tile, the new numbers of its encodings and of its packings, and its pool of sources."""
+
+    def locate(self) -> ChunkLocations:
+        """Return where the chunks of all rows lie."""
+        found, inline = self._gather_columns(), b""
+        if found is None:
+            found, inline = self._locate_each()
+        encoding_maps, packing_maps, pools = self.maps
+        counts = np.diff(self.starts)
+        for name, maps in (("encoding", encoding_maps), ("packing", packing_maps)):
+            begins = np.cumsum([0, *(len(numbers) for numbers in maps[:-1])])
+            found[name] = np.concatenate(maps)[np.repeat(begins, counts) + found[name]]
+        if isinstance(self.sources, InterleavedSources):
+            source = found["source"]
+            many = len(self.sources.pools)
+            found["source"] = np.where(source < 0, source, source * many + np.repeat(np.array(pools), counts))
+        return ChunkLocations(**found, inline=inline)
+
+    def _gather_columns(self) -> dict[str, Indices] | None:
+        """Return the columns of all rows, if the tables are in memory and have no inline bytes: nothing
+        is called for a tile.
+        """
+        tables = [tile.chunks for tile in self.tiles]
+        if not all(isinstance(table, Columns) and not table.inline for table in tables):
+            return None
+        counts = np.diff(self.starts)
+        shapes = np.array([table.shape for table in tables], np.int64)
+        row = np.zeros(int(self.starts[-1]), np.int64)  # number of the cell in its table
+        for cut, length in zip(self.cuts, shapes.T, strict=True):
+            row = row * np.repeat(length, counts) + cut.cell
+        found = {}
+        for name in COLUMN_NAMES:
+            columns = [getattr(table, name) for table in tables]
+            sizes = np.array([column.size for column in columns])
+            whole = sizes == shapes.prod(axis=1)
+            if not (whole | (sizes == 1)).all():
+                return None  # constant along some axes
+            begins = np.cumsum(sizes) - sizes
+            at = np.repeat(begins, counts) + np.where(np.repeat(whole, counts), row, 0)
+            found[name] = np.concatenate([column.reshape(-1) for column in columns])[at].astype(np.int64, copy=False)
+        return found
+
+    def _locate_each(self) -> tuple[dict[str, Indices], bytes]:
+        """Return the columns of all rows, tile by tile, and their inline bytes."""
+        columns: dict[str, list[npt.NDArray[np.int64]]] = {name: [] for name in COLUMN_NAMES}
+        inline = bytearray()
+        bounds = self.starts.tolist()
+        for tile, begin, end in zip(self.tiles, bounds, bounds[1:], strict=False):
+            check_deadline()
+            rows = tile.chunks.locate([cut.cell[begin:end] for cut in self.cuts])
+            offset = rows.offset
+            if rows.inline:
+                offset = np.where(np.asarray(rows.source) == INLINE, offset.astype(np.int64) + len(inline), offset)
+                inline += rows.inline
+            for name in COLUMN_NAMES:
+                columns[name].append(offset if name == "offset" else getattr(rows, name))
+        found = {name: np.concatenate(parts).astype(np.int64, copy=False) for name, parts in columns.items()}
+        return found, bytes(inline)
+
+
+def list_unlike_tiles(
+    array: VirtualArray, selection: Selection, numbers: Sequence[int]
+) -> tuple[list[ListedTiles], list[int]]:
+    """Return the touched cells of tiles that can be listed, and the numbers of the other tiles.
+
+    Tiles are listed if their cuts are regular, their chunks are encoded (of plain bytes only the
+    wanted ones are fetched), and the selection is made of integers and slices.
+
+    Parameters
+    ----------
+    array, selection
+        The array, and what to read of it.
+    numbers
+        Numbers of the touched tiles.
+    """
+    slices = [selector for selector in selection.selectors if isinstance(selector, int | Stride)]
+    if len(slices) < array.ndim:
+        return [], list(numbers)
+    strides = [Stride(selector, 1, 1) if isinstance(selector, int) else selector for selector in slices]
+    kinds: dict[tuple[int, ...], list[int]] = {}
+    rest: list[int] = []
+    for number in numbers:
+        tile = array.tiles[number]
+        if any(axis.cells is not None for axis in tile.axes) or any(encoding.raw for encoding in tile.encodings):
+            rest.append(number)
+        else:
+            kinds.setdefault((len(tile.axes), *tile.dimensions), []).append(number)
+    listed = []
+    for members in kinds.values():
+        axes = _tiled_axes(array, strides, members)
+        grids = np.stack([axis.count_cells() for axis in axes])
+        few = np.prod(grids, axis=0, dtype=np.float64) <= MAX_CELLS
+        rest += [number for number, is_small in zip(members, few.tolist(), strict=True) if not is_small]
+        if few.any():
+            these = [number for number, is_small in zip(members, few.tolist(), strict=True) if is_small]
+            listed.append(
+                _list_cells([array.tiles[n] for n in these], [axis.take(few) for axis in axes], grids[:, few])
+            )
+    return [tiles for tiles in listed if tiles.tiles], rest
+
+
+def _tiled_axes(array: VirtualArray, strides: Sequence[Stride], numbers: Sequence[int]) -> list[_TiledAxis]:
+    tiles, origins = [array.tiles[number] for number in numbers], array.origins[numbers]
+    layout = tiles[0].dimensions
+    axes = []
+    for axis in range(len(tiles[0].axes)):
+        columns = np.array([(t.axes[axis].length, t.axes[axis].size, t.axes[axis].padded) for t in tiles], np.int64)
+        if axis in layout:
+            dimension = layout.index(axis)
+            axes.append(_TiledAxis(strides[dimension], origins[:, dimension], *columns.T))
+        else:
+            axes.append(_TiledAxis(Stride(0, 1, 1), np.zeros(len(tiles), np.int64), *columns.T))
+    return axes
+
+
+def _list_cells(tiles: Sequence[Tile], axes: Sequence[_TiledAxis], grids: npt.NDArray[np.int64]) -> ListedTiles:
+    """Return the cells of tiles of which a slice touches so many along each axis."""
+    count = np.prod(grids, axis=0)
+    tile = np.repeat(np.arange(len(tiles)), count)
+    inner = np.arange(len(tile)) - np.repeat(np.cumsum(count) - count, count)
+    cells: list[Indices] = []
+    for axis, grid in zip(reversed(axes), grids[::-1], strict=True):
+        cells.insert(0, axis.bounds()[0][tile] + inner % grid[tile])
+        inner = inner // grid[tile]
+    found = [axis.cut(tile, cell) for axis, cell in zip(axes, cells, strict=True)]
+    # A wide step passes over cells.
+    keep = np.flatnonzero(np.logical_and.reduce([cut.extent > 0 for cut, _ in found]))
+    cuts = tuple(AxisCut(*(column[keep] for column in cut)) for cut, _ in found)
+    touched = np.unique(tile[keep])
+    tiles = [tiles[number] for number in touched.tolist()]
+    starts = np.append(np.searchsorted(tile[keep], touched), len(tile[keep]))
+    encodings, encoding_maps = merge_pools([tile.encodings for tile in tiles])
+    packings, packing_maps = Packings.pool([tile.packings for tile in tiles]) if tiles else (IDENTITY, [])
+    pools = {id(tile.chunks.sources): tile.chunks.sources for tile in tiles}
+    places = {key: place for place, key in enumerate(pools)}
+    return ListedTiles(
+        tuple(tiles),
+        starts,
+        cuts,
+        tuple(stored[keep] for _, stored in found),
+        encodings,
+        packings,
+        next(iter(pools.values())) if len(pools) == 1 else InterleavedSources(list(pools.values())),
+        (encoding_maps, packing_maps, [places[id(tile.chunks.sources)] for tile in tiles]),
+    )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _TiledAxis:
+    """One regular axis of many tiles, and what a slice of the array's dimension takes of it.
+
+    As `Axis.cut` of each tile, in columns.
+    """
+
+    stride: Stride
+    origin: Indices
+    """Where each tile begins in the array."""
+    length: Indices
+    size: Indices
+    padded: Indices
+
+    @property
+    def ascending(self) -> tuple[int, int]:
+        """The lowest position of the slice, and its step upwards."""
+        start, step, count = self.stride
+        return (start, step) if step > 0 else (start + (count - 1) * step, -step)
+
+    def bounds(self) -> tuple[Indices, Indices]:
+        """Return the first and the last cell that is touched of each tile; the last is less if none is."""
+        (low, pace), count = self.ascending, self.stride.length
+        high = low + (count - 1) * pace
+        first = low + -(-np.maximum(self.origin - low, 0) // pace) * pace
+        last = low + (np.minimum(high, self.origin + self.length - 1) - low) // pace * pace
+        begin, end = (first - self.origin) // self.size, (last - self.origin) // self.size
+        return begin, np.where(first <= last, end, begin - 1)
+
+    def count_cells(self) -> Indices:
+        """Return the number of touched cells of each tile."""
+        first, last = self.bounds()
+        return np.asarray(np.maximum(last - first + 1, 0))
+
+    def take(self, which: npt.NDArray[np.bool_]) -> _TiledAxis:
+        """Return the axis of some of the tiles."""
+        columns = (self.origin, self.length, self.size, self.padded)
+        return _TiledAxis(self.stride, *(column[which] for column in columns))
+
+    def cut(self, tile: Indices, cell: Indices) -> tuple[AxisCut, Indices]:
+        """Return what is taken of cells of tiles, and the number of elements of their chunks."""
+        (low, pace), count = self.ascending, self.stride.length
+        size = self.size[tile]
+        inside = cell * size
+        begin, extent = inside + self.origin[tile], np.minimum(self.length[tile] - inside, size)
+        stored = np.where(self.padded[tile], size, extent)
+        first = np.maximum(-(-(begin - low) // pace), 0)
+        taken = np.minimum(-(-(begin + extent - low) // pace), count) - first
+        skip = low + first * pace - begin
+        if self.stride.step > 0:
+            return AxisCut(cell, taken, skip, np.full_like(cell, pace), first), stored
+        return AxisCut(
+            cell, taken, skip + pace * (taken - 1), np.full_like(cell, -pace), count - (first + taken)
+        ), stored

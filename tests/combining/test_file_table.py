@@ -1,0 +1,358 @@
+"""Files that are scanned in portions and joined as a tree make the same dataset as all at once."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable
+from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import xarray as xr
+from hypothesis import given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+
+from combining.test_law import OPTIONS
+from fixtures.agreement import ours
+from fixtures.make_archive import Part, parts, write_all
+from fixtures.random_archive import random_archive, write_archive
+from insitu.combining import combine_on_engine, scan_journal, scan_portions
+from insitu.combining.file_table import FileTable, JoinPlan, NotOneTableError
+from insitu.combining.member import CombineError
+from insitu.combining.recipe import Recipe
+from insitu.combining.scan_engine import ThisThread
+from insitu.combining.scan_member import Job, make_loader
+from insitu.combining.scan_progress import ScanProgress
+from insitu.errors import AccessError, InsituError
+from insitu.model import VirtualArray
+from insitu.xarray_bridge import open_mfdataset
+
+
+class Tables:
+    """Whether files were joined as tables."""
+
+    def __init__(self) -> None:
+        self.made = self.refused = 0
+
+
+@pytest.fixture
+def tables(monkeypatch: pytest.MonkeyPatch) -> Tables:
+    """Count the tables; portions are as small as can be, and trees as deep."""
+    counts = Tables()
+    original = combine_on_engine.scan_table
+
+    def counted(*arguments: Any) -> FileTable:
+        try:
+            found = original(*arguments)
+        except NotOneTableError:
+            counts.refused += 1
+            raise
+        counts.made += 1
+        return found
+
+    monkeypatch.setattr(combine_on_engine, "scan_table", counted)
+    monkeypatch.setattr(scan_portions, "PORTIONS", 3)
+    monkeypatch.setattr(scan_portions, "FAN_IN", 2)
+    return counts
+
+
+def same(paths: Any, **options: Any) -> None:
+    """Compare a tree of joins with the combination at once: values, attributes, encoding, report."""
+    at_once, tree = ours(paths, **options), ours(paths, parallel=ThisThread(), **options)
+    if isinstance(at_once, Exception):
+        assert isinstance(tree, Exception), at_once
+        assert str(tree) == str(at_once) or isinstance(tree, CombineError)
+        return
+    if isinstance(tree, Exception):
+        raise tree
+    assert list(tree.variables) == list(at_once.variables)
+    for name, variable in at_once.variables.items():
+        assert tree[name].dtype == variable.dtype, name
+        assert repr(tree[name].encoding) == repr(variable.encoding), name
+    assert tree.encoding == at_once.encoding
+    assert str(tree.insitu.report()) == str(at_once.insitu.report())
+    xr.testing.assert_identical(tree.load(), at_once.load())
+
+
+@hypothesis_settings(max_examples=40, deadline=None)
+@given(archive=parts(most=6), options=OPTIONS, nested=st.sampled_from((None, "time", "level")), backwards=st.booleans())
+def test_any_files(archive: list[Part], options: dict[str, Any], nested: str | None, backwards: bool) -> None:
+    how = {"combine": "nested", "concat_dim": nested} if nested else {}
+    with pytest.MonkeyPatch.context() as patch, tempfile.TemporaryDirectory() as folder:
+        patch.setattr(scan_portions, "PORTIONS", 3)
+        patch.setattr(scan_portions, "FAN_IN", 2)
+        paths = write_all(Path(folder), archive)
+        same(paths[::-1] if backwards else paths, **options, **how)
+
+
+@pytest.mark.parametrize("first", [0, 25])
+def test_random_archives(tmp_path: Path, tables: Tables, first: int) -> None:
+    for seed in range(first, first + 25):
+        archive = random_archive(seed, calendars=seed % 3 == 0, orders=seed % 4 == 0)
+        (tmp_path / str(seed)).mkdir()
+        try:
+            same(write_archive(tmp_path / str(seed), archive), **archive.options)
+        except Exception as problem:
+            problem.add_note(f"seed {seed}, {archive.options}")
+            raise
+    assert tables.made
+
+
+def test_files_that_agree_are_one_run(tmp_path: Path, tables: Tables) -> None:
+    """Their chunk tables are one tile, their sources one list for all variables."""
+    paths = write_all(tmp_path, [Part(first=2 * i, stored="i2", packing=3) for i in range(12)])
+    found: list[FileTable] = []
+    original = combine_on_engine.scan_table
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(combine_on_engine, "scan_table", lambda *a: found.append(original(*a)) or found[-1])
+        ds = open_mfdataset(paths, parallel=ThisThread())
+    assert (tables.made, tables.refused) == (1, 0)
+    ((run,),) = found[0].groups.values()
+    assert run.files == 12
+    arrays = [v.data for v in run.member.variables.values() if isinstance(v.data, VirtualArray)]
+    assert all(len(array.tiles) == 1 for array in arrays)
+    assert len({id(array.tiles[0].chunks.sources) for array in arrays}) == 1
+    xr.testing.assert_identical(ds.load(), open_mfdataset(paths).load())
+
+
+@pytest.mark.parametrize("change", [{"stored": "f8"}, {"has_wind": False}, {"chunks": (1, 3, 4)}], ids=str)
+def test_one_file_that_differs_begins_another_run(tmp_path: Path, tables: Tables, change: dict[str, Any]) -> None:
+    archive = [Part(first=2 * i) for i in range(9)]
+    archive[4] = Part(first=8, **change)
+    paths = write_all(tmp_path, archive)
+    same(paths, combine="nested", concat_dim="time")
+    same(paths, combine="nested", concat_dim="time", coords="minimal", data_vars="minimal", compat="override")
+    assert tables.made == 2
+
+
+@pytest.mark.parametrize("odd", [0, 3, 6])
+@pytest.mark.parametrize("options", [{"data_vars": "all"}, {"data_vars": "different"}, {"data_vars": ["w"]}], ids=str)
+@pytest.mark.parametrize("nested", [True, False])
+def test_variables_that_lack_the_dimension(
+    tmp_path: Path, tables: Tables, odd: int, options: dict[str, Any], nested: bool
+) -> None:
+    """The dimension comes first in them, also if a single file of another type is joined with many."""
+    for number in range(7):
+        v = np.array([number], "f8" if number == odd else "f4")
+        w = [1.0, 2.0 + (number > 4)]
+        xr.Dataset({"v": ("x", v), "w": ("y", w)}, {"x": [number], "y": [0, 1]}).to_netcdf(tmp_path / f"{number}.nc")
+    how = {"combine": "nested", "concat_dim": "x"} if nested else {}
+    same(sorted(map(str, tmp_path.glob("*.nc"))), **options, **how)
+    assert tables.made == 1
+
+
+@pytest.mark.parametrize("odd", [0, 3, 6])
+def test_a_dimension_that_only_some_files_have(tmp_path: Path, odd: int, tables: Tables) -> None:
+    for number in range(7):
+        w: Any = (("y", "x"), [[1.0], [2.0]]) if number == odd else ("y", [1.0, number])
+        data = {"v": ("x", [float(number)]), "w": w}
+        xr.Dataset(data, {"x": [number], "y": [0, 1]}).to_netcdf(tmp_path / f"{number}.nc")
+    paths = sorted(map(str, tmp_path.glob("*.nc")))
+    for data_vars, compat in (("all", "equals"), ("different", "equals"), ("minimal", "override")):
+        same(paths, combine="nested", concat_dim="x", data_vars=data_vars, compat=compat, coords="minimal")
+
+
+def test_a_grid_of_files_is_combined_at_once(tmp_path: Path, tables: Tables) -> None:
+    grid = [Part(first=2 * i, lon_first=4 * j) for i in range(3) for j in range(3)]
+    same(write_all(tmp_path, grid))
+    assert (tables.made, tables.refused) == (0, 1)
+
+
+def test_values_that_count_as_the_same_are_combined_at_once(tmp_path: Path, tables: Tables) -> None:
+    """NaN in one file, a number in another: which one is taken depends on all files."""
+    for number, value in enumerate([np.nan, np.nan, 1.0, 2.0]):
+        data = {"v": ("x", [float(number)]), "w": ("y", [value])}
+        xr.Dataset(data, {"x": [number], "y": [0]}).to_netcdf(tmp_path / f"{number}.nc")
+    paths = sorted(map(str, tmp_path.glob("*.nc")))
+    for chosen in (paths, paths[:3]):
+        same(chosen, data_vars="minimal", compat="no_conflicts", join="outer", coords="minimal")
+
+
+@pytest.mark.parametrize(
+    "pool",
+    [lambda: ThreadPoolExecutor(2), lambda: ProcessPoolExecutor(1), ThisThread],
+    ids=["threads", "processes", "this thread"],
+)
+def test_executors(tmp_path: Path, pool: Callable[[], Any]) -> None:
+    paths = write_all(tmp_path, [Part(first=2 * i, storage=i % 4) for i in range(5)])
+    with pool() as executor:
+        ds = open_mfdataset(paths, parallel=executor)
+    xr.testing.assert_identical(ds.load(), open_mfdataset(paths).load())
+
+
+def test_bad_files_are_left_out(tmp_path: Path, tables: Tables) -> None:
+    paths = write_all(tmp_path, [Part(first=2 * i) for i in range(7)])
+    Path(paths[3]).write_bytes(b"no data")
+    with pytest.raises(InsituError, match="part_003"):
+        open_mfdataset(paths, parallel=ThisThread())
+    ds = open_mfdataset(paths, parallel=ThisThread(), errors="skip")
+    assert list(ds.insitu.report().left_out) == [paths[3]]
+    xr.testing.assert_identical(ds.load(), open_mfdataset(paths, errors="skip").load())
+    for path in paths:
+        Path(path).write_bytes(b"no data")
+    with pytest.raises(InsituError, match="none of the 7 files"):
+        open_mfdataset(paths, parallel=ThisThread(), errors="skip")
+
+
+# -- types and calendars, on the way
+
+
+def count_scans(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Return a list that every scanned file is added to."""
+    scanned: list[str] = []
+    original = Job.one
+    monkeypatch.setattr(Job, "one", lambda job, url, memory=None: (scanned.append(url), original(job, url, memory))[1])
+    return scanned
+
+
+@pytest.mark.parametrize("parallel", [None, ThisThread()], ids=["here", "engine"])
+@pytest.mark.parametrize("nested", [True, False])
+def test_types_are_checked_on_the_way(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, parallel: Any, nested: bool
+) -> None:
+    """The error comes after the second of 200 files, and names it."""
+    for number in range(200):
+        date = {"units": "days since 2000-01-01"} if number == 1 else {}
+        ds = xr.Dataset({"v": ("time", [1.5], date)}, {"time": [number]})
+        ds.to_netcdf(tmp_path / f"{number:03d}.nc", engine="netcdf4")
+    scanned = count_scans(monkeypatch)
+    how = {"combine": "nested", "concat_dim": "time"} if nested else {}
+    with pytest.raises(CombineError, match=r"no type in common.*001\.nc"):
+        open_mfdataset(str(tmp_path / "*.nc"), parallel=parallel, **how)
+    assert len(scanned) < 100
+
+
+def test_calendars_are_checked_on_the_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    archive = [Part(first=2 * i, calendar="noleap" if i == 1 else "360_day") for i in range(40)]
+    paths = write_all(tmp_path, archive)
+    scanned = count_scans(monkeypatch)
+    with pytest.raises(CombineError, match=r"mixed types\. Found: Datetime360Day, DatetimeNoLeap"):
+        open_mfdataset(paths)
+    assert len(scanned) < 20
+
+
+# -- going on after an interruption
+
+
+class Failing(ThisThread):
+    """An executor whose calls fail after some."""
+
+    def __init__(self, good: int, error: Exception) -> None:
+        self.good, self.error = good, error
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        self.good -= 1
+        if self.good < 0:
+            future: Future[Any] = Future()
+            future.set_exception(self.error)
+            return future
+        return super().submit(fn, *args, **kwargs)
+
+
+@pytest.fixture
+def journals(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return the folder of journals."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return tmp_path / "cache" / "insitu" / "scans"
+
+
+def test_opening_goes_on_where_it_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, journals: Path) -> None:
+    """Also with other credentials than those that expired, which are written nowhere."""
+    paths = write_all(tmp_path, [Part(first=2 * i) for i in range(8)])
+    scanned = count_scans(monkeypatch)
+    expired = AccessError("the token has expired", url="s3://x")
+    with pytest.raises(AccessError, match="5 of 8 files are scanned and kept"):
+        open_mfdataset(paths, parallel=Failing(5, expired), resume=True, storage_options={"key": "old", "secret": "a"})
+    assert len(scanned) == 5
+    assert not any(b"old" in path.read_bytes() for path in journals.rglob("*") if path.is_file())
+    ds = open_mfdataset(paths, parallel=ThisThread(), resume=True, storage_options={"key": "new", "secret": "b"})
+    assert scanned == paths
+    xr.testing.assert_identical(ds.load(), open_mfdataset(paths).load())
+    assert not [*journals.iterdir()]
+
+
+def test_other_options_or_files_begin_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, journals: Path) -> None:
+    paths = write_all(tmp_path, [Part(first=2 * i) for i in range(4)])
+    with pytest.raises(AccessError):
+        open_mfdataset(paths, parallel=Failing(2, AccessError("refused")), resume=True)
+    scanned = count_scans(monkeypatch)
+    open_mfdataset(paths, parallel=ThisThread(), resume=True, decode_times=False)
+    assert scanned == paths
+    write_all(tmp_path, [Part(first=0, days=1)])
+    del scanned[:]
+    open_mfdataset(paths, parallel=ThisThread(), resume=True)
+    assert scanned == [paths[0], *paths[2:]]
+
+
+def test_old_journals_are_deleted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, journals: Path) -> None:
+    paths = write_all(tmp_path, [Part(first=2 * i) for i in range(2)])
+    with pytest.raises(AccessError):
+        open_mfdataset(paths, parallel=Failing(1, AccessError("refused")), resume=True)
+    assert len([*journals.iterdir()]) == 1
+    monkeypatch.setattr(scan_journal, "MAX_AGE_DAYS", -1)
+    open_mfdataset(paths[:1], parallel=ThisThread(), resume=True)
+    assert not [*journals.iterdir()]
+
+
+def test_lost_workers_are_an_error_of_ours(tmp_path: Path, journals: Path) -> None:
+    from concurrent.futures import BrokenExecutor
+
+    paths = write_all(tmp_path, [Part(first=2 * i) for i in range(4)])
+    with pytest.raises(InsituError, match=r"workers were lost.*2 of 4 files are scanned and kept"):
+        open_mfdataset(paths, parallel=Failing(2, BrokenExecutor("a process ended")), resume=True)
+    with pytest.raises(InsituError, match=r"workers were lost"):
+        open_mfdataset(paths, parallel=Failing(2, BrokenExecutor("a process ended")))
+
+
+@pytest.mark.parametrize("parallel", [None, ThisThread()], ids=["here", "engine"])
+def test_expired_credentials_are_no_reason_to_leave_files_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, parallel: Any
+) -> None:
+    paths = write_all(tmp_path, [Part(first=2 * i) for i in range(3)])
+
+    def refuse(url: str, *_: object, **__: object) -> None:
+        raise AccessError("the store denies access: the provided token has expired", url=url)
+
+    monkeypatch.setattr("insitu.combining.scan_member.scan_member", refuse)
+    with pytest.raises(AccessError, match="expired"):
+        open_mfdataset(paths, parallel=parallel, errors="skip")
+
+
+# -- progress
+
+
+def test_progress_by_worker() -> None:
+    state = ScanProgress(10, began=0.0)
+    state.add(2)
+    state.add(3, 1, "one")
+    state.add(1, 0, "two")
+    assert (state.done, state.failed, state.resumed) == (6, 1, 2)
+    text = str(state)
+    assert text.startswith("6 of 10 files, ")
+    assert "ETA" in text
+    assert "1 failed" in text
+    assert text.endswith("by worker: one 3, two 1")
+    for number in range(20):
+        state.add(number, 0, f"worker {number:02d}")
+    assert "22 workers: 0 (worker 00) to 19 (worker 19) files each" in str(state)
+
+
+def test_progress_on_an_engine(tmp_path: Path, tables: Tables) -> None:
+    paths = write_all(tmp_path, [Part(first=2 * i) for i in range(7)])
+    seen: list[tuple[int, int]] = []
+    open_mfdataset(paths, parallel=ThisThread(), progress=lambda done, of: seen.append((done, of)))
+    assert seen[-1] == (7, 7)
+    assert seen == sorted(seen)
+    open_mfdataset(paths, parallel=ThisThread(), progress=True)
+
+
+def test_a_plan_only_where_parts_can_be_joined() -> None:
+    load, one = make_loader(None), [(0,), (1,)]
+    assert JoinPlan.of(Recipe(), one, load) is not None
+    assert JoinPlan.of(Recipe(combine="nested", concat_dim="time"), one, load) is not None
+    assert JoinPlan.of(Recipe(combine="nested", concat_dim=["a", "b"]), [(0, 0), (0, 1)], load) is None
+    assert JoinPlan.of(Recipe(concat_dim={"member": r"(\d)"}), one, load) is None
+    assert JoinPlan.of(Recipe(combine_attrs="drop_conflicts"), one, load) is None
