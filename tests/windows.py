@@ -19,7 +19,10 @@ POSIX_ONLY = ("fork", "forkpty", "pread", "preadv", "posix_fadvise", "register_a
 """Of the module `os`, as far as somebody may be tempted to use it."""
 
 WITHOUT_POSIX = f"""
-import os, signal, sys
+import asyncio, contextlib, os, signal, sys
+import pyarrow.parquet, xarray  # before: others take what their platform has for granted
+with contextlib.suppress(ImportError):
+    import dask.array
 for name in {POSIX_ONLY!r}:
     if name not in ("getuid", "geteuid"):  # the standard library has decided by the platform that they are there
         vars(os).pop(name, None)
