@@ -142,8 +142,9 @@ class Archive:
             combined into one dataset.
         many
             Whether `urls` are files to combine; by default lists and patterns are.
-        group, variables, format, errors, cache, active, active_required, verify, allow_local,
-        storage_options
+        group, variables, format, errors, cache
+            See `insitu.open_dataset`.
+        active, active_required, verify, allow_local, storage_options
             See `insitu.open_dataset`.
         combine, concat_dim, parallel, progress, resume
             See `insitu.open_mfdataset`. `resume` may be the journal itself, which then stays.

@@ -1,24 +1,24 @@
 """Exceptions of insitu, grouped by what the caller does next.
 
-```
-InsituError                     every error of insitu
-├── FormatError      ValueError           the file is damaged, or not of the format it claims: repair it or leave it out
-├── UnsupportedError NotImplementedError  the file is fine, this part is not supported: errors="warn" keeps the rest
-├── SourceError      OSError              bytes cannot be read: check the network, the path, the credentials
-│   ├── NotFoundError    FileNotFoundError
-│   ├── AccessError      PermissionError
-│   ├── TimedOutError    TimeoutError
-│   ├── TruncatedError                    the object ends before the range does
-│   └── StaleSourceError                  the object has changed since the scan: scan again
-├── CodecError       ValueError           the bytes cannot be decoded as the encoding says
-│   ├── UnknownCodecError LookupError     no decoder is installed: install what the message names
-│   └── ChecksumError                     the bytes are damaged
-├── SelectionError   IndexError           the selection does not fit the array
-│   └── SelectionSizeError MemoryError    the selection does not fit into memory: select less
-├── VariableError    KeyError             no such variable
-│   └── GroupError       OSError          no such group (xarray's engines raise OSError, too)
-└── ModelError       ValueError           arrays that cannot be joined or shaped that way
-```
+::
+
+    InsituError                     every error of insitu
+    ├── FormatError      ValueError           the file is damaged, or not what it claims: repair it or leave it out
+    ├── UnsupportedError NotImplementedError  the file is fine, this part is not supported: errors="warn" keeps the rest
+    ├── SourceError      OSError              bytes cannot be read: check the network, the path, the credentials
+    │   ├── NotFoundError    FileNotFoundError
+    │   ├── AccessError      PermissionError
+    │   ├── TimedOutError    TimeoutError
+    │   ├── TruncatedError                    the object ends before the range does
+    │   └── StaleSourceError                  the object has changed since the scan: scan again
+    ├── CodecError       ValueError           the bytes cannot be decoded as the encoding says
+    │   ├── UnknownCodecError LookupError     no decoder is installed: install what the message names
+    │   └── ChecksumError                     the bytes are damaged
+    ├── SelectionError   IndexError           the selection does not fit the array
+    │   └── SelectionSizeError MemoryError    the selection does not fit into memory: select less
+    ├── VariableError    KeyError             no such variable
+    │   └── GroupError       OSError          no such group (xarray's engines raise OSError, too)
+    └── ModelError       ValueError           arrays that cannot be joined or shaped that way
 
 Each class has a stable `kind`, which the server maps to an HTTP status and logs print.
 """

@@ -1,5 +1,5 @@
-"""How is a page of the documentation run? Its Python blocks one after another, its commands in a
-shell, in an empty folder.
+"""How is a page of the documentation run? Its Python blocks (of a notebook: its cells) one after
+another, its commands in a shell, in an empty folder.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-BLOCK = re.compile(r"^```(python|console)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+BLOCK = re.compile(r"^```(?:\{code-cell\} )?(python|console)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
 def blocks(page: Path) -> list[tuple[str, str]]:

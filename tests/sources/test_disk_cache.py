@@ -156,3 +156,17 @@ def test_it_is_an_option(web, data, tmp_path, monkeypatch):
     assert again.read(0, 5) == data[:5]
     assert again.cache.folder == source.cache.folder
     assert (tmp_path / "c").stat().st_mode & 0o077 == 0
+
+
+def test_entries_that_cannot_be_deleted_are_no_error(tmp_path, monkeypatch):
+    """Windows does not delete a file that another process reads."""
+
+    def refuse(path, **how):
+        raise PermissionError(13, "another process has it open")
+
+    cache = DiskCache(tmp_path, 1 << 20)
+    monkeypatch.setattr(os, "unlink", refuse)
+    for number in range(40):
+        cache.put(f"{number:040}", bytes([number]) * 50_000)
+    assert cache.get(f"{39:040}") == bytes([39]) * 50_000
+    assert cache.size() > 1 << 20  # all of them are still there

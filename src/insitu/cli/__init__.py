@@ -7,6 +7,7 @@ traceback), 130 interrupted.
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 import traceback
@@ -93,6 +94,10 @@ def options(
 def main() -> None:
     """Run the command line."""
     os.environ.setdefault("ICECHUNK_LOG", "error")  # the library logs to standard output, which is for results
+    for stream in (sys.stdout, sys.stderr):
+        # A file or a pipe has the code page of the country on Windows, which lacks most letters.
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
     try:
         app()
     except InsituError as problem:

@@ -20,7 +20,7 @@ from insitu.combining.scan_member import Job
 from insitu.errors import InsituError
 from insitu.scanning.scan_cache import ScanCache, ScanRecorder, ask_versions, default_scan_cache, make_key
 from insitu.sources import redact_url
-from insitu.sources.address import is_remote, scheme_of
+from insitu.sources.address import file_url_path, is_remote, scheme_of
 from insitu.sources.cached_source import cache_scope
 from insitu.sources.storage_options import options_for
 
@@ -136,4 +136,4 @@ def _is_small(name: str) -> bool:
 
 
 def _absolute_path(name: str) -> str:
-    return os.path.abspath(os.path.expanduser(name.removeprefix("file://")))
+    return os.path.abspath(file_url_path(name) or os.path.expanduser(name))

@@ -62,7 +62,7 @@ def absolute_path(path: Any) -> Any:
     if place is not None and "://" not in path:
         return f"{absolute_path(place.archive)}::{path.partition('::')[2]}"
     if isinstance(path, str) and "://" not in path and "::" not in path:
-        slash = "/" if path.endswith("/") else ""  # which may mean a store, where the bare name is nothing
+        slash = "/" if path.endswith(("/", os.sep)) else ""  # which may mean a store, where the bare name is nothing
         return os.path.abspath(os.path.expanduser(path)) + slash
     return path
 

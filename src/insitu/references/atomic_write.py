@@ -11,11 +11,12 @@ import os
 import tempfile
 import uuid
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import IO, Any, Protocol
 
 from insitu.errors import AccessError, NotFoundError, SourceError, UnsupportedError
 from insitu.references.directory_swap import remove_directory, replace_directory
+from insitu.references.file_systems import hold_file_lock, lock_descriptor, retry_while_open
 from insitu.sources import open_source
 from insitu.sources.access_policy import check_path
 from insitu.sources.listing import local_path
@@ -43,7 +44,7 @@ def open_atomic(url: str, storage_options: Mapping[str, Any] | None = None) -> I
             yield file
             file.flush()
             os.fsync(file.fileno())
-        os.replace(temporary, path)
+        retry_while_open(os.replace, temporary, path)
     except OSError as error:
         raise _to_source_error(error, path) from error
     finally:
@@ -108,7 +109,7 @@ class LocalFolder:
 
     def swap(self, name: str, data: bytes, before: bytes | None) -> bool:
         """Replace a file if it still holds `before`; return whether it did."""
-        with _exclusive_lock(os.path.join(self.url, ".lock")):
+        with _hold_lock(os.path.join(self.url, ".lock")):
             if self.read(name) != before:
                 return False
             with self.create(name) as file:
@@ -120,7 +121,7 @@ class LocalFolder:
         """Delete files."""
         for name in names:
             try:
-                os.unlink(os.path.join(self.url, name))
+                retry_while_open(os.unlink, os.path.join(self.url, name))
             except FileNotFoundError:
                 continue
             except OSError as error:
@@ -207,7 +208,7 @@ class RemoteFolder:
 @contextmanager
 def new_directory(path: str) -> Iterator[Folder]:
     """Make a directory that appears at `path` only when it is complete, in one step."""
-    path = path.rstrip("/") or path
+    path = path.rstrip(f"/{os.sep}") or path
     made = f"{path}.{uuid.uuid4().hex[:8]}.tmp"
     try:
         yield LocalFolder(made)
@@ -223,43 +224,29 @@ def new_directory(path: str) -> Iterator[Folder]:
 @contextmanager
 def lock_directory(path: str) -> Iterator[None]:
     """Hold an exclusive lock on a local directory while the context lasts."""
-    if os.name == "nt":  # pragma: no cover
-        with _exclusive_lock(f"{path}.lock"):
+    if os.name == "nt":  # a directory cannot be opened there: a file beside it
+        with _hold_lock(f"{path}.lock"):
             yield
         return
-    import fcntl
-
     try:
         handle = os.open(path, os.O_RDONLY)
     except OSError as error:
         raise _to_source_error(error, path) from error
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX)
-        yield
+        with lock_descriptor(handle):
+            yield
     finally:
         os.close(handle)
 
 
 @contextmanager
-def _exclusive_lock(path: str) -> Iterator[None]:
-    """Hold an exclusive lock on a file; the system releases it if the process dies."""
-    try:
-        handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
-    except OSError as error:
-        raise _to_source_error(error, path) from error
-    try:
-        if os.name == "nt":  # pragma: no cover
-            import msvcrt
-
-            lock: Any = msvcrt
-            lock.locking(handle, lock.LK_LOCK, 1)
-        else:
-            import fcntl
-
-            fcntl.flock(handle, fcntl.LOCK_EX)
+def _hold_lock(path: str) -> Iterator[None]:
+    with ExitStack() as stack:
+        try:
+            stack.enter_context(hold_file_lock(path))
+        except OSError as error:
+            raise _to_source_error(error, path) from error
         yield
-    finally:
-        os.close(handle)
 
 
 def _sync_directory(path: str) -> None:
@@ -300,7 +287,9 @@ def _to_source_error(error: OSError, path: str) -> SourceError:
         return error
     if isinstance(error, PermissionError):
         return AccessError(
-            "no permission to write here", url=path, hint="Check the permissions, or choose another target"
+            "no permission to write here",
+            url=path,
+            hint="Check the permissions, and on Windows whether a program has it open; or choose another target",
         )
     if isinstance(error, FileNotFoundError):
         return NotFoundError("no such directory", url=path, hint="Create it first")

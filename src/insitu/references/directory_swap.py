@@ -20,6 +20,8 @@ import sys
 import uuid
 from typing import Any
 
+from insitu.references.file_systems import retry_while_open
+
 __all__ = ["find_set_aside", "remove_directory", "replace_directory"]
 
 _AT_FDCWD = -100
@@ -49,7 +51,7 @@ def replace_directory(path: str, made: str) -> None:
                 if not _exchange(path, made):
                     _move_aside(path, made)
             else:
-                os.rename(made, path)
+                retry_while_open(os.rename, made, path)
         except OSError as error:
             # Another writer was faster: its directory is there now, or the one that was there is
             # gone.
@@ -119,9 +121,9 @@ def _move_aside(path: str, made: str) -> None:
     done.
     """
     old = f"{path}.{uuid.uuid4().hex[:8]}.old"
-    os.rename(path, old)
+    retry_while_open(os.rename, path, old)
     try:
-        os.rename(made, path)
+        retry_while_open(os.rename, made, path)
     except OSError:
         if not os.path.lexists(path):
             os.rename(old, path)

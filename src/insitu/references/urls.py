@@ -20,7 +20,8 @@ __all__ = ["UrlResolver", "absolute_url", "is_relative", "relative_to"]
 
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+(://|::)")
 _LOCAL = re.compile(r"(file|local)://", re.IGNORECASE)
-_DRIVE = re.compile(r"[A-Za-z]:[\\/]")
+_WINDOWS = re.compile(r"[A-Za-z]:[\\/]|\\\\")
+"""A drive, or a network share."""
 
 
 @dataclass(slots=True)
@@ -50,7 +51,7 @@ class UrlResolver:
             if _LOCAL.match(url.rpartition("::")[2]):
                 self._permit(url)
             return url
-        if url.startswith("/") or _DRIVE.match(url):
+        if _is_absolute_path(url):
             self._permit(url)
             return url
         if self.url is None:
@@ -93,7 +94,16 @@ def absolute_url(url: str) -> str:
 
 def is_relative(url: str) -> bool:
     """Return whether a URL is relative to its reference file."""
-    return not (_SCHEME.match(url) or url.startswith("/") or _DRIVE.match(url))
+    return not (_SCHEME.match(url) or _is_absolute_path(url))
+
+
+def _is_absolute_path(url: str) -> bool:
+    """Return whether a path does not depend on where the reference file lies: also one that Windows
+    wrote, on whatever system it is read.
+    """
+    if url.startswith("/") or _WINDOWS.match(url):
+        return True
+    return os.name == "nt" and (url.startswith("\\") or os.path.splitdrive(url)[0] != "")
 
 
 def relative_to(url: str, target: str) -> str:
@@ -107,7 +117,10 @@ def relative_to(url: str, target: str) -> str:
     """
     here, there = local_path(target), local_path(url)
     if here is not None and there is not None:
-        return os.path.relpath(there, os.path.dirname(here)).replace(os.sep, "/")
+        try:
+            return os.path.relpath(there, os.path.dirname(here)).replace(os.sep, "/")
+        except ValueError:  # on another drive of Windows
+            return url
     if here is not None or there is not None:
         return url
     one, two = target.partition("://"), url.partition("://")

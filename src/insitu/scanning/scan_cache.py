@@ -44,8 +44,10 @@ from insitu.sources.address import is_remote
 from insitu.sources.opened_urls import record_opened_urls
 from insitu.sources.redaction import redact_url
 
-if sys.platform != "win32":
+try:
     import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
 
 __all__ = [
     "CachedScan",
@@ -409,16 +411,15 @@ _held_lock = fork_safe_lock()
 
 def _hold(entry: Path) -> bool:
     """Keep an entry from being deleted while this process lives; return whether it exists."""
-    if sys.platform == "win32":  # an open file cannot be deleted there
-        return entry.is_dir()
     with _held_lock:
         if str(entry) in _held:
             return entry.is_dir()
         try:
-            descriptor = os.open(entry / "lock", os.O_RDONLY | os.O_CLOEXEC)
+            descriptor = os.open(entry / "lock", os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
         except OSError:
             return False
-        fcntl.flock(descriptor, fcntl.LOCK_SH)
+        if fcntl is not None:  # Windows does not delete a file that is open
+            fcntl.flock(descriptor, fcntl.LOCK_SH)
         if not entry.is_dir():  # deleted in between
             os.close(descriptor)
             return False
@@ -428,7 +429,13 @@ def _hold(entry: Path) -> bool:
 
 def _delete(entry: Path) -> bool:
     """Delete an entry unless a process has it open; return whether it is gone."""
-    if sys.platform == "win32":
+    if fcntl is None:
+        try:
+            os.unlink(entry / "lock")  # first: refused if a process has it open, and then all must stay
+        except FileNotFoundError:
+            pass
+        except OSError:
+            return False
         shutil.rmtree(entry, ignore_errors=True)
         return not entry.exists()
     try:

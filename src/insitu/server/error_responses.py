@@ -7,6 +7,7 @@ secrets: URLs are redacted, and paths are shown only if they lie under the roots
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Sequence
 
 from starlette.responses import Response
@@ -117,7 +118,7 @@ def public_message(error: BaseException) -> str:
 
 def _is_outside(value: object) -> bool:
     path = local_path(value) if isinstance(value, str) else None
-    return path is not None and path.startswith("/") and not is_inside(path)
+    return path is not None and os.path.isabs(path) and not is_inside(path)
 
 
 def error_response(error: InsituError, status: int | None = None) -> Response:

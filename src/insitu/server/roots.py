@@ -15,7 +15,7 @@ from urllib.parse import quote, unquote, urlsplit
 
 from insitu.errors import SourceError
 from insitu.sources.access_policy import RefusedError
-from insitu.sources.address import bucket_address, scheme_of
+from insitu.sources.address import bucket_address, file_url_path, scheme_of
 from insitu.sources.globs import is_glob
 from insitu.sources.redaction import redact_url
 
@@ -176,7 +176,7 @@ class Roots:
         local = local_path(url)
         if local is not None:
             # Braces of a pattern may hide dots, which realpath does not see.
-            leads_up = is_glob(local) and ".." in re.split(r"[/{},]", local)
+            leads_up = is_glob(local) and ".." in re.split(r"[/\\{},]", local)
             good = "\0" not in local and not leads_up and self.path(os.path.realpath(local))
         elif scheme_of(url) in DEFAULT_PORTS:
             good = self.web(url)
@@ -220,14 +220,7 @@ def default_endpoint(kind: str) -> str | None:
 
 def local_path(url: str) -> str | None:
     """Return the path of a file URL or a plain path; None for a remote URL."""
-    scheme = scheme_of(url)
-    if scheme is None:
-        return url
-    if scheme in ("file", "local"):
-        rest = url.partition("://")[2]
-        host, slash, path = rest.partition("/")
-        return unquote(slash + path) if host in ("", "localhost") else None
-    return None
+    return url if scheme_of(url) is None else file_url_path(url)
 
 
 def _segments(key: str) -> tuple[str, ...]:

@@ -99,7 +99,8 @@ def _free_port(host: str, port: int) -> int | None:
     """Return the port that the server can have, any for 0; None if it is taken or the address is wrong."""
     try:
         with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as found:
-            found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if os.name != "nt":  # there it would allow a port that somebody listens on
+                found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             found.bind((host, port))
             return int(found.getsockname()[1])
     except OSError:

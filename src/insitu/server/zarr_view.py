@@ -10,6 +10,7 @@ stored; all others are encoded anew. Range requests are supported.
 from __future__ import annotations
 
 import math
+import os
 import re
 import time
 from collections.abc import Hashable, Mapping
@@ -48,6 +49,7 @@ ENCODED_CACHE_BYTES = 64 << 20
 """Size of the cache of newly encoded chunks: clients such as GDAL request them in several ranges.
 """
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/+")
+_DRIVE = re.compile(r"/[A-Za-z]:/")
 _RANGE = re.compile(r"bytes=([0-9]{0,18})-([0-9]{0,18})")
 _CORS_HEADERS = {
     "Access-Control-Allow-Origin": "*",
@@ -119,6 +121,8 @@ def archive_and_key(path: str) -> tuple[str, str]:
     scheme = _SCHEME.match(archive)
     # Proxies merge two slashes into one.
     url = f"{scheme[1]}://{archive[scheme.end() :]}" if scheme else f"/{archive.lstrip('/')}"
+    if os.name == "nt" and _DRIVE.match(url):
+        url = url[1:]
     return url, key.lstrip("/")
 
 

@@ -135,7 +135,9 @@ def is_inside(path: str) -> bool:
     return _policy is None or ("\0" not in path and _policy.path(os.path.abspath(path)))
 
 
-_PATH = re.compile(r"""(?<![\w:/.~-])(?:(?<=['"`])/[^'"`]*|/[^\s'"`,;)\]]+)""")
+_START = r"(?:/|[A-Za-z]:[\\/]|\\\\)"
+"""How a path begins: at the root, with a drive or with a network share."""
+_PATH = re.compile(rf"""(?<![\w:/.~-])(?:(?<=['"`]){_START}[^'"`]*|{_START}[^\s'"`,;)\]]+)""")
 
 
 def without_outside_paths(text: str) -> str:

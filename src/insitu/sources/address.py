@@ -7,20 +7,34 @@ what they find.
 
 from __future__ import annotations
 
+import os
 import re
 from dataclasses import dataclass
 from typing import Literal
-from urllib.parse import unquote, urlsplit
+from urllib.parse import quote, unquote, urlsplit
 
 from insitu.errors import SourceError
 from insitu.sources.redaction import redact_url
 
-__all__ = ["Address", "bucket_address", "file_name", "folder_of", "host_of", "is_remote", "scheme_of", "web_address"]
+__all__ = [
+    "Address",
+    "bucket_address",
+    "file_name",
+    "file_url",
+    "file_url_path",
+    "folder_of",
+    "host_of",
+    "is_remote",
+    "scheme_of",
+    "web_address",
+]
 
 StoreKind = Literal["s3", "gcs", "azure"]
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")
 _CHAIN = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+::")
+_FILE = re.compile(r"(?:file|local)://", re.IGNORECASE)
+_DRIVE = re.compile(r"/?([A-Za-z])[:|](?=/|$)")
 _KINDS: dict[str, StoreKind] = {
     "s3": "s3",
     "s3a": "s3",
@@ -78,6 +92,49 @@ def is_remote(url: str) -> bool:
     (True, False, False)
     """
     return scheme_of(url) not in (None, "file", "local", "memory", "file-object")
+
+
+def file_url_path(url: str) -> str | None:
+    """Return the path that a file URL names on this machine; None if it is no file URL, or names
+    another machine.
+
+    What looks like a query or a fragment is part of a file's name, so the URL is not parsed for
+    them. On Windows a drive may follow two slashes (as fsspec writes it) or three, and a host is
+    that of a network share.
+
+    Examples
+    --------
+    >>> file_url_path("file:///data/a%20b"), file_url_path("file://localhost/x"), file_url_path("file://host/x")
+    ('/data/a b', '/x', None)
+    """
+    if (scheme := _FILE.match(url)) is None:
+        return None
+    rest = url[scheme.end() :]
+    if os.name != "nt":
+        host, slash, path = rest.partition("/")
+        return unquote(slash + path) if slash and host in ("", "localhost") else None
+    rest = unquote(rest.removeprefix("localhost")).replace("\\", "/")
+    if (drive := _DRIVE.match(rest)) is not None:
+        rest = f"{drive[1]}:{rest[drive.end() :] or '/'}"
+    elif not rest.startswith("/"):
+        rest = f"//{rest}"  # a share
+    return rest.replace("/", "\\")
+
+
+def file_url(path: str) -> str:
+    """Return the URL of an absolute path of this machine.
+
+    Examples
+    --------
+    >>> file_url("/data/a b.nc")
+    'file:///data/a%20b.nc'
+    """
+    if os.name != "nt":
+        return f"file://{quote(path)}"
+    path = path.replace("\\", "/")
+    if path.startswith("//"):
+        return f"file:{quote(path)}"
+    return f"file:///{quote(path, safe='/:')}"
 
 
 def bucket_address(url: str) -> Address | None:
@@ -166,8 +223,8 @@ def folder_of(url: str) -> str:
     >>> folder_of("https://host/a/b.nc?v=1/2"), folder_of("s3://bucket/a?/b#.nc"), folder_of("x.nc")
     ('https://host/a/', 's3://bucket/a?/', '')
     """
-    folder, slash, _ = _without_query(url).rpartition("/")
-    return folder + slash
+    bare = _without_query(url)
+    return bare[: _name_begin(bare)]
 
 
 def file_name(url: str) -> str:
@@ -178,8 +235,15 @@ def file_name(url: str) -> str:
     >>> file_name("https://host/a/b%20c.nc?v=1"), file_name("s3://bucket/a/b?c#d%20.nc")
     ('b c.nc', 'b?c#d%20.nc')
     """
-    name = _without_query(url).rpartition("/")[2]
+    bare = _without_query(url)
+    name = bare[_name_begin(bare) :]
     return unquote(name) if scheme_of(url) in ("http", "https") else name
+
+
+def _name_begin(url: str) -> int:
+    """Return where the last segment begins. A path of Windows may have slashes of both kinds."""
+    backslash = url.rfind("\\") if os.name == "nt" and scheme_of(url) is None else -1
+    return max(url.rfind("/"), backslash) + 1
 
 
 def _without_query(url: str) -> str:

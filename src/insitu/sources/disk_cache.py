@@ -189,8 +189,12 @@ class DiskCache:
                     break
                 if os.path.basename(path).startswith(".") and used > recent:
                     continue  # being written by somebody
-                with suppress(FileNotFoundError):  # somebody else has cleaned it
+                try:
                     os.unlink(path)
+                except FileNotFoundError:  # somebody else has cleaned it
+                    pass
+                except OSError:  # on Windows, somebody has it open
+                    continue
                 total -= size
         with self._lock:
             share = int((limit - total) * _BUDGET_SHARE)

@@ -72,7 +72,7 @@ def expand_urls(
     if isinstance(urls, os.PathLike):
         urls = os.fspath(urls)
     if isinstance(urls, str):
-        return [*_expand_one(urls.strip(), storage_options)]
+        return [*_expand_one(_with_slash(urls.strip()), storage_options)]
     if isinstance(urls, bytes | bytearray | memoryview | ByteSource):
         return [urls]
     if isinstance(urls, FileLike) and not _is_text(urls):
@@ -162,8 +162,14 @@ def _read_list_file(url: str, storage_options: Mapping[str, Any] | None) -> list
     for line in lines:
         # A list names its neighbours: it may be used from any directory.
         beside = here is not None and scheme_of(line) is None and not os.path.isabs(os.path.expanduser(line))
-        found += _expand_one(os.path.join(os.path.dirname(str(here)), line) if beside else line, storage_options)
+        path = os.path.join(os.path.dirname(str(here)), line) if beside else line
+        found += _expand_one(_with_slash(path), storage_options)
     return found
+
+
+def _with_slash(url: str) -> str:
+    """Return a prefix with a slash at its end, where the system's own mark is another one."""
+    return f"{url[:-1]}/" if os.sep != "/" and url.endswith(os.sep) and scheme_of(url) is None else url
 
 
 def _expand_braces(pattern: str) -> list[str]:

@@ -8,14 +8,12 @@ from __future__ import annotations
 
 import importlib
 import os
-import re
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
-from urllib.parse import unquote
 
 from insitu.errors import AccessError, InsituError, NotFoundError, SourceError
 from insitu.sources.access_policy import check_path, has_access_policy, refuse_third_party
-from insitu.sources.address import Address, bucket_address, scheme_of
+from insitu.sources.address import Address, bucket_address, file_url_path, scheme_of
 from insitu.sources.redaction import redact_text, redact_url
 from insitu.sources.storage_options import options_for
 
@@ -25,7 +23,6 @@ if TYPE_CHECKING:
 
 __all__ = ["FolderListing", "is_directory", "list_all_objects", "list_folder", "list_subfolders", "local_path"]
 
-_FILE = re.compile(r"(file|local)://(localhost)?(?=/)", re.IGNORECASE)
 Answer = TypeVar("Answer")
 
 
@@ -44,8 +41,8 @@ def local_path(url: str) -> str | None:
     >>> local_path("file:///data/a%20b"), local_path("/x"), local_path("s3://bucket/x")
     ('/data/a b', '/x', None)
     """
-    if (found := _FILE.match(url)) is not None:
-        return unquote(url[found.end() :])
+    if (path := file_url_path(url)) is not None:
+        return path
     if scheme_of(url) is not None and not os.path.exists(url):
         return None
     return os.path.abspath(os.path.expanduser(url))

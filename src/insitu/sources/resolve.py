@@ -10,12 +10,11 @@ import os
 from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
-from urllib.parse import unquote, urlsplit
 
 from insitu.errors import InsituError, NotFoundError, SourceError
 from insitu.model import Source
 from insitu.sources.access_policy import has_access_policy
-from insitu.sources.address import Address, bucket_address, host_of, is_remote, scheme_of, web_address
+from insitu.sources.address import Address, bucket_address, file_url_path, host_of, is_remote, scheme_of, web_address
 from insitu.sources.cached_source import CachedSource, cache_for, cache_scope
 from insitu.sources.filelike import SCHEME, FileLike, FileLikeSource, find_file_object, source_from_file
 from insitu.sources.fsspec_source import FsspecSource
@@ -232,18 +231,10 @@ def _open_web(url: str, options: dict[str, Any], expected: Source | None) -> Byt
 
 
 def _path_of_file_url(url: str) -> str:
-    parts = urlsplit(url)
-    if parts.netloc not in ("", "localhost"):
+    path = file_url_path(url)
+    if path is None:
         raise SourceError("the file URL names another machine", url=url, hint="Use three slashes: file:///path.")
-    path = url.partition("://")[2].removeprefix(parts.netloc)
-    # What looks like a query or a fragment is part of a file's name, so the URL is not parsed for
-    # them.
-    if os.name == "nt":
-        # Imported here only: it loads HTTP and TLS along, 30 ms that a local scan need not spend.
-        from urllib.request import url2pathname
-
-        return url2pathname(path)
-    return unquote(path)
+    return path
 
 
 def _open_signed(url: str, address: Address, options: dict[str, Any], expected: Source | None) -> ByteSource | None:

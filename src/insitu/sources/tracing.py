@@ -118,7 +118,7 @@ class Trace:
         self.latency = Histogram()
         """Latencies of the requests, up to the last byte."""
         self.places: dict[str, HostCounts] = {}
-        """By host (`https://host`), bucket (`s3://bucket`), `files`, `memory`."""
+        """Counts of each host and bucket (a URL without a path), of `files` and of `memory`."""
         self.cache_hits = self.cache_misses = self.cache_bytes = 0
         """Ranges found in a cache; ranges not found; bytes that came from caches."""
         self.waves = 0

@@ -43,7 +43,7 @@ from insitu.model import (
     VirtualGroup,
     scatter,
 )
-from insitu.sources.address import folder_of
+from insitu.sources.address import file_name, folder_of
 from insitu.sources.object_store.xml_check import declares_doctype
 
 __all__ = ["DMRPP", "is_dmrpp", "scan_dmrpp"]
@@ -362,7 +362,7 @@ class _Document:
         if "://" in href and not href.startswith("file:"):
             return href
         # The name that the data file had where the document was made.
-        if href.rpartition("/")[2] == self.source.url.rpartition("/")[2]:
+        if href.rpartition("/")[2] == file_name(self.source.url):
             return self.source.url
         return resolve_beside(self.url, href)
 

@@ -60,7 +60,7 @@ def data_file_names(url: str) -> list[str]:
     >>> data_file_names("https://host/a%20b.grib.idx?v=1")  # decoded: whoever opens it quotes it again
     ['a b.grib']
     """
-    name = file_name(url.replace("\\", "/"))
+    name = file_name(url)
     stem, dot, suffix = name.rpartition(".")
     if not dot:
         return []
@@ -69,7 +69,7 @@ def data_file_names(url: str) -> list[str]:
 
 def index_file_names(url: str) -> list[str]:
     """Return the names that the index of a GRIB file may have."""
-    name = file_name(url.replace("\\", "/"))
+    name = file_name(url)
     stem = name.rpartition(".")[0]
     return [f"{name}.idx", *([f"{stem}.index"] if stem else [])]
 

@@ -138,7 +138,7 @@ def sibling_urls(url: str, name: str) -> list[str]:
         bucket, _, key = rest.partition("/")
         return [f"{scheme}://{bucket}{posixpath.normpath(posixpath.join('/', posixpath.dirname(key), leaf))}"]
     here = os.path.dirname(folder)
-    if os.path.isabs(name):
+    if os.path.isabs(name) or name.startswith("/"):  # Windows needs a drive
         found = [name, os.path.join(here, os.path.basename(name))]
     else:
         # The last: next to the target of a symbolic link.

@@ -23,6 +23,7 @@ from insitu.formats.zarr.zip_store import ZipStore
 from insitu.model import ChunkTable, Encoding, GroupDetails, Tile, VirtualGroup
 from insitu.sources import ByteSource, open_source, read_all
 from insitu.sources.access_policy import check_path
+from insitu.sources.address import folder_of
 from insitu.sources.listing import is_directory, list_subfolders, local_path
 from insitu.sources.threads import gather
 from insitu.zarr_metadata import ArrayMetadata
@@ -221,7 +222,8 @@ def _is_path_within(path: str, below: str) -> bool:
 
 
 def _stem(url: str) -> str:
-    name = url.partition("?")[0].rstrip("/").rsplit("/", 1)[-1]
+    path = url.partition("?")[0].rstrip("/")
+    name = path.removeprefix(folder_of(path))
     return re.sub(r"(\.zarr\d?)?(\.zip)?$", "", name, flags=re.IGNORECASE) or "data"
 
 

@@ -11,12 +11,12 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import parse_qsl, quote, unquote
+from urllib.parse import parse_qsl, unquote
 
 from insitu.errors import InsituError, NotFoundError, SourceError, UnsupportedError
 from insitu.sources import open_source
 from insitu.sources.access_policy import can_use_environment, check_path, has_access_policy, refuse_third_party
-from insitu.sources.address import bucket_address, scheme_of
+from insitu.sources.address import bucket_address, file_url, scheme_of
 from insitu.sources.listing import local_path
 from insitu.sources.storage_options import options_for
 
@@ -195,7 +195,7 @@ def virtual_location(url: str) -> str:
     """
     path = local_path(url)
     if path is not None:
-        return "file://" + quote(os.path.abspath(path).replace(os.sep, "/"))
+        return file_url(os.path.abspath(path))
     if bucket_address(url) is None:
         return url  # a web address is written as it is
     return re.sub("[%?#]", lambda found: _ESCAPES[found[0]], url)
@@ -243,7 +243,7 @@ def virtual_container(prefix: str, storage_options: Mapping[str, Any] | None = N
     icechunk = import_icechunk()
     options = options_for(prefix, storage_options)
     if prefix.startswith("file://"):
-        store = icechunk.local_filesystem_store(unquote(prefix.removeprefix("file://")))
+        store = icechunk.local_filesystem_store(local_path(prefix))
         return icechunk.VirtualChunkContainer(prefix, store), _anonymous_access("LocalFileSystemAccess")
     address = bucket_address(f"{prefix}x")
     if address is None:

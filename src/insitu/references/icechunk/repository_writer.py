@@ -12,6 +12,7 @@ import asyncio
 import json
 import math
 import os
+import posixpath
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -188,7 +189,7 @@ def _container_prefixes(writing: ZarrExport) -> list[str]:
     found = {container_prefix(virtual_location(url)) for url in urls}
     folders = sorted(prefix for prefix in found if prefix.startswith("file://"))
     if len(folders) > _MOST_FOLDERS:
-        shared = os.path.commonpath([folder.removeprefix("file://") for folder in folders])
+        shared = posixpath.commonpath([folder.removeprefix("file://") for folder in folders])
         folders = [f"file://{shared.rstrip('/')}/"]
     kept = [folder for folder in folders if not any(folder != other and folder.startswith(other) for other in folders)]
     return kept + sorted(prefix for prefix in found if not prefix.startswith("file://"))

@@ -27,6 +27,7 @@ from insitu.model.chunks import get_chunk_state
 from insitu.model.derived_tables import ExpandedTable, SelectedTable
 from insitu.references import arrow
 from insitu.references.atomic_write import Folder, new_directory, open_folder
+from insitu.references.file_systems import check_names
 from insitu.references.sparse_table import flat_cell_numbers
 from insitu.references.url_pool import UrlPool
 from insitu.references.urls import UrlResolver
@@ -326,6 +327,7 @@ def write_parquet(
     path = local_path(url)
     if path is not None:
         with new_directory(path) as to:
+            check_names(writing.arrays, to.url)
             _write_directory(writing, to, record_size)
         return
     to = open_folder(url, storage_options)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import math
+import os
 from collections.abc import Sequence
 from typing import Any
 
@@ -195,7 +196,7 @@ def _name(numbering: Numbering, colour: str, number: int) -> str:
 def public_url(url: str) -> str:
     """Return the name of a source for a client: without credentials, and without paths outside the roots."""
     path = local_path(url)
-    if path is not None and path.startswith("/") and not is_inside(path):
+    if path is not None and os.path.isabs(path) and not is_inside(path):
         return "a file outside the roots of this server"
     return redact_url(url)
 

@@ -13,6 +13,7 @@ from typing import Any
 from urllib.parse import quote, unquote, urlsplit
 
 from insitu.server.error_responses import RequestError
+from insitu.sources.address import file_url_path
 from insitu.sources.redaction import percent_encode
 
 __all__ = ["RequestLocation", "locate_object"]
@@ -49,9 +50,10 @@ def locate_object(interface: str, url: str) -> RequestLocation:
     except ValueError:
         raise _invalid_url_error(f"url: not a URL: {url[:200]!r}") from None
     if interface == "file":
-        if parts.scheme != "file" or parts.netloc not in ("", "localhost"):
+        path = file_url_path(url) if parts.scheme == "file" else None
+        if path is None:
             raise _invalid_url_error("url: interface_type file needs a URL file:///path")
-        return RequestLocation(interface, unquote(parts.path), url)
+        return RequestLocation(interface, path, url)
     if parts.scheme not in ("http", "https") or not host:
         raise _invalid_url_error("url: expected an http or https URL")
     if parts.username is not None or parts.password is not None:

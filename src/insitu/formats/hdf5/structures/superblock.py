@@ -5,7 +5,6 @@ Format specification 3.0, II.A (superblock versions 0 to 3) and II.C (superblock
 
 from __future__ import annotations
 
-import posixpath
 import re
 from dataclasses import dataclass
 
@@ -13,6 +12,7 @@ from insitu.errors import FormatError, UnsupportedError
 from insitu.formats.hdf5.structures.checksum import verify_checksum
 from insitu.formats.hdf5.structures.file import FileContext
 from insitu.formats.parsing.scheduler import Walk
+from insitu.sources.address import file_name
 
 __all__ = ["SIGNATURE", "Superblock", "check_whole_file", "find_signature", "read_superblock"]
 
@@ -154,7 +154,7 @@ def check_whole_file(file: FileContext, end: int, driver: bytes) -> None:
         )
     if end > file.size:
         # Families that were written before HDF5 1.8 do not store their driver.
-        family = re.search(r"(?<!\d)0+(?!\d)", posixpath.basename(file.url)) is not None
+        family = re.search(r"(?<!\d)0+(?!\d)", file_name(file.url)) is not None
         raise FormatError(
             f"the file is truncated: it has {file.size} bytes, but its superblock announces {end}",
             url=file.url,
