@@ -116,3 +116,43 @@ def test_the_line_that_says_where_it_listens(tmp_path: Path, workers: int) -> No
     finally:
         process.terminate()
         process.communicate(timeout=60)
+
+
+STUBBORN = """
+import sys, time
+import insitu.server.app
+from insitu.server import Settings, run
+
+def never(*words):
+    print("begun", flush=True)
+    time.sleep(120)
+
+insitu.server.app._scan_to_wire = never
+run(Settings(grace=0), port=int(sys.argv[1]))
+"""
+
+
+def test_work_that_does_not_stop_holds_up_nobody(tmp_path: Path) -> None:
+    """Python waits for threads at its end if no signal ends it first: after Ctrl+C, or as process 1 of a container."""
+    port = free_port()
+    process = subprocess.Popen(
+        [sys.executable, "-c", STUBBORN, str(port)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    server = Server(f"http://127.0.0.1:{port}", process, tmp_path / "log")  # type: ignore[arg-type]
+    try:
+        wait_until(lambda: not is_refused(server.url))
+        found: list[Answer] = []
+        thread = threading.Thread(target=lambda: found.append(server.post("/scan", {"url": "x"})))
+        thread.start()
+        assert process.stdout.readline() == "begun\n"
+        process.send_signal(signal.SIGINT)
+        _, log = process.communicate(timeout=60)
+        thread.join()
+        assert found[0].status == 503
+        assert "are abandoned" in log
+        assert "Traceback" not in log
+    finally:
+        process.kill()
+        process.communicate()
+        server.close()
