@@ -156,3 +156,25 @@ def test_work_that_does_not_stop_holds_up_nobody(tmp_path: Path) -> None:
         process.kill()
         process.communicate()
         server.close()
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--token", ""], "an accepted token is empty"),
+        (["--storage-options", "{here}/text"], "cannot read the storage options in {here}/text"),
+        (["--tls-cert", "{here}/text"], "cannot use the TLS files {here}/text"),
+        (["--log-format", "xml"], "'xml' is not a log format"),
+    ],
+)
+def test_starts_that_are_refused(options: list[str], words: str, tmp_path: Path) -> None:
+    (tmp_path / "text").write_text("text")
+    code = "from insitu.cli import main; main()"
+    given = [option.replace("{here}", str(tmp_path)) for option in options]
+    done = subprocess.run(
+        [sys.executable, "-c", code, "serve", str(tmp_path), "--port", "0", *given],
+        capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert done.returncode == 1
+    assert words.replace("{here}", str(tmp_path)) in done.stderr
+    assert "Traceback" not in done.stderr
