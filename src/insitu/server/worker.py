@@ -111,6 +111,7 @@ class Worker:
         deadline = Deadline.after(self.limits.seconds)
         deadline.cancelled = self.closing
         self._deadlines.add(deadline)
+        self.update_gauges()  # now, not only at its end: the request for /metrics may go to another worker
         return deadline
 
     async def run(self, cost: int, work: Callable[[Deadline], Answer]) -> Answer:
