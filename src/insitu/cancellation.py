@@ -27,6 +27,7 @@ __all__ = [
     "cap_to_deadline",
     "carry_deadline",
     "check_deadline",
+    "current_deadline",
     "deadline_scope",
     "wait_for_event",
 ]
@@ -77,6 +78,11 @@ def check_deadline() -> None:
     deadline = _current.get()
     if deadline is not None:
         deadline.check()
+
+
+def current_deadline() -> Deadline | None:
+    """Return the deadline of this thread's work, if it has one."""
+    return _current.get()
 
 
 def cap_to_deadline(until: float) -> float:

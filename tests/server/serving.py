@@ -102,10 +102,24 @@ def serving(
 ) -> Iterator[Server]:
     """`insitu serve` with these roots, for as long as the block lasts."""
     port = free_port()
-    command = [sys.executable, "-c", CODE, "serve", *map(str, roots), "--port", str(port), *options]
+    arguments = [*map(str, roots), "--port", str(port), *options]
+    with started(arguments, f"{scheme}://127.0.0.1:{port}", log, environment) as server:
+        yield server
+
+
+@contextmanager
+def started(
+    arguments: Sequence[str], url: str, log: Path, environment: dict[str, str] | None = None
+) -> Iterator[Server]:
+    """`insitu serve` with these arguments, which make it listen at that URL, for as long as the block lasts."""
     with open(log, "wb") as file:
-        process = subprocess.Popen(command, stderr=file, stdout=file, env={**os.environ, **(environment or {})})
-    server = Server(f"{scheme}://127.0.0.1:{port}", process, log)
+        process = subprocess.Popen(
+            [sys.executable, "-c", CODE, "serve", *arguments],
+            stderr=file,
+            stdout=file,
+            env={**os.environ, **(environment or {})},
+        )
+    server = Server(url, process, log)
     try:
         _wait(server)
         yield server

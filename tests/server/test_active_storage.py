@@ -22,6 +22,7 @@ from server.serving import serving
 SCRIPTS = Path(__file__).resolve().parents[2] / "scripts"
 SELECTION = [[0, 20, 1], [2, 11, 1], [0, 18, 2]]
 FILL = np.float32(1e20)
+TOKEN = "a-token"
 
 
 def _script(name: str) -> ModuleType:
@@ -78,10 +79,12 @@ def places(arrays: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> 
         file.create_dataset("plain", data=arrays["plain"].data, chunks=(7, 5, 18))
         file.create_dataset("whole", data=arrays["whole"].data, chunks=(4, 12, 6), compression="gzip")
         file.create_dataset("big", data=arrays["big"].data, chunks=(5, 6, 9), compression="gzip")
+    tokens = ("--token", f"{servers.KEY}:{servers.SECRET}", "--token", TOKEN)
     with (
         servers.start("seaweedfs", tmp_path_factory.mktemp("seaweed")) as s3,
         servers.start("nginx", folder) as web,
         serving([s3.url, web.url], folder / "serve.log") as running,
+        serving([s3.url, web.url], folder / "guarded.log", *tokens) as guarded,
     ):
         for bucket in ("private", "public"):
             _put(s3.url, bucket, path.read_bytes())
@@ -101,6 +104,7 @@ def places(arrays: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> 
                 "server": running.url,
             },
             "web": {"url": f"{web.url}/archive.nc", "interface": "https", "storage_options": {}, "server": running.url},
+            "guarded": {"server": guarded.url},
         }
 
 
@@ -181,6 +185,28 @@ def test_any_axes_where_dimensions_are_kept(places: dict[str, dict[str, Any]], a
     for case, want, found in zip(cases, expected, _run(cases), strict=True):
         assert "error" not in found, (case, found)
         np.testing.assert_allclose(np.array(found["values"]), want, rtol=1e-6, err_msg=str(case))
+
+
+def test_a_server_with_tokens(places: dict[str, dict[str, Any]], arrays: dict[str, Any]) -> None:
+    """It sends nothing but Basic credentials: they are a pair that the server accepts, or hold a token."""
+    what = {**places["guarded"], "variable": "plain", "method": "max", "axis": None, "selection": SELECTION}
+    by_password = {"username": "anybody", "password": TOKEN}
+    let_in = [
+        {**places["keys"], **what},
+        {**places["web"], "storage_options": by_password, **what},
+    ]
+    kept_out = [
+        {**places["anonymous"], **what},
+        {**places["web"], **what},
+        {**places["web"], "storage_options": {**by_password, "password": "wrong"}, **what},
+    ]
+    found = _run([*let_in, *kept_out])
+    expected = arrays["plain"][tuple(slice(*entry) for entry in SELECTION)].max()
+    for answer in found[: len(let_in)]:
+        assert "error" not in answer, answer
+        np.testing.assert_allclose(np.ravel(answer["values"]), expected)
+    for answer in found[len(let_in) :]:
+        assert "401" in answer["error"]
 
 
 def test_what_storage_refuses(places: dict[str, dict[str, Any]]) -> None:

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import asyncio
 import signal
-import socket
 import threading
 import time
 from pathlib import Path
@@ -31,6 +30,7 @@ from insitu.server.worker import Worker
 from insitu.server.zarr_view import _ZarrTreeCache
 from insitu.sources.threads import gather
 from server.serving import serving
+from server.trickle import Trickle
 
 
 def worker(seconds: float) -> Worker:
@@ -182,34 +182,6 @@ def test_one_at_a_time_for_a_key() -> None:
         thread.join()
     assert most == 1
     assert len(locks) == 0
-
-
-class Trickle:
-    """A web server that says it has a megabyte and sends it a byte at a time."""
-
-    def __init__(self) -> None:
-        self.listener = socket.create_server(("127.0.0.1", 0), backlog=64)
-        self.url = f"http://127.0.0.1:{self.listener.getsockname()[1]}"
-        threading.Thread(target=self._accept, daemon=True).start()
-
-    def _accept(self) -> None:
-        while True:
-            try:
-                line, _ = self.listener.accept()
-            except OSError:
-                return
-            threading.Thread(target=self._serve, args=(line,), daemon=True).start()
-
-    def _serve(self, line: socket.socket) -> None:
-        with line:
-            line.recv(1 << 16)
-            try:
-                line.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n")
-                while True:
-                    line.sendall(b"x")
-                    time.sleep(0.05)
-            except OSError:
-                return
 
 
 @pytest.mark.parametrize("workers", [1, 2])

@@ -302,7 +302,7 @@ def test_explore_of_nothing_is_an_error(tmp_path: Path) -> None:
 
 def test_the_log_names_the_address(server: Server) -> None:
     until = time.monotonic() + 20
-    while f"open {server.url}/ in a browser" not in server.log.read_text():
+    while f"listening on {server.url}/:" not in server.log.read_text():
         assert time.monotonic() < until
         time.sleep(0.1)
 

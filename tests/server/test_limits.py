@@ -172,7 +172,7 @@ def test_tokens(slow: str, tmp_path: Path) -> None:
         for headers in (
             {},
             {"Authorization": "Bearer wrong"},
-            {"Authorization": "Basic aHVzaDpodXNo"},
+            {"Authorization": "Basic aHVzaDp3cm9uZw=="},
             {"X-Insitu-Token": ""},
         ):
             answer = sum_of(server, url, **headers)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
+import threading
 import time
 from pathlib import Path
 
@@ -13,6 +15,8 @@ import urllib3
 from prometheus_client.parser import text_string_to_metric_families
 
 from insitu.server.metrics import COUNTERS, ENVIRONMENT_VARIABLE, GAUGES, Metrics, multiprocess_folder
+from insitu.server.settings import Settings
+from insitu.server.worker import Worker
 from server.serving import serving
 
 
@@ -98,3 +102,23 @@ def test_a_killed_worker_keeps_its_counters_and_loses_its_gauges(tmp_path: Path)
             assert counted >= 20, "no counter goes down"
             time.sleep(0.2)
         assert server.metrics()["insitu_requests_total"] >= 20
+
+
+def test_a_request_counts_as_soon_as_it_runs() -> None:
+    """Its gauge was set when it ended, or when its own worker was asked for metrics: another one did not count it."""
+    worker, begun, end = Worker(Settings()), threading.Event(), threading.Event()
+
+    def work(deadline: object) -> None:
+        begun.set()
+        end.wait(30)
+
+    async def run() -> float:
+        running = asyncio.ensure_future(worker.run(10, work))
+        await asyncio.to_thread(begun.wait, 30)
+        found = samples(worker.metrics)["insitu_running",]
+        end.set()
+        await running
+        return found
+
+    assert asyncio.run(run()) == 1
+    worker.close()

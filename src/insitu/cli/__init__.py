@@ -60,7 +60,8 @@ class VerbGroup(TyperGroup):
 def load_verb(name: str) -> Any:
     """Return the command of a verb."""
     holder = typer.Typer(pretty_exceptions_enable=False, add_completion=False)
-    holder.command(name)(getattr(import_module(f"insitu.cli.{name}"), name))
+    module = import_module(f"insitu.cli.{name}")
+    holder.command(name, context_settings=getattr(module, "CONTEXT_SETTINGS", None))(getattr(module, name))
     return get_command(holder)
 
 

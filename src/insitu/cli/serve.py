@@ -3,25 +3,38 @@
 from __future__ import annotations
 
 import json
+import logging.config
 import os
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from insitu.cli.screen import stderr
+from insitu.cli.option_sources import apply_option_file, unknown_variables, variable_name
 from insitu.errors import InsituError
 from insitu.sources.address import scheme_of
 
-__all__ = ["serve"]
+__all__ = ["CONTEXT_SETTINGS", "serve"]
+
+PREFIX = "INSITU_SERVE"
+"""Of the environment variables that set options."""
+CONTEXT_SETTINGS = {"auto_envvar_prefix": PREFIX}
+serve_log = logging.getLogger("insitu.serve")
+
+
+def _apply_config(context: typer.Context, path: Path | None) -> Path | None:
+    if path is not None:
+        apply_option_file(context, path, serve, "config")
+    return path
 
 
 def serve(
     roots: Annotated[
         list[str] | None,
         typer.Argument(
+            envvar=variable_name(PREFIX, "roots"),
             help="What clients may read: folders, files, prefixes of http://, https:// or s3:// URLs. "
-            "URL=FOLDER: read what lies under this URL from this folder."
+            "URL=FOLDER: read what lies under this URL from this folder.",
         ),
     ] = None,
     host: Annotated[str, typer.Option(help="Address to listen on; 0.0.0.0 for all interfaces.")] = "127.0.0.1",
@@ -40,6 +53,9 @@ def serve(
     max_request: Annotated[float, typer.Option(min=0.001, help="Largest request, in MiB.")] = 64.0,
     max_chunk: Annotated[float, typer.Option(min=0.001, help="Largest decoded chunk, in MiB.")] = 512.0,
     timeout: Annotated[float, typer.Option(min=0.1, help="Seconds that a request may run.")] = 300.0,
+    grace: Annotated[
+        int, typer.Option(min=0, help="Seconds that running requests get to finish when the server stops.")
+    ] = 30,
     token: Annotated[
         list[str] | None, typer.Option(envvar="INSITU_TOKENS", help="Accepted bearer token; may be repeated.")
     ] = None,
@@ -53,25 +69,39 @@ def serve(
     keep_dims: Annotated[
         bool, typer.Option(help="Keep reduced dimensions in /v2, so that PyActiveStorage can reduce any axes.")
     ] = False,
-    tls_cert: Annotated[Path | None, typer.Option(help="PEM file of a certificate: serve HTTPS.")] = None,
+    tls_cert: Annotated[
+        Path | None, typer.Option(help="PEM file of a certificate: serve HTTPS. Read again when it changes.")
+    ] = None,
     tls_key: Annotated[Path | None, typer.Option(help="PEM file of its key.")] = None,
     tls_client_ca: Annotated[
         Path | None, typer.Option(help="PEM file of an authority: clients need a certificate that it signed.")
     ] = None,
     log_level: Annotated[str, typer.Option(help="Log level: debug, info, warning or error.")] = "info",
+    log_format: Annotated[str, typer.Option(help="Log format: text, or json for one JSON object a line.")] = "text",
+    config: Annotated[
+        Path | None,
+        typer.Option(
+            callback=_apply_config,
+            is_eager=True,
+            help="TOML file of options: port = 8080, and so on. Flags and the environment come first.",
+        ),
+    ] = None,
 ) -> None:
     """Run a server that decodes and reduces next to the data:
     for active= of insitu, PyActiveStorage and any HTTP client.
     """
     try:
-        from insitu.server import Limits, Settings, run
+        from insitu.server import CertificateFiles, Limits, Settings, log_config, run
         from insitu.server.roots import Roots
     except ImportError as problem:
         raise InsituError(
             f"the server needs the package {problem.name}", hint="pip install 'insitu[serve]'"
         ) from problem
+    logging.config.dictConfig(log_config(log_level, log_format))
+    for name in unknown_variables(PREFIX, serve):
+        serve_log.warning("the environment variable %s is no option of insitu serve and is ignored", name)
     if not roots:
-        stderr.print("no root is given: clients cannot read anything from this server", style="yellow")
+        serve_log.warning("no root is given: clients cannot read anything from this server")
     Roots(roots or [])  # report a wrong root here, not in every worker
     limits = Limits(
         memory=int(memory * 2**30 / workers),
@@ -81,8 +111,10 @@ def serve(
         request=int(max_request * 2**20),
         chunk=int(max_chunk * 2**20),
     )
+    if not all(token or []):
+        raise InsituError("an accepted token is empty: everybody would be let in", hint="Give a token, or no --token")
     if token_file is not None and not _has_tokens(token_file):
-        stderr.print(f"{token_file} contains no token: no client is accepted until it does", style="yellow")
+        serve_log.warning("%s contains no token: no client is accepted until it does", token_file)
     if (tls_key or tls_client_ca) and not tls_cert:
         raise InsituError("TLS needs a certificate", hint="Give it with --tls-cert")
     settings = Settings(
@@ -91,23 +123,36 @@ def serve(
         token_file=str(token_file.absolute()) if token_file else None,
         limits=limits,
         keep_dims=keep_dims,
-        storage_options=json.loads(storage_options.read_text()) if storage_options else {},
+        storage_options=_read_storage_options(storage_options) if storage_options else {},
+        grace=grace,
     )
     if host not in ("127.0.0.1", "localhost", "::1") and not (token or token_file or tls_client_ca):
-        stderr.print(
-            f"everybody who can connect to {host}:{port} may read the roots; use --token to restrict access",
-            style="yellow",
+        serve_log.warning(
+            "everybody who can connect to %s:%d may read the roots; use --token to restrict access", host, port
         )
     run(
         settings,
         host=host,
         port=port,
         workers=workers,
-        certificate=str(tls_cert) if tls_cert else None,
-        key=str(tls_key) if tls_key else None,
-        client_authority=str(tls_client_ca) if tls_client_ca else None,
+        tls_files=CertificateFiles(
+            str(tls_cert), str(tls_key) if tls_key else None, str(tls_client_ca) if tls_client_ca else None
+        )
+        if tls_cert
+        else None,
         log_level=log_level,
+        log_format=log_format,
     )
+
+
+def _read_storage_options(path: Path) -> dict[str, Any]:
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as problem:
+        raise InsituError(f"cannot read the storage options in {path}: {problem}", hint="Give a JSON file") from None
+    if not isinstance(found, dict):
+        raise InsituError(f"{path} holds no storage options", hint='Write a JSON object: {"s3://bucket/": {"key": …}}')
+    return found
 
 
 def _absolute_root(root: str) -> str:

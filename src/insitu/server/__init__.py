@@ -15,7 +15,9 @@ source is opened), and it passes Basic credentials on to the storage (`credentia
 """
 
 from insitu.server.app import create_app
+from insitu.server.certificate_files import CertificateFiles
+from insitu.server.log_format import log_config
 from insitu.server.run import run
 from insitu.server.settings import Limits, Settings
 
-__all__ = ["Limits", "Settings", "create_app", "run"]
+__all__ = ["CertificateFiles", "Limits", "Settings", "create_app", "log_config", "run"]

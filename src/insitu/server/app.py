@@ -1,4 +1,4 @@
-"""The ASGI application: routes of all capabilities, with logging and counting of responses.
+"""The ASGI application: routes of all capabilities.
 
 The routes of larger capabilities have modules of their own; `/scan` and the state of the server are
 answered here.
@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from functools import cache, partial
@@ -21,7 +20,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import ASGIApp
 
 from insitu import __version__
 from insitu.active.wire_group import group_to_wire
@@ -35,18 +34,19 @@ from insitu.server.error_responses import RequestError, RequestTooLargeError, er
 from insitu.server.explorer.api_routes import explorer_routes, open_first_archive
 from insitu.server.explorer.guarded_app import GuardedApp
 from insitu.server.jobs import BatchRequest, parse_scan_request
+from insitu.server.process_end import end_with_parent
 from insitu.server.reductionist.routes import reductionist_routes
 from insitu.server.request_body import read_body
+from insitu.server.request_log import RequestLogMiddleware
+from insitu.server.request_spans import open_spans
 from insitu.server.requested_arrays import add_login, storage_options
 from insitu.server.settings import Settings
-from insitu.server.worker import Worker
+from insitu.server.worker import CANCEL_SECONDS, Worker
 from insitu.server.zarr_view import zarr_routes
 from insitu.sources.access_policy import set_access_policy
 
 __all__ = ["ROUTE_FACTORIES", "create_app", "from_environment", "openapi_document"]
 
-access_log = logging.getLogger("insitu.access")
-error_log = logging.getLogger("insitu.serve")
 MAX_SCAN_REQUEST_BYTES = 1 << 20
 """Largest body of a request for metadata."""
 SCAN_BYTES = 32 << 20
@@ -115,6 +115,7 @@ def create_app(settings: Settings, worker: Worker | None = None) -> ASGIApp:
         The state of the worker process; a new one if not given.
     """
     state = worker if worker is not None else Worker(settings)
+    spans = open_spans()
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
@@ -128,7 +129,10 @@ def create_app(settings: Settings, worker: Worker | None = None) -> ASGIApp:
             yield
         finally:
             first.cancel()
+            await state.finish_requests()
             state.close()
+            if spans is not None:
+                spans.close()
             set_access_policy(None)
             isolation.allows_in_process = True
             scan_settings.enabled = True
@@ -141,12 +145,17 @@ def create_app(settings: Settings, worker: Worker | None = None) -> ASGIApp:
         exception_handlers={HTTPException: _http_error_response, Exception: _internal_error_response},
     )
     app.router.redirect_slashes = False
-    return RequestLogMiddleware(GuardedApp(app, loopback_only=bool(settings.archives)), state)
+    return RequestLogMiddleware(GuardedApp(app, loopback_only=bool(settings.archives)), state, spans)
 
 
 def from_environment() -> ASGIApp:
     """Return the application of a worker process, with the settings in its environment."""
-    return create_app(Settings.from_environment())
+    settings = Settings.from_environment()
+    logging.captureWarnings(True)
+    end_with_parent(settings.grace + 2 * CANCEL_SECONDS)
+    worker = Worker(settings)
+    worker.owns_process = True
+    return create_app(settings, worker)
 
 
 def _status_routes(worker: Worker) -> list[BaseRoute]:
@@ -193,59 +202,3 @@ async def _http_error_response(request: Request, error: Exception) -> Response:
 
 async def _internal_error_response(request: Request, error: Exception) -> Response:
     return json_error_response(500, "internal server error: the log of the server says more")
-
-
-class RequestLogMiddleware:
-    """Middleware that times, counts and logs every request, without its headers and its query.
-
-    An unexpected exception is logged and becomes a plain 500.
-    """
-
-    def __init__(self, app: ASGIApp, worker: Worker) -> None:
-        self.app, self.worker = app, worker
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one request."""
-        if scope["type"] != "http":
-            await self.app(scope, receive, send)
-            return
-        path = _normalise_path(scope["path"])
-        scope = {**scope, "path": path, "raw_path": path.encode("utf-8", "replace")}
-        began, status, sent = time.perf_counter(), 0, 0
-
-        async def count_and_send(message: Message) -> None:
-            nonlocal status, sent
-            if message["type"] == "http.response.start":
-                status = message["status"]
-            elif message["type"] == "http.response.body":
-                sent += len(message.get("body", b""))
-            await send(message)
-
-        try:
-            await self.app(scope, receive, count_and_send)
-        except Exception:
-            error_log.exception("unexpected exception in %s %s", scope["method"], path)
-            if status != 500:
-                raise  # the response has begun: end the connection, so that the client sees that it is incomplete
-        finally:
-            seconds = time.perf_counter() - began
-            self.worker.metrics.record_response(_route_label(path), status, seconds, sent)
-            self.worker.update_gauges()  # the request for /metrics may go to another worker
-            client = (scope.get("client") or ("-",))[0]
-            shown = "".join(letter if letter.isprintable() else "?" for letter in path[:200])
-            access_log.info("%s %s %s %d %d bytes %.4f s", client, scope["method"], shown, status, sent, seconds)
-
-
-def _normalise_path(path: str) -> str:
-    """Return a path with one leading slash and no trailing one: clients join URLs by hand."""
-    rest = path.lstrip("/")
-    return "/" + (rest if rest.startswith("zarr") else rest.rstrip("/"))
-
-
-def _route_label(path: str) -> str:
-    parts = path.strip("/").split("/")
-    if parts[0] == "keepdims":
-        parts = parts[1:]
-    name = "/".join(parts[:2]) if parts and parts[0] == "v2" else (parts[0] if parts else "")
-    name = name or "explorer"  # the page itself
-    return "openapi" if name == "openapi.json" else name

@@ -1,6 +1,8 @@
-"""Authentication: bearer tokens let a client in, Basic credentials are passed on to the storage.
+"""Authentication: tokens let a client in, Basic credentials are passed on to the storage.
 
-A client that sends Basic credentials to a server with tokens sends its token in `X-Insitu-Token`.
+A client of a server with tokens sends its token as a bearer token, or in `X-Insitu-Token` beside Basic
+credentials. A client that can send Basic credentials only (PyActiveStorage) is let in if its password is
+a token, which is not passed on, or if `name:password` is one, which is passed on.
 """
 
 from __future__ import annotations
@@ -92,13 +94,27 @@ def authenticate(headers: Mapping[str, str], tokens: Sequence[str] | None) -> Cr
         The accepted tokens; None: no token is needed.
     """
     scheme, _, rest = headers.get("authorization", "").partition(" ")
+    basic = _basic_credentials(rest) if scheme.lower() == "basic" else Credentials()
+    if tokens is None:
+        return basic
     bearer = rest.strip() if scheme.lower() == "bearer" else headers.get("x-insitu-token", "")
-    if tokens is not None and not any(hmac.compare_digest(bearer.encode(), token.encode()) for token in tokens):
-        raise TokenError("Access Denied: this server needs a token", hint="Send it as Authorization: Bearer TOKEN")
-    if scheme.lower() != "basic":
-        return Credentials()
+    # The password may be the token. It is for this server then, and the storage does not get it.
+    is_password = basic.secret is not None and _is_accepted(basic.secret, tokens)
+    if not (is_password or _is_accepted(bearer, tokens) or _is_accepted(f"{basic.name}:{basic.secret}", tokens)):
+        raise TokenError(
+            "Access Denied: this server needs a token",
+            hint="Send it in the header Authorization as Bearer TOKEN, as the password of Basic, or in X-Insitu-Token",
+        )
+    return Credentials() if is_password else basic
+
+
+def _is_accepted(sent: str, tokens: Sequence[str]) -> bool:
+    return any(hmac.compare_digest(sent.encode(), token.encode()) for token in tokens)
+
+
+def _basic_credentials(text: str) -> Credentials:
     try:
-        name, colon, secret = base64.b64decode(rest.strip(), validate=True).decode().partition(":")
+        name, colon, secret = base64.b64decode(text.strip(), validate=True).decode().partition(":")
     except (binascii.Error, UnicodeDecodeError):
         raise TokenError("Access Denied: the Authorization header is malformed") from None
     if not colon or not name:

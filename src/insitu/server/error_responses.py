@@ -23,6 +23,7 @@ __all__ = [
     "RequestError",
     "RequestTooLargeError",
     "SlowError",
+    "StoppingError",
     "error_response",
     "json_error_response",
     "public_message",
@@ -31,6 +32,8 @@ __all__ = [
 
 MAX_MESSAGE_CHARS = 4000
 """Longest message that is sent."""
+RESTART_SECONDS = 5
+"""Seconds after which a client should try again when the server stops."""
 
 
 class RequestError(InsituError, ValueError):
@@ -67,11 +70,21 @@ class BusyError(InsituError):
         self.retry_after = retry_after
 
 
+class StoppingError(BusyError):
+    """The server stops before the request is done; another server, or this one after its restart, can do it."""
+
+    kind = "stopping"
+
+    def __init__(self) -> None:
+        super().__init__("the server is stopping: send the request again", RESTART_SECONDS)
+
+
 STATUS_BY_KIND = {
     "request": 400,
     "slow": 408,
     "too-large": 413,
     "busy": 429,
+    "stopping": 503,
     "refused": 403,
     "token": 401,
     "not-found": 404,

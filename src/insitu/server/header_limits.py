@@ -9,6 +9,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
+from insitu.server.request_context import STOPPING
+
 if TYPE_CHECKING:
     from uvicorn.protocols.http.h11_impl import H11Protocol as Protocol
 else:
@@ -68,6 +70,8 @@ class HeaderLimitsProtocol(Protocol):
         keeps an idle connection sends none, and would hold up the server for the whole grace
         period.
         """
+        if self.cycle is not None:
+            self.cycle.scope[STOPPING] = True  # type: ignore[literal-required]
         super().shutdown()
         if self.transport.is_closing():
             self.loop.call_later(FAREWELL_SECONDS, self.transport.abort)

@@ -14,6 +14,7 @@ from typing import Any
 from urllib.parse import quote, unquote, urlsplit
 
 from insitu.errors import SourceError
+from insitu.server.request_context import record_archive
 from insitu.sources.access_policy import RefusedError
 from insitu.sources.address import bucket_address, file_url_path, scheme_of
 from insitu.sources.globs import is_glob
@@ -171,6 +172,7 @@ class Roots:
 
         What it refers to is checked when it is opened.
         """
+        record_archive(url)
         if url in self.archives:
             return
         local = local_path(url)

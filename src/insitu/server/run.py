@@ -5,24 +5,24 @@ from __future__ import annotations
 import logging
 import os
 import socket
-import ssl
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import uvicorn
 
+from insitu.server.certificate_files import CertificateFiles, context_factory
+from insitu.server.log_format import log_config
 from insitu.server.metrics import multiprocess_folder
+from insitu.server.request_spans import check_exporter
 from insitu.server.settings import ENVIRONMENT_VARIABLE, Settings
 from insitu.server.siblings import sibling_folder
 
 __all__ = ["run"]
 
 serve_log = logging.getLogger("insitu.serve")
-
-SHUTDOWN_SECONDS = 30
-"""Seconds that running requests get to finish when the server stops."""
 
 POLL_SECONDS = 0.05
 """Seconds between two attempts to connect to the server that is starting."""
@@ -39,10 +39,9 @@ def run(
     host: str = "127.0.0.1",
     port: int = 8080,
     workers: int = 1,
-    certificate: str | None = None,
-    key: str | None = None,
-    client_authority: str | None = None,
+    tls_files: CertificateFiles | None = None,
     log_level: str = "info",
+    log_format: str = "text",
     on_ready: Callable[[str], None] | None = None,
 ) -> None:
     """Serve until the process is stopped.
@@ -55,20 +54,22 @@ def run(
         The address to listen on; port 0: any that is free.
     workers
         Number of processes; one that dies is replaced.
-    certificate, key
-        PEM files; with them, the server uses TLS.
-    client_authority
-        A PEM file; with it, clients need a certificate that this authority signed.
+    tls_files
+        With them, the server uses TLS.
     log_level
         `debug`, `info`, `warning`, `error`.
+    log_format
+        `text`, or `json`: one object a line.
     on_ready
         Called with the address of the explorer's page once the server accepts connections, on a thread
         of its own; without it, the address is logged.
     """
+    check_exporter()  # report what is missing here, not in every worker
     os.environ[ENVIRONMENT_VARIABLE] = settings.to_json()
-    tls: dict[str, Any] = {} if certificate is None else {"ssl_certfile": certificate, "ssl_keyfile": key}
-    if client_authority is not None:
-        tls |= {"ssl_ca_certs": client_authority, "ssl_cert_reqs": ssl.CERT_REQUIRED}
+    tls: dict[str, Any] = {}
+    if tls_files is not None:
+        tls_files.context()  # the same for wrong files
+        tls = {"ssl_certfile": tls_files.certificate, "ssl_context_factory": partial(context_factory, tls_files)}
     with multiprocess_folder(workers), sibling_folder(workers):
         ended = threading.Event()
         if (found := _free_port(host, port)) is not None:  # else Uvicorn says what is wrong
@@ -85,9 +86,9 @@ def run(
                 port=port,
                 workers=workers,
                 access_log=False,  # Uvicorn's log shows query strings
-                log_config=_log_config(log_level),
+                log_config=log_config(log_level, log_format),
                 server_header=False,
-                timeout_graceful_shutdown=SHUTDOWN_SECONDS,
+                timeout_graceful_shutdown=settings.grace,
                 timeout_worker_healthcheck=HEALTHCHECK_SECONDS,
                 **tls,
             )
@@ -121,7 +122,7 @@ def _announce(
         if on_ready is not None:
             on_ready(address)
         else:
-            serve_log.info("open %s in a browser to explore the archives", address)
+            serve_log.info("listening on %s: open it in a browser to explore the archives", address)
         return
 
 
@@ -129,21 +130,3 @@ def _shown_host(host: str) -> str:
     """Return a host as a browser finds it."""
     name = socket.gethostname() if host in ("0.0.0.0", "::", "") else host
     return f"[{name}]" if ":" in name else name
-
-
-def _log_config(level: str) -> dict[str, Any]:
-    """Return a logging configuration: everything to standard error, one line per event."""
-    name = logging.getLevelName(level.upper())
-    if not isinstance(name, int):
-        raise ValueError(f"{level!r} is not a log level: use debug, info, warning or error")
-    loggers = {
-        logger: {"handlers": ["screen"], "level": name, "propagate": False}
-        for logger in ("uvicorn", "uvicorn.error", "insitu")
-    }
-    return {
-        "version": 1,
-        "disable_existing_loggers": False,
-        "formatters": {"line": {"format": "%(asctime)s %(levelname)s %(name)s %(message)s"}},
-        "handlers": {"screen": {"class": "logging.StreamHandler", "formatter": "line", "stream": "ext://sys.stderr"}},
-        "loggers": loggers,
-    }

@@ -57,6 +57,8 @@ class Settings:
     storage_options: Mapping[str, Any] = field(default_factory=dict, repr=False)
     """The server's own storage options by URL prefix. Without, it reads remote stores anonymously.
     """
+    grace: int = 30
+    """Seconds that running requests get to finish when the server stops."""
     threads: int | None = None
     """Requests that a worker runs at a time; None: a number per core."""
     archives: tuple[str, ...] = ()

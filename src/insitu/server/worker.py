@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import logging
 import threading
 import time
@@ -20,11 +21,13 @@ from insitu.server.authentication import Tokens
 from insitu.server.client_source_pools import ClientSourcePools
 from insitu.server.error_responses import RequestTooLargeError
 from insitu.server.metrics import Metrics
+from insitu.server.process_end import end_soon
 from insitu.server.reductionist.load_chunk import ChunkLoader
 from insitu.server.roots import Roots
 from insitu.server.scanned_archives import ScanCache
 from insitu.server.settings import Settings
 from insitu.server.siblings import Siblings
+from insitu.sources.http.deadline import cut_cancelled_requests
 
 __all__ = ["Worker"]
 
@@ -32,8 +35,10 @@ error_log = logging.getLogger("insitu.serve")
 Answer = TypeVar("Answer")
 THREADS_PER_CORE = 8
 """More than one thread per core, because requests mostly wait for storage."""
-CANCEL_SECONDS = 10.0
+CANCEL_SECONDS = 3.0
 """Seconds that cancelled requests get to end when the server stops."""
+FAREWELL_SECONDS = 2.0
+"""Seconds that cancelled requests get to answer their clients when the server stops."""
 MAX_WAITING_PIECES = 4
 """Pieces of a streamed response that may wait to be sent."""
 
@@ -60,6 +65,16 @@ class Worker:
         self.incoming = 0
         """Bytes of bodies that are still being received."""
         self.closing = False
+        self.owns_process = False
+        """Whether the process is there for this worker only, so that it may end with it."""
+        self.open_requests = 0
+        """Requests that have come in and are not answered yet."""
+
+    async def finish_requests(self) -> None:
+        """Wait until the requests that were cancelled because the server stops have answered."""
+        until = time.monotonic() + FAREWELL_SECONDS
+        while self.open_requests and time.monotonic() < until:
+            await asyncio.sleep(0.02)
 
     def close(self) -> None:
         """Cancel the running requests, then release all resources."""
@@ -67,12 +82,15 @@ class Worker:
         self.siblings.close()
         for deadline in list(self._deadlines):
             deadline.cancelled = True
+        cut_cancelled_requests()
         self.pool.shutdown(wait=False, cancel_futures=True)
         until = time.monotonic() + CANCEL_SECONDS
         for thread in list(self.pool._threads):
             thread.join(max(until - time.monotonic(), 0.0))
         if any(thread.is_alive() for thread in self.pool._threads):
             error_log.error("some requests did not stop within %g s and are abandoned", CANCEL_SECONDS)
+            if self.owns_process:
+                end_soon(FAREWELL_SECONDS)
         self.source_pools.close()
         self.metrics.close()
 
@@ -96,6 +114,7 @@ class Worker:
         deadline = Deadline.after(self.limits.seconds)
         deadline.cancelled = self.closing
         self._deadlines.add(deadline)
+        self.update_gauges()  # now, not only at its end: the request for /metrics may go to another worker
         return deadline
 
     async def run(self, cost: int, work: Callable[[Deadline], Answer]) -> Answer:
@@ -111,7 +130,8 @@ class Worker:
         leave = await self.admission.enter(cost)
         loop = asyncio.get_running_loop()
         deadline = self._deadline()
-        future = loop.run_in_executor(self.pool, _run_with_deadline, deadline, lambda: work(deadline))
+        inherit = contextvars.copy_context().run  # log lines of the thread name the request, too
+        future = loop.run_in_executor(self.pool, inherit, _run_with_deadline, deadline, lambda: work(deadline))
         # Its memory counts until the thread is done, even if the client has gone.
         future.add_done_callback(lambda done: (leave(), done.cancelled() or done.exception())[0])
         try:
@@ -155,7 +175,8 @@ class Worker:
             leave()
             pieces.put_nowait(_EndOfStream(None if done.cancelled() else done.exception()))
 
-        loop.run_in_executor(self.pool, _run_with_deadline, deadline, produce).add_done_callback(on_done)
+        inherit = contextvars.copy_context().run
+        loop.run_in_executor(self.pool, inherit, _run_with_deadline, deadline, produce).add_done_callback(on_done)
         try:
             first = await pieces.get()
         except BaseException:

@@ -15,9 +15,10 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Any, Self
 
+from insitu.cancellation import current_deadline
 from insitu.sources.threads import renew_after_fork
 
-__all__ = ["RequestDeadline", "watch_connection"]
+__all__ = ["RequestDeadline", "cut_cancelled_requests", "watch_connection"]
 
 
 class RequestDeadline:
@@ -31,7 +32,7 @@ class RequestDeadline:
         Seconds from the request until the headers of the response have to be there.
     """
 
-    __slots__ = ("__weakref__", "_connection", "_head", "cut", "ends", "until")
+    __slots__ = ("__weakref__", "_connection", "_head", "cut", "ends", "until", "work")
 
     def __init__(self, until: float, head: float = 30.0) -> None:
         self._head = head
@@ -40,6 +41,8 @@ class RequestDeadline:
         self.cut = False
         """Whether the connection was cut."""
         self._connection: socket.socket | None = None
+        self.work = current_deadline()
+        """The deadline of the work that the request is made for."""
 
     @property
     def seconds_left(self) -> float:
@@ -88,6 +91,11 @@ def watch_connection(connection: Any) -> None:
         deadline.on_request_sent(connection)
 
 
+def cut_cancelled_requests() -> None:
+    """Cut the connections of requests whose work was cancelled, instead of waiting for their responses."""
+    _watcher.cut_cancelled()
+
+
 _current = threading.local()
 
 
@@ -121,6 +129,12 @@ class _DeadlineWatcher:
         # somebody else.
         with self._change:
             self._under_way.discard(deadline)
+
+    def cut_cancelled(self) -> None:
+        with self._change:
+            for deadline in [one for one in self._under_way if one.work is not None and one.work.cancelled]:
+                deadline.hang_up()
+                self._under_way.discard(deadline)
 
     def _run(self) -> None:
         with self._change:

@@ -1,0 +1,180 @@
+"""How a server starts to listen, and how it ends: in time, with an answer to everybody, without leftovers."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import numpy as np
+import pytest
+
+from server.serving import CODE, Answer, Server, free_port, serving
+from server.trickle import Trickle
+
+GRACE = 1
+SLACK = 15
+"""Seconds beyond the grace time that a busy machine may take to end some processes."""
+
+
+def wait_until(condition: Callable[[], Any], seconds: float = 60) -> Any:
+    until = time.monotonic() + seconds
+    while not (found := condition()):
+        assert time.monotonic() < until, "it did not happen"
+        time.sleep(0.05)
+    return found
+
+
+def is_refused(url: str) -> bool:
+    place = urlsplit(url)
+    try:
+        socket.create_connection((str(place.hostname), int(place.port or 0)), timeout=5).close()
+    except ConnectionRefusedError:
+        return True
+    return False
+
+
+def begin(server: Server, path: str, body: Any) -> tuple[threading.Thread, list[Answer]]:
+    """Send a request; return when the server works on it."""
+    found: list[Answer] = []
+    thread = threading.Thread(target=lambda: found.append(server.post(path, body)))
+    thread.start()
+    wait_until(lambda: server.metrics()["insitu_running"])
+    return thread, found
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_work_that_takes_longer_than_the_grace_time(tmp_path: Path, workers: int) -> None:
+    """The client got a 500 as text or nothing, the log a traceback, and it took far longer than it should."""
+    trickle = Trickle()
+    options = ("--grace", str(GRACE), "--workers", str(workers))
+    with serving([trickle.url], tmp_path / "log", *options) as server:
+        thread, found = begin(server, "/scan", {"url": f"{trickle.url}/x.nc"})
+        server.process.send_signal(signal.SIGTERM)
+        assert server.process.wait(GRACE + SLACK) in (0, -signal.SIGTERM)
+        thread.join()
+    trickle.listener.close()
+    (answer,) = found
+    assert answer.status == 503
+    assert answer.headers["Content-Type"] == "application/json"
+    assert int(answer.headers["Retry-After"]) > 0
+    assert answer.headers["X-Insitu-Error"] == "stopping"
+    assert "stopping" in answer.message
+    log = (tmp_path / "log").read_text()
+    assert "Traceback" not in log
+    assert "POST /scan 503" in log
+    assert "abandoned" not in log  # the work has ended, too
+
+
+def test_a_response_that_has_begun_is_cut_off(tmp_path: Path) -> None:
+    h5py = pytest.importorskip("h5py")
+    with h5py.File(tmp_path / "x.h5", "w") as file:
+        file.create_dataset("t", data=np.zeros((64, 1 << 19), "<i4"), chunks=(1, 1 << 19))
+    body = json.dumps({"jobs": [{"url": str(tmp_path / "x.h5"), "variable": "t"}]})
+    with serving([tmp_path], tmp_path / "log", "--grace", str(GRACE)) as server:
+        line = http.client.HTTPConnection(urlsplit(server.url).netloc, timeout=60)
+        line.request("POST", "/read", body, {"Content-Type": "application/json"})
+        answer = line.getresponse()
+        assert answer.status == 200
+        answer.read(1 << 16)  # and no more, for longer than the grace time
+        server.process.send_signal(signal.SIGTERM)
+        assert server.process.wait(GRACE + SLACK) in (0, -signal.SIGTERM)
+        with pytest.raises((http.client.IncompleteRead, OSError)):
+            answer.read()
+        line.close()
+    log = (tmp_path / "log").read_text()
+    assert "Traceback" not in log
+    assert "a response is cut off" in log
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_the_line_that_says_where_it_listens(tmp_path: Path, workers: int) -> None:
+    """It appears when the port accepts connections; Uvicorn's own, which several workers do too early, does not."""
+    port = free_port()
+    command = [sys.executable, "-c", CODE, "serve", str(tmp_path), "--port", str(port), "--workers", str(workers)]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    assert process.stderr is not None
+    try:
+        lines = []
+        for line in process.stderr:
+            lines.append(line)
+            if f"127.0.0.1:{port}" in line:
+                assert f"listening on http://127.0.0.1:{port}/" in line
+                assert not is_refused(f"http://127.0.0.1:{port}")
+                break
+        else:
+            pytest.fail("".join(lines))
+    finally:
+        process.terminate()
+        process.communicate(timeout=60)
+
+
+STUBBORN = """
+import sys, time
+import insitu.server.app
+from insitu.server import Settings, run
+
+def never(*words):
+    print("begun", flush=True)
+    time.sleep(120)
+
+insitu.server.app._scan_to_wire = never
+run(Settings(grace=0), port=int(sys.argv[1]))
+"""
+
+
+def test_work_that_does_not_stop_holds_up_nobody(tmp_path: Path) -> None:
+    """Python waits for threads at its end if no signal ends it first: after Ctrl+C, or as process 1 of a container."""
+    port = free_port()
+    process = subprocess.Popen(
+        [sys.executable, "-c", STUBBORN, str(port)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    server = Server(f"http://127.0.0.1:{port}", process, tmp_path / "log")  # type: ignore[arg-type]
+    try:
+        wait_until(lambda: not is_refused(server.url))
+        found: list[Answer] = []
+        thread = threading.Thread(target=lambda: found.append(server.post("/scan", {"url": "x"})))
+        thread.start()
+        assert process.stdout.readline() == "begun\n"
+        process.send_signal(signal.SIGINT)
+        _, log = process.communicate(timeout=60)
+        thread.join()
+        assert found[0].status == 503
+        assert "are abandoned" in log
+        assert "Traceback" not in log
+    finally:
+        process.kill()
+        process.communicate()
+        server.close()
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--token", ""], "an accepted token is empty"),
+        (["--storage-options", "{here}/text"], "cannot read the storage options in {here}/text"),
+        (["--tls-cert", "{here}/text"], "cannot use the TLS files {here}/text"),
+        (["--log-format", "xml"], "'xml' is not a log format"),
+    ],
+)
+def test_starts_that_are_refused(options: list[str], words: str, tmp_path: Path) -> None:
+    (tmp_path / "text").write_text("text")
+    code = "from insitu.cli import main; main()"
+    given = [option.replace("{here}", str(tmp_path)) for option in options]
+    done = subprocess.run(
+        [sys.executable, "-c", code, "serve", str(tmp_path), "--port", "0", *given],
+        capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert done.returncode == 1
+    assert words.replace("{here}", str(tmp_path)) in done.stderr
+    assert "Traceback" not in done.stderr
