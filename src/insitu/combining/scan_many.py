@@ -13,6 +13,7 @@ from typing import Any
 from insitu.combining.decoding_memory import DecodingMemory
 from insitu.combining.member import Member
 from insitu.combining.scan_member import Failure, Job
+from insitu.errors import UnsupportedError
 from insitu.sources.address import is_remote
 
 __all__ = ["scan_many"]
@@ -98,7 +99,12 @@ class _ThreadMemory(threading.local):
 
 def _run_on_dask(job: Job, batches: list[Sequence[Any]], client: Any) -> Iterator[list[Member | Failure]]:
     if client == "dask":
-        dask: Any = import_module("dask")
+        try:
+            dask: Any = import_module("dask")
+        except ImportError:
+            raise UnsupportedError(
+                "parallel='dask' needs Dask, which is not installed", hint="pip install 'insitu[dask]'"
+            ) from None
         yield from dask.compute(*(dask.delayed(job, pure=False)(batch) for batch in batches))
         return
     futures = client.map(job, batches, pure=False)

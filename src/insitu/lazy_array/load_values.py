@@ -32,7 +32,7 @@ def values_or_dask(array: DeferredValues) -> Any:
             return read_and_keep(array)
         raise TooLargeError(
             f"this would read {array.nbytes / 2**30:.1f} GiB at once, more than insitu.options.read_limit",
-            hint="Select less, call load() to read it anyway, raise the limit, or install Dask (then it "
+            hint="Select less, call load() to read it anyway, raise the limit, or pip install 'insitu[dask]' (then it "
             "becomes a Dask array)",
         )
     return to_dask(array)
