@@ -96,6 +96,16 @@ def test_every_target_is_declared_to_be_no_file() -> None:
     assert declared == TARGETS
 
 
+@pytest.mark.skipif(shutil.which("make") is None, reason="no make here")
+@pytest.mark.parametrize(("system", "folder"), [("Windows_NT", "Scripts"), ("", "bin")])
+def test_programs_of_an_environment_are_found_on_every_system(system: str, folder: str, tmp_path: Path) -> None:
+    """`make -n` prints what it would run."""
+    command = ["make", "-n", "check", f"OS={system}", f"VENV={tmp_path.as_posix()}/venv"]
+    printed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=True).stdout
+    assert f"/venv/{folder}/mypy" in printed
+    assert set(re.findall(r"/venv/(Scripts|bin)/", printed)) == {folder}
+
+
 def test_the_wheel_is_tested_by_the_quick_selection() -> None:
     """The script names the markers itself, so that it runs where there is no make."""
     script = (ROOT / "scripts" / "wheel.py").read_text(encoding="utf-8")
@@ -190,6 +200,7 @@ def _build_extensions(source: Path, **environment: str) -> subprocess.CompletedP
     return subprocess.run(command, cwd=source, env=variables, capture_output=True, text=True, timeout=200, check=False)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.name == "nt", reason="CC is for compilers of Unix")
 def test_a_missing_compiler_stops_only_who_asked_for_it(source: Path) -> None:
     pytest.importorskip("setuptools")
@@ -205,6 +216,7 @@ def test_a_missing_compiler_stops_only_who_asked_for_it(source: Path) -> None:
     assert "no-such-compiler" in done.stdout + done.stderr
 
 
+@pytest.mark.slow
 def test_missing_libraries_stop_only_who_asked_for_them(source: Path) -> None:
     pytest.importorskip("setuptools")
     done = _build_extensions(source, INSITU_REQUIRE_EXTENSIONS="1")
