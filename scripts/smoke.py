@@ -1,9 +1,9 @@
 """Check of an installed insitu: `python scripts/smoke.py --minimal` in the environment that it is installed in.
 
 It reads files of `tests/files` and compares sums that their writers' libraries gave, runs the command
-line, and looks for the compiled extensions. With `--minimal` no extra may be installed, and each that is
-missed must be named by an error of insitu with the command that installs it. It needs nothing but insitu:
-`make wheel` and cibuildwheel run it against every wheel.
+line, looks for the compiled extensions, and uses each extra that is installed. With `--minimal` none may be
+installed, and each that is missed must be named by an error of insitu with the command that installs it. It
+needs nothing but insitu: `make wheel` and cibuildwheel run it against every wheel.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import subprocess
 import sysconfig
 import tempfile
 from collections.abc import Callable, Iterator
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -95,6 +96,19 @@ def check_missing_extras(folder: Path) -> None:
         _expect(done.returncode == 1 and hint in done.stderr, f"insitu {verb} without its extra: {done.stderr}")
 
 
+def check_present_extras(folder: Path) -> None:
+    """Whether the extras that are installed do what they are for."""
+    for extra, action in _uses_of_extras(str(FILES / "hdf5/xarray_netcdf4.nc"), folder):
+        if find_spec(PACKAGES[extra]) is None:
+            continue
+        try:
+            import_module("insitu.server") if extra == "serve" else action()  # there is no server to ask
+        except Exception as problem:
+            raise SystemExit(
+                f"{extra} is installed, and its use fails: {type(problem).__name__}: {problem}"
+            ) from problem
+
+
 def _uses_of_extras(netcdf: str, folder: Path) -> Iterator[tuple[str, Callable[[], Any]]]:
     yield "codecs", lambda: insitu.read(str(FILES / "hdf5/netcdf4_filters.nc"), "szip")
     yield "codecs", lambda: insitu.open_dataset(str(FILES / "tiff/pillow_lzw.tif")).load()
@@ -133,8 +147,7 @@ def main() -> None:
         check_installation()
         check_values(Path(folder))
         check_commands()
-        if wanted.minimal:
-            check_missing_extras(Path(folder))
+        (check_missing_extras if wanted.minimal else check_present_extras)(Path(folder))
     print(f"insitu {insitu.__version__} is installed and works{', and names each extra' if wanted.minimal else ''}")
 
 
