@@ -6,7 +6,8 @@ PYTHON ?= python3
 INTERPRETER := $(shell $(PYTHON) -c 'import sys; print(sys.executable)' 2>/dev/null || \
 	ls -1 "$$(pyenv root 2>/dev/null)"/versions/*/bin/$(notdir $(PYTHON)) 2>/dev/null | tail -n 1)
 VENV ?= .venv$(if $(filter python3,$(PYTHON)),,-$(notdir $(PYTHON)))
-BIN := $(VENV)/bin
+# Windows has another name for it; there `make` runs in the Bash of Git.
+BIN := $(VENV)/$(if $(filter Windows_NT,$(OS)),Scripts,bin)
 JOBS ?= 2
 BENCH_PYTHON ?= python3.13
 # Tests start some hundred Python processes: compiled modules halve their start, even where the environment forbids writing them.
@@ -17,7 +18,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check $(addpre
 # Work stealing gives each worker whole modules at first, so that their fixtures are made once.
 PYTEST := $(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal
 
-.PHONY: setup demo servers quick test test-latest test-remote update-constraints test-files check format bench docs fuzz clean clients hdf4 page pictures
+.PHONY: setup demo servers quick test test-latest test-remote update-constraints test-files check format bench docs fuzz clean clients hdf4 page pictures wheel
 
 setup: $(VENV)/ready
 
@@ -26,7 +27,7 @@ $(VENV)/ready: pyproject.toml setup.py constraints/native-sources.txt $(CONSTRAI
 	"$(INTERPRETER)" -m venv "$(VENV)"
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade pip
 	-$(BIN)/python scripts/native_sources.py
-	find src -name '*.abi3.so' -delete  # a build that fails must not leave the old one
+	find src \( -name '*.abi3.so' -o -name '*.pyd' \) -delete  # a build that fails must not leave the old one
 	$(PIP) --editable '.[test,check,demo]'
 	@touch "$@"
 
@@ -44,13 +45,13 @@ test: setup servers clients hdf4
 # The same with the newest releases of everything instead of the pinned ones, in an environment of its own.
 test-latest:
 	rm -f .venv-latest/ready
-	$(MAKE) test VENV=.venv-latest CONSTRAINTS= PIP='.venv-latest/bin/python -m pip install --quiet --disable-pip-version-check --upgrade --upgrade-strategy eager'
+	$(MAKE) test VENV=.venv-latest CONSTRAINTS= PIP='$(subst $(VENV),.venv-latest,$(BIN))/python -m pip install --quiet --disable-pip-version-check --upgrade --upgrade-strategy eager'
 
 # New pins for this Python version, from a fresh environment with the newest releases (PYTHON=python3.13 make update-constraints for another one).
 update-constraints:
 	rm -rf .venv-latest
 	$(MAKE) setup VENV=.venv-latest CONSTRAINTS=
-	.venv-latest/bin/python scripts/constraints.py write
+	$(subst $(VENV),.venv-latest,$(BIN))/python scripts/constraints.py write
 
 # Write tests/files again with the writers of this environment (tests/files/README.md).
 test-files: setup clients hdf4
@@ -104,10 +105,15 @@ bench:
 fuzz: setup
 	$(BIN)/python tests/fuzz/fuzz_hdf5.py --beside-h5py --minutes $(or $(MINUTES),1)
 
+# The source archive and the wheel, into dist, and the wheel tested as a stranger gets it. WHEEL=--extras installs each extra alone, too.
+wheel:
+	@test -n "$(INTERPRETER)" || { echo "no interpreter named $(PYTHON): set PYTHON=…"; exit 2; }
+	"$(INTERPRETER)" scripts/wheel.py --jobs $(JOBS) $(WHEEL)
+
 docs: setup
 	$(PIP) --editable '.[docs]'
 	$(BIN)/sphinx-build -W -q -b html docs docs/_build
 	@echo "docs/_build/index.html"
 
 clean:
-	rm -rf .venv* .clients .servers build native_sources LICENSE.* demo-output docs/_build .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache src/*.egg-info
+	rm -rf .venv* .clients .servers build dist native_sources LICENSE.* demo-output docs/_build .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache src/*.egg-info

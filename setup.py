@@ -1,9 +1,12 @@
 """What pyproject.toml cannot say: C extensions that may fail to build, and the libraries they link.
 
-Everything works without the extensions (NumPy and imagecodecs do the same, slower), so a missing
-compiler must not stop an installation. Zstandard and libdeflate are compiled into `_kernels` from
-`native_sources/` (scripts/native_sources.py fetches it, source archives contain it). Where that
-folder is missing, or `INSITU_SYSTEM_LIBRARIES=1` is set, pkg-config is asked for those of the system.
+Everything works without the extensions (NumPy and other libraries do the same, slower), so a missing
+compiler must not stop an installation. Wheels are for those who have none: `INSITU_REQUIRE_EXTENSIONS=1`,
+which every build of a wheel for others sets, makes a missing extension or library an error.
+
+Zstandard and libdeflate are compiled into `_kernels` from `native_sources/` (scripts/native_sources.py
+fetches it, source archives contain it). Where that folder is missing, or `INSITU_SYSTEM_LIBRARIES=1` is
+set, pkg-config is asked for those of the system.
 """
 
 from __future__ import annotations
@@ -21,6 +24,7 @@ from setuptools.command.build_ext import build_ext
 # One build for every Python from 3.11 on; the free-threaded one has no limited API.
 LIMITED = not sysconfig.get_config_var("Py_GIL_DISABLED")
 WINDOWS = os.name == "nt"
+REQUIRED = os.environ.get("INSITU_REQUIRE_EXTENSIONS") == "1"
 NATIVE = Path("native_sources")
 LIBRARIES = {"zstd": "libzstd", "libdeflate": "libdeflate"}
 """Folder of the sources, and the name that pkg-config knows."""
@@ -35,7 +39,7 @@ def extension(name: str, *others: str) -> Extension:
         define_macros=[("Py_LIMITED_API", "0x030B0000")] if LIMITED else [],
         py_limited_api=LIMITED,
         extra_compile_args=["/O2"] if WINDOWS else ["-O3", "-g0", "-fvisibility=hidden"],
-        optional=True,
+        optional=not REQUIRED,
     )
 
 
@@ -60,6 +64,8 @@ def link(kernels: Extension) -> Extension:
             sources += [] if WINDOWS else sorted((NATIVE / name).rglob("*.S"))
             kernels.sources += map(str, sources)
             kernels.include_dirs.append(str(NATIVE / name))
+        elif REQUIRED:
+            raise SystemExit(f"there are no sources of {name} to link: run `python scripts/native_sources.py` before")
         else:
             continue
         kernels.define_macros.append((f"WITH_{name.upper()}", "1"))

@@ -60,7 +60,7 @@ def _command(*words: str) -> str:
         ("import insitu", set()),
         ("from insitu import errors", set()),
         ("from insitu import open_dataset, open_datatree, open_mfdataset", set()),
-        (_command("--version"), {"typer"}),
+        (_command("--version"), {"typer", "numpy"}),
         (_command("--help"), {"typer", "rich"}),
         (_command("info", "--help"), {"typer", "rich", "numpy"}),
     ],

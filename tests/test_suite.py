@@ -9,16 +9,18 @@ import subprocess
 import sys
 import tomllib
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from plugins import absent
 from plugins.markers import BROWSER, PEERS, SLOW
 
 ROOT = Path(__file__).resolve().parents[1]
 CONSTRAINTS = sorted((ROOT / "constraints").glob("python*.txt"))
-EXTRAS = ("test", "check", "demo", "icechunk", "serve")
+EXTRAS = ("test", "check", "demo", "codecs", "dask", "fits", "grib", "icechunk", "serve", "tiff", "zarr")
 
 
 def _pins(path: Path) -> dict[str, str]:
@@ -63,6 +65,15 @@ def _exists(name: str) -> bool:
     path, _, test = name.partition("::")
     place = ROOT / "tests" / path
     return place.exists() and (not test or f"def {test}" in place.read_text(encoding="utf-8"))
+
+
+def test_a_module_that_is_skipped_as_a_whole_is_named() -> None:
+    """As the tests of HDF4 are where pyhdf is missing: the end of the run crashed."""
+    skipped = pytest.CollectReport("tests/test_hdf4.py", "skipped", ("test_hdf4.py", 1, "Skipped: no pyhdf"), [])
+    written: list[str] = []
+    terminal = SimpleNamespace(stats={"skipped": [skipped]}, section=lambda *_, **__: None, line=written.append)
+    absent.pytest_terminal_summary(terminal, None)  # type: ignore[arg-type]
+    assert "other: 1 skipped: no pyhdf" in written
 
 
 @pytest.mark.slow

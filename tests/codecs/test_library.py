@@ -5,6 +5,7 @@ install.
 from __future__ import annotations
 
 import gzip
+import re
 import sys
 import zlib
 
@@ -12,7 +13,7 @@ import numcodecs
 import numpy as np
 import pytest
 
-from insitu.codecs import decode, libraries, prepare
+from insitu.codecs import decode, libraries, linked_libraries, prepare
 from insitu.errors import CodecError, UnknownCodecError
 from insitu.model import Codec, Encoding
 
@@ -23,14 +24,19 @@ PAYLOAD = np.random.default_rng(0).integers(0, 9, 4000, dtype=np.uint8).tobytes(
 def without(monkeypatch):
     """Hide libraries, and forget what was prepared with them."""
 
+    def forget() -> None:
+        prepare.cache_clear()
+        linked_libraries.linked_libraries.cache_clear()
+        linked_libraries.get_decode_boxes.cache_clear()
+
     def hide(*names: str) -> None:
         for name in names:
             monkeypatch.setitem(sys.modules, name, None)
-        prepare.cache_clear()
+        forget()
 
     yield hide
     monkeypatch.undo()
-    prepare.cache_clear()
+    forget()
 
 
 FALLBACKS = {
@@ -83,7 +89,7 @@ def test_the_error_says_what_to_install(name, without):
         "bits_per_pixel": 8,
         "pixels_per_scanline": 8,
     }
-    with pytest.raises(UnknownCodecError, match="pip install imagecodecs") as caught:
+    with pytest.raises(UnknownCodecError, match=re.escape("pip install 'insitu[codecs]'")) as caught:
         prepare(Encoding(np.dtype("u1"), (Codec(name, configuration if name == "szip" else {}),)), (8,))
     assert caught.value.place["codec"] == name
     assert caught.value.kind == "unknown-codec"
@@ -91,12 +97,37 @@ def test_the_error_says_what_to_install(name, without):
 
 def test_pcodec_says_what_to_install(without):
     without("pcodec", "pcodec.standalone")
-    with pytest.raises(UnknownCodecError, match="pip install pcodec"):
+    with pytest.raises(UnknownCodecError, match=re.escape("pip install 'insitu[codecs]'")):
         prepare(Encoding(np.dtype("<i4"), (Codec("pcodec"),)), (8,))
 
 
-def test_zstd_fallback_needs_the_size(without):
+@pytest.mark.skipif(not linked_libraries.linked_libraries(), reason="the kernels were built without libraries")
+@pytest.mark.parametrize("codec", ["zlib", "zstd"])
+def test_one_chunk_by_the_linked_library(codec):
+    decompress = linked_libraries.find_decompress(codec)
+    assert decompress is not None
+    data = bytes(FALLBACKS[codec](PAYLOAD))
+    out = np.zeros(4000, np.uint8)
+    assert decompress(data, out)
+    assert out.tobytes() == PAYLOAD
+    assert not decompress(data, np.zeros(3999, np.uint8))
+    assert not decompress(data, np.zeros(4001, np.uint8))
+    assert not decompress(data[:-9], out)
+    assert linked_libraries.find_decompress("blosc") is None
+
+
+def test_the_linked_library_needs_no_declared_size(without):
+    """As GDAL and TensorStore write frames: a minimal installation reads them."""
+    if "zstd" not in linked_libraries.linked_libraries():
+        pytest.skip("the kernels were built without Zstandard")
     without("imagecodecs")
+    frame = bytes(numcodecs.Zstd().encode(PAYLOAD))
+    encoding = Encoding(np.dtype("u1"), (Codec("zstd"),))
+    assert decode(frame[:4] + b"\0" + b"\x58" + frame[7:], encoding, (4000,)).tobytes() == PAYLOAD
+
+
+def test_zstd_fallback_needs_the_size(without):
+    without("imagecodecs", "insitu.codecs._kernels")
     encoding = Encoding(np.dtype("u1"), (Codec("zstd"),))
     frame = bytes(numcodecs.Zstd().encode(PAYLOAD))
     # The same frame with a descriptor that leaves the size out (window of 2 MiB instead).

@@ -1,6 +1,7 @@
 """Does a library that is not installed name what to install?
 
-Each case runs in a process of its own, in which the library cannot be imported.
+Each case runs in a process of its own, in which the library cannot be imported. `make wheel` asks the
+same of an environment in which it is not installed.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ def test_grib(tmp_path: Path) -> None:
     (tmp_path / "a.grib2").write_bytes(eccodes.codes_get_message(handle))
     eccodes.codes_release(handle)
     told = _without(["eccodes", "gribapi"], f"insitu.scan({str(tmp_path / 'a.grib2')!r})")
-    assert 'pip install "insitu[grib]"' in told
+    assert "pip install 'insitu[grib]'" in told
 
 
 def test_fits(tmp_path: Path) -> None:
@@ -60,7 +61,7 @@ def test_fits(tmp_path: Path) -> None:
     values = np.random.default_rng(0).integers(0, 99, (32, 32)).astype("i2")
     fits.CompImageHDU(values, compression_type="HCOMPRESS_1", name="IMAGE").writeto(tmp_path / "a.fits")
     told = _without(["astropy"], f"insitu.read({str(tmp_path / 'a.fits')!r}, 'IMAGE')")
-    assert 'pip install "insitu[fits]"' in told
+    assert "pip install 'insitu[fits]'" in told
 
 
 @pytest.mark.parametrize(
@@ -68,17 +69,81 @@ def test_fits(tmp_path: Path) -> None:
     [
         ("icechunk", "insitu.open_dataset({file!r}, decode_times=False).insitu.save({file!r} + '.icechunk')",
         "insitu[icechunk]"),
+        ("icechunk zarr", "insitu.open_dataset({file!r}, decode_times=False).insitu.save({file!r} + '.icechunk')",
+        "insitu[icechunk]"),
         ("zarr", "insitu.zarr_store({file!r})", "insitu[zarr]"),
         ("dask", "insitu.open_dataset({file!r}, decode_times=False, chunks={{}})", "insitu[dask]"),
         ("cbor2",
         "insitu.open_dataset({file!r}, decode_times=False, active='http://127.0.0.1:9', "
         "active_required=True).v.mean().values", "insitu[serve]"),
         ("cftime", "insitu.open_dataset({file!r})", "cftime"),
-        ("fsspec", "insitu.scan('sftp://nowhere/a.nc')", "fsspec"),
+        ("fsspec", "insitu.scan('sftp://nowhere/a.nc')", "pip install fsspec"),
+        ("fsspec", "insitu.open_mfdataset('sftp://nowhere/*.nc')", "pip install fsspec"),
+        ("dask", "insitu.open_mfdataset([{file!r}], decode_times=False, parallel='dask')", "insitu[dask]"),
+        ("dask",
+        "from insitu.xarray_bridge.chunk_manager import InsituChunkManager; "
+        "InsituChunkManager().from_array(range(3), 2)", "insitu[dask]"),
+        ("dask",
+        "from numpy.linalg import norm; insitu.options.read_limit = 1; "
+        "norm(insitu.open_dataset({file!r}, decode_times=False).v.data)",
+        "insitu[dask]"),
     ],
 )  # fmt: skip
 def test_what_to_install_is_named(file: Path, hidden: str, code: str, expected: str) -> None:
-    assert expected in _without([hidden], code.format(file=str(file)))
+    assert expected in _without(hidden.split(), code.format(file=str(file)))
+
+
+@pytest.mark.parametrize("package", ["cbor2", "prometheus_client", "starlette", "uvicorn"])
+def test_the_server_names_the_package_that_is_missing(package: str) -> None:
+    told = _without([package], "from insitu.cli import serve; serve.serve([])")
+    assert f"the server needs the package {package}" in told
+    assert "pip install 'insitu[serve]'" in told
+
+
+def test_the_explorer_names_the_package_that_is_missing() -> None:
+    told = _without(["starlette"], "from insitu.cli import explore; explore.explore([])")
+    assert "the explorer needs the package starlette" in told
+    assert "pip install 'insitu[serve]'" in told
+
+
+def test_a_scan_on_a_cluster(file: Path, tmp_path: Path) -> None:
+    (tmp_path / "b.nc").write_bytes(file.read_bytes())
+    arguments = [
+        "insitu",
+        "scan",
+        str(file),
+        str(tmp_path / "b.nc"),
+        "--dask",
+        "local",
+        "-o",
+        str(tmp_path / "a.insitu"),
+    ]
+    code = f"sys.argv = {arguments}; from insitu.cli import app; app(standalone_mode=False)"
+    assert "pip install 'insitu[dask]'" in _without(["distributed"], code)
+
+
+def test_a_reference_system_without_a_number_is_missed(tmp_path: Path) -> None:
+    """The image is read, and the warning says how to get its system."""
+    rasterio = pytest.importorskip("rasterio")
+    profile = {
+        "driver": "GTiff",
+        "width": 4,
+        "height": 4,
+        "count": 1,
+        "dtype": "uint8",
+        "transform": rasterio.Affine.scale(9),
+    }
+    for name, system in {"own.tif": "+proj=laea +lat_0=10 +lon_0=20 +ellps=sphere", "epsg.tif": "EPSG:32633"}.items():
+        with rasterio.open(tmp_path / name, "w", crs=system, **profile) as image:
+            image.write(np.ones((1, 4, 4), "u1"))
+    code = (
+        "warnings.simplefilter('always'); warnings.showwarning = lambda message, *_: print(message); "
+        "found = insitu.open_dataset({!r}); print(int(found.band_data.sum()), found.spatial_ref.attrs.get('crs_wkt'))"
+    )
+    assert _without(["pyproj"], code.format(str(tmp_path / "epsg.tif"))) == "16 EPSG:32633\nfine"
+    warning, values, _ = _without(["pyproj"], code.format(str(tmp_path / "own.tif"))).splitlines()
+    assert "pip install 'insitu[tiff]'" in warning
+    assert values == "16 None"
 
 
 @pytest.mark.parametrize("hidden", [["imagecodecs"], ["zarr", "pyproj", "h5py", "netCDF4", "kerchunk"]])

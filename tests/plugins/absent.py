@@ -19,7 +19,8 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
     skipped: Counter[tuple[str, str]] = Counter()
     for report in terminalreporter.stats.get("skipped", []):
         if isinstance(report.longrepr, tuple):
-            kind = next((kind for kind in KINDS if kind in report.keywords), "other")
+            keywords = getattr(report, "keywords", ())  # a module that is skipped as a whole has none
+            kind = next((kind for kind in KINDS if kind in keywords), "other")
             skipped[kind, report.longrepr[2].removeprefix("Skipped: ")] += 1
     if CORPUS.is_dir() and not skipped:
         return

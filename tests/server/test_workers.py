@@ -190,7 +190,7 @@ def test_whatever_a_sibling_does_the_result_is_right(
     finally:
         loop.call_soon_threadsafe(loop.stop)
         thread.join()
-        sibling.close()
+        loop.run_until_complete(sibling.close())
         loop.close()
     assert shared is not None
     assert asked.is_set() == (behaviour != "missing")

@@ -144,7 +144,7 @@ def test_what_only_fsspec_knows(path):
 
 def test_without_fsspec(monkeypatch):
     monkeypatch.setitem(sys.modules, "fsspec.core", None)
-    with pytest.raises(UnsupportedError, match="Install fsspec"):
+    with pytest.raises(UnsupportedError, match="pip install fsspec"):
         open_source("sftp://user:secret@host/x")
     with pytest.raises(InsituError) as caught:
         open_source("sftp://user:secret@host/x")

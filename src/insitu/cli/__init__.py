@@ -12,7 +12,6 @@ import os
 import sys
 import traceback
 from importlib import import_module
-from importlib.metadata import version
 from typing import Any
 
 import typer
@@ -79,14 +78,22 @@ _state = {"debug": False}
 
 def _version(wanted: bool) -> None:
     if wanted:
-        typer.echo(f"insitu {version('insitu')}")
+        from insitu.cli.versions import format_versions  # imports NumPy
+
+        typer.echo(format_versions())
         raise typer.Exit
 
 
 @app.callback()
 def options(
     debug: bool = typer.Option(False, "--debug", help="Show the traceback of an error."),
-    shown: bool = typer.Option(False, "--version", help="Show the version and exit.", callback=_version, is_eager=True),
+    shown: bool = typer.Option(
+        False,
+        "--version",
+        help="Show the versions of insitu, Python and the packages it uses, and exit.",
+        callback=_version,
+        is_eager=True,
+    ),
 ) -> None:
     """Read archives of scientific arrays in place: scan, combine, save, read, reduce, serve."""
     _state["debug"] = debug

@@ -57,8 +57,17 @@ def find_function(module: str, name: str) -> Function | None:
     return function
 
 
-def require_function(codec: str, *candidates: tuple[str, str], install: str = "imagecodecs") -> Function:
+def require_function(codec: str, *candidates: tuple[str, str], install: str = "insitu[codecs]") -> Function:
     """Return the first of several functions that is installed.
+
+    Parameters
+    ----------
+    codec
+        Name for the message.
+    candidates
+        Modules and names, the best first.
+    install
+        What pip takes.
 
     Raises
     ------
@@ -71,7 +80,7 @@ def require_function(codec: str, *candidates: tuple[str, str], install: str = "i
     raise UnknownCodecError(
         f"codec {codec!r} needs a library that is not installed",
         codec=codec,
-        hint=f"Try `pip install {install}`",
+        hint=f"Try `pip install '{install}'`",
     )
 
 

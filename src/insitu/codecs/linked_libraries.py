@@ -8,11 +8,20 @@ values, slower.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
 
+from insitu.codecs.buffer_spec import Data, Octets
 from insitu.codecs.libraries import Function, find_function, require_function
 
-__all__ = ["can_decompress_texts", "decompress_texts", "get_decode_boxes", "get_measure_chunks", "linked_libraries"]
+__all__ = [
+    "can_decompress_texts",
+    "decompress_texts",
+    "find_decompress",
+    "get_decode_boxes",
+    "get_measure_chunks",
+    "linked_libraries",
+]
 
 
 @cache
@@ -66,3 +75,22 @@ def decompress_texts(dictionary: bytes, texts: list[bytes], longest: int) -> lis
     decompress = require_function("zstd", ("insitu.codecs._kernels", "decompress_texts"))
     found: list[bytes] = decompress(dictionary, texts, longest)
     return found
+
+
+def find_decompress(codec: str) -> Callable[[Data, Octets], bool] | None:
+    """Return a function that decompresses one chunk into a buffer of exactly its size; None if no
+    library for the codec is linked.
+
+    The function returns False if the data is damaged, or holds more or less than that; then the
+    content of the buffer is undefined.
+    """
+    if codec not in linked_libraries():
+        return None
+    decode_boxes = get_decode_boxes()
+
+    def decompress(data: Data, out: Octets) -> bool:
+        whole, origin = (out.size,), (0,)
+        # A whole chunk that is not shuffled is written straight to its place: the room is not used.
+        return bool(decode_boxes(codec, [data], 1, False, whole, origin, whole, out, [origin], out))
+
+    return decompress

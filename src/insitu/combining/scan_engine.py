@@ -11,10 +11,9 @@ import socket
 import sys
 from collections.abc import Callable
 from concurrent.futures import Executor, Future
-from importlib import import_module
 from typing import Any, Protocol
 
-from insitu.reducing.engines import is_dask_client
+from insitu.reducing.engines import import_dask, is_dask_client
 
 __all__ = ["Engine", "engine_for", "worker_name"]
 
@@ -111,7 +110,7 @@ class LocalDask(ExecutorEngine):
 
     def __init__(self) -> None:
         super().__init__(ThisThread())
-        self._dask: Any = import_module("dask")
+        self._dask: Any = import_dask("dask", 'parallel="dask"')
         self._calls: list[tuple[Future[Any], Any]] = []
 
     def submit(self, name: str, function: Callable[..., Any], *arguments: Any) -> Any:

@@ -9,16 +9,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from importlib import import_module
 from typing import Any
 
 import numpy as np
 
-from insitu.errors import UnsupportedError
 from insitu.lazy_array.deferred_values import ChunkLengths, DeferredValues
+from insitu.reducing.engines import import_dask
 from insitu.reducing.portions import cut_at_borders, extend_lengths
 
-__all__ = ["choose_blocks", "choose_blocks_together", "import_dask"]
+__all__ = ["choose_blocks", "choose_blocks_together"]
 
 SMALL_BYTES = 1 << 20
 """Arrays up to this size are cut as larger ones are, whatever their own chunks."""
@@ -76,19 +75,9 @@ def choose_blocks_together(
     return chosen
 
 
-def import_dask(module: str) -> Any:
-    """Return a module of Dask, which `chunks=` needs."""
-    try:
-        return import_module(module)
-    except ModuleNotFoundError as problem:
-        raise UnsupportedError(
-            "chunks= needs Dask, which is not installed", hint="pip install 'insitu[dask]'"
-        ) from problem
-
-
 def block_bytes() -> int:
     """Return the bytes of a block that Dask is set to."""
-    dask = import_dask("dask")
+    dask = import_dask("dask", "chunks=")
     return int(dask.utils.parse_bytes(dask.config.get("array.chunk-size", "128MiB")))
 
 

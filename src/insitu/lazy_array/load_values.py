@@ -14,10 +14,11 @@ from xarray.core import indexing  # no public name: see duck_array
 
 from insitu.combining.member import in_memory
 from insitu.errors import InsituError
-from insitu.lazy_array.dask_blocks import choose_blocks, import_dask
+from insitu.lazy_array.dask_blocks import choose_blocks
 from insitu.lazy_array.deferred_values import DeferredValues
 from insitu.lazy_array.evaluate import read_all, read_and_keep
 from insitu.lazy_array.options import options
+from insitu.reducing.engines import import_dask
 
 __all__ = ["TooLargeError", "fingerprint", "own_values_or_dask", "to_dask", "values_or_dask", "write_values"]
 
@@ -32,7 +33,7 @@ def values_or_dask(array: DeferredValues) -> Any:
             return read_and_keep(array)
         raise TooLargeError(
             f"this would read {array.nbytes / 2**30:.1f} GiB at once, more than insitu.options.read_limit",
-            hint="Select less, call load() to read it anyway, raise the limit, or install Dask (then it "
+            hint="Select less, call load() to read it anyway, raise the limit, or pip install 'insitu[dask]' (then it "
             "becomes a Dask array)",
         )
     return to_dask(array)
@@ -90,7 +91,7 @@ def to_dask(array: DeferredValues, chunks: Any = None, *, inline_array: bool = F
     inline_array
         As for `dask.array.from_array`.
     """
-    dask_array = import_dask("dask.array")
+    dask_array = import_dask("dask.array", "chunks=")
     if chunks is None or (isinstance(chunks, str) and chunks == "auto"):
         chunks = choose_blocks(array)
     else:

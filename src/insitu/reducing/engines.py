@@ -18,11 +18,11 @@ from importlib import import_module
 from typing import Any, Protocol
 
 from insitu.cancellation import Deadline, cap_to_deadline, check_deadline, deadline_scope
-from insitu.errors import InsituError
+from insitu.errors import InsituError, UnsupportedError
 from insitu.reducing.foldable_values import Box, Foldable
 from insitu.reducing.portions import Region
 
-__all__ = ["PortionJob", "check_engine", "is_dask_client", "is_lost_worker", "run_portions", "settings"]
+__all__ = ["PortionJob", "check_engine", "import_dask", "is_dask_client", "is_lost_worker", "run_portions", "settings"]
 
 FAN_IN = 8
 """Partial states that are merged at a time. A change changes the last bits of sums."""
@@ -63,6 +63,16 @@ class PortionJob(Protocol):
 
     def for_workers(self) -> PortionJob:
         """Return the job without what cannot leave this process."""
+
+
+def import_dask(module: str, purpose: str) -> Any:
+    """Return a module of Dask, or raise an error that names what needs it."""
+    try:
+        return import_module(module)
+    except ModuleNotFoundError as problem:
+        raise UnsupportedError(
+            f"{purpose} needs Dask, which is not installed", hint="pip install 'insitu[dask]'"
+        ) from problem
 
 
 def is_dask_client(engine: Any) -> bool:
@@ -185,7 +195,7 @@ def _run_on_dask(job: PortionJob, regions: Sequence[Region], client: Any) -> Ite
     graph, wanted = _make_graph(job, regions, uuid.uuid4().hex)
     try:
         if client == "dask":
-            dask: Any = import_module("dask")
+            dask = import_dask("dask", 'engine="dask"')
             get = dask.base.get_scheduler() or import_module("dask.threaded").get
             yield from get(graph, wanted)
             return

@@ -129,6 +129,7 @@ def create_app(settings: Settings, worker: Worker | None = None) -> ASGIApp:
             yield
         finally:
             first.cancel()
+            await state.siblings.close()
             await state.finish_requests()
             state.close()
             if spans is not None:

@@ -65,6 +65,8 @@ class Siblings:
         self._folder = None if folder is None else Path(folder)
         self._own = None if self._folder is None else self._folder / f"{os.getpid()}.sock"
         self._listening: asyncio.Server | None = None
+        self._connections: set[asyncio.Task[None]] = set()
+        """What answers the others now."""
 
     @classmethod
     def from_environment(cls) -> Siblings:
@@ -82,20 +84,25 @@ class Siblings:
         if self._own is None:
             return
 
-        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            await _serve_connection(reader, writer, respond)
+        def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            task = asyncio.ensure_future(_serve_connection(reader, writer, respond))
+            self._connections.add(task)
+            task.add_done_callback(self._connections.discard)
 
         try:
             self._listening = await asyncio.start_unix_server(serve, self._own)
         except OSError as problem:  # a path that is too long, a file system without sockets
             error_log.warning("workers do not share reductions: %s", problem)
 
-    def close(self) -> None:
-        """Stop listening."""
+    async def close(self) -> None:
+        """Stop listening and answering."""
         if self._listening is not None and self._own is not None:
             self._listening.close()
             self._listening = None
             self._own.unlink(missing_ok=True)
+        for task in self._connections:
+            task.cancel()
+        await asyncio.gather(*self._connections, return_exceptions=True)
 
 
 async def _serve_connection(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, respond: Respond) -> None:
@@ -106,13 +113,16 @@ async def _serve_connection(reader: asyncio.StreamReader, writer: asyncio.Stream
                 return
             working = asyncio.ensure_future(respond(await reader.readexactly(size)))
             leaving = asyncio.ensure_future(reader.read(1))  # nothing is sent before the response
-            await asyncio.wait({working, leaving}, return_when=asyncio.FIRST_COMPLETED)
-            if leaving.done():
+            try:
+                await asyncio.wait({working, leaving}, return_when=asyncio.FIRST_COMPLETED)
+                if leaving.done():
+                    return
+                leaving.cancel()
+                await asyncio.wait({leaving})  # only one may read
+                data = await working
+            finally:
                 working.cancel()
-                return
-            leaving.cancel()
-            await asyncio.wait({leaving})  # only one may read
-            data = await working
+                leaving.cancel()
             writer.write(HEAD.pack(len(data)) + data)
             await writer.drain()
     except (asyncio.IncompleteReadError, OSError):

@@ -79,7 +79,6 @@ class Worker:
     def close(self) -> None:
         """Cancel the running requests, then release all resources."""
         self.closing = True
-        self.siblings.close()
         for deadline in list(self._deadlines):
             deadline.cancelled = True
         cut_cancelled_requests()

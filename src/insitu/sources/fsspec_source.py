@@ -43,7 +43,7 @@ class FsspecSource:
             core = importlib.import_module("fsspec.core")
         except ImportError:
             raise UnsupportedError(
-                "this kind of URL is not supported without fsspec", url=self._url, hint=_HINT
+                "this kind of URL is not supported without fsspec", url=self._url, hint=FSSPEC_HINT
             ) from None
         try:
             self._files, self._path = core.url_to_fs(url, **self._options)
@@ -133,4 +133,4 @@ class FsspecSource:
         return f"FilesystemSource({self._url!r})"
 
 
-_HINT = "Install fsspec and the package that handles this scheme."
+FSSPEC_HINT = "Try `pip install fsspec`, and the package that handles this scheme"

@@ -11,7 +11,7 @@ import os
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from insitu.errors import AccessError, InsituError, NotFoundError, SourceError
+from insitu.errors import AccessError, InsituError, NotFoundError, SourceError, UnsupportedError
 from insitu.sources.access_policy import check_path, has_access_policy, refuse_third_party
 from insitu.sources.address import Address, bucket_address, file_url_path, scheme_of
 from insitu.sources.redaction import redact_text, redact_url
@@ -200,6 +200,13 @@ def _fsspec_filesystem(url: str, storage_options: Mapping[str, Any] | None) -> t
     refuse_third_party(url)
     try:
         core = importlib.import_module("fsspec.core")
+    except ImportError:
+        from insitu.sources.fsspec_source import FSSPEC_HINT
+
+        raise UnsupportedError(
+            "this kind of URL cannot be listed without fsspec", url=redact_url(url), hint=FSSPEC_HINT
+        ) from None
+    try:
         files, inner = core.url_to_fs(url, **options_for(url, storage_options))
     except (ImportError, ValueError, OSError) as error:
         raise SourceError(f"this location cannot be listed: {redact_text(str(error))}", url=redact_url(url)) from None

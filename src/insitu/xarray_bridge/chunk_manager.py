@@ -16,6 +16,7 @@ import numpy as np
 # xarray's guide for chunk managers names this module; there is no other.
 from xarray.namedarray.parallelcompat import ChunkManagerEntrypoint
 
+from insitu.errors import UnsupportedError
 from insitu.lazy_array.boxes import iterate_boxes
 from insitu.lazy_array.duck_array import LazyArray
 from insitu.lazy_array.evaluate import read_all
@@ -67,7 +68,7 @@ class InsituChunkManager(ChunkManagerEntrypoint[LazyArray]):
         inner = getattr(data, "array", None)
         if isinstance(inner, LazyArray):
             return inner
-        raise ImportError("splitting this array into chunks needs Dask", name="dask")
+        raise UnsupportedError("splitting this array into chunks needs Dask", hint="pip install 'insitu[dask]'")
 
     def rechunk(self, data: LazyArray, chunks: Any, **kwargs: Any) -> LazyArray:
         """Return the array itself: chunks are where they are stored."""

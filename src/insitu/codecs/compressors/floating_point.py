@@ -25,9 +25,7 @@ LONG_MODE = 0xFFF
 
 def zfpy(configuration: Configuration, form: BufferSpec) -> DecodeStep:
     """Return the step for numcodecs' zfpy: a stream with its header."""
-    decode = require_function(
-        "zfpy", ("imagecodecs", "zfp_decode"), ("zfpy", "decompress_numpy"), install="imagecodecs"
-    )
+    decode = require_function("zfpy", ("imagecodecs", "zfp_decode"), ("zfpy", "decompress_numpy"))
 
     def run(data: Data, out: Octets | None) -> Data:
         stream = as_octets(data).tobytes()
@@ -39,7 +37,7 @@ def zfpy(configuration: Configuration, form: BufferSpec) -> DecodeStep:
 
 def zfp(configuration: Configuration, form: BufferSpec) -> DecodeStep:
     """Return the step for HDF5's filter 32013, from `cd_values`."""
-    decode = require_function("zfp", ("imagecodecs", "zfp_decode"), ("zfpy", "decompress_numpy"), install="imagecodecs")
+    decode = require_function("zfp", ("imagecodecs", "zfp_decode"), ("zfpy", "decompress_numpy"))
     values = integers_field(configuration, "cd_values", ())
     if len(values) < 4:
         raise CodecError(f"zfp has {len(values)} client values, too few for its header", codec="zfp")
@@ -92,7 +90,7 @@ def pcodec(configuration: Configuration, form: BufferSpec) -> DecodeStep:
     """Return the step for numcodecs' pcodec: one standalone file of pco."""
     if form.dtype is None:
         raise CodecError("pcodec needs an array, but the codec before it in the chain yields bytes", codec="pcodec")
-    decode = require_function("pcodec", ("pcodec.standalone", "simple_decompress"), install="pcodec")
+    decode = require_function("pcodec", ("pcodec.standalone", "simple_decompress"))
 
     def run(data: Data, out: Octets | None) -> Data:
         return _check_array("pcodec", decode(as_octets(data).tobytes()), form)

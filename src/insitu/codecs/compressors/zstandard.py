@@ -1,13 +1,14 @@
 """Decoder of Zstandard frames.
 
-By imagecodecs, into the given buffer; else by numcodecs, which does not return how much it wrote:
-then the frame itself must declare its size.
+By imagecodecs, or the library that is linked into the kernels, into the given buffer; else by
+numcodecs, which does not return how much it wrote: then the frame itself must declare its size.
 """
 
 from __future__ import annotations
 
 from insitu.codecs.buffer_spec import BufferSpec, Configuration, Data, DecodeFunction, DecodeStep, Octets, as_octets
 from insitu.codecs.libraries import Function, decode_growing, find_function, require_function
+from insitu.codecs.linked_libraries import find_decompress
 from insitu.errors import CodecError
 
 __all__ = ["zstd"]
@@ -37,12 +38,16 @@ def _imagecodecs_decoder(decode: Function, limit: int) -> DecodeFunction:
 
 
 def _numcodecs_decoder(decode: Function, limit: int) -> DecodeFunction:
+    linked = find_decompress("zstd")
+
     def run(data: Data, out: Octets | None) -> Data:
+        if linked is not None and out is not None and out.size == limit and limit and linked(data, out):
+            return out
         size = _read_content_size(as_octets(data)[:18].tobytes())
         if size is None:
             raise CodecError(
                 "the Zstandard frame does not declare its size, and numcodecs needs it",
-                hint="Try `pip install imagecodecs`",
+                hint="Try `pip install 'insitu[codecs]'`",
             )
         if size > limit:
             raise CodecError(f"the Zstandard frame declares {size} bytes, but the chunk has only {limit}")

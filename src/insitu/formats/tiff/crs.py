@@ -11,9 +11,11 @@ a system without a number is then left out.
 from __future__ import annotations
 
 import re
+import warnings
 from functools import lru_cache
 from typing import Any
 
+from insitu.errors import InsituWarning
 from insitu.forking import import_before_fork
 from insitu.formats.tiff.georeferencing import REVISION
 from insitu.formats.tiff.units import METRE, UNKNOWN_LENGTH, UnitOfMeasure, linear_unit
@@ -83,8 +85,16 @@ def _attributes(items: tuple[tuple[int, Any], ...]) -> tuple[tuple[str, Any], ..
     try:
         proj: Any = import_before_fork("pyproj")
     except ImportError:
-        said = {"spatial_ref": code, "crs_wkt": code} if code else {}
-        return tuple(said.items())
+        if code:
+            return ("spatial_ref", code), ("crs_wkt", code)
+        if keys.get(MODEL_TYPE) in (1, 2, 3):
+            warnings.warn(
+                "left out: the coordinate reference system of an image, which has no EPSG number. "
+                "Try `pip install 'insitu[tiff]'`",
+                InsituWarning,
+                stacklevel=2,
+            )
+        return ()
     try:
         wkt = _text(proj, keys, code)
         if not wkt:

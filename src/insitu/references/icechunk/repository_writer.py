@@ -145,10 +145,11 @@ def icechunk_export(
 
 def can_write_rectilinear() -> bool:
     """Return whether the installed zarr and icechunk support chunks of different lengths."""
+    icechunk = import_icechunk()  # first: without it there is no zarr either, and this error names the extra
     import zarr
 
     newer = tuple(int(part) for part in re.findall(r"\d+", zarr.__version__)[:2]) >= (3, 2)
-    return newer and int(import_icechunk().__version__.split(".")[0]) >= 2
+    return newer and int(icechunk.__version__.split(".")[0]) >= 2
 
 
 def open_repository(version: RepositoryVersion, writing: ZarrExport, storage_options: Mapping[str, Any] | None) -> Any:

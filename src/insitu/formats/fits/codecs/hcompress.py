@@ -29,7 +29,7 @@ PLACES = (
 
 def hcompress(configuration: Configuration, form: BufferSpec) -> DecodeStep:
     """Prepare for HCOMPRESS_1, from `scale` and `smooth`."""
-    make = require_function("fits_hcompress", *PLACES, install='"insitu[fits]"')
+    make = require_function("fits_hcompress", *PLACES, install="insitu[fits]")
     dtype, shape = form.dtype, form.shape
     if dtype is None or not shape or dtype.kind not in "iu":
         raise CodecError(f"H-compressed integers cannot become {dtype}", codec="fits_hcompress")

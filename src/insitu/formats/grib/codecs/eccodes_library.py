@@ -55,7 +55,7 @@ def eccodes() -> Any:
         raise UnknownCodecError(
             f"GRIB needs ecCodes, which cannot be imported ({problem})",
             codec="grib",
-            hint='Install it: `pip install "insitu[grib]"`',
+            hint="Try `pip install 'insitu[grib]'`",
         ) from problem
     return library
 
