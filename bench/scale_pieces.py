@@ -82,10 +82,10 @@ def measure_mosaic(counts: Sequence[int]) -> None:
     opened_again = insitu.open_mfdataset
     for count in counts:
         paths = write_mosaic(count)
-        scanned = opened_again(paths)
+        scanned = opened_again(paths, cache=False)
         saved = folder() / "scale-mosaic.insitu"
         scanned.insitu.save(saved)
-        for how, ds in (("opened", scanned), ("saved", insitu.open_dataset(saved))):
+        for how, ds in (("opened", scanned), ("saved", insitu.open_dataset(saved, cache=False))):
             array = ds.t.variable._data.array
             assert len(array.tiles) == count, "files that are cut alike were fused"
             for what, key in (("a point", np.s_[:, 30, 40]), ("a box", np.s_[:, 10:50, :]), ("all", ...)):

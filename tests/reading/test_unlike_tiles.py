@@ -34,6 +34,7 @@ from insitu.reading import ReadContext, SourcePool, plan_read, read_array, selec
 from insitu.reading.memory_estimate import estimate_read_memory
 from insitu.reading.select_cells import ListedSelection
 from insitu.reducing import ReductionQuery, compute_statistics
+from insitu.references.store.row_tables import GridRows
 from insitu.sources import MemorySource
 
 KEYS: list[Any] = [
@@ -196,3 +197,41 @@ def test_archives_opened_saved_and_opened_again(tmp_path: Path) -> None:
                 np.testing.assert_allclose(
                     found.t.mean("time").values, oracle.t.mean("time").values, rtol=1e-5, atol=1e-6
                 )
+
+
+@pytest.mark.parametrize("appends", [0, 2])
+def test_tables_of_a_store_are_asked_at_once(tmp_path: Path, appends: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the same answer as one by one, also where later files are in tables of their own."""
+    for number in range(12):
+        made = xr.Dataset({"t": (("time", "x"), np.arange(60.0).reshape(3, 20) + number)})
+        how = {
+            "chunksizes": (1 + number % 2, 5 + number),
+            "dtype": "i2",
+            "_FillValue": -9,
+            "scale_factor": 0.5 + number / 100,
+        }
+        made.to_netcdf(tmp_path / f"{number:02}.nc", engine="netcdf4", encoding={"t": {"zlib": True, **how}})
+    paths = [str(path) for path in sorted(tmp_path.glob("*.nc"))]
+    target = tmp_path / "all.insitu"
+    first = paths[: 12 - appends]
+    insitu.open_mfdataset(first, combine="nested", concat_dim="time").insitu.save(target)
+    for path in paths[12 - appends :]:
+        insitu.Archive.open(target).append(path, dim="time")
+    array: Any = insitu.scan(target).array("t")
+    selection = Selection.of(np.s_[:, 3:17], array.shape)
+    asked: list[Any] = []
+    original = GridRows.locate
+    monkeypatch.setattr(GridRows, "locate", lambda table, cells: asked.append(table) or original(table, cells))
+    plan = plan_read(array, selection)
+    assert not asked
+    monkeypatch.setattr(GridRows, "locate_together", lambda *arguments: None)
+    expected = plan_read(array, selection)
+    for name in ("tile", "row", "source", "offset", "length"):
+        np.testing.assert_array_equal(getattr(plan, name), getattr(expected, name))
+    for one, other in zip(plan.locations, expected.locations, strict=True):
+        np.testing.assert_array_equal(one.packing, other.packing)
+        np.testing.assert_array_equal(one.encoding, other.encoding)
+    xr.testing.assert_identical(
+        insitu.open_dataset(target).t.load(),
+        insitu.open_mfdataset(paths, combine="nested", concat_dim="time").t.load(),
+    )

@@ -33,6 +33,7 @@ __all__ = [
     "ChunkTable",
     "Columns",
     "Inline",
+    "JointlyLocated",
     "Stored",
     "Unwritten",
 ]
@@ -120,6 +121,26 @@ class ChunkTable(Protocol):
 
     def __getitem__(self, cell: int | tuple[int, ...]) -> ChunkState:
         """Return the state of one cell."""
+
+
+@runtime_checkable
+class JointlyLocated(Protocol):
+    """Protocol of chunk tables of which many can be asked at once."""
+
+    def locate_together(
+        self, tables: Sequence[ChunkTable], cells: Sequence[Indices], starts: Indices
+    ) -> ChunkLocations | None:
+        """Return the places of cells of several tables; None if these tables must be asked one by one.
+
+        Parameters
+        ----------
+        tables
+            The tables, this one among them.
+        cells
+            For each axis, the indices of all cells, table after table.
+        starts
+            The first cell of each table, and the end.
+        """
 
 
 def get_chunk_state(table: ChunkTable, cell: int | tuple[int, ...]) -> ChunkState:

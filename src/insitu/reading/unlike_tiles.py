@@ -28,7 +28,7 @@ from insitu.model import (
     VirtualArray,
 )
 from insitu.model.axis import AxisCut, Indices
-from insitu.model.chunks import COLUMN_NAMES
+from insitu.model.chunks import COLUMN_NAMES, JointlyLocated
 from insitu.model.derived_tables import InterleavedSources
 from insitu.model.join import merge_pools
 
@@ -58,6 +58,8 @@ class ListedTiles:
     def locate(self) -> ChunkLocations:
         """Return where the chunks of all rows lie."""
         found, inline = self._gather_columns(), b""
+        if found is None:
+            found = self._locate_together()
         if found is None:
             found, inline = self._locate_each()
         encoding_maps, packing_maps, pools = self.maps
@@ -94,6 +96,14 @@ class ListedTiles:
             at = np.repeat(begins, counts) + np.where(np.repeat(whole, counts), row, 0)
             found[name] = np.concatenate([column.reshape(-1) for column in columns])[at].astype(np.int64, copy=False)
         return found
+
+    def _locate_together(self) -> dict[str, Indices] | None:
+        """Return the columns of all rows, if the tables can be asked at once."""
+        tables = [tile.chunks for tile in self.tiles]
+        if not isinstance(tables[0], JointlyLocated):
+            return None
+        rows = tables[0].locate_together(tables, [cut.cell for cut in self.cuts], self.starts)
+        return None if rows is None else {name: getattr(rows, name) for name in COLUMN_NAMES}
 
     def _locate_each(self) -> tuple[dict[str, Indices], bytes]:
         """Return the columns of all rows, tile by tile, and their inline bytes."""

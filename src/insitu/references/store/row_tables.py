@@ -20,7 +20,7 @@ from insitu.model.chunks import COLUMN_NAMES, get_chunk_state
 from insitu.model.derived_tables import ExpandedTable, SelectedTable
 from insitu.references.sparse_table import flat_cell_numbers
 from insitu.references.store.row_file import ROWS_PER_GROUP
-from insitu.references.store.stored_rows import StoredRows
+from insitu.references.store.stored_rows import StoredRows, rows_together
 from insitu.sources.listing import local_path
 from insitu.sources.threads import MAX_REQUESTS, gather
 
@@ -38,6 +38,21 @@ class GridRows:
     def locate(self, cells: Sequence[Indices]) -> ChunkLocations:
         """Return where cells lie."""
         return self.stored.rows(flat_cell_numbers(cells, self.shape))
+
+    def locate_together(
+        self, tables: Sequence[ChunkTable], cells: Sequence[Indices], starts: Indices
+    ) -> ChunkLocations | None:
+        """Return the places of cells of several tables; None if one is of another kind or store, or may
+        have inline bytes.
+        """
+        grids = [table for table in tables if isinstance(table, GridRows)]
+        if len(grids) < len(tables):
+            return None
+        counts, row = np.diff(starts), np.zeros(int(starts[-1]), np.int64)
+        shapes = np.array([grid.shape for grid in grids], np.int64)
+        for index, lengths in zip(cells, shapes.T, strict=True):
+            row = row * np.repeat(lengths, counts) + index
+        return rows_together([grid.stored for grid in grids], row, counts)
 
     def take(self, axis: int, cells: Indices | slice) -> SelectedTable:
         """Return the table of these cells along one axis."""

@@ -24,7 +24,7 @@ from insitu.references.store.row_file import ROWS_PER_GROUP, RowFile
 from insitu.sources.listing import local_path
 from insitu.sources.threads import gather
 
-__all__ = ["PageCache", "StoredRows", "new_page_cache"]
+__all__ = ["PageCache", "StoredRows", "new_page_cache", "rows_together"]
 
 _PAGES_BYTES = 128 << 20
 _PAGES_AT_ONCE = 1024
@@ -269,6 +269,49 @@ class StoredRows:
                 "a row has an encoding or packing number of another array", url=self.part.url, structure="rows"
             )
         return local
+
+
+def rows_together(stored: Sequence[StoredRows], row: Indices, counts: Indices) -> ChunkLocations | None:
+    """Return where the cells of rows of many ranges lie: as `StoredRows.rows` of each, but those of one
+    file are loaded at once. None if there may be inline bytes, or the ranges are of several stores.
+
+    Parameters
+    ----------
+    stored
+        The ranges of rows.
+    row
+        Rows, counted from the beginning of each range, range after range.
+    counts
+        How many there are of each range.
+    """
+    alike: dict[tuple[int, tuple[str, ...]], list[int]] = {}
+    for number, each in enumerate(stored):
+        if each.pages is not stored[0].pages or "inline" in each.names():
+            return None
+        alike.setdefault((each.number, each.columns()), []).append(number)
+    row = row + np.repeat([each.first for each in stored], counts)
+    ends = np.cumsum(counts)
+    result = {name: np.empty(len(row), np.int64) for name in COLUMN_NAMES}
+    for numbers in alike.values():
+        here = np.concatenate([np.arange(ends[number] - counts[number], ends[number]) for number in numbers])
+        found = _load_alike([stored[number] for number in numbers], row[here], counts[numbers])
+        for name, column in result.items():
+            column[here] = found[name]
+    return ChunkLocations(**result, inline=b"")
+
+
+def _load_alike(stored: Sequence[StoredRows], row: Indices, counts: Indices) -> dict[str, Indices]:
+    """Return the columns of rows of a file, counted from its beginning, of ranges with the same constant columns."""
+    first = stored[0]
+    found = {name: np.repeat([each.constant[name] for each in stored], counts) for name in first.constant}
+    found.update(zip(first.columns(), first._load_with_sources(row), strict=True))
+    first._check(found)
+    bounds = np.cumsum([0, *counts.tolist()]).tolist()
+    for name in ("encoding", "packing"):
+        for each, begin, end in zip(stored, bounds, bounds[1:], strict=False):
+            known = each.encoding_map if name == "encoding" else each.packing_map
+            found[name][begin:end] = each._to_tile_numbers(found[name][begin:end], known)
+    return found
 
 
 def _read_group(part: RowFile, group: int, names: tuple[str, ...]) -> RowPage:
