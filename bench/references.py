@@ -1,19 +1,14 @@
 """How fast are references built, joined, written and opened, and how large are they, beside
 VirtualiZarr and fsspec?
 
-    python bench/references.py [--quick] [--case build|join|parquet|json|store|open|value|huge]
+    python bench/references.py [--quick] [--case build|join|parquet|json|store|open|value]
 
-`huge` writes an insitu store of 100 million chunks once (about 400 MB in the folder of the
-archives) and opens it.
+Stores of a hundred million chunks: `scale_store.py`.
 """
 
 from __future__ import annotations
 
-import time
-from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 import machine
 from archives import archive, folder
@@ -105,58 +100,6 @@ def value(quick: bool, rounds: int) -> None:
         )
 
 
-class Computed:
-    """A table of any size that takes no memory."""
-
-    def __init__(self, shape: tuple[int, ...], sources: Any) -> None:
-        self.shape, self.sources = shape, sources
-
-    def locate(self, cells: Any) -> Any:
-        from insitu.model import ChunkLocations
-
-        number = np.ravel_multi_index(tuple(np.broadcast_arrays(*cells)), self.shape).reshape(-1)
-        per = -(-int(np.prod(self.shape)) // len(self.sources))
-        noise = (number.astype(np.uint64) + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
-        noise = (noise ^ (noise >> np.uint64(29))) * np.uint64(0xBF58476D1CE4E5B9)
-        noise = ((noise ^ (noise >> np.uint64(32))) % np.uint64(2**31)).astype(np.int64)
-        zero = np.zeros(len(number), np.int64)
-        return ChunkLocations(
-            number // per, 8192 + (number % per) * 50_000 + noise % 700, 40_000 + noise % 9000, zero, zero, zero, b""
-        )
-
-
-def huge(quick: bool, rounds: int) -> None:
-    from insitu.model import Axis, Encoding, Source, Tile, VirtualArray, VirtualGroup
-    from insitu.references import open_references, save
-
-    shape = (1000, 1000) if quick else (100_000, 1000)
-    total = shape[0] * shape[1]
-    target = Path(folder()) / f"huge-{total}.insitu"
-    if not target.exists():
-        sources = tuple(
-            Source(f"https://data.example.org/archive/v1/file-{n:06d}.nc", 10**9, "e") for n in range(10_000)
-        )
-        axes = (Axis.regular(shape[0], 1), Axis.regular(shape[1], 1))
-        array = VirtualArray.of(Tile(axes, (Encoding(np.dtype("f4")),), Computed(shape, sources)), dims=("t", "x"))
-        begin = time.perf_counter()
-        save(VirtualGroup({"a": array}), target)
-        print(f"\n{total:,} chunks written in {time.perf_counter() - begin:.1f} s")
-    size = sum(path.stat().st_size for path in target.iterdir())
-    times = []
-    for _ in range(5):
-        begin = time.perf_counter()
-        group = open_references(str(target))
-        opened = time.perf_counter() - begin
-        assert group is not None
-        state: Any = group.array("a").tiles[0].chunks[shape[0] - 2, 500]
-        times.append((opened, time.perf_counter() - begin, state.length))
-    opened, first, _ = sorted(times)[len(times) // 2]
-    print(
-        f"\n## an insitu store of {total:,} chunks\n\n{size / total:.2f} bytes a chunk. Opened in {1000 * opened:.1f} "
-        f"ms (target ≤ 100), first chunk found after {1000 * first:.1f} ms."
-    )
-
-
 CASES = {
     "build": build,
     "join": join,
@@ -165,7 +108,6 @@ CASES = {
     "store": store,
     "open": open_,
     "value": value,
-    "huge": huge,
 }
 
 
