@@ -293,11 +293,11 @@ def test_explain_names_all_servers(folder: Path, servers: tuple[Server, Server])
     assert owners == {(servers[0].url,), (servers[1].url,)}
 
 
-def test_the_command_line_and_the_verb(folder: Path, servers: tuple[Server, Server]) -> None:
+def test_the_verb(folder: Path, servers: tuple[Server, Server]) -> None:
     path = folder / "one" / "0.nc"
     with warnings.catch_warnings():
         warnings.simplefilter("error", ActiveWarning)
-        found = insitu.reduce(path, "t", "max", active=[f"http://127.0.0.1:{free_port()}", servers[0].url][1:])
+        found = insitu.reduce(path, "t", "max", active=[servers[0].url])
     assert found == xr.load_dataset(path).t.max()
 
 
