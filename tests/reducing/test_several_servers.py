@@ -24,7 +24,7 @@ from insitu.active.distribute import Distribution
 from insitu.active.transport import ServerError, client_for
 from insitu.errors import InsituError
 from insitu.lazy_array.reduce_on_server import RemoteExpression
-from server.serving import Server, free_port, serving
+from server.serving import Server, serving
 
 LENGTHS = (20, 11, 31, 16)
 """Time steps of each file."""
