@@ -36,7 +36,7 @@ def write(path: Path, number: int, lat: slice = slice(None), scale: float = 0.25
     length = LENGTHS[number % len(LENGTHS)]
     values = (rng.integers(-4000, 4000, (length, 12, 18)) / 8).astype("f4")
     values[3, 2:5] = np.nan
-    begin = np.datetime64("2001-01-01") + 40 * number
+    begin = np.datetime64("2001-01-01") + np.timedelta64(40 * number, "D")
     made = xr.Dataset(
         {
             "t": (("time", "lat", "lon"), values),

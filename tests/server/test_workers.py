@@ -40,7 +40,7 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     found: Path = tmp_path_factory.mktemp("root") / "x.nc"
     values = (rng.integers(-4000, 4000, (STEPS, 4, 6)) / 8).astype("f4")
     values[7] = np.nan
-    time_ = np.datetime64("2001-01-01") + np.arange(STEPS)
+    time_ = np.datetime64("2001-01-01") + np.arange(STEPS) * np.timedelta64(1, "D")
     made = xr.Dataset(
         {"t": (("time", "lat", "lon"), values), "u": (("time", "lat", "lon"), values[::-1])},
         coords={"time": time_.astype("M8[ns]"), "lat": np.arange(4.0), "lon": np.arange(6.0)},
