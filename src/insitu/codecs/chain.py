@@ -185,14 +185,14 @@ class Decoder:
         return not self.steps and not self.was_decoded and self.records is None
 
     @property
-    def of_decoded(self) -> Decoder:
+    def for_decoded_chunks(self) -> Decoder:
         """The same for chunks that were decoded before."""
         if not self.steps or self.records is not None or self.dtype.hasobject:
             return self
         return replace(self, steps=(), chunk_bytes=self.nbytes, batch_codec=None, was_decoded=True)
 
-    def as_stored(self, chunk: NDArray[Any]) -> memoryview:
-        """Return the bytes of a decoded chunk, for `of_decoded`."""
+    def to_stored_bytes(self, chunk: NDArray[Any]) -> memoryview:
+        """Return the bytes of a decoded chunk, for `for_decoded_chunks`."""
         values = chunk if self.back is None else chunk.transpose(np.argsort(self.back))
         return np.ascontiguousarray(values).reshape(-1).view(np.uint8).data
 

@@ -308,11 +308,11 @@ class PlanExecution:
                 raise problem.with_context(**self._error_context(at)) from problem.__cause__
             decoded += decoder.nbytes if made else 0
             if in_groups:
-                together.append(decoder.as_stored(chunk))
+                together.append(decoder.to_stored_bytes(chunk))
             else:
                 self.sink.chunk(number, position, self.grids[number].spread(position, chunk), packing)
         if in_groups:
-            self._hand_over(begin, end, together, source, lambda *how: prepare(*how).of_decoded)
+            self._hand_over(begin, end, together, source, lambda *how: prepare(*how).for_decoded_chunks)
         self.tally.add(requests, fetched, decoded, end - begin, fetch_seconds, perf_counter() - started - fetch_seconds)
 
     def _read_into_place(self, begin: int, end: int, source: ByteSource) -> bool:
