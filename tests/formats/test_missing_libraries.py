@@ -81,9 +81,6 @@ def test_fits(tmp_path: Path) -> None:
         ("fsspec", "insitu.open_mfdataset('sftp://nowhere/*.nc')", "pip install fsspec"),
         ("dask", "insitu.open_mfdataset([{file!r}], decode_times=False, parallel='dask')", "insitu[dask]"),
         ("dask",
-        "from insitu.xarray_bridge.chunk_manager import InsituChunkManager; "
-        "InsituChunkManager().from_array(range(3), 2)", "insitu[dask]"),
-        ("dask",
         "from numpy.linalg import norm; insitu.options.read_limit = 1; "
         "norm(insitu.open_dataset({file!r}, decode_times=False).v.data)",
         "insitu[dask]"),

@@ -386,7 +386,7 @@ def test_functions_of_others_get_the_values(make: Any, dask: Any, path: Path, lo
 
     expected = apply(make(loaded))
     with insitu.open_dataset(path) as ds:
-        assert len(ds.a.chunks[ds.a.dims.index("time")]) > 1
+        assert len(ds.a.variable._data.uniform_chunks[ds.a.dims.index("time")]) > 1
         xr.testing.assert_equal(apply(make(ds), dask=dask, output_dtypes=[expected.dtype]).compute(), expected)
 
 

@@ -41,7 +41,10 @@ class BoxMemory:
 
 
 def iterate_boxes(
-    array: DeferredValues, wanted: Sequence[int] | None = None, memory: BoxMemory | None = None
+    array: DeferredValues,
+    wanted: Sequence[int] | None = None,
+    memory: BoxMemory | None = None,
+    starts: Sequence[int] | None = None,
 ) -> Iterator[Box]:
     """Iterate over an array in boxes of bounded size.
 
@@ -54,12 +57,14 @@ def iterate_boxes(
         of the array's own chunks.
     memory
         What may be held at a time; by default boxes of `options.block_bytes`.
+    starts
+        Where in the target the array begins, along each dimension; None: at the border of a chunk.
     """
     memory = memory or BoxMemory(options.block_bytes)
     if not array.shape:
         yield ()
         return
-    own = [cut[0] if cut else 1 for cut in array.chunks]
+    own = [cut[0] if cut else 1 for cut in array.uniform_chunks]
     size = [max(min(length, n), 1) for length, n in zip(array.shape, own if wanted is None else wanted, strict=True)]
     room = max(memory.box // array.read_itemsize, 1)
     # A chunk that is encoded is decoded whole, so less than one is never asked for; of plain bytes
@@ -81,9 +86,10 @@ def iterate_boxes(
     if reach := find_reach(array):
         most = max(MOST_BYTES // array.read_itemsize, room)
         size = fit_windows(size, reach, array.shape, least, max(room // 4, 1), most)
-    steps = [range(0, length, n) for length, n in zip(array.shape, size, strict=True)]
+    skips = [0] * array.ndim if starts is None else [start % n for start, n in zip(starts, size, strict=True)]
+    steps = [range(-skip, length, n) for skip, length, n in zip(skips, array.shape, size, strict=True)]
     for corner in itertools.product(*steps):
-        yield tuple(slice(c, min(c + s, n)) for c, s, n in zip(corner, size, array.shape, strict=True))
+        yield tuple(slice(max(c, 0), min(c + s, n)) for c, s, n in zip(corner, size, array.shape, strict=True))
 
 
 def _largest_chunk(array: DeferredValues) -> int:

@@ -199,11 +199,8 @@ class DeferredValues:
         return max(self.dtype.itemsize, self.array.dtype.itemsize, 1)
 
     @property
-    def chunks(self) -> tuple[tuple[int, ...], ...]:
-        """Uniform chunks near the stored ones.
-
-        xarray plans writing with them. `aligned_chunks` are where chunks really end.
-        """
+    def uniform_chunks(self) -> tuple[tuple[int, ...], ...]:
+        """Uniform chunks near the stored ones; `aligned_chunks` are where chunks really end."""
         if self._chunks is None:
             self._chunks = tuple(_split_evenly(*of) for of in zip(self.shape, self.chunk_sizes, strict=True))
         return self._chunks
@@ -273,7 +270,7 @@ ChunkLengths = tuple[tuple[int, ...], ...]
 
 def uniform_chunks(array: VirtualArray) -> ChunkLengths:
     """Return uniform chunk lengths, of the size that most chunks have."""
-    return DeferredValues(array).chunks
+    return DeferredValues(array).uniform_chunks
 
 
 @lru_cache(maxsize=256)

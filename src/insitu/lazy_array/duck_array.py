@@ -1,10 +1,11 @@
 """`LazyArray`: a virtual array as a duck array inside xarray, read when its values are needed.
 
 NumPy's functions and ufuncs come to it through `dispatch`. It is an `ExplicitlyIndexed` of xarray
-whose `get_duck_array` is itself, and it has `chunks`, so that xarray asks its chunk manager to
-compute it. Structural operations and arithmetic make another one and read nothing; reductions
-stream; everything else reads. There is one class only, because xarray compares the types of arrays
-that it joins.
+whose `get_duck_array` is itself: `Variable.data` stays virtual, and `insitu.xarray_bridge.xarray_hooks`
+lets `load` read it. It has no attribute `chunks`, by which xarray would take it for a Dask array, with
+the restrictions of those. Structural operations and arithmetic make another one and read nothing;
+reductions stream; everything else reads. There is one class only, because xarray compares the types of
+arrays that it joins.
 """
 
 from __future__ import annotations
@@ -66,9 +67,11 @@ class LazyArray(DeferredValues, Methods, NDArrayOperatorsMixin, ExplicitlyIndexe
         """Return itself: it is a duck array already."""
         return self
 
-    async def async_get_duck_array(self) -> LazyArray:
-        """Return itself: it is a duck array already."""
-        return self
+    async def async_get_duck_array(self) -> npt.NDArray[Any]:
+        """Return the values: xarray asks for them in `load_async` only."""
+        import asyncio
+
+        return await asyncio.to_thread(self.read)
 
     # Values.
 
@@ -240,20 +243,6 @@ class LazyArray(DeferredValues, Methods, NDArrayOperatorsMixin, ExplicitlyIndexe
             made = LazyArray(replace(self.array, dtype=to), self.access)  # a place is cast as it is filled
             return made.derived_from(self, lambda values: values.astype(to))
         return self.then(Cast(to, current_errors()))
-
-    def rechunk(self, chunks: Any, **kwargs: Any) -> LazyArray:
-        """Return itself: chunks are where they are stored."""
-        return self
-
-    def with_chunks(self, chunks: tuple[tuple[int, ...], ...]) -> LazyArray:
-        """Return a copy that tells xarray of other chunks than those near the stored ones."""
-        copied = self.copy()
-        copied._chunks = chunks
-        return copied
-
-    def compute(self, *data: Any, **kwargs: Any) -> Any:
-        """Return the values."""
-        return self.read()
 
     # Travelling and showing.
 

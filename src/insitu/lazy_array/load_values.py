@@ -96,9 +96,9 @@ def to_dask(array: DeferredValues, chunks: Any = None, *, inline_array: bool = F
         chunks = choose_blocks(array)
     else:
         chunks = dask_array.core.normalize_chunks(
-            chunks, shape=array.shape, dtype=array.dtype, previous_chunks=array.chunks
+            chunks, shape=array.shape, dtype=array.dtype, previous_chunks=array.uniform_chunks
         )
-    name = f"insitu-{fingerprint(array)}"
+    name = f"insitu-{fingerprint(array, chunks)}"
     meta = np.empty((0,) * array.ndim, array.dtype)
     return dask_array.from_array(_BlockReader(array), chunks=chunks, name=name, meta=meta, inline_array=inline_array)
 
@@ -131,6 +131,6 @@ class _BlockReader:
         )  # Dask keeps what it needs
 
 
-def fingerprint(array: DeferredValues) -> str:
-    """Return a hash of an array's chunks and steps: the same for equal arrays only."""
-    return hashlib.blake2b(pickle.dumps((array.array, array.steps)), digest_size=16).hexdigest()
+def fingerprint(array: DeferredValues, *more: Any) -> str:
+    """Return a hash of an array's chunks and steps, and of what else is given: the same for equal ones only."""
+    return hashlib.blake2b(pickle.dumps((array.array, array.steps, *more)), digest_size=16).hexdigest()

@@ -42,7 +42,7 @@ def format_bytes(nbytes: int) -> str:
 
 
 def _chunk_text(array: DeferredValues) -> str:
-    sizes = [cut[0] if cut else 0 for cut in array.chunks]
+    sizes = [cut[0] if cut else 0 for cut in array.uniform_chunks]
     return "×".join(map(str, sizes)) or "scalar"
 
 

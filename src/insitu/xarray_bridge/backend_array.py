@@ -1,8 +1,7 @@
 """Conversion of a `LazyArray` to xarray's own lazily indexed arrays, and back.
 
 The engine returns such arrays. So do coordinates that label no dimension: xarray compares and
-copies those often, so they are read once and kept. (They may also stand beside Dask arrays, which a
-`LazyArray` may not.)
+copies those often, so they are read once and kept.
 """
 
 from __future__ import annotations
@@ -84,7 +83,7 @@ def duck_array(variable: xarray.Variable) -> LazyArray | None:
 
     Reads nothing.
     """
-    data: Any = None if variable.chunks is None else variable.data  # of what has chunks, the data are given unread
+    data: Any = variable._data  # `Variable.data` would read what is cached or lazily indexed
     return data if isinstance(data, LazyArray) else None
 
 

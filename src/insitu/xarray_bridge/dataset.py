@@ -20,7 +20,6 @@ from insitu.lazy_array.formula_text import formula
 from insitu.model import VirtualArray
 from insitu.sources import redact_url
 from insitu.xarray_bridge.backend_array import dataset_name, find_lazy_array, stored_name, to_cached_array
-from insitu.xarray_bridge.register_chunk_manager import register_chunk_manager
 from insitu.xarray_bridge.xarray_hooks import install_hooks
 
 __all__ = ["drop_conflicting_variables", "is_dask", "to_dataset", "to_member"]
@@ -38,7 +37,6 @@ def to_dataset(member: Member, access: Access | None = None, *, indexed: bool = 
     indexed
         Whether the labels of dimensions become indexes.
     """
-    register_chunk_manager()
     install_hooks()
     access = access or Access()
     coords: dict[Any, xarray.Variable] = {}

@@ -1,27 +1,29 @@
-"""Adaptions of xarray, without which it would turn virtual arrays into Dask arrays, or load them.
+"""Adaptions of xarray, which has no other place for what a virtual array needs.
 
-xarray has no option against it in these places:
+To xarray a `LazyArray` is a duck array like any other. It has no attribute `chunks`, by which xarray
+would take it for a Dask array and refuse what it refuses of those. In these places that is not enough:
 
-- arithmetic of groups (`ds.tas.groupby("time.month") - climatology`) splits the other operand into
-  Dask blocks. Here the operand becomes a virtual array that carries its values, so the result stays
-  virtual;
-- rolling windows are handed to bottleneck or numbagg where these are installed, which load all
-  values. Here they are left out for virtual arrays, so the windows are reduced as those of
-  `insitu.lazy_array.windows`;
-- `apply_ufunc` refuses arrays with `chunks` by default, and with `dask="parallelized"` those that are
-  cut along a core dimension. Of virtual arrays the function gets the values, as of xarray's own lazy
-  arrays; where these are too many they are Dask arrays, with what xarray makes of them;
+- `load` keeps duck arrays as they are. Here virtual arrays are read, all of a dataset in one batch;
+- writing (`to_netcdf`, `to_zarr`) would load an array as a whole. Here it is written piece by piece;
+- `chunk` would read each block by itself. Here it gives the Dask arrays of `chunks=`;
+- rolling windows are handed to bottleneck or numbagg, groups to flox, where these are installed, which
+  load all values. Here these libraries are left out for virtual arrays, so the windows are reduced as
+  those of `insitu.lazy_array.windows`, and groups one by one;
+- arithmetic of groups (`ds.tas.groupby("time.month") - climatology`) shows the other operand in the full
+  size. Here the operand becomes a virtual array that carries its values, so the result stays virtual;
+- functions of `apply_ufunc` get duck arrays as they are. Here they get the values, as of xarray's own
+  lazy arrays, unless they say that they take any array (`dask="allowed"`); where the values are too many
+  they are Dask arrays, with what xarray makes of them;
 - the values in each window are counted, of integers as well, where none are missing, in an array of
   the full size. Here that is one of the windowed dimensions only, shown as often as needed.
 
-A release of xarray that has these methods elsewhere is left alone: then results are Dask arrays, or
-loaded, with the same values.
+No option of xarray is changed. A release of xarray that has these functions elsewhere is left alone:
+values stay the same, but more of them are in memory.
 """
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import cache, wraps
 from typing import Any
 
@@ -32,7 +34,10 @@ from insitu.combining.member import in_memory
 from insitu.forking import import_before_fork
 from insitu.lazy_array.deferred_values import Access
 from insitu.lazy_array.duck_array import LazyArray
-from insitu.lazy_array.load_values import own_values_or_dask
+from insitu.lazy_array.evaluate import read_all
+from insitu.lazy_array.load_values import own_values_or_dask, to_dask
+from insitu.model.elementwise import UFUNCS
+from insitu.xarray_bridge.write_in_pieces import write_in_pieces
 
 __all__ = ["install_hooks"]
 
@@ -40,6 +45,13 @@ __all__ = ["install_hooks"]
 @cache
 def install_hooks() -> None:
     """Adapt xarray, once in a process."""
+    _wrap("xarray.core.variable", "Variable", "load", _read_before_loading)
+    _wrap("xarray.core.dataset", "Dataset", "load", _read_before_loading)
+    _wrap("xarray.core.datatree", "DataTree", "load", _read_before_loading)
+    _wrap("xarray.backends.common", "ArrayWriter", "add", _write_virtual_arrays_in_pieces)
+    _wrap("xarray.namedarray.daskmanager", "DaskManager", "from_array", _make_dask_arrays_of_stored_chunks)
+    for module in ("xarray.core.groupby", "xarray.core._aggregations"):
+        _wrap(module, None, "contains_only_chunked_or_numpy", _keep_virtual_arrays_from_flox)
     _wrap("xarray.core.groupby", "GroupBy", "_binary_op", _keep_group_arithmetic_virtual)
     for module in ("xarray.computation.rolling", "xarray.core.rolling"):  # the second before xarray 2025.2
         if _wrap(module, "DataArrayRolling", "_array_reduce", _reduce_windows_without_libraries):
@@ -62,11 +74,56 @@ def _wrap(module: str, name: str | None, method: str, make: Callable[[Any], Any]
     return True
 
 
+def _read_before_loading(original: Callable[..., Any]) -> Callable[..., Any]:
+    def load(self: Any, **kwargs: Any) -> Any:
+        virtual = [variable for variable in _variables_of(self) if isinstance(variable._data, LazyArray)]
+        for variable, values in zip(virtual, read_all([variable._data for variable in virtual]), strict=True):
+            variable.data = values
+        return original(self, **kwargs)
+
+    return load
+
+
+def _variables_of(data: Any) -> Iterable[Any]:
+    """Return the variables of a dataset or tree, or the variable itself."""
+    if isinstance(data, xarray.Variable):
+        return [data]
+    if isinstance(data, xarray.DataTree):
+        return [variable for node in data.subtree for variable in node.variables.values()]
+    return list(data.variables.values())
+
+
+def _write_virtual_arrays_in_pieces(original: Callable[..., Any]) -> Callable[..., Any]:
+    def add(self: Any, source: Any, target: Any, region: Any = None) -> None:
+        if isinstance(source, LazyArray):
+            write_in_pieces(source, target, region)
+        else:
+            original(self, source, target, region)
+
+    return add
+
+
+def _make_dask_arrays_of_stored_chunks(original: Callable[..., Any]) -> Callable[..., Any]:
+    def from_array(self: Any, data: Any, chunks: Any, **kwargs: Any) -> Any:
+        virtual = getattr(data, "array", data)  # within xarray's adapter of indexers
+        if isinstance(virtual, LazyArray):
+            return to_dask(virtual, chunks, inline_array=kwargs.get("inline_array", False))
+        return original(self, data, chunks, **kwargs)
+
+    return from_array
+
+
+def _keep_virtual_arrays_from_flox(original: Callable[..., bool]) -> Callable[..., bool]:
+    def contains_only_chunked_or_numpy(data: Any) -> bool:
+        return not has_virtual_array(data) and original(data)
+
+    return contains_only_chunked_or_numpy
+
+
 def _keep_group_arithmetic_virtual(original: Callable[..., Any]) -> Callable[..., Any]:
     def compute(self: Any, other: Any, *args: Any, **kwargs: Any) -> Any:
         if has_virtual_array(getattr(self, "_original_obj", None)):
-            self, other = copy.copy(self), carry_values(other)
-            self._original_obj = with_common_chunks(self._original_obj)
+            other = carry_values(other)
         return original(self, other, *args, **kwargs)
 
     return compute
@@ -74,11 +131,9 @@ def _keep_group_arithmetic_virtual(original: Callable[..., Any]) -> Callable[...
 
 def _reduce_windows_without_libraries(original: Callable[..., Any]) -> Callable[..., Any]:
     def reduce_windows(self: Any, *args: Any, **kwargs: Any) -> Any:
-        if not has_virtual_array(self.obj):
-            return original(self, *args, **kwargs)
-        options: Any = xarray.set_options
-        with options(use_bottleneck=False, use_numbagg=False):
-            return original(self, *args, **kwargs)
+        if has_virtual_array(self.obj):
+            kwargs |= {name: None for name in ("bottleneck_move_func", "numbagg_move_func") if name in kwargs}
+        return original(self, *args, **kwargs)
 
     return reduce_windows
 
@@ -103,10 +158,10 @@ def _count_integers_once(original: Callable[..., Any]) -> Callable[..., Any]:
 
 def _give_values_to_functions(original: Callable[..., Any]) -> Callable[..., Any]:
     def apply(func: Any, *args: Any, dask: Any = "forbidden", dask_gufunc_kwargs: Any = None, **kwargs: Any) -> Any:
-        if any(isinstance(getattr(arg, "_data", None), LazyArray) for arg in args):
-            if dask == "forbidden":
-                args = tuple(map(_with_values, args))
-            elif dask == "parallelized":
+        stays_virtual = dask == "allowed" or (dask == "parallelized" and isinstance(func, np.ufunc) and func in UFUNCS)
+        if not stays_virtual and any(isinstance(getattr(arg, "_data", None), LazyArray) for arg in args):
+            args = tuple(map(_with_values, args))
+            if dask == "parallelized":
                 dask_gufunc_kwargs = {"allow_rechunk": True, **(dask_gufunc_kwargs or {})}
         return original(func, *args, dask=dask, dask_gufunc_kwargs=dask_gufunc_kwargs, **kwargs)
 
@@ -137,20 +192,6 @@ def carry_values(data: Any) -> Any:
         return data
     carried = {name: data[name].copy(deep=False, data=_carry(data.variables[name])) for name in data.data_vars}
     return data.assign(carried)
-
-
-def with_common_chunks(data: Any) -> Any:
-    """Return a dataset whose virtual arrays claim to be of one chunk: xarray refuses chunks that differ.
-
-    Nothing else is done with them.
-    """
-    if not isinstance(data, xarray.Dataset):
-        return data
-    made = data.copy(deep=False)
-    for variable in made._variables.values():
-        if isinstance(variable._data, LazyArray):
-            variable.data = variable._data.with_chunks(tuple((length,) for length in variable.shape))
-    return made
 
 
 def _carry(variable: xarray.Variable) -> Any:
