@@ -212,3 +212,95 @@ def test_portions_and_an_executor(folder: Path, monkeypatch: pytest.MonkeyPatch)
             there = reduce(ds).load()
         with insitu.open_dataset(folder / "cut.nc") as ds:
             assert same_bits(there.values, ask_twice(lambda: reduce(ds)).values)  # noqa: B023
+
+
+def test_a_wider_type_and_positions_in_several_dimensions(folder: Path) -> None:
+    """What NumPy is asked for by name: in another order of dimensions, whose values lie otherwise in memory, too."""
+    with (
+        insitu.open_dataset(folder / "cut.nc") as ds,
+        insitu.open_dataset(folder / "cut.nc", cache=False) as never_kept,
+    ):
+        loaded = ds.f4.values[:, 2:]
+        asked = [
+            lambda ds: np.nansum(ds.f4[:, 2:].data, axis=0, dtype="f8"),
+            lambda ds: np.mean(ds.f4[:, 2:].T.data, axis=2, dtype="f8"),
+            lambda ds: np.nanargmax((ds.f4[:, 2:] - 1).data),
+            lambda ds: np.nanargmin(ds.f4[:, 2:].data),
+        ]
+        wanted = [
+            np.nansum(loaded, axis=0, dtype="f8"),
+            np.mean(loaded.T, axis=2, dtype="f8"),
+            np.nanargmax(loaded - 1),
+            np.nanargmin(loaded),
+        ]
+        for question, expected in zip(asked, wanted, strict=True):
+            answers = [np.asarray(question(given)) for given in (never_kept, ds, ds, ds)]
+            assert all(same_bits(answer, answers[0]) for answer in answers)
+            np.testing.assert_allclose(answers[0], expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize("dim", ["time", None, ("lat", "lon")])
+@pytest.mark.parametrize("statistic", [xr.corr, xr.cov])
+def test_correlations(tmp_path: Path, statistic: Any, dim: Any) -> None:
+    """xarray multiplies deviations in float32 and adds them in float32; here they are added in float64.
+
+    The error is a few roundings of float32 of the product of the standard deviations, however small the result is.
+    """
+    random = np.random.default_rng(3)
+    one, other = random.normal(280, 10, (900, 6, 5)).astype("f4"), random.normal(1e5, 300, (900, 6, 5)).astype("f4")
+    one[random.random(one.shape) < 0.1] = np.nan
+    values = xr.Dataset({"a": (("time", "lat", "lon"), one), "b": (("time", "lat", "lon"), other)})
+    values.to_netcdf(tmp_path / "x.nc", engine="netcdf4")
+    wide = values.astype("f8").where(values.a.notnull())
+    with with_numpy_only():
+        exact = statistic(wide.a, wide.b, dim)
+        scale = 1 if statistic is xr.corr else wide.a.std(dim) * wide.b.std(dim)
+        dtype = statistic(values.a, values.b, dim).dtype
+    with (
+        insitu.open_dataset(tmp_path / "x.nc") as ds,
+        insitu.open_dataset(tmp_path / "x.nc", cache=False) as never_kept,
+    ):
+        found = ask_twice(lambda: statistic(ds.a, ds.b, dim))
+        assert same_bits(found.values, statistic(never_kept.a, never_kept.b, dim).values)
+    assert found.dtype == dtype
+    assert (abs(found - exact) <= 4 * 2**-24 * scale).all()
+
+
+def test_products_with_weights(folder: Path) -> None:
+    """xarray's `weighted` and `dot` ask NumPy for `einsum`, which adds float32 in float32."""
+    weights = xr.DataArray(np.linspace(0.1, 1, 6, dtype="f4"), dims="lat")
+    asked: dict[str, Any] = {
+        "mean": lambda ds, weights: ds.weighted(weights).mean(("lat", "lon")),
+        "sum": lambda ds, weights: ds.weighted(weights).sum(("lat", "time")),
+        "turned": lambda ds, weights: ds.transpose("lon", "lat", "time").fillna(0).dot(weights, dim=("lat", "time")),
+    }
+    with xr.open_dataset(folder / "cut.nc", engine="netcdf4") as file:
+        loaded = file.packed.astype("f4").load().isel(lat=slice(2, None))
+    for name, ask in asked.items():
+        with insitu.open_dataset(folder / "cut.nc") as ds, insitu.open_dataset(folder / "cut.nc", cache=False) as other:
+            found = ask_twice(lambda: ask(ds.packed.astype("f4").isel(lat=slice(2, None)), weights))  # noqa: B023
+            again = ask(other.packed.astype("f4").isel(lat=slice(2, None)), weights)
+        assert same_bits(found.values, again.values), name
+        exact = ask(loaded.astype("f8"), weights.astype("f8"))
+        assert found.dtype == ask(loaded, weights).dtype
+        np.testing.assert_allclose(found, exact, rtol=3 * 2**-24, err_msg=name)
+
+
+@pytest.mark.parametrize("method", ["mean", "sum", "std", "max"])
+def test_a_preprocess_that_reduces(tmp_path: Path, method: str) -> None:
+    random = np.random.default_rng(8)
+    for number in range(3):
+        values = random.normal(280, 10, (4, 40, 50)).astype("f4")
+        coords = {"time": np.arange(4) + 4 * number}
+        made = xr.Dataset({"tas": (("time", "lat", "lon"), values)}, coords)
+        made.to_netcdf(tmp_path / f"{number}.nc", engine="netcdf4")
+    urls = str(tmp_path / "*.nc")
+    with xr.open_mfdataset(urls, engine="netcdf4") as file, with_numpy_only():
+        exact = getattr(file.load().astype("f8"), method)(("lat", "lon"))
+    for question in (
+        lambda: insitu.open_mfdataset(urls, preprocess=lambda ds: getattr(ds, method)(("lat", "lon"))),
+        lambda: getattr(insitu.open_mfdataset(urls), method)(("lat", "lon")),
+    ):
+        found = ask_twice(question).tas
+        assert found.dtype == "f4"
+        assert_as_in_float64(found.values, exact.tas.values)

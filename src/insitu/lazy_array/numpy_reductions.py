@@ -33,7 +33,7 @@ from insitu.reducing.query import ReductionQuery
 from insitu.reducing.reduce import compute_statistics, normalise_axes, squeeze_axes
 from insitu.reducing.reductions import ReductionRules
 
-__all__ = ["can_stream", "reduce_lazy_array", "report_not_on_server"]
+__all__ = ["can_stream", "reduce_lazy_array", "report_not_on_server", "values_of_used_array"]
 
 NUMPY_REDUCTIONS: dict[Callable[..., Any], tuple[str, bool]] = {
     np.sum: ("sum", False),
@@ -190,9 +190,11 @@ def _stream_reduction(array: LazyArray, method: str, skipna: bool, given: dict[s
             pattern = reduce_masked(array, method, along, rules, skipna, take)
         if pattern is not None:
             return _scalar(pattern if keepdims else pattern.squeeze(along))
+    if _is_wider_float(array.dtype, given["dtype"]):
+        array = array.astype(given["dtype"])
     if not can_stream(array.dtype, method) or not _is_same_type(array.dtype, given["dtype"]):
         return None
-    if method.startswith("arg") and (len(along) != 1 if axes is not None else array.ndim != 1) and array.steps:
+    if method.startswith("arg") and len(along) != 1 and array.steps and server_of(array) is not None:
         return None
     query = ReductionQuery((method,), axes, rules=rules, keepdims=keepdims)
     return _scalar(reduce_lazy_array(array, query)[method])
@@ -225,6 +227,12 @@ def _named_arguments(method: str, args: tuple[Any, ...], kwargs: dict[str, Any])
     given |= dict(zip(order, args[1:], strict=False)) | kwargs
     known = {"axis", "dtype", "out", "keepdims", "ddof", "q"}
     return None if set(given) - known or given["out"] is not None else given
+
+
+def _is_wider_float(dtype: np.dtype[Any], asked: Any) -> bool:
+    """Return whether values are cast without loss to the floating-point type in which they are to be added."""
+    wide = None if asked is None else np.dtype(asked)
+    return wide is not None and wide.kind == "f" and dtype.kind in "biuf" and wide != dtype and np.can_cast(dtype, wide)
 
 
 def _is_same_type(dtype: np.dtype[Any], asked: Any) -> bool:
