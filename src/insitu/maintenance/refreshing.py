@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from insitu.combining.file_names import one_location
 from insitu.combining.file_ranges import FileLayout, ranges_without, select_range
 from insitu.combining.member import CombineError, Member
 from insitu.combining.recipe import Recipe
@@ -52,7 +53,7 @@ def refresh(
     """
     from insitu import references as forms
 
-    url = os.fspath(references)
+    url = os.fspath(one_location(references))
     # Opened first: a store that another writer changes during the scan is not overwritten.
     update = (
         forms.open_for_update(url, storage_options=storage_options) if forms.detect_format(url) == "insitu" else None
