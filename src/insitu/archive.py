@@ -452,7 +452,8 @@ class Archive:
         Parameters
         ----------
         urls
-            The files: as for `open`.
+            The files: as for `open`. Where the files of the archive lie in a grid of two dimensions
+            (`combine="nested"`), a plain list is one row or column of it; nested lists are several.
         dim
             The dimension that grows.
         relative
@@ -462,13 +463,17 @@ class Archive:
         """
         target = self._saved_location()
         options = self.job.storage_options
-        new, there = known_files(target, expand_paths(urls if is_many(urls) else [urls], options), dim, options)
+        given = expand_paths(urls, options)
+        new, there = known_files(target, [url for _, url in iter_positions(given)], dim, options)
         if not new:
             return empty_append_report(target, dim, there)
+        if any(isinstance(row, list) for row in given):
+            new, there = given, []  # a grid of files stays whole: the steps that are new are found below
         recipe = saved_recipe(target, options) or Recipe()
         files = Archive.open(
-            new, parallel=parallel, progress=progress, storage_options=options, **recipe.open_options(dim)
-        )
+            recipe.nest(new, dim), parallel=parallel, progress=progress, storage_options=options,
+            **recipe.open_options(),
+        )  # fmt: skip
         done = append_member(files.member(), target, dim, relative=relative, whole_files=True, storage_options=options)
         self._forget()
         return replace(done, skipped=(*there, *done.skipped))
@@ -487,9 +492,8 @@ class Archive:
         new = None
         if replacement is not None:
             recipe = saved_recipe(target, options) or Recipe()
-            files = expand_paths(replacement if is_many(replacement) else [replacement], options)
-            dim = recipe.concat_dim if isinstance(recipe.concat_dim, str) else "time"
-            new = Archive.open(files, storage_options=options, **recipe.open_options(dim)).member()
+            files = recipe.nest(expand_paths(replacement, options), next(iter(recipe.new_dims()), ""))
+            new = Archive.open(files, storage_options=options, **recipe.open_options()).member()
         done = drop(target, urls, replacement=new, storage_options=options)
         self._forget()
         return done
