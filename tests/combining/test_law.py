@@ -25,7 +25,7 @@ OPTIONS = st.fixed_dictionaries(
     optional={
         "data_vars": st.sampled_from(("all", "minimal", "different", None)),
         "coords": st.sampled_from(("all", "minimal", "different")),
-        "compat": st.sampled_from(("equals", "broadcast_equals", "no_conflicts", "override", "identical")),
+        "compat": st.sampled_from(("equals", "broadcast_equals", "no_conflicts", "override", "identical", "minimal")),
         "join": st.sampled_from(("outer", "inner", "left", "right", "exact", "override")),
         "combine_attrs": st.sampled_from(("override", "drop", "no_conflicts", "drop_conflicts", "identical")),
     },
@@ -51,6 +51,24 @@ def test_files_that_differ_in_what_they_hold(archive: list[Part], options: dict[
 def test_nested(archive: list[Part], options: dict[str, Any], dim: str | None) -> None:
     with tempfile.TemporaryDirectory() as folder:
         agree(write_all(Path(folder), archive), combine="nested", concat_dim=dim, **options)
+
+
+@pytest.mark.parametrize("how", [{}, {"combine": "nested", "concat_dim": None}], ids=["by_coords", "nested"])
+@pytest.mark.parametrize("coords", [True, False], ids=["coordinates", "data"])
+def test_merging_with_minimal_compatibility(tmp_path: Path, how: dict[str, Any], coords: bool) -> None:
+    """What conflicts is left out; files that are joined along a dimension need more."""
+    files = []
+    for number in range(3):
+        shared = {"same": ("x", [1.0, 2.0]), "other": ("x", [1.0, number]), "one": ((), 5)}
+        ds = xr.Dataset({f"v{number}": ("x", [1.0, number]), **shared}, {"x": [0, 1]})
+        files.append(ds.set_coords(list(shared)) if coords else ds)
+        files[-1].to_netcdf(tmp_path / f"{number}.nc")
+    paths = [str(tmp_path / f"{number}.nc") for number in range(3)]
+    assert agree(paths, compat="minimal", **how)
+    assert "other" not in open_mfdataset(paths, compat="minimal", **how)
+    agree(paths, combine="nested", concat_dim="run", compat="minimal")
+    with pytest.raises(InsituError, match="compat='minimal' is for files that are merged"):
+        open_mfdataset(paths, combine="nested", concat_dim="run", compat="minimal")
 
 
 @pytest.mark.parametrize("order", [("time", "lon"), ("lon", "time")], ids=str)

@@ -309,12 +309,16 @@ def _out_of_order_mask(
     none = np.zeros(len(added), bool)
     if not len(held) or not (dated or (held.dtype.kind in "iufm" and added.dtype.kind in "iufm")):
         return none
-    before = np.concatenate([held[-1:], added[:-1]])
     if len(held) == 1:
         rises = onward if dated else 0
     else:
         rises = int(bool((held[1:] > held[:-1]).all())) - int(bool((held[1:] < held[:-1]).all()))
-    return none if not rises else np.asarray(added < before if rises > 0 else added > before, bool)
+    if not rises:
+        return none
+    before = np.concatenate([held[-1:], added[:-1]])
+    if rises > 0:
+        return np.asarray(added < np.maximum.accumulate(before), bool)
+    return np.asarray(added > np.minimum.accumulate(before), bool)
 
 
 def _is_cftime(labels: npt.NDArray[Any]) -> bool:
