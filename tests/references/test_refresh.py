@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 import insitu
-from insitu.errors import InsituError, SourceError, StaleSourceError, UnsupportedError
+from insitu.errors import SourceError, StaleSourceError, UnsupportedError
 from insitu.maintenance import check, refresh
 from insitu.references import save
 
