@@ -55,7 +55,7 @@ def _by_single_values(members: Sequence[Member]) -> tuple[str, str] | None:
         shown = _format_values([member.variables[name].data[()] for member in members[: SHOWN_VALUES + 1]])
         difference = f"they differ in the single value {name!r} ({shown})"
         in_order = _is_ascending(columns[name])
-        return difference, _nested(name) if in_order else f'preprocess=lambda ds: ds.expand_dims("{name}")'
+        return difference, _nested_options(name) if in_order else f'preprocess=lambda ds: ds.expand_dims("{name}")'
     return None
 
 
@@ -78,7 +78,7 @@ def _by_lengths(members: Sequence[Member]) -> tuple[str, str] | None:
         return None
     (dim,) = different
     shown = _format_values([own[dim] for own in sizes])
-    return f"they differ in the length of {dim!r} ({shown}), which has no labels", _nested(dim)
+    return f"they differ in the length of {dim!r} ({shown}), which has no labels", _nested_options(dim)
 
 
 def _by_names(members: Sequence[Member]) -> tuple[str, str] | None:
@@ -118,7 +118,7 @@ def _by_unlabelled_dimension(members: Sequence[Member]) -> tuple[str, str] | Non
     dim = max(dict.fromkeys(leading), key=leading.count, default=None)
     if dim is None or any(member.index(dim) is not None or dim not in member.sizes for member in members):
         return None
-    return f"the dimension {dim!r} has no labels", _nested(dim)
+    return f"the dimension {dim!r} has no labels", _nested_options(dim)
 
 
 def _by_attributes(members: Sequence[Member]) -> tuple[str, str] | None:
@@ -134,7 +134,7 @@ def _by_attributes(members: Sequence[Member]) -> tuple[str, str] | None:
     return None
 
 
-def _nested(dim: str) -> str:
+def _nested_options(dim: str) -> str:
     return f'combine="nested", concat_dim="{dim}"'
 
 
@@ -143,5 +143,7 @@ def _is_distinct(values: Sequence[object]) -> bool:
 
 
 def _format_values(values: Sequence[object]) -> str:
-    shown = ", ".join(map(str, dict.fromkeys(map(str, values[:SHOWN_VALUES]))))
+    from insitu.references.plan_append import format_label  # Arrow takes long to import
+
+    shown = ", ".join(dict.fromkeys(map(format_label, values[:SHOWN_VALUES])))
     return f"{shown}, …" if len(values) > SHOWN_VALUES else shown
