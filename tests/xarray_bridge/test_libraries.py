@@ -73,21 +73,7 @@ OPERATIONS: dict[str, Any] = {
 }
 
 
-OPEN = {
-    "mean": "values that are kept are summed in float32",
-    "mean of months": "flox sums in float32",
-    "anomaly": "flox sums in float32",
-    "deviation of seasons": "flox sums in another order",
-    "median of months": "flox writes into the values",
-    "min_count of integers": "flox has a rule of its own",
-}
-"""Where the answer still depends on the libraries, or on what was asked before."""
-
-
-@pytest.mark.parametrize(
-    "name",
-    [pytest.param(name, marks=[pytest.mark.xfail(reason=OPEN[name])] if name in OPEN else []) for name in OPERATIONS],
-)
+@pytest.mark.parametrize("name", OPERATIONS)
 def test_answers_do_not_depend_on_what_is_installed(path: Path, loaded: xr.Dataset, name: str) -> None:
     operation = OPERATIONS[name]
     with warnings.catch_warnings():
