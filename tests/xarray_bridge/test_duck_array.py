@@ -248,3 +248,14 @@ def test_a_scalar_is_formatted(virtual: xr.Dataset, loaded: xr.Dataset) -> None:
     assert f"{virtual.tas.data}" == repr(virtual.tas.data)
     with pytest.raises(TypeError, match="unsupported format string"):
         f"{virtual.tas.data:.2f}"
+
+
+@pytest.mark.parametrize("count", [-731, -730, 730, 1000])
+def test_shift_beyond_the_length(virtual: xr.Dataset, loaded: xr.Dataset, count: int) -> None:
+    for _ in range(2):
+        for name in ("tas", "pr"):
+            xr.testing.assert_identical(virtual[name].shift(time=count).compute(), loaded[name].shift(time=count))
+        shifted = virtual.pr.isel(time=slice(0, 0)).shift(time=2, fill_value=7)
+        xr.testing.assert_identical(shifted.compute(), loaded.pr.isel(time=slice(0, 0)).shift(time=2, fill_value=7))
+        padded = virtual.pr.isel(time=[]).pad(time=2, constant_values=7)
+        xr.testing.assert_identical(padded.compute(), loaded.pr.isel(time=[]).pad(time=2, constant_values=7))
