@@ -221,3 +221,42 @@ def test_beside_dask_arrays(virtual: xr.Dataset, loaded: xr.Dataset) -> None:
     np.testing.assert_array_equal(both.values, (loaded.tas + loaded.pr).values)
     found = xr.where(virtual.lsm.chunk() > 0.5, virtual.tas, 0)
     np.testing.assert_array_equal(found.values, xr.where(loaded.lsm > 0.5, loaded.tas, 0).values)
+
+
+@pytest.mark.parametrize("keywords", [{"method": "map-reduce"}, {"engine": "numpy"}])
+def test_keywords_of_flox_change_nothing(virtual: xr.Dataset, loaded: xr.Dataset, keywords: dict[str, Any]) -> None:
+    pytest.importorskip("flox")
+    xr.testing.assert_identical(
+        virtual[["pr"]].groupby("time.month").max(**keywords).compute(), loaded[["pr"]].groupby("time.month").max()
+    )
+    xr.testing.assert_identical(
+        virtual.pr.resample(time="MS").min(**keywords).compute(), loaded.pr.resample(time="MS").min()
+    )
+
+
+@pytest.mark.parametrize("other", ["a", np.array(["a"] * 8), np.datetime64("2001"), None])
+def test_types_that_cannot_be_compared(virtual: xr.Dataset, loaded: xr.Dataset, other: Any) -> None:
+    for _ in range(2):
+        xr.testing.assert_identical((virtual.tas == other).compute(), loaded.tas == other)
+        np.testing.assert_array_equal(virtual.pr.data != other, loaded.pr.data != other)
+        with pytest.raises(TypeError):
+            np.equal(virtual.pr.data, "a")
+
+
+def test_a_scalar_is_formatted(virtual: xr.Dataset, loaded: xr.Dataset) -> None:
+    assert f"{virtual.tas[0, 0, 0]:.2f}" == f"{loaded.tas[0, 0, 0]:.2f}"
+    assert f"{(virtual.pr[3, 1, 1] + 1).data:05d}" == f"{(loaded.pr[3, 1, 1] + 1).data:05d}"
+    assert f"{virtual.tas.data}" == repr(virtual.tas.data)
+    with pytest.raises(TypeError, match="unsupported format string"):
+        f"{virtual.tas.data:.2f}"
+
+
+@pytest.mark.parametrize("count", [-731, -730, 730, 1000])
+def test_shift_beyond_the_length(virtual: xr.Dataset, loaded: xr.Dataset, count: int) -> None:
+    for _ in range(2):
+        for name in ("tas", "pr"):
+            xr.testing.assert_identical(virtual[name].shift(time=count).compute(), loaded[name].shift(time=count))
+        shifted = virtual.pr.isel(time=slice(0, 0)).shift(time=2, fill_value=7)
+        xr.testing.assert_identical(shifted.compute(), loaded.pr.isel(time=slice(0, 0)).shift(time=2, fill_value=7))
+        padded = virtual.pr.isel(time=[]).pad(time=2, constant_values=7)
+        xr.testing.assert_identical(padded.compute(), loaded.pr.isel(time=[]).pad(time=2, constant_values=7))

@@ -27,7 +27,7 @@ from insitu.errors import SelectionError
 from insitu.lazy_array.deferred_values import DeferredValues
 from insitu.lazy_array.dispatch import call_function, call_ufunc, compute_in_place
 from insitu.lazy_array.evaluate import apply_steps, read_all, read_and_keep
-from insitu.lazy_array.load_values import fingerprint, write_values
+from insitu.lazy_array.load_values import fingerprint, values_or_dask, write_values
 from insitu.lazy_array.methods import Methods
 from insitu.lazy_array.numpy_indexing import select
 from insitu.lazy_array.point_selection import SelectPoints, TooManyPointsError, index_pointwise
@@ -142,6 +142,22 @@ class LazyArray(DeferredValues, Methods, NDArrayOperatorsMixin, ExplicitlyIndexe
     def __ipow__(self, other: Any) -> Any:
         shortcut = self._find_power(other)
         return compute_in_place(np.power, self, other) if shortcut is None else shortcut(self)
+
+    # NumPy's operators, unlike its ufuncs, know that values of types that cannot be compared differ.
+
+    def __eq__(self, other: object) -> Any:
+        try:
+            return super().__eq__(other)
+        except TypeError:
+            return values_or_dask(self) == (values_or_dask(other) if isinstance(other, LazyArray) else other)
+
+    def __ne__(self, other: object) -> Any:
+        try:
+            return super().__ne__(other)
+        except TypeError:
+            return values_or_dask(self) != (values_or_dask(other) if isinstance(other, LazyArray) else other)
+
+    __hash__ = None  # type: ignore[assignment]
 
     # Selecting.
 
@@ -306,6 +322,9 @@ class LazyArray(DeferredValues, Methods, NDArrayOperatorsMixin, ExplicitlyIndexe
 
     def __repr__(self) -> str:
         return format_text(self)
+
+    def __format__(self, spec: str) -> str:
+        return format(self.read(), spec) if spec and not self.ndim else super().__format__(spec)
 
     def _repr_inline_(self, max_width: int) -> str:
         return format_line(self, max_width)

@@ -153,6 +153,8 @@ class Tile:
         if isinstance(cells, slice) and cells == slice(None):
             return self
         axes = (*self.axes[:number], axis, *self.axes[number + 1 :])
+        if not self.axes[number].count and axis.count:  # of nothing, only Absent places can be taken
+            return replace(self, axes=axes, chunks=Columns.of_absent([each.count for each in axes]))
         return replace(self, axes=axes, chunks=self.chunks.take(number, cells))
 
 

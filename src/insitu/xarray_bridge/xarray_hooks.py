@@ -14,6 +14,8 @@ would take it for a Dask array and refuse what it refuses of those. In these pla
 - functions of `apply_ufunc` get duck arrays as they are. Here they get the values, as of xarray's own
   lazy arrays, unless they say that they take any array (`dask="allowed"`); where the values are too many
   they are Dask arrays, with what xarray makes of them;
+- indexers are taken as they are, also by pandas, and by NumPy for arrays in memory. Here virtual ones are
+  read before;
 - the values in each window are counted, of integers as well, where none are missing, in an array of
   the full size. Here that is one of the windowed dimensions only, shown as often as needed.
 
@@ -42,16 +44,24 @@ from insitu.xarray_bridge.write_in_pieces import write_in_pieces
 __all__ = ["install_hooks"]
 
 
+FLOX_KEYWORDS = ("method", "engine", "reindex")
+"""Of reductions of groups: in which way flox computes them."""
+
+
 @cache
 def install_hooks() -> None:
     """Adapt xarray, once in a process."""
     _wrap("xarray.core.variable", "Variable", "load", _read_before_loading)
+    _wrap("xarray.core.variable", "Variable", "_broadcast_indexes", _read_indexers)
     _wrap("xarray.core.dataset", "Dataset", "load", _read_before_loading)
+    _wrap("xarray.core.dataset", "Dataset", "_validate_indexers", _read_indexers_of_datasets)
     _wrap("xarray.core.datatree", "DataTree", "load", _read_before_loading)
     _wrap("xarray.backends.common", "ArrayWriter", "add", _write_virtual_arrays_in_pieces)
     _wrap("xarray.namedarray.daskmanager", "DaskManager", "from_array", _make_dask_arrays_of_stored_chunks)
     for module in ("xarray.core.groupby", "xarray.core._aggregations"):
         _wrap(module, None, "contains_only_chunked_or_numpy", _keep_virtual_arrays_from_flox)
+    for name in ("DataArrayGroupByBase", "DatasetGroupByBase"):
+        _wrap("xarray.core.groupby", name, "reduce", _drop_keywords_of_flox)
     _wrap("xarray.core.groupby", "GroupBy", "_binary_op", _keep_group_arithmetic_virtual)
     for module in ("xarray.computation.rolling", "xarray.core.rolling"):  # the second before xarray 2025.2
         if _wrap(module, "DataArrayRolling", "_array_reduce", _reduce_windows_without_libraries):
@@ -93,6 +103,31 @@ def _variables_of(data: Any) -> Iterable[Any]:
     return list(data.variables.values())
 
 
+def _read_indexers(original: Callable[..., Any]) -> Callable[..., Any]:
+    def broadcast_indexes(self: Any, key: Any) -> Any:
+        key = self._item_key_to_tuple(key)
+        return original(self, tuple(map(_indexer_with_values, key if isinstance(key, tuple) else (key,))))
+
+    return broadcast_indexes
+
+
+def _read_indexers_of_datasets(original: Callable[..., Any]) -> Callable[..., Any]:
+    def validate_indexers(self: Any, *args: Any, **kwargs: Any) -> Any:
+        for dim, indexer in original(self, *args, **kwargs):
+            yield dim, _indexer_with_values(indexer)
+
+    return validate_indexers
+
+
+def _indexer_with_values(indexer: Any) -> Any:
+    """Return an indexer, or a variable that is one, with its values if it is virtual."""
+    if isinstance(indexer, LazyArray):
+        return np.asarray(indexer)
+    if isinstance(indexer, xarray.Variable) and isinstance(indexer._data, LazyArray):
+        return indexer.copy(deep=False, data=np.asarray(indexer._data))
+    return indexer
+
+
 def _write_virtual_arrays_in_pieces(original: Callable[..., Any]) -> Callable[..., Any]:
     def add(self: Any, source: Any, target: Any, region: Any = None) -> None:
         if isinstance(source, LazyArray):
@@ -118,6 +153,15 @@ def _keep_virtual_arrays_from_flox(original: Callable[..., bool]) -> Callable[..
         return not has_virtual_array(data) and original(data)
 
     return contains_only_chunked_or_numpy
+
+
+def _drop_keywords_of_flox(original: Callable[..., Any]) -> Callable[..., Any]:
+    def reduce(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if has_virtual_array(getattr(self, "_original_obj", None)):
+            kwargs = {name: value for name, value in kwargs.items() if name not in FLOX_KEYWORDS}
+        return original(self, *args, **kwargs)
+
+    return reduce
 
 
 def _keep_group_arithmetic_virtual(original: Callable[..., Any]) -> Callable[..., Any]:
