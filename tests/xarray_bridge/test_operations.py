@@ -4,6 +4,7 @@ should.
 
 from __future__ import annotations
 
+import operator
 import pickle
 from collections.abc import Callable
 from pathlib import Path
@@ -265,3 +266,22 @@ def test_sum_and_count_stream(varied: Path, monkeypatch: pytest.MonkeyPatch) -> 
         np.testing.assert_allclose(
             getattr(tas, method)("time").values, getattr(expected, method)("time").values, rtol=1e-5
         )
+
+
+@pytest.mark.parametrize(("name", "other"), [("name", 1.5), ("code", 2), ("tas", "a"), ("name", np.arange(6))])
+def test_what_cannot_be_compared_is_not_equal(varied: Path, name: str, other: Any) -> None:
+    loaded = xr.load_dataset(varied, engine="netcdf4")[name].values
+    array = insitu.open_dataset(varied)[name].data
+    for compare in (operator.eq, operator.ne):
+        np.testing.assert_array_equal(np.asarray(compare(array, other)), compare(loaded, other))
+        if np.ndim(other) == 0:
+            np.testing.assert_array_equal(np.asarray(compare(other, array)), compare(other, loaded))
+
+
+def test_empty_selections_backwards(varied: Path) -> None:
+    loaded = xr.load_dataset(varied, engine="netcdf4")
+    for key in (slice(1, 5, -2), slice(-8, 2, -1), slice(None, -1, -3)):
+        found = insitu.open_dataset(varied).isel(lon=key)  # its coordinate `height` is one of xarray's lazy arrays
+        xr.testing.assert_identical(found.load(), loaded.isel(lon=key))
+        with xr.open_dataset(varied, engine="insitu") as lazy:
+            xr.testing.assert_identical(lazy.isel(lon=key).load(), loaded.isel(lon=key))
