@@ -23,7 +23,14 @@ from insitu.active.placement import Servers
 from insitu.active.reduce_array import reduce_array
 from insitu.combining.cached_archive import CachedArchive
 from insitu.combining.conventions import Decoding
-from insitu.combining.file_names import expand_paths, is_many, iter_positions, open_objects, resolve_references
+from insitu.combining.file_names import (
+    expand_paths,
+    is_many,
+    iter_positions,
+    one_location,
+    open_objects,
+    resolve_references,
+)
 from insitu.combining.member import Member, Variable
 from insitu.combining.recipe import Recipe
 from insitu.combining.saved_members import array_from_variable, tree_from_member
@@ -34,6 +41,7 @@ from insitu.combining.scan_member import Failure, Job, make_loader, scan_member,
 from insitu.combining.stored_view import stored_view, zarr_tree
 from insitu.combining.survey import Survey
 from insitu.errors import UnsupportedError, VariableError
+from insitu.formats.variable_filter import select_variables
 from insitu.maintenance import (
     append_member,
     check,
@@ -141,7 +149,7 @@ class Archive:
             A path, URL, open file or bytes. The files of a pattern, a list or nested lists are
             combined into one dataset.
         many
-            Whether `urls` are files to combine; by default lists and patterns are.
+            Whether `urls` are files to combine; by default patterns and lists of several are.
         group, variables, format, errors, cache
             See `insitu.open_dataset`.
         active, active_required, verify, allow_local, storage_options
@@ -173,8 +181,10 @@ class Archive:
             unknown=None if finish is None else "it was opened with preprocess=, a function, which cannot be saved",
             **combining,
         )
-        many = is_many(urls) if many is None else many
-        nested = expand_paths(urls, storage_options) if many else [urls]
+        if many is None:
+            is_joined = combine != "by_coords" or concat_dim is not None
+            many = is_many(urls) or (is_joined and isinstance(urls, (list, tuple)))
+        nested = expand_paths(urls, storage_options) if many else [one_location(urls)]
         pairs = list(iter_positions(nested))
         if not pairs:
             raise OSError("there are no files to open: the list is empty")
@@ -309,6 +319,8 @@ class Archive:
         """Return the tree with only these variables and their coordinates; None: with all."""
         if variables is None:
             return self.tree
+        if self.location is None:
+            return select_variables(self.tree, variables, url=f"{len(self.urls)} files")
         groups: dict[str, VirtualGroup] = {"": VirtualGroup({})}
         by_group: dict[str, list[str]] = {}
         for path in variables:
@@ -440,7 +452,8 @@ class Archive:
         Parameters
         ----------
         urls
-            The files: as for `open`.
+            The files: as for `open`. Where the files of the archive lie in a grid of two dimensions
+            (`combine="nested"`), a plain list is one row or column of it; nested lists are several.
         dim
             The dimension that grows.
         relative
@@ -450,13 +463,17 @@ class Archive:
         """
         target = self._saved_location()
         options = self.job.storage_options
-        new, there = known_files(target, expand_paths(urls if is_many(urls) else [urls], options), dim, options)
+        given = expand_paths(urls, options)
+        new, there = known_files(target, [url for _, url in iter_positions(given)], dim, options)
         if not new:
             return empty_append_report(target, dim, there)
+        if any(isinstance(row, list) for row in given):
+            new, there = given, []  # a grid of files stays whole: the steps that are new are found below
         recipe = saved_recipe(target, options) or Recipe()
         files = Archive.open(
-            new, parallel=parallel, progress=progress, storage_options=options, **recipe.open_options(dim)
-        )
+            recipe.nest(new, dim), parallel=parallel, progress=progress, storage_options=options,
+            **recipe.open_options(),
+        )  # fmt: skip
         done = append_member(files.member(), target, dim, relative=relative, whole_files=True, storage_options=options)
         self._forget()
         return replace(done, skipped=(*there, *done.skipped))
@@ -475,9 +492,8 @@ class Archive:
         new = None
         if replacement is not None:
             recipe = saved_recipe(target, options) or Recipe()
-            files = expand_paths(replacement if is_many(replacement) else [replacement], options)
-            dim = recipe.concat_dim if isinstance(recipe.concat_dim, str) else "time"
-            new = Archive.open(files, storage_options=options, **recipe.open_options(dim)).member()
+            files = recipe.nest(expand_paths(replacement, options), next(iter(recipe.new_dims()), ""))
+            new = Archive.open(files, storage_options=options, **recipe.open_options()).member()
         done = drop(target, urls, replacement=new, storage_options=options)
         self._forget()
         return done

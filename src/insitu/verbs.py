@@ -13,6 +13,7 @@ from insitu.active.client import Active
 from insitu.active.placement import Servers
 from insitu.active.reduce_array import reduce_array
 from insitu.archive import Archive, zarr_store_of
+from insitu.combining.file_names import one_location
 from insitu.combining.scan_member import make_loader
 from insitu.combining.stored_view import stored_view
 from insitu.errors import VariableError
@@ -49,7 +50,8 @@ def scan(
     url
         A path, a URL (`http://`, `https://`, `s3://`, `gs://`, `az://`), or an open source of
         bytes: an archive file, a Zarr store (directory, prefix, zip), saved references, or a member
-        of a zip or tar archive (`runs.zip::2024/jan.nc`).
+        of a zip or tar archive (`runs.zip::2024/jan.nc`). The files of a list or a pattern are
+        combined, as by `open_mfdataset`, if `decode` is not False.
     group
         Scan this group only.
     variables
@@ -86,7 +88,7 @@ def scan(
     names = [variables] if isinstance(variables, str) else variables
     how: dict[str, Any] = {"errors": errors, "format": format, "verify": verify, "allow_local": allow_local}
     if not decode:
-        return scan_stored(url, group=group, variables=names, storage_options=storage_options, **how)
+        return scan_stored(one_location(url), group=group, variables=names, storage_options=storage_options, **how)
     return Archive.open(url, group=group, storage_options=storage_options, **how).subtree(names)
 
 

@@ -13,6 +13,7 @@ import xarray as xr
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import insitu
 from fixtures.agreement import agree, identical, theirs
 from fixtures.make_archive import Part, parts, write_all
 from fixtures.random_archive import Archive, random_archive, write_archive
@@ -24,7 +25,7 @@ OPTIONS = st.fixed_dictionaries(
     optional={
         "data_vars": st.sampled_from(("all", "minimal", "different", None)),
         "coords": st.sampled_from(("all", "minimal", "different")),
-        "compat": st.sampled_from(("equals", "broadcast_equals", "no_conflicts", "override", "identical")),
+        "compat": st.sampled_from(("equals", "broadcast_equals", "no_conflicts", "override", "identical", "minimal")),
         "join": st.sampled_from(("outer", "inner", "left", "right", "exact", "override")),
         "combine_attrs": st.sampled_from(("override", "drop", "no_conflicts", "drop_conflicts", "identical")),
     },
@@ -52,6 +53,24 @@ def test_nested(archive: list[Part], options: dict[str, Any], dim: str | None) -
         agree(write_all(Path(folder), archive), combine="nested", concat_dim=dim, **options)
 
 
+@pytest.mark.parametrize("how", [{}, {"combine": "nested", "concat_dim": None}], ids=["by_coords", "nested"])
+@pytest.mark.parametrize("coords", [True, False], ids=["coordinates", "data"])
+def test_merging_with_minimal_compatibility(tmp_path: Path, how: dict[str, Any], coords: bool) -> None:
+    """What conflicts is left out; files that are joined along a dimension need more."""
+    files = []
+    for number in range(3):
+        shared = {"same": ("x", [1.0, 2.0]), "other": ("x", [1.0, number]), "one": ((), 5)}
+        ds = xr.Dataset({f"v{number}": ("x", [1.0, number]), **shared}, {"x": [0, 1]})
+        files.append(ds.set_coords(list(shared)) if coords else ds)
+        files[-1].to_netcdf(tmp_path / f"{number}.nc")
+    paths = [str(tmp_path / f"{number}.nc") for number in range(3)]
+    assert agree(paths, compat="minimal", **how)
+    assert "other" not in open_mfdataset(paths, compat="minimal", **how)
+    agree(paths, combine="nested", concat_dim="run", compat="minimal")
+    with pytest.raises(InsituError, match="compat='minimal' is for files that are merged"):
+        open_mfdataset(paths, combine="nested", concat_dim="run", compat="minimal")
+
+
 @pytest.mark.parametrize("order", [("time", "lon"), ("lon", "time")], ids=str)
 def test_grid_of_files(tmp_path: Path, order: tuple[str, str]) -> None:
     grid = [[Part(first=2 * i, lon_first=4 * j, packing=(i + j) % 5, stored="i2") for j in range(3)] for i in range(2)]
@@ -76,17 +95,17 @@ def test_grid_with_a_hole(tmp_path: Path) -> None:
 def test_random_archives(tmp_path: Path, first: int) -> None:
     """Thousands have been tried; these stay. A failure names its seed."""
     combined = [_random(tmp_path, seed) for seed in range(first, first + 30)]
-    assert any(combined)
+    assert sum(combined) >= 10  # the others both refuse
 
 
 def test_random_archives_of_several_calendars(tmp_path: Path) -> None:
     combined = [_random(tmp_path, seed, calendars=True) for seed in range(1000, 1040)]
-    assert any(combined)
+    assert sum(combined) >= 10  # the others both refuse
 
 
 def test_random_archives_with_dimensions_in_several_orders(tmp_path: Path) -> None:
     combined = [_random(tmp_path, seed, orders=True) for seed in range(2000, 2030)]
-    assert any(combined)
+    assert sum(combined) >= 10  # the others both refuse
 
 
 def _random(folder: Path, seed: int, **how: bool) -> bool:
@@ -126,25 +145,16 @@ def test_files_inside_each_other(tmp_path: Path) -> None:
     assert agree(write_archive(tmp_path, archive), **archive.options)
 
 
-@pytest.mark.parametrize("first", [0, 20])
-def test_appended_one_by_one(tmp_path: Path, first: int) -> None:
+@pytest.mark.parametrize("seed", range(40))
+def test_appended_one_by_one(tmp_path: Path, seed: int) -> None:
     """A store of one or several files, to which the others are appended, is the dataset that xarray
-    makes of all files.
-    """
-    compared = [_appended(tmp_path / str(seed), seed) for seed in range(first, first + 20)]
-    assert any(compared)
-
-
-def _appended(folder: Path, seed: int) -> bool:
-    """Save some files, append the others one by one, compare; False where today's `append` or
-    xarray refuses the files.
+    makes of all files; dates of several calendars are refused by name.
     """
     rng = np.random.default_rng(seed)
-    folder.mkdir()
     archive, first = [], 0
     for _ in range(int(rng.integers(2, 5))):
         days = int(rng.integers(1, 4))
-        how: dict[str, Any] = {"chunks": (int(rng.integers(1, 4)), 3, 4)} if rng.random() < 0.5 else {}
+        storage: dict[str, Any] = {"chunks": (int(rng.integers(1, 4)), 3, 4)} if rng.random() < 0.5 else {}
         archive.append(
             Part(
                 first=first,
@@ -155,25 +165,29 @@ def _appended(folder: Path, seed: int) -> bool:
                 units=int(rng.integers(0, 3)),
                 calendar="noleap" if rng.random() < 0.1 else "standard",
                 has_wind=rng.random() < 0.9,
-                **how,
+                **storage,
             )
         )
         first += days
-    paths = write_all(folder, archive)
+    paths = write_all(tmp_path, archive)
     start = int(rng.integers(1, len(paths)))
-    how = {"combine": "nested", "concat_dim": "time", "data_vars": "minimal", "coords": "minimal", "compat": "override"}
+    how: dict[str, Any] = {"combine": "nested", "concat_dim": "time"} if seed % 4 < 3 else {}
+    how |= {"data_vars": "minimal", "coords": "minimal", "compat": "override"}
     expected = theirs(paths, **how)
-    store = folder / "kept.insitu"
-    try:
+    store = tmp_path / "kept.insitu"
+
+    def grow() -> None:
         open_mfdataset(paths[:start], **how).insitu.save(store)
         for path in paths[start:]:
-            open_dataset(path).insitu.append(store, "time")
-    except InsituError:
-        return False
-    assert not isinstance(expected, Exception), f"seed {seed}: xarray refuses: {expected!r}"
-    try:
-        identical(open_dataset(store), expected)
-    except AssertionError as problem:
-        problem.add_note(f"seed {seed}, {start} files saved, {len(paths) - start} appended")
-        raise
-    return True
+            if seed % 2:
+                open_dataset(path).insitu.append(store, "time")
+            else:
+                insitu.Archive.open(store).append(path)
+
+    if len({part.calendar for part in archive}) > 1:
+        with pytest.raises(InsituError, match=r"several calendars|mixed types"):
+            grow()
+        return
+    assert isinstance(expected, xr.Dataset), f"xarray refuses: {expected!r}"
+    grow()
+    identical(open_dataset(store), expected)

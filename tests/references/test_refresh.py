@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 import insitu
-from insitu.errors import InsituError, SourceError, StaleSourceError
+from insitu.errors import SourceError, StaleSourceError, UnsupportedError
 from insitu.maintenance import check, refresh
 from insitu.references import save
 
@@ -363,13 +363,14 @@ def test_other_formats(tmp_path: Path, name: str, target: str) -> None:
     MAKERS[name](path, 0)
     group = insitu.scan(path, decode=False)
     prefix = next((at for at, node in group.walk() if node.arrays), "")
-    try:
-        if target == "x.insitu":
-            insitu.open_dataset(path, group=prefix or None).insitu.save(tmp_path / target)
-        else:
+    if name in ("a.fits", "a.tif") and not target.endswith(".insitu"):
+        with pytest.raises(UnsupportedError, match="cannot hold"):  # several encodings, or a shorter last strip
             save(group, tmp_path / target)
-    except InsituError as problem:
-        pytest.skip(f"this form does not hold it: {problem.message}")
+        return
+    if target == "x.insitu":
+        insitu.open_dataset(path, group=prefix or None).insitu.save(tmp_path / target)
+    else:
+        save(group, tmp_path / target)
     path.unlink()
     MAKERS[name](path, 1)
     os.utime(path, (2e9, 2e9))

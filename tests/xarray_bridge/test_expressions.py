@@ -320,7 +320,7 @@ def test_boxes_are_bounded_whatever_the_chunks(tmp_path: Path) -> None:
     ds = xr.Dataset({"a": (("x", "y"), values), "b": (("x", "y"), values[::-1].copy())})
     chunks = {"a": (600, 7), "b": (6, 700)}
     ds.to_netcdf(tmp_path / "x.nc", encoding={n: {"zlib": True, "chunksizes": c} for n, c in chunks.items()})
-    with insitu.open_dataset(tmp_path / "x.nc", cache=False) as ours:
+    with insitu.open_dataset(tmp_path / "x.nc") as ours:
         product = (ours.a * ours.b).variable._data
         memory = BoxMemory(40_000)
         boxes = list(iterate_boxes(product, memory=memory))

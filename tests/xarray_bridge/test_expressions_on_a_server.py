@@ -232,7 +232,7 @@ def test_groups_weights_and_histograms_of_formulas_in_one_pass(
         return xr.Dataset({"speed": np.hypot(ds.u, ds.v.fillna(0))})
 
     server = {"active": near.url, "active_required": True} if there else {}
-    with insitu.open_dataset(path, cache=False, **server) as ds, insitu.open_dataset(path) as plain:
+    with insitu.open_dataset(path, **server) as ds, insitu.open_dataset(path) as plain:
         start = traffic.requests
         found = formula(speeds(ds)).load()
         assert traffic.requests - start == there
@@ -242,3 +242,4 @@ def test_groups_weights_and_histograms_of_formulas_in_one_pass(
             np.testing.assert_array_equal(found.speed[..., :3], np.stack(counts, -1))
         else:
             xr.testing.assert_allclose(found, formula(loaded).load(), rtol=1e-4)
+            xr.testing.assert_identical(found, formula(speeds(ds)).load())

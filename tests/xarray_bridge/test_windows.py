@@ -51,7 +51,7 @@ def loaded(path: Path) -> xr.Dataset:
 
 @pytest.fixture(scope="module")
 def virtual(path: Path) -> Iterator[xr.Dataset]:
-    with insitu.open_dataset(path, cache=False) as ds:
+    with insitu.open_dataset(path) as ds:
         yield ds
 
 
@@ -301,14 +301,14 @@ def infinite(tmp_path: Path) -> Path:
 @pytest.mark.parametrize("method", METHODS[:9])
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 def test_infinite_values(infinite: Path, method: str) -> None:
-    with insitu.open_dataset(infinite, cache=False) as ds, xr.open_dataset(infinite) as theirs:
+    with insitu.open_dataset(infinite) as ds, xr.open_dataset(infinite) as theirs:
         for length in (2, 5, 8):
             found = getattr(ds.x.rolling(t=length, min_periods=1), method)()
             assert_same(found, getattr(theirs.x.load().rolling(t=length, min_periods=1), method)())
 
 
 def test_warnings_are_as_they_were_asked_for(infinite: Path) -> None:
-    with insitu.open_dataset(infinite, cache=False) as ds:
+    with insitu.open_dataset(infinite) as ds:
         with np.errstate(invalid="ignore"):
             quiet = ds.x.rolling(t=2).sum()
         with np.errstate(invalid="raise"):
@@ -319,7 +319,7 @@ def test_warnings_are_as_they_were_asked_for(infinite: Path) -> None:
 
 
 def test_windows_of_dates(infinite: Path) -> None:
-    with insitu.open_dataset(infinite, cache=False) as ds, xr.open_dataset(infinite) as theirs:
+    with insitu.open_dataset(infinite) as ds, xr.open_dataset(infinite) as theirs:
         found = ds.when.rolling(t=3).construct("w")
         assert isinstance(found.variable._data, LazyArray)
         xr.testing.assert_identical(found.load(), theirs.when.load().rolling(t=3).construct("w"))

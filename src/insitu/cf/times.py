@@ -21,7 +21,14 @@ from insitu.errors import CodecError, FormatError, UnsupportedError
 from insitu.forking import import_before_fork
 from insitu.model import PackingKind
 
-__all__ = ["TimeDecoding", "choose_date_decoding", "choose_timedelta_decoding", "decode_time_numbers", "split_units"]
+__all__ = [
+    "UNITS",
+    "TimeDecoding",
+    "choose_date_decoding",
+    "choose_timedelta_decoding",
+    "decode_time_numbers",
+    "split_units",
+]
 
 NANOSECONDS = {
     "ns": 1, "us": 10**3, "ms": 10**6, "s": 10**9, "m": 60 * 10**9, "h": 3600 * 10**9, "D": 86400 * 10**9,

@@ -14,7 +14,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["CACHE_LINE", "allocate_aligned"]
+from insitu.errors import CodecError
+
+__all__ = ["CACHE_LINE", "allocate_aligned", "allocate_chunk"]
 
 CACHE_LINE = 64
 MIN_ALIGNED_BYTES = 256 << 10
@@ -30,3 +32,18 @@ def allocate_aligned(shape: tuple[int, ...], dtype: npt.DTypeLike) -> npt.NDArra
     memory = np.empty(nbytes + CACHE_LINE, np.uint8)
     start = -memory.__array_interface__["data"][0] % CACHE_LINE
     return memory[start : start + nbytes].view(kind).reshape(shape)
+
+
+def allocate_chunk(shape: tuple[int, ...], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
+    """Return a new array for a chunk, whose shape a file declares.
+
+    Raises
+    ------
+    CodecError
+        If there is not so much memory. Usually a damaged file declares a size that is far too large.
+    """
+    try:
+        return allocate_aligned(shape, dtype)
+    except (MemoryError, ValueError):  # ValueError: more bytes than the address space has
+        nbytes = math.prod(shape) * np.dtype(dtype).itemsize
+        raise CodecError(f"there is not enough memory for a chunk of {nbytes} bytes") from None

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from insitu.codecs import registry
+from insitu.codecs.aligned_memory import allocate_chunk
 from insitu.codecs.buffer_spec import BufferSpec, Data, DecodeStep, Octets, as_octets
 from insitu.codecs.chunk_batch import ChunkBatch, find_placing_kernel
 from insitu.codecs.linked_libraries import get_decode_boxes, get_measure_chunks, linked_libraries
@@ -213,7 +214,7 @@ class Decoder:
         if not self.steps:
             values = self._check_size(data).view(self.dtype).reshape(self.stored)
         else:
-            values = np.empty(self.stored, self.dtype)
+            values = allocate_chunk(self.stored, self.dtype)
             self._decode_into(data, values.reshape(-1).view(np.uint8))
         return values if self.back is None else values.transpose(self.back)
 
@@ -389,7 +390,7 @@ class Decoder:
         """
         if self.records is None:
             raise CodecError("the chunk holds its values itself, not references to them")
-        room = np.empty(self.stored, self.dtype)
+        room = allocate_chunk(self.stored, self.dtype)
         self._decode_into(data, room.reshape(-1).view(np.uint8))
         return room if self.back is None else room.transpose(self.back)
 

@@ -10,9 +10,8 @@ import threading
 
 import numpy as np
 
-from insitu.codecs.aligned_memory import allocate_aligned
+from insitu.codecs.aligned_memory import allocate_chunk
 from insitu.codecs.buffer_spec import Octets
-from insitu.errors import CodecError
 
 __all__ = ["MAX_KEPT_BYTES", "get_buffer"]
 
@@ -40,11 +39,7 @@ def get_buffer(slot: int, nbytes: int) -> Octets:
     """
     kept = _slots.buffers.get(slot)
     if kept is None or kept.size < nbytes:
-        try:
-            kept = allocate_aligned((nbytes,), np.uint8)
-        except MemoryError:
-            # Usually a damaged file declares a size that is far too large.
-            raise CodecError(f"there is not enough memory for a chunk of {nbytes} bytes") from None
+        kept = allocate_chunk((nbytes,), np.uint8)
         if nbytes <= MAX_KEPT_BYTES:
             _slots.buffers[slot] = kept
     return kept[:nbytes]

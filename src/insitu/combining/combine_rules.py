@@ -13,7 +13,7 @@ from insitu.combining.xarray_default import DEFAULT
 
 __all__ = ["CombineRules"]
 
-COMPAT = ("identical", "equals", "broadcast_equals", "no_conflicts", "override")
+COMPAT = ("identical", "equals", "broadcast_equals", "no_conflicts", "override", "minimal")
 JOIN = ("outer", "inner", "left", "right", "exact", "override")
 ATTRS = ("drop", "identical", "no_conflicts", "drop_conflicts", "override")
 

@@ -50,6 +50,11 @@ def concat(members: Sequence[Member], dim: str, rules: CombineRules, labels: npt
     labels
         Labels for a new dimension.
     """
+    if rules.compat == "minimal":
+        raise CombineError(
+            "compat='minimal' is for files that are merged, not for files that are joined along a dimension",
+            hint="Give one of broadcast_equals, equals, identical, no_conflicts, override",
+        )
     members = align_members(members, rules.join, exclude=dim)
     names = dict.fromkeys(name for member in members for name in member.variables)
     coords = frozenset().union(*(member.coords for member in members))

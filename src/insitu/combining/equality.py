@@ -21,7 +21,11 @@ from insitu.combining.merge_attributes import is_equivalent
 from insitu.combining.promotion import shared_type
 from insitu.model import VirtualArray
 
-__all__ = ["has_equal_values", "is_same_in_all", "is_same_variable", "merge_variable", "read_together"]
+__all__ = ["ConflictError", "has_equal_values", "is_same_in_all", "is_same_variable", "merge_variable", "read_together"]
+
+
+class ConflictError(CombineError):
+    """Variables of one name have different values."""
 
 
 def has_equal_values(one: npt.NDArray[Any], other: npt.NDArray[Any]) -> bool:
@@ -95,6 +99,8 @@ def merge_variable(
     first = variables[0]
     if len(variables) == 1 or compat == "override":
         return first
+    if compat == "minimal":
+        compat = "broadcast_equals"
     if compat == "broadcast_equals":
         sizes: dict[str, int] = {}
         for variable in variables:
@@ -104,7 +110,7 @@ def merge_variable(
     if equal is None:
         equal = is_same_in_all(variables, compat, load)
     if not equal:
-        raise CombineError(
+        raise ConflictError(
             f"conflicting values for variable {name!r} on objects to be combined. "
             "You can skip this check by specifying compat='override'."
         )

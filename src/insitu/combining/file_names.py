@@ -27,6 +27,7 @@ __all__ = [
     "is_many",
     "iter_positions",
     "labels_from_names",
+    "one_location",
     "open_objects",
     "resolve_references",
     "without_secrets",
@@ -125,16 +126,35 @@ def iter_positions(nested: Any, at: tuple[int, ...] = ()) -> Iterator[tuple[tupl
 
 
 def is_many(urls: Any) -> bool:
-    """Return whether a location means files to combine: a list, a pattern, or `@` and a file of
-    names.
+    """Return whether a location means files to combine: a list of several, a pattern, or `@` and a
+    file of names.
     """
     if isinstance(urls, (list, tuple)):
-        return True
+        return len(urls) != 1 or is_many(urls[0])
     if isinstance(urls, os.PathLike):
         urls = os.fspath(urls)
     if not isinstance(urls, str) or os.path.exists(urls):
         return False
     return urls.startswith("@") or any(mark in urls.partition("?")[0] for mark in "*[")
+
+
+def one_location(url: Any) -> Any:
+    """Return what a function that opens one archive was given; of a list of one, its item.
+
+    Raises
+    ------
+    TypeError
+        If it is a list of several.
+    OSError
+        If it is an empty list.
+    """
+    while isinstance(url, (list, tuple)):
+        if not url:
+            raise OSError("there are no files to open: the list is empty")
+        if len(url) > 1:
+            raise TypeError(f"a list of {len(url)} files was given where one is opened: open many with open_mfdataset")
+        (url,) = url
+    return url
 
 
 def resolve_references(urls: Any, storage_options: Mapping[str, Any] | None) -> tuple[Any, Mapping[str, Any] | None]:

@@ -75,15 +75,20 @@ def _boxes_of_sources(array: VirtualArray) -> dict[Source, list[Span]]:
             numbers = np.arange(begin, min(begin + CELLS_AT_ONCE, total))
             cells = np.unravel_index(numbers, shape) if shape else ()
             source = np.asarray(tile.chunks.locate(list(cells)).source)
-            for number in np.unique(source[source >= 0]).tolist():
-                chosen = source == number
-                box = []
-                for dimension, axis_number in enumerate(tile.dimensions):
-                    axis, mine = tile.axes[axis_number], cells[axis_number][chosen]
-                    last = np.array([mine.max()])
-                    low = int(axis.begin(np.array([mine.min()]))[0])
-                    high = int(axis.begin(last)[0] + axis.show(last).extent[0])
-                    box.append((low + origin[dimension], high + origin[dimension]))
+            order = np.argsort(source, kind="stable")
+            order = order[np.searchsorted(source[order], 0) :]  # cells that lie in a file
+            if not len(order):
+                continue
+            present, firsts = np.unique(source[order], return_index=True)
+            spans = []
+            for dimension, axis_number in enumerate(tile.dimensions):
+                axis, mine = tile.axes[axis_number], cells[axis_number][order]
+                last = np.maximum.reduceat(mine, firsts)
+                low = axis.begin(np.minimum.reduceat(mine, firsts)) + origin[dimension]
+                high = axis.begin(last) + axis.show(last).extent + origin[dimension]
+                spans.append(list(zip(low.tolist(), high.tolist(), strict=True)))
+            for at, number in enumerate(present.tolist()):
+                box = [span[at] for span in spans]
                 about = tile.chunks.sources[number]
                 old = found.get(about, box)
                 found[about] = [(min(a, c), max(b, d)) for (a, b), (c, d) in zip(old, box, strict=True)]

@@ -61,6 +61,8 @@ class JoinPlan:
         if not nested and recipe.concat_dim is not None:
             return None
         rules = recipe.rules(load)
+        if rules.compat == "minimal":  # only for merging
+            return None
         if rules.combine_attrs not in ("override", "drop"):  # every file's attributes count
             return None
         dim = recipe.concat_dim if nested else None

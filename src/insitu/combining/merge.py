@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from insitu.combining.align import align_members, pandas_index, with_dtype
 from insitu.combining.combine_rules import CombineRules
-from insitu.combining.equality import has_equal_values, merge_variable
+from insitu.combining.equality import ConflictError, has_equal_values, merge_variable
 from insitu.combining.join_similar import join_arrays
 from insitu.combining.member import CombineError, Member, Variable
 from insitu.combining.merge_attributes import common_items, merge_attributes
@@ -52,9 +52,14 @@ def merge(members: Sequence[Member], rules: CombineRules) -> Member:
             variable = _merge_label(name, labels, rules)
         else:
             fills_in = len(found) > 1 and rules.compat == "no_conflicts" and rules.join != "override"
-            variable = (_join_disjoint_parts(name, before) if fills_in else None) or merge_variable(
-                name, found, rules.compat, rules.load
-            )
+            try:
+                variable = (_join_disjoint_parts(name, before) if fills_in else None) or merge_variable(
+                    name, found, rules.compat, rules.load
+                )
+            except ConflictError:
+                if rules.compat != "minimal":
+                    raise
+                continue  # what conflicts is left out
         attributes = merge_attributes([v.attributes for v in labels or found], rules.combine_attrs)
         encoding = variable.encoding if len(found) == 1 else common_items([v.encoding for v in found])
         result[name] = Variable(variable.dims, variable.data, attributes, encoding)
@@ -67,7 +72,7 @@ def merge(members: Sequence[Member], rules: CombineRules) -> Member:
                 )
     attributes = merge_attributes([member.attributes for member in members], rules.combine_attrs)
     unindexed = frozenset().union(*(member.unindexed for member in parts))
-    coords |= {dim for dim in sizes if dim in result}
+    coords = (coords & result.keys()) | {dim for dim in sizes if dim in result}
     return Member(result, coords, attributes, {}, None, unindexed)
 
 

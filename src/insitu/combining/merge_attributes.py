@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from insitu.cf.times import UNITS, split_units
 from insitu.combining.member import CombineError
 
 __all__ = ["common_items", "is_equivalent", "merge_attributes"]
@@ -64,7 +66,33 @@ def common_items(parts: Sequence[Attributes]) -> dict[str, Any]:
         # of a packing, or none.
         for key in _PACKING:
             result.pop(key, None)
+    if "units" not in result and any("units" in part for part in parts):
+        # xarray writes times block by block only with both units and type, or with neither; and it
+        # gives the units of times to their bounds.
+        result.pop("dtype", None)
+        result |= _units_for_all(parts)
     return result
+
+
+def _units_for_all(parts: Sequence[Attributes]) -> dict[str, Any]:
+    """Return time units and a type that hold the times of all parts, from the first one's date on.
+
+    None are returned if some part has no units, or ones that are no times.
+    """
+    texts = list(dict.fromkeys(part.get("units") for part in parts))
+    split = [split_units(text) if " since " in text else (text, "") for text in texts if isinstance(text, str)]
+    steps = {UNITS.get(word if word.endswith("s") else f"{word}s") for word, _ in split}
+    if len(split) < len(texts) or None in steps or len({bool(date) for _, date in split}) > 1:
+        return {}
+    if any(np.dtype(part.get("dtype", "f8")).kind == "f" for part in parts):
+        return {"units": texts[0], "dtype": np.dtype("f8")}
+    if not all(_MIDNIGHT.fullmatch(date) for _, date in split):
+        steps.add("s")
+    word = next(word for word, step in UNITS.items() if step in steps)  # the finest comes first
+    return {"units": f"{word} since {split[0][1]}" if split[0][1] else word, "dtype": np.dtype("i8")}
+
+
+_MIDNIGHT = re.compile(r"(-?\d+-\d+-\d+([ T]0?0:0?0(:0?0(\.0*)?)?)?)?")
 
 
 _PACKING = ("scale_factor", "add_offset", "dtype", "_FillValue", "missing_value", "_Unsigned")

@@ -10,7 +10,7 @@ import numpy as np
 
 from insitu.combining.combine_rules import CombineRules
 from insitu.combining.conventions import Decoding
-from insitu.combining.file_names import labels_from_names
+from insitu.combining.file_names import iter_positions, labels_from_names
 from insitu.combining.member import CombineError, ConcatDim, GridPosition, Load, Member
 from insitu.combining.scan_member import Failure
 from insitu.combining.xarray_default import DEFAULT
@@ -104,8 +104,22 @@ class Recipe:
                     hint="Give combine='nested' with it, or a mapping for a dimension from the files' names",
                 )
             return []
-        many = isinstance(self.concat_dim, (list, tuple))
-        return [_to_concat_dim(dim) for dim in (self.concat_dim if many else [self.concat_dim])]
+        return [_to_concat_dim(dim) for dim in self._levels()]
+
+    def _levels(self) -> list[Any]:
+        """Return what was given as `concat_dim` for each level of nesting."""
+        return list(self.concat_dim) if isinstance(self.concat_dim, (list, tuple)) else [self.concat_dim]
+
+    def grid_dims(self) -> list[Any]:
+        """Return the dimensions along which the caller's lists were joined; none if labels or names
+        of files gave the order.
+        """
+        return self._levels() if self.combine == "nested" and not isinstance(self.concat_dim, Mapping) else []
+
+    def new_dims(self) -> list[str]:
+        """Return the dimensions that the files are joined along by lists or by their names."""
+        names = self.concat_dim if isinstance(self.concat_dim, Mapping) else self.grid_dims()
+        return [str(name) for name in names if name is not None]
 
     def type_check(self) -> TypeCheck | None:
         """Return what checks the types of files while they are scanned; None if files do not simply
@@ -117,12 +131,48 @@ class Recipe:
             return TypeCheck(None)
         return TypeCheck(self.concat_dim) if isinstance(self.concat_dim, str) else None
 
-    def open_options(self, dim: str) -> dict[str, Any]:
-        """Return the keywords to open more files of the same kind, to be joined along a dimension."""
-        rules = {name: getattr(self, name) for name in ("data_vars", "coords", "compat", "join", "combine_attrs")}
+    def open_options(self) -> dict[str, Any]:
+        """Return the keywords to open more files of the same kind.
+
+        Raises
+        ------
+        CombineError
+            If the recipe does not say how files were opened.
+        """
+        if self.unknown is not None:
+            raise CombineError(
+                f"how more files are to be opened is unknown: {self.unknown}",
+                hint="Open them as a dataset in the same way, and add that: ds.insitu.append(archive, dim)",
+            )
+        names = ("combine", "concat_dim", "data_vars", "coords", "compat", "join", "combine_attrs")
+        rules = {name: getattr(self, name) for name in names}
         about = {"group": self.group, "variables": self.variables, "format": self.format}
-        nested = {"combine": "nested", "concat_dim": dim} if self.combine == "nested" else {}
-        return {**rules, **about, **nested, **self.decoding}
+        return {**rules, **about, **self.decoding}
+
+    def nest(self, paths: Sequence[Any], dim: str) -> list[Any]:
+        """Return files that are added along a dimension in lists that are nested as the recipe needs
+        them.
+
+        Where files lie in a grid of two dimensions, a plain list is one row or column of it.
+
+        Raises
+        ------
+        CombineError
+            If the lists are not nested as deep as the grid of files is.
+        """
+        dims, depths = self.grid_dims(), {len(place) for place, _ in iter_positions(paths)}
+        if not dims:
+            return [path for _, path in iter_positions(paths)]
+        if depths == {len(dims)}:
+            return list(paths)
+        if depths == {len(dims) - 1} and dim == dims[0]:
+            return [list(paths)]
+        if depths == {1} and len(dims) == 2:
+            return [[path] for path in paths]
+        raise CombineError(
+            f"the files lie in a grid of {' × '.join(map(str, dims))}, and the new files do not",
+            hint="Give them in nested lists, as for open_mfdataset: [[first, second], [third, fourth]]",
+        )
 
     def to_document(self) -> dict[str, Any]:
         """Return the recipe as plain values.

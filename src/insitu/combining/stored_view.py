@@ -228,24 +228,27 @@ def _mark_missing_texts(variable: Any) -> None:
 
 def _check_one_packing(array: VirtualArray, name: str | None) -> None:
     """Refuse an array whose cells are packed differently."""
-    seen: dict[Packing, str] = {}
+    first: tuple[Tile, int] | None = None
     for tile in array.tiles:
-        if len(tile.packings) == 1:
-            seen.setdefault(tile.packings[0], _source_of(tile, None))
-            continue
         for row in _used_rows(tile):
-            seen.setdefault(tile.packings[row], _source_of(tile, row))
-    if len(seen) > 1:
-        (one, first), (other, second) = list(seen.items())[:2]
-        raise UnsupportedError(
-            f"its files are packed differently: {_describe_packing(one)} in {first}, {_describe_packing(other)} "
-            f"in {second}",
-            variable=name,
-            hint="Read decoded values, or the stored values of one file at a time",
-        )
+            if first is None:
+                first = tile, row
+            elif tile.packings[row] != first[0].packings[first[1]]:
+                places = [
+                    f"{_describe_packing(one.packings[number])} in {_source_of(one, number)}"
+                    for one, number in (first, (tile, row))
+                ]
+                raise UnsupportedError(
+                    f"its files are packed differently: {', '.join(places)}",
+                    variable=name,
+                    hint="Read decoded values, or the stored values of one file at a time",
+                )
 
 
 def _used_rows(tile: Tile) -> list[int]:
+    """Return the rows of the table of packings that cells of a tile have."""
+    if len(tile.packings) == 1:
+        return [0]
     shape = tile.chunks.shape
     total = int(np.prod(shape, dtype=object))
     if total > MAX_LOCATED_CELLS:
@@ -254,9 +257,10 @@ def _used_rows(tile: Tile) -> list[int]:
     return [int(row) for row in np.unique(np.asarray(rows.packing))]
 
 
-def _source_of(tile: Tile, row: int | None) -> str:
+def _source_of(tile: Tile, row: int) -> str:
+    """Return a file whose cells have a packing."""
     sources = tile.chunks.sources
-    if row is None:
+    if len(tile.packings) == 1:
         return str(sources[0].url) if len(sources) else "values kept inline"
     shape = tile.chunks.shape
     rows = tile.chunks.locate(list(np.unravel_index(np.arange(int(np.prod(shape))), shape)) if shape else [])

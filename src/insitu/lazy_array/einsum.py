@@ -17,11 +17,11 @@ import numpy as np
 import numpy.typing as npt
 
 from insitu.active.reduce_array import weigh_array
-from insitu.lazy_array.boxes import iterate_boxes
+from insitu.lazy_array.boxes import BoxMemory, iterate_boxes
 from insitu.lazy_array.dispatch import implements
 from insitu.lazy_array.duck_array import LazyArray
-from insitu.lazy_array.numpy_reductions import report_not_on_server
-from insitu.lazy_array.options import options
+from insitu.lazy_array.numpy_reductions import report_not_on_server, values_of_used_array
+from insitu.lazy_array.reduce_boxes import REDUCED_BYTES
 from insitu.lazy_array.reduce_on_server import reduce_on_server, server_of
 from insitu.lazy_array.steps import FillNull, IsNull, Not
 from insitu.lru import LruCache
@@ -160,6 +160,11 @@ def einsum(subscripts: Any, *operands: Any, out: Any = None, optimize: Any = Fal
         report_not_on_server(subscripts, "einsum")
     if out is not None or kwargs or not isinstance(subscripts, str):
         return NotImplemented
+    if any(
+        hasattr(o, "__array_function__") and not isinstance(o, (LazyArray, np.ndarray, np.generic)) for o in operands
+    ):
+        return NotImplemented  # a Dask array, for one
+    operands = tuple(o if isinstance(o, LazyArray) else np.asarray(o) for o in operands)
     lazy = [number for number, operand in enumerate(operands) if isinstance(operand, LazyArray)]
     dtype = np.result_type(*(operand.dtype for operand in operands))
     if not lazy or dtype.kind not in "iufc" or "->" not in subscripts:
@@ -171,24 +176,29 @@ def einsum(subscripts: Any, *operands: Any, out: Any = None, optimize: Any = Fal
         found = _product_on_server(subscripts, array, mine, labels, kept, operands)
         if found is not None:
             return found
-    if len(set(mine)) < len(mine) or array.nbytes <= options.block_bytes:
+    if len(set(mine)) < len(mine) or not array.size:
         return NotImplemented
     lengths: dict[str, int] = {}
     for operand, names in zip(operands, labels, strict=True):
         for name, length in zip(names, operand.shape, strict=True):
             lengths[name] = max(lengths.get(name, 1), length)
-    # In float64, as sums of many boxes lose digits.
+    # In float64, as all sums; and in boxes that no option changes, so that the bits are the same every time.
     out = np.zeros([lengths[name] for name in kept], np.result_type(dtype, np.float64) if dtype.kind in "fc" else dtype)
     plain = f"{','.join(labels)}->{kept}"
-    for box in iterate_boxes(array):
+    known = [values_of_used_array(operand) if number in lazy else None for number, operand in enumerate(operands)]
+    sources = [operand if values is None else values for operand, values in zip(operands, known, strict=True)]
+    for box in iterate_boxes(array, memory=BoxMemory(REDUCED_BYTES)):
         where = {name: part for name, part, n in zip(mine, box, array.shape, strict=True) if n > 1}
         parts = [
-            array[box] if number == largest else _select_box(operand, labels[number], where)
-            for number, operand in enumerate(operands)
+            source[box] if number == largest else _select_box(source, labels[number], where)
+            for number, source in enumerate(sources)
         ]
         values = [part.read(once=True) if isinstance(part, LazyArray) else np.asarray(part) for part in parts]
-        out[tuple(where.get(name, slice(None)) for name in kept)] += np.einsum(plain, *values, dtype=out.dtype)
-    return out.astype(dtype, copy=False)
+        values = [np.require(part, None, ("C", "A")) for part in values]
+        with np.errstate(invalid="ignore", over="ignore"):
+            out[tuple(where.get(name, slice(None)) for name in kept)] += np.einsum(plain, *values, dtype=out.dtype)
+    with np.errstate(over="ignore"):
+        return out.astype(dtype, copy=False)
 
 
 def _expand_ellipsis(subscripts: str, operands: Sequence[Any]) -> tuple[list[str], str]:

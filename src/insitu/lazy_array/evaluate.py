@@ -149,7 +149,7 @@ def _evaluate_large(array: DeferredValues) -> Values:
 
 
 def evaluate_boxes(
-    array: DeferredValues, memory: BoxMemory, finish: Callable[[Box, Values], Result]
+    array: DeferredValues, memory: BoxMemory, finish: Callable[[Box, Values], Result], known: Values | None = None
 ) -> Iterator[tuple[Box, Result]]:
     """Yield the boxes of an array and what is made of their values, in order.
 
@@ -163,8 +163,10 @@ def evaluate_boxes(
         What may be held at a time.
     finish
         Makes something of a box and its values.
+    known
+        The values of the array, if they were kept from an earlier use.
     """
-    read = box_reader(array, memory)
+    read = box_reader(array, memory, known)
 
     def evaluate(box: Box) -> Result:
         return finish(box, read(box))
@@ -207,8 +209,13 @@ def _take_first(pending: deque[tuple[Box, Future[Result]]]) -> tuple[Box, Result
     return box, future.result()
 
 
-def box_reader(array: DeferredValues, memory: BoxMemory) -> Callable[[Box], Values]:
-    """Return what reads boxes of an array, one after another: chunks that lie in several are kept."""
+def box_reader(array: DeferredValues, memory: BoxMemory, known: Values | None = None) -> Callable[[Box], Values]:
+    """Return what reads boxes of an array, one after another: chunks that lie in several are kept.
+
+    Nothing is read of values that are known.
+    """
+    if known is not None:
+        return known.__getitem__
     chunks = PartialChunkCache(LruCache(memory.chunks, lambda chunk: chunk.nbytes), memory.chunks)
 
     def read(box: Box) -> Values:

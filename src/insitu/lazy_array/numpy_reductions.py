@@ -25,15 +25,15 @@ from insitu.lazy_array.formula_text import formula, stored_arrays
 from insitu.lazy_array.options import options
 from insitu.lazy_array.reduce_boxes import NEEDS_ALL_VALUES, engine_of, reduce_by_boxes
 from insitu.lazy_array.reduce_on_server import reduce_on_server, server_of
-from insitu.lazy_array.reduction_patterns import reduce_masked, reduce_null_test
+from insitu.lazy_array.reduction_patterns import reduce_masked, reduce_null_test, without_steps
 from insitu.lazy_array.steps import FillNull
 from insitu.lazy_array.windowing import reduce_windows
 from insitu.reducing import METHODS as STREAMED
 from insitu.reducing.query import ReductionQuery
-from insitu.reducing.reduce import normalise_axes, squeeze_axes
+from insitu.reducing.reduce import compute_statistics, normalise_axes, squeeze_axes
 from insitu.reducing.reductions import ReductionRules
 
-__all__ = ["can_stream", "reduce_lazy_array", "report_not_on_server"]
+__all__ = ["can_stream", "reduce_lazy_array", "report_not_on_server", "values_of_used_array"]
 
 NUMPY_REDUCTIONS: dict[Callable[..., Any], tuple[str, bool]] = {
     np.sum: ("sum", False),
@@ -93,8 +93,13 @@ def reduce_lazy_array(array: LazyArray, query: ReductionQuery) -> dict[str, npt.
         if there is not None:
             return there
         along = normalise_axes(query.axes, array.ndim)
-        found = reduce_by_boxes(array, query.methods, along, query.rules, engine=engine_of(array))
+        known = values_of_used_array(array)
+        engine = engine_of(array) if known is None else None
+        found = reduce_by_boxes(array, query.methods, along, query.rules, engine=engine, known=known)
         return found if query.keepdims else {name: squeeze_axes(v, along, array.ndim) for name, v in found.items()}
+    known = values_of_used_array(array)
+    if known is not None:
+        return compute_statistics(array.array, query, array.access.read_context, known)
     return reduce_array(array.array, query, array.access.read_context, array.access.active)
 
 
@@ -110,9 +115,6 @@ def _reduce(func: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     windows = reduce_windows(func, method, skipna, array, given)
     if windows is not None:
         return windows
-    values = values_of_used_array(array)
-    if values is not None:
-        return func(values, *args[1:], **kwargs)
     found = _stream_reduction(array, method, skipna, given)
     if found is None and array.size:
         report_not_on_server(array, f"this {method} of {array.dtype}")
@@ -124,10 +126,10 @@ for _function in NUMPY_REDUCTIONS:
 
 
 def values_of_used_array(array: LazyArray) -> npt.NDArray[Any] | None:
-    """Return the values of an array that is reduced again and again, for NumPy to reduce; None if it
-    is to be streamed.
+    """Return the values of an array that is reduced again and again; None if it is to be streamed.
 
-    The first reduction streams. From the second on, a small array is read and kept.
+    The first reduction of a stored array streams. From the second on, a small one is read and kept. What was computed
+    of small arrays is kept at once.
     """
     cache = array.access.values
     if cache is None or server_of(array) is not None:
@@ -136,7 +138,8 @@ def values_of_used_array(array: LazyArray) -> npt.NDArray[Any] | None:
     if values is None and array.nbytes <= REUSED_BYTES and cache.can_keep(array.nbytes):
         key = cache.key_of(array)
         key.uses += 1
-        values = read_and_keep(array) if key.uses > 1 else None
+        is_small = bool(array.steps) and array.nbytes <= min(options.block_bytes, _read_limit(array))
+        values = read_and_keep(array) if key.uses > 1 or is_small else None
     return values
 
 
@@ -180,19 +183,18 @@ def _stream_reduction(array: LazyArray, method: str, skipna: bool, given: dict[s
         return reduce_lazy_array(bare, ReductionQuery((name,), along, rules=how, keepdims=True))[name]
 
     if method in NEUTRAL_ELEMENTS and array.steps == (FillNull(NEUTRAL_ELEMENTS[method], array.array.dtype),):
-        array, rules = LazyArray(array._array, array.access), replace(rules, skipna=True)
+        array, rules = without_steps(array), replace(rules, skipna=True)
     elif array.steps and given["dtype"] is None and array.array.dtype.kind in "fcmM":
         pattern = reduce_null_test(array, method, along, take)
         if pattern is None and array.access.active is not None:
             pattern = reduce_masked(array, method, along, rules, skipna, take)
         if pattern is not None:
             return _scalar(pattern if keepdims else pattern.squeeze(along))
+    if _is_wider_float(array.dtype, given["dtype"]):
+        array = array.astype(given["dtype"])
     if not can_stream(array.dtype, method) or not _is_same_type(array.dtype, given["dtype"]):
         return None
-    is_small = array.nbytes <= min(options.block_bytes, _read_limit(array))
-    if array.steps and is_small and server_of(array) is None:
-        return None  # small enough to be held: NumPy itself then does it
-    if method.startswith("arg") and (len(along) != 1 if axes is not None else array.ndim != 1) and array.steps:
+    if method.startswith("arg") and len(along) != 1 and array.steps and server_of(array) is not None:
         return None
     query = ReductionQuery((method,), axes, rules=rules, keepdims=keepdims)
     return _scalar(reduce_lazy_array(array, query)[method])
@@ -225,6 +227,12 @@ def _named_arguments(method: str, args: tuple[Any, ...], kwargs: dict[str, Any])
     given |= dict(zip(order, args[1:], strict=False)) | kwargs
     known = {"axis", "dtype", "out", "keepdims", "ddof", "q"}
     return None if set(given) - known or given["out"] is not None else given
+
+
+def _is_wider_float(dtype: np.dtype[Any], asked: Any) -> bool:
+    """Return whether values are cast without loss to the floating-point type in which they are to be added."""
+    wide = None if asked is None else np.dtype(asked)
+    return wide is not None and wide.kind == "f" and dtype.kind in "biuf" and wide != dtype and np.can_cast(dtype, wide)
 
 
 def _is_same_type(dtype: np.dtype[Any], asked: Any) -> bool:

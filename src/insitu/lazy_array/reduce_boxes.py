@@ -19,7 +19,6 @@ from insitu.lazy_array.boxes import Box, BoxMemory
 from insitu.lazy_array.deferred_values import DeferredValues
 from insitu.lazy_array.evaluate import box_reader, evaluate_boxes, read_all
 from insitu.lazy_array.formula_text import formula, stored_arrays
-from insitu.lazy_array.options import options
 from insitu.lazy_array.structural_moves import SelectEach
 from insitu.reading.request_cost import is_far
 from insitu.reducing import Reduction
@@ -35,7 +34,9 @@ __all__ = ["NEEDS_ALL_VALUES", "ExpressionValues", "engine_of", "fold_boxes", "r
 NEEDS_ALL_VALUES = ("median", "quantile")
 """Taken by blocks of the answer: every value that an answer depends on has to be there at once."""
 REDUCED_BYTES = 16 << 20
-"""Bytes of a box: several are in memory at a time."""
+"""Bytes of a box: several are in memory at a time. No option changes it: sums are grouped by boxes, and their last bits
+must not depend on one.
+"""
 
 
 def reduce_by_boxes(
@@ -45,6 +46,7 @@ def reduce_by_boxes(
     rules: ReductionRules,
     memory: BoxMemory | None = None,
     engine: Any = None,
+    known: npt.NDArray[Any] | None = None,
 ) -> dict[str, npt.NDArray[Any]]:
     """Return several statistics of an array, steps and all, in one pass.
 
@@ -64,9 +66,12 @@ def reduce_by_boxes(
         What may be held at a time.
     engine
         What runs the portions of a large reduction; None: this process.
+    known
+        The values, if they were kept from an earlier use: then nothing is read, and the results are the same to the
+        last bit.
     """
-    memory = memory or BoxMemory(min(REDUCED_BYTES, options.block_bytes))
-    read = box_reader(array, memory)
+    memory = memory or BoxMemory(REDUCED_BYTES)
+    read = box_reader(array, memory, known)
     found = {
         method: reduce_whole_boxes(array, array.chunk_sizes, axes, method, rules, read, memory.block)
         for method in methods
@@ -76,7 +81,7 @@ def reduce_by_boxes(
     if not rest:
         return found
     reduction = Reduction(rest, array.dtype, rules)
-    partial = fold_values(ExpressionValues(array, memory, engine), axes, reduction)
+    partial = fold_values(ExpressionValues(array, memory, engine, known), axes, reduction)
     return {**found, **reduction.finalise(partial, math.prod(array.shape[axis] for axis in axes))}
 
 
@@ -85,7 +90,13 @@ def engine_of(array: DeferredValues) -> Any:
     return None if any(stored.access.engine is None for stored in stored_arrays(array)) else settings.engine
 
 
-def fold_boxes(array: DeferredValues, axes: tuple[int, ...], reduction: Reduction, memory: BoxMemory) -> Partial:
+def fold_boxes(
+    array: DeferredValues,
+    axes: tuple[int, ...],
+    reduction: Reduction,
+    memory: BoxMemory,
+    known: npt.NDArray[Any] | None = None,
+) -> Partial:
     """Return the partial of an array, steps and all, with length 1 along each reduced axis."""
     partial = reduction.nothing([1 if axis in axes else length for axis, length in enumerate(array.shape)])
     strides = [math.prod(array.shape[later] for later in axes[number + 1 :]) for number in range(len(axes))]
@@ -94,9 +105,10 @@ def fold_boxes(array: DeferredValues, axes: tuple[int, ...], reduction: Reductio
         positions = [
             np.arange(box[axis].start, box[axis].stop) * stride for axis, stride in zip(axes, strides, strict=True)
         ]
-        return reduction.step(values, axes, positions)
+        # In C order: sums depend on the order in memory.
+        return reduction.step(np.require(values, reduction.dtype, ("C", "A")), axes, positions)
 
-    for box, found in evaluate_boxes(array, memory, reduce_box):
+    for box, found in evaluate_boxes(array, memory, reduce_box, known):
         region = tuple(slice(0, 1) if axis in axes else part for axis, part in enumerate(box))
         before = {name: values[region] for name, values in partial.items()}
         for name, merged in reduction.merge(before, found).items():
@@ -112,6 +124,8 @@ class ExpressionValues:
     memory: BoxMemory
     engine: Any = None
     """What runs large reductions; None: this process."""
+    known: npt.NDArray[Any] | None = None
+    """The values, if they were kept from an earlier use."""
 
     @property
     def itemsize(self) -> int:
@@ -165,7 +179,7 @@ class ExpressionValues:
         """Return the partial of a box, with length 1 along each reduced axis."""
         whole = all(part == slice(0, length) for part, length in zip(box, self.shape, strict=True))
         array = self.array if whole else SelectEach(self.shape, box).whole(self.array)
-        return fold_boxes(array, axes, reduction, self.memory)
+        return fold_boxes(array, axes, reduction, self.memory, None if self.known is None else self.known[box])
 
     def read_box(self, box: Box, room: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """Return the values of a box."""

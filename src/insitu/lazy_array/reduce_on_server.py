@@ -26,7 +26,6 @@ from insitu.lazy_array.boxes import BoxMemory
 from insitu.lazy_array.deferred_values import DeferredValues
 from insitu.lazy_array.expression_nodes import expression_of
 from insitu.lazy_array.formula_text import formula, stored_arrays
-from insitu.lazy_array.options import options
 from insitu.lazy_array.reduce_boxes import REDUCED_BYTES, ExpressionValues
 from insitu.lazy_array.structural_moves import SelectEach
 from insitu.model import Selection, VirtualArray
@@ -181,4 +180,4 @@ class RemoteExpression:
     @contextmanager
     def open(self) -> Iterator[Foldable]:
         """Return the values for reducing them on this machine."""
-        yield ExpressionValues(self.array, BoxMemory(min(REDUCED_BYTES, options.block_bytes)))
+        yield ExpressionValues(self.array, BoxMemory(REDUCED_BYTES))

@@ -16,18 +16,30 @@ import numpy as np
 import numpy.typing as npt
 
 from insitu.active.reduce_array import weigh_array
+from insitu.lazy_array.deferred_values import DeferredValues
 from insitu.lazy_array.duck_array import LazyArray
 from insitu.lazy_array.steps import FillNull, IsNull, Not, Where
 from insitu.reducing.query import ReductionQuery
 from insitu.reducing.reductions import ReductionRules
 from insitu.reducing.weighted_statistics import Weights
 
-__all__ = ["reduce_masked", "reduce_null_test"]
+__all__ = ["reduce_masked", "reduce_null_test", "without_steps"]
 
 TakeStatistic = Callable[[LazyArray, str, ReductionRules], npt.NDArray[Any]]
 """Takes a statistic of an array, with its reduced axes in place."""
 EMPTY_RESULTS = {"sum": 0, "count": 0, "mean": np.nan, "min": np.nan, "max": np.nan, "std": np.nan, "var": np.nan}
 """Results where everything is masked."""
+
+
+def without_steps(array: LazyArray) -> LazyArray:
+    """Return the stored array of an array with steps, which finds the values that are kept of it."""
+    bare = LazyArray(array._array, array.access)
+    node: DeferredValues = array
+    while node.steps and node.parent is not None:
+        node = node.parent[0]
+    if not node.steps and node._array is array._array:
+        bare.key, bare.parent = node.key, node.parent
+    return bare
 
 
 def reduce_null_test(
@@ -38,7 +50,7 @@ def reduce_null_test(
     if array.steps != (IsNull(),) and not counting:
         return None
     size = math.prod(array.shape[axis] for axis in axes)
-    count = take(LazyArray(array._array, array.access), "count", ReductionRules(True))
+    count = take(without_steps(array), "count", ReductionRules(True))
     many = count if counting else size - count
     if method == "mean":
         return many / size
@@ -68,7 +80,7 @@ def reduce_masked(
         return None
     if not skipna or method not in EMPTY_RESULTS:
         return None
-    bare = LazyArray(array._array, array.access)
+    bare = without_steps(array)
     condition = first.condition
     varies = [axis for axis in range(array.ndim) if condition.strides[axis] and condition.shape[axis] > 1]
     shown = condition[tuple(slice(None) if axis in varies else slice(0, 1) for axis in range(array.ndim))]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -17,11 +18,12 @@ from insitu.combining.recipe import Recipe
 from insitu.combining.saved_members import member_from_tree, tree_from_member
 from insitu.combining.scan_member import Job, make_loader
 from insitu.combining.stored_view import zarr_tree
-from insitu.errors import SelectionError, SourceError, StaleSourceError, UnsupportedError
+from insitu.errors import SelectionError, SourceError, UnsupportedError
 from insitu.maintenance.checking import open_saved_tree
 from insitu.maintenance.conflicts import ATTEMPTS, COMBINE_ANEW, lost_race_error, read_saved_member
 from insitu.model import VirtualArray, VirtualGroup
 from insitu.sources import open_source
+from insitu.sources.threads import gather
 
 if TYPE_CHECKING:
     from insitu.references import AppendReport
@@ -93,10 +95,11 @@ def append_member(
         opened = references.open_for_update(target, storage_options=storage_options)
         saved = read_saved_member(opened.tree, load, target)
         recipe = opened.recipe(Recipe)
+        _check_growth(recipe, dim, target)
         new, skipped = _split_known_steps(member, opened.tree, dim, target, recipe, load)
         if new is None:
             return AppendReport(target, dim, 0, (), skipped)
-        _check_compatible(saved, new, dim, target)
+        _check_compatible(saved, new, dim, target, recipe)
         added = tuple(source for source in _used_urls(new) if source not in skipped)
         constant = {} if whole_files else _unchanging_variables(saved, new, dim)
         rest = saved.with_variables({name: each for name, each in saved.variables.items() if name not in constant})
@@ -108,6 +111,7 @@ def append_member(
         except CombineError as problem:
             message = f"the new files do not match those of {target}: {problem.message}"
             raise CombineError(message, url=next(iter(added), None), hint=problem.hint or COMBINE_ANEW) from problem
+        whole = _in_grid_order(whole, saved, dim, recipe)
         tree = tree_from_member(whole, opened.tree.groups)
         if opened.replace(tree, relative=relative):
             return AppendReport(target, dim, new.sizes[dim], added, skipped)
@@ -157,6 +161,7 @@ def known_files(
     """
     from insitu import references
     from insitu.references.chunk_places import iter_sources
+    from insitu.references.plan_append import changed_source_error
 
     if references.detect_format(target) == "icechunk":
         _check_dim(open_saved_tree(target, True, storage_options), dim, target)
@@ -169,21 +174,16 @@ def known_files(
     # A store also lists files that were dropped, and one saved from a selection holds parts of
     # files.
     known = FileLayout.of(tree).sources if named and opened.recipe_document is not None else {}
-    new, there = [], []
-    for url in urls:
-        if str(url) not in known:
-            new.append(url)
-            continue
+    there = [str(url) for url in urls if str(url) in known]
+
+    def look(url: str, stop: threading.Event) -> str | None:
         with open_source(url, storage_options) as source:
-            reason = known[str(url)].difference(source.describe())
+            return known[url].difference(source.describe())
+
+    for url, reason in zip(there, gather(look, there), strict=True):
         if reason is not None:
-            raise StaleSourceError(
-                f"{target} holds an earlier version of this file: {reason}",
-                url=str(url),
-                hint=f"Bring the archive up to date first: insitu refresh {target}",
-            )
-        there.append(str(url))
-    return new, there
+            raise changed_source_error(target, url, reason)
+    return [url for url in urls if str(url) not in known], there
 
 
 def empty_append_report(target: str, dim: str, skipped: Sequence[str]) -> AppendReport:
@@ -232,21 +232,61 @@ def _split_known_steps(
     return rest, tuple(url for url in _used_urls(member) if url not in added)
 
 
-def _check_compatible(saved: Member, new: Member, dim: str, target: str) -> None:
-    """Raise if labels repeat or break the order of the archive, or if stored values are packed
-    differently.
+def _check_growth(recipe: Recipe, dim: str, target: str) -> None:
+    """Raise if the files of an archive were joined by lists, but not along the dimension."""
+    dims = recipe.grid_dims()
+    if dims and dim not in dims:
+        raise CombineError(
+            f"{target} cannot grow along {dim!r}: its files were joined by combine='nested' along "
+            f"{' × '.join(map(str, dims))}",
+            hint=COMBINE_ANEW,
+        )
+
+
+def _check_compatible(saved: Member, new: Member, dim: str, target: str, recipe: Recipe) -> None:
+    """Raise if labels repeat or break the order of the archive, if dimensions differ, or if stored
+    values are packed differently.
+
+    Then the archive would not be what opening all its files by its recipe gives.
     """
     from insitu.references.plan_append import check_new_labels
 
+    for other in recipe.new_dims():
+        if other != dim and not _has_same_labels(saved, new, other):
+            raise CombineError(
+                f"the labels of {other!r} in the new files are not those of {target}",
+                url=next(iter(_used_urls(new)), None),
+                hint=f"Add files that have all of {other!r}, or combine the archive anew",
+            )
     old, fresh = saved.index(dim), new.index(dim)
     if old is not None and fresh is not None and len(old) and len(fresh):
+        if (old.dtype.kind in "biuf") != (fresh.dtype.kind in "biuf"):
+            raise CombineError(
+                f"the labels of {dim!r} are {old.dtype} in {target} and {fresh.dtype} in the new files",
+                url=next(iter(_used_urls(new)), None),
+                hint="Open the new files with the options that the archive was opened with",
+            )
         with suppress(TypeError):  # dates of different calendars do not compare: combining raises that
             check_new_labels(
-                np.asarray(old), np.asarray(fresh), tree_from_member(new).arrays, dim, target, may_precede=True
+                np.asarray(old),
+                np.asarray(fresh),
+                tree_from_member(new).arrays,
+                dim,
+                target,
+                may_precede=not recipe.grid_dims(),  # else the new files come last, as in a longer list
             )
     for name, variable in new.variables.items():
         there = saved.variables.get(name)
-        if there is None or dim not in variable.dims:
+        if there is None:
+            continue
+        if {*there.dims} - {dim} != {*variable.dims} - {dim}:
+            raise CombineError(
+                f"{name!r} has the dimensions {_format_dims(there)} in {target} and {_format_dims(variable)} in the "
+                "new files",
+                url=next(iter(_used_urls(new)), None),
+                hint=COMBINE_ANEW,
+            )
+        if dim not in variable.dims:
             continue
         for key in CF_ATTRIBUTES:
             one, other = there.attributes.get(key), variable.attributes.get(key)
@@ -257,6 +297,41 @@ def _check_compatible(saved: Member, new: Member, dim: str, target: str) -> None
                     "one variable of stored values has one",
                     hint="Save the archive from decoded files, as insitu.open_dataset opens them",
                 )
+
+
+def _in_grid_order(whole: Member, saved: Member, dim: str, recipe: Recipe) -> Member:
+    """Return the member, with variables that got the dimension just now as a grid of files has them.
+
+    Lists are joined from the outermost dimension on, and each dimension that a variable gets becomes
+    its first: an inner one comes before an outer one. Variables that had both dimensions before show
+    that order.
+    """
+    others = [name for name in recipe.new_dims() if name != dim]
+    model = max((each.dims for each in saved.variables.values() if dim in each.dims), key=len, default=(dim,))
+    inner = [name for name in model[: model.index(dim)] if name in others]
+    variables = dict(whole.variables)
+    for name, variable in whole.variables.items():
+        there = saved.variables.get(name)
+        if there is None or dim in there.dims or variable.dims[:1] != (dim,):
+            continue
+        rest = variable.dims[1:]
+        at = next((number for number, other in enumerate(rest) if other not in inner), len(rest))
+        dims = (*rest[:at], dim, *rest[at:])
+        order = tuple(variable.dims.index(own) for own in dims)
+        variables[name] = variable.with_data(variable.data.transpose(*order), dims)
+    return whole.with_variables(variables)
+
+
+def _has_same_labels(saved: Member, new: Member, dim: str) -> bool:
+    """Return whether two members have the same labels, or the same length, along a dimension."""
+    one, other = saved.index(dim), new.index(dim)
+    if one is None or other is None:
+        return one is other and saved.sizes.get(dim) == new.sizes.get(dim)
+    return bool(np.array_equal(one, other))
+
+
+def _format_dims(variable: Variable) -> str:
+    return f"({', '.join(variable.dims)})"
 
 
 def _check_dim(tree: VirtualGroup, dim: str, target: str) -> None:

@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from insitu.combining.file_names import one_location
 from insitu.errors import FormatError, NotFoundError
 from insitu.model import VirtualGroup
 from insitu.sources.listing import local_path
@@ -52,7 +53,7 @@ def check(
 
     if isinstance(references, VirtualGroup):
         return check_tree(references, progress=progress, duplicates=True, storage_options=storage_options)
-    url = os.fspath(references)
+    url = os.fspath(one_location(references))
     tree = open_saved_tree(url, allow_local, storage_options)
     if detect_format(url) == "insitu" and (damaged := find_damage(url, storage_options=storage_options)):
         return CheckReport((), damaged=damaged)

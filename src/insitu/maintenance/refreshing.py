@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from insitu.combining.file_names import one_location
 from insitu.combining.file_ranges import FileLayout, ranges_without, select_range
 from insitu.combining.member import CombineError, Member
 from insitu.combining.recipe import Recipe
 from insitu.combining.saved_members import tree_from_member
-from insitu.combining.scan_member import Job, make_loader, scan_member, scan_tree
+from insitu.combining.scan_many import scan_many
+from insitu.combining.scan_member import Job, make_loader, scan_tree
 from insitu.errors import SourceError, StaleSourceError, UnsupportedError, VariableError
 from insitu.maintenance.checking import Progress, open_saved_tree
 from insitu.maintenance.conflicts import COMBINE_ANEW, check_disjoint
@@ -52,7 +54,7 @@ def refresh(
     """
     from insitu import references as forms
 
-    url = os.fspath(references)
+    url = os.fspath(one_location(references))
     # Opened first: a store that another writer changes during the scan is not overwritten.
     update = (
         forms.open_for_update(url, storage_options=storage_options) if forms.detect_format(url) == "insitu" else None
@@ -112,6 +114,8 @@ def _findings_without_identity(report: CheckReport) -> list[Any]:
 
 def _rescan_group(member: Member, path: str, changed: Collection[str], recipe: Recipe, job: Job) -> Member:
     """Return one group with its changed files scanned again."""
+    from insitu.combining.combine_files import drop_failures  # imports xarray and pandas
+
     load = make_loader(job.storage_options)
     layout = FileLayout.of(tree_from_member(member))
     mine = [url for url in layout.spans if url in changed]
@@ -123,13 +127,14 @@ def _rescan_group(member: Member, path: str, changed: Collection[str], recipe: R
     if dim is None or recipe.files or isinstance(recipe.concat_dim, Mapping):
         # The files are not simply joined one after another: scan and combine all of them again.
         urls = list(recipe.files or layout.spans)
-        found = [scan_member(url, job) for url in urls]
+        found = scan_many(urls, job)
         if len(found) > 1:
             whole = recipe.combine_found(found, [(number,) for number in range(len(found))], urls, load)
         else:
-            whole = found[0]
+            (whole,) = drop_failures(found, job.errors)
     else:
-        parts = [(layout.spans[url][dim][0], scan_member(url, job)) for url in mine]
+        scanned = drop_failures(scan_many(mine, job), job.errors)
+        parts = [(layout.spans[url][dim][0], member) for url, member in zip(mine, scanned, strict=True)]
         kept = [(span[0], select_range(member, dim, span)) for span in ranges_without(layout, dim, mine)]
         check_disjoint([part for _, part in [*parts, *kept]], dim)
         parts += kept

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from insitu.combining.file_names import one_location
 from insitu.combining.recipe import Recipe
 from insitu.combining.saved_members import tree_from_member
 from insitu.combining.scan_member import Job, make_loader, scan_tree
@@ -115,6 +116,7 @@ def convert(
     """
     from insitu import references
 
+    source = one_location(source)
     job = Job(storage_options=storage_options, allow_local=allow_local)
     tree = nest_groups({path: tree_from_member(member) for path, member in scan_tree(source, job)})
     tree = tree if rename is None else references.with_renamed_sources(tree, rename)

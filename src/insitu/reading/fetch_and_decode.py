@@ -62,7 +62,7 @@ class ChunkSink(Protocol):
     """
 
     def decode_many(
-        self, grid: int, alike: ChunkGroup, decoder: Decoder, data: Sequence[memoryview], source: ByteSource
+        self, grid: int, alike: ChunkGroup, decoder: Decoder, data: Sequence[memoryview], source: ByteSource | None
     ) -> None:
         """Take the bytes of chunks of which the same box is wanted, each by one cell."""
 
@@ -149,16 +149,20 @@ class PlanExecution:
                 return iter([(0, count)])
         return cut_batches(plan)
 
-    def run_batch(self, begin: int, end: int) -> None:
-        """Fetch and decode some rows."""
-        pieces = [(begin, end)]
+    def rows_by_source(self, begin: int, end: int) -> Iterator[tuple[int, int]]:
+        """Yield the ranges of rows of a batch that lie in one source, until the execution is stopped."""
+        borders: list[int] = []
         if len(self.plan.sources) > 1:
             borders = (np.flatnonzero(np.diff(self.plan.source[begin:end])) + begin + 1).tolist()
-            pieces = list(zip([begin, *borders], [*borders, end], strict=True))
-        for first, last in pieces:
+        for rows in zip([begin, *borders], [*borders, end], strict=True):
             if self.stopped.is_set():
                 return
             check_deadline()
+            yield rows
+
+    def run_batch(self, begin: int, end: int) -> None:
+        """Fetch and decode some rows."""
+        for first, last in self.rows_by_source(begin, end):
             about = self.plan.sources[self.plan.source[first]]
             try:
                 with self.opened.acquire(about) as source:
@@ -187,17 +191,17 @@ class PlanExecution:
             started = perf_counter()
             data, requests, fetched = fetch_rows(source, offset, length)
             fetch_seconds = perf_counter() - started
-            decoded = self._hand_over(begin, end, data, source)
+            decoded = self.hand_over(begin, end, data, source)
         except InsituError as problem:
             raise problem.with_context(**self._error_context(begin)) from problem.__cause__
         self.tally.add(requests, fetched, decoded, len(offset), fetch_seconds, perf_counter() - started - fetch_seconds)
 
-    def _hand_over(
+    def hand_over(
         self,
         begin: int,
         end: int,
         data: Sequence[memoryview],
-        source: ByteSource,
+        source: ByteSource | None,
         prepare_chunk: Callable[[Encoding, tuple[int, ...], int], Decoder] = prepare,
     ) -> int:
         """Give the bytes of some rows to the sink; return the number of bytes that were decoded."""
@@ -243,12 +247,16 @@ class PlanExecution:
                         continue
                     key = (offset[at], length[at], encoding, mask, decoder.stored)
                     if key != last or chunk is None:
-                        chunk, last = decoder(data[at], None, source.read_many), key
+                        chunk, last = self.decode_shared(decoder, data[at], source), key
                         decoded += decoder.nbytes
                     self.sink.chunk(number, position, grid.spread(position, chunk), grid.packings[packing])
         except InsituError as problem:
             raise problem.with_context(**self._error_context(begin + at)) from problem.__cause__
         return decoded
+
+    def decode_shared(self, decoder: Decoder, data: memoryview, source: ByteSource | None) -> npt.NDArray[Any]:
+        """Return a decoded chunk that several cells need."""
+        return decoder(data, None, source and source.read_many)
 
     def _needs_cache(self, begin: int, end: int, cache: ChunkCache) -> bool:
         """Return whether some rows of one source go through the cache."""
@@ -312,7 +320,7 @@ class PlanExecution:
             else:
                 self.sink.chunk(number, position, self.grids[number].spread(position, chunk), packing)
         if in_groups:
-            self._hand_over(begin, end, together, source, lambda *how: prepare(*how).for_decoded_chunks)
+            self.hand_over(begin, end, together, source, lambda *how: prepare(*how).for_decoded_chunks)
         self.tally.add(requests, fetched, decoded, end - begin, fetch_seconds, perf_counter() - started - fetch_seconds)
 
     def _read_into_place(self, begin: int, end: int, source: ByteSource) -> bool:
@@ -352,13 +360,25 @@ class PlanExecution:
 
     def _fill_unwritten(self, begin: int, end: int) -> None:
         """Fill the chunks of an optional object that does not exist: they are Unwritten."""
+        cells, chunks = [], []
         for at in range(begin, end):
             check_deadline()
             number, row = int(self.plan.tile[at]), self.plan.row[at]
             grid = self.grids[number]
-            encoding, packing = int(grid.locations.encoding[row]), int(grid.locations.packing[row])
+            encoding, mask = grid.encodings[int(grid.locations.encoding[row])], int(grid.locations.filter_mask[row])
             (position,) = grid.positions(np.array([row]))
-            self.sink.fill(number, position, grid.encodings[encoding].fill_value(), grid.packings[packing])
+            cells.append((number, position, encoding.fill_value(), grid.packings[int(grid.locations.packing[row])]))
+            decoder = prepare(encoding, grid.chunk_shape(position), mask)
+            if self.sink.depends_on_order and decoder.records is None and not decoder.dtype.hasobject:
+                values = np.full(decoder.nbytes // decoder.dtype.itemsize, cells[-1][2], decoder.dtype)
+                chunks.append(values.view(np.uint8).data)
+        if len(chunks) == len(
+            cells
+        ):  # grouped as if they existed: of values that were kept nobody knows whether they did
+            self.hand_over(begin, end, chunks, None, lambda *how: prepare(*how).for_decoded_chunks)
+            return
+        for cell in cells:
+            self.sink.fill(*cell)
 
     def _error_context(self, at: int) -> dict[str, Any]:
         """Return the context of an error in a row: chunk, offset, length."""

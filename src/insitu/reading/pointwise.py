@@ -20,6 +20,7 @@ from insitu.model import Packing, Selection, Stride, Tile, VirtualArray
 from insitu.model.axis import Indices
 from insitu.reading.fetch_and_decode import PlanExecution, run_executions
 from insitu.reading.plan import plan_tiles
+from insitu.reading.read import allocate_output
 from insitu.reading.read_context import ReadContext
 from insitu.reading.read_statistics import ReadStatistics
 from insitu.reading.select_cells import AxisSelection, TileSelection, select_on_axis
@@ -64,7 +65,7 @@ def read_points(
     index = _pair_indices([np.asarray(keys[d]) for d in paired], [array.shape[d] for d in paired], paired)
     strides = {d: Stride.of(key, array.shape[d]) for d, key in enumerate(keys) if isinstance(key, slice)}
     shape = (*(index[0].shape if index else ()), *(stride.length for stride in strides.values()))
-    out = np.empty(shape, array.dtype)
+    out = allocate_output(shape, array, None if context is None else context.name)
     if not out.size:
         return out
     flat = [i.reshape(-1) for i in index]

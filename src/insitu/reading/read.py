@@ -25,7 +25,7 @@ from insitu.reading.small_arrays import read_small_arrays
 from insitu.reading.small_boxes import read_small_box
 from insitu.reading.source_pool import SourcePool
 
-__all__ = ["read_array", "read_arrays"]
+__all__ = ["allocate_output", "read_array", "read_arrays"]
 
 
 Request = tuple[VirtualArray, Any]
@@ -166,17 +166,28 @@ def _make_output(
     """Return the array to fill: a new one, or `out` after checking it."""
     shape = chosen.result_shape
     if out is None:
-        try:
-            return allocate_aligned(shape, array.dtype)
-        except (MemoryError, ValueError):  # ValueError: more bytes than the address space has
-            nbytes = math.prod(shape) * array.dtype.itemsize
-            raise SelectionSizeError(
-                f"the selection of shape {shape} needs {nbytes / 2**30:,.1f} GiB, more than the available memory",
-                hint=f"Select less, e.g. [{_example_selection(array)}], or reduce it without loading it",
-                variable=name,
-            ) from None
+        return allocate_output(shape, array, name)
     if out.shape != shape:
         raise SelectionError(f"out has shape {out.shape}, but the selection has shape {shape}")
     if not np.can_cast(array.dtype, out.dtype, "same_kind"):
         raise SelectionError(f"values of {array.dtype} cannot be put into an array of {out.dtype}")
     return out
+
+
+def allocate_output(shape: tuple[int, ...], array: VirtualArray, name: str | None) -> npt.NDArray[Any]:
+    """Return a new array for values of `array`, a variable called `name`.
+
+    Raises
+    ------
+    SelectionSizeError
+        If there is not so much memory.
+    """
+    try:
+        return allocate_aligned(shape, array.dtype)
+    except (MemoryError, ValueError):  # ValueError: more bytes than the address space has
+        nbytes = math.prod(shape) * array.dtype.itemsize
+        raise SelectionSizeError(
+            f"the selection of shape {shape} needs {nbytes / 2**30:,.1f} GiB, more than the available memory",
+            hint=f"Select less, e.g. [{_example_selection(array)}], or reduce it without loading it",
+            variable=name,
+        ) from None

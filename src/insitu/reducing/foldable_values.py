@@ -67,6 +67,8 @@ class StoredValues:
 
     array: VirtualArray
     context: ReadContext
+    known: npt.NDArray[Any] | None = None
+    """The values, if they were kept from an earlier use."""
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -100,8 +102,8 @@ class StoredValues:
 
     @property
     def engine(self) -> Any:
-        """What runs large reductions."""
-        return self.context.engine
+        """What runs large reductions; values that are known stay in this process."""
+        return self.context.engine if self.known is None else None
 
     def chunk_lengths(self, axes: Sequence[int]) -> list[int]:
         """Return the length of the longest chunk along each of some axes."""
@@ -113,8 +115,9 @@ class StoredValues:
 
     def fold_box(self, box: Box, axes: tuple[int, ...], reduction: Reduction) -> Partial:
         """Return the partial of a box, with length 1 along each reduced axis."""
+        known = None if self.known is None else self.known[box]
         with self.context.open_sources() as opened:
-            return fold_chunks(self.array, Selection.of(box, self.shape), axes, reduction, opened)
+            return fold_chunks(self.array, Selection.of(box, self.shape), axes, reduction, opened, known)
 
     def read_box(self, box: Box, room: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """Return the values of a box, in `room`."""

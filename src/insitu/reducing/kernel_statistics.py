@@ -13,6 +13,7 @@ from functools import cache
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from insitu.cf.unpack import get_unpacker
 from insitu.codecs import Decoder
@@ -71,11 +72,15 @@ class ChunkKernel:
         found = load_kernel()
         return None if found is None else cls(reduction, found)
 
+    def supports(self, decoder: Decoder, packing: Packing | None) -> bool:
+        """Return whether the kernel can compute the partials of chunks of this kind."""
+        is_plain = decoder.dtype == self.dtype and decoder.records is None and bool(decoder.nbytes)
+        return is_plain and self.missing(packing) is not None
+
     def chunks(
         self, decoder: Decoder, data: Sequence[Data], span: Span, packing: Packing | None, ndim: int
-    ) -> Iterator[Partial] | None:
-        """Return the partials of the same run of chunks, in their order; None if the kernel cannot
-        compute them.
+    ) -> Iterator[Partial]:
+        """Yield the partials of the same run of chunks that the kernel supports, in their order.
 
         Parameters
         ----------
@@ -89,16 +94,7 @@ class ChunkKernel:
         ndim
             Number of axes of the result, all of length 1.
         """
-        if decoder.dtype != self.dtype or decoder.records is not None or not decoder.nbytes:
-            return None
-        missing = self.missing(packing)
-        if missing is None:
-            return None
-        return self._each_chunk(decoder, data, span, missing, ndim)
-
-    def _each_chunk(
-        self, decoder: Decoder, data: Sequence[Data], span: Span, missing: tuple[float, ...], ndim: int
-    ) -> Iterator[Partial]:
+        missing = self.missing(packing) or ()
         found = decoder.measure(data, span, missing, self.wanted)
         for measured in found:
             yield self.to_partial(measured, span[1], ndim)
@@ -115,6 +111,10 @@ class ChunkKernel:
         room = get_buffer(CHUNK_BUFFER, decoder.nbytes)
         decoder.fill(data, room)
         return self.run(room, False, span, missing, ndim)
+
+    def values(self, decoder: Decoder, values: npt.NDArray[Any], ndim: int) -> Partial:
+        """Return the partial of the values of a run of a chunk that the kernel supports, which are known already."""
+        return self.run(decoder.to_stored_bytes(values), False, (0, values.size), (), ndim)
 
     def missing(self, packing: Packing | None) -> tuple[float, ...] | None:
         """Return the stored numbers that mean missing; None if the packing does more than that."""

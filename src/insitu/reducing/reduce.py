@@ -28,7 +28,10 @@ UNCHANGED_WITHOUT_AXES = ("sum", "mean", "min", "max", "prod", "median")
 
 
 def compute_statistics(
-    array: VirtualArray, query: ReductionQuery, context: ReadContext | None = None
+    array: VirtualArray,
+    query: ReductionQuery,
+    context: ReadContext | None = None,
+    known: npt.NDArray[Any] | None = None,
 ) -> dict[str, npt.NDArray[Any]]:
     """Return statistics of a virtual array by name, computed chunk by chunk, in bounded memory.
 
@@ -40,6 +43,9 @@ def compute_statistics(
         Which statistics, of which selection, along which axes.
     context
         How to read the values: storage options, open sources, counters.
+    known
+        The values of the selection, if they were kept from an earlier use: then nothing is read, and the results are
+        the same to the last bit.
 
     Returns
     -------
@@ -60,7 +66,8 @@ def compute_statistics(
     found: dict[str, npt.NDArray[Any]] = {}
     with (context or ReadContext()).open_sources() as opened:
         if axes is not None and not along and any(method in UNCHANGED_WITHOUT_AXES for method in methods):
-            found = dict.fromkeys(UNCHANGED_WITHOUT_AXES, read_values(array, chosen, opened))
+            values = read_values(array, chosen, opened) if known is None else known.copy()
+            found = dict.fromkeys(UNCHANGED_WITHOUT_AXES, values)
         selected: VirtualArray | None = None
         streamed = tuple(
             m for m in methods if m not in found and m in STREAMED and array.dtype.kind in STREAMED[m].kinds
@@ -68,15 +75,15 @@ def compute_statistics(
         if streamed:
             reduction = Reduction(streamed, array.dtype, rules)
             if is_one_portion(shape, array.dtype.itemsize):
-                partial = fold_chunks(array, chosen, along, reduction, opened)
+                partial = fold_chunks(array, chosen, along, reduction, opened, known)
             else:
                 selected = array[chosen]
-                partial = fold_values(StoredValues(fill_gaps_with_absent(selected), opened), along, reduction)
+                partial = fold_values(StoredValues(fill_gaps_with_absent(selected), opened, known), along, reduction)
             found |= reduction.finalise(partial, math.prod(shape[axis] for axis in along))
         for method in methods:
             if method not in found:
                 selected = array[chosen] if selected is None else selected
-                found[method] = reduce_by_blocks(selected, along, method, rules, opened)
+                found[method] = reduce_by_blocks(selected, along, method, rules, opened, known)
     if query.keepdims:
         return {method: found[method] for method in methods}
     return {method: squeeze_axes(found[method], along, len(shape)) for method in methods}

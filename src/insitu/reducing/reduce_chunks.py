@@ -3,7 +3,8 @@ decoded.
 
 Small parts are decoded side by side and reduced together, because a call costs more than their
 values. So are parts of the same element of the result that have few values each (one time step, for
-a mean over time), because merging would cost more.
+a mean over time), because merging would cost more. Values that are known from an earlier use take
+the place of decoded ones, in the same groups and the same order: so their sums have the same bits.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from numpy.lib.stride_tricks import sliding_window_view
 
 from insitu.cf.unpack import unpack
 from insitu.codecs import Decoder
@@ -71,12 +73,30 @@ class PartialStack:
 
 
 class BatchReducer:
-    """Sink of one batch: receives decoded or raw chunks, and reduces them."""
+    """Sink of one batch: receives decoded or raw chunks, and reduces them.
 
-    def __init__(self, grids: Sequence[TilePlan], shadows: Sequence[TileProjection], reduction: Reduction) -> None:
+    Parameters
+    ----------
+    grids, shadows
+        The tiles of the plan.
+    reduction
+        The statistics.
+    known
+        The values of the whole selection, if they are known, as a view with the axes of each tile: then chunks
+        are not decoded.
+    """
+
+    def __init__(
+        self,
+        grids: Sequence[TilePlan],
+        shadows: Sequence[TileProjection],
+        reduction: Reduction,
+        known: Sequence[npt.NDArray[Any]] | None = None,
+    ) -> None:
         self.grids = grids
         self.shadows = shadows
         self.reduction = reduction
+        self.known = known
         self.takes_many = True
         self.unpacks_many = True
         self.depends_on_order = True
@@ -91,7 +111,7 @@ class BatchReducer:
         """Place in the result of each part in the block."""
 
     def decode_many(
-        self, grid: int, alike: ChunkGroup, decoder: Decoder, data: Sequence[memoryview], source: ByteSource
+        self, grid: int, alike: ChunkGroup, decoder: Decoder, data: Sequence[memoryview], source: ByteSource | None
     ) -> None:
         """Reduce the same box of many chunks, each of which only one cell shows."""
         shadow, extent = self.shadows[grid], alike.extent
@@ -102,6 +122,11 @@ class BatchReducer:
             together = 1  # as `read_into_place`, so that it does not matter where they come from
         is_large = together == 1 or (alike.packing is not None and nbytes >= FUSED_BYTES)
         if is_large and self.many_by_kernel(grid, alike, decoder, data, order):
+            return
+        if self.known is not None:
+            for begin in range(0, len(order), together):
+                these = order[begin : begin + together]
+                self.measure_many(grid, alike, these, self.known_parts(grid, alike, these))
             return
         if together == 1 and decoder.is_raw:
             box = tuple([slice(begin, begin + length) for begin, length in zip(alike.start, extent, strict=True)])
@@ -121,7 +146,7 @@ class BatchReducer:
             these = order[begin : begin + together]
             with _ChunkNumberContext(these):
                 chunks = take_chunks(data, these)
-                decoder.scatter(chunks, alike.start, extent, room, slots[: len(these)], source.read_many)
+                decoder.scatter(chunks, alike.start, extent, room, slots[: len(these)], source and source.read_many)
             values = room[: len(these) * extent[0]].reshape(len(these), *extent)
             self.measure_many(grid, alike, these, values)
 
@@ -131,12 +156,20 @@ class BatchReducer:
         """Reduce chunks to one number each with the kernel; return False if that is not
         possible.
         """
-        span = self.span(grid, decoder, alike.start, alike.extent, alike.shape)
-        if self.chunk_kernel is None or span is None:
+        span, kernel, ndim = (
+            self.span(grid, decoder, alike.start, alike.extent, alike.shape),
+            self.chunk_kernel,
+            len(alike.extent),
+        )
+        if kernel is None or span is None or not kernel.supports(decoder, alike.packing):
             return False
-        partials = self.chunk_kernel.chunks(decoder, take_chunks(data, order), span, alike.packing, len(alike.extent))
-        if partials is None:
-            return False
+        if self.known is None:
+            partials = kernel.chunks(decoder, take_chunks(data, order), span, alike.packing, ndim)
+        else:
+            partials = (
+                kernel.values(decoder, self.known_parts(grid, alike, order[n : n + 1])[0], ndim)
+                for n in range(len(order))
+            )
         for number, key in zip(order.tolist(), self.keys_of(grid, alike.numbers[order]), strict=True):
             with _ChunkNumberContext([number]):
                 partial = next(partials)
@@ -237,6 +270,9 @@ class BatchReducer:
         here, shadow = self.grids[grid], self.shadows[grid]
         inside = here.at(shadow.inside, position)
         if decoder.records is not None or any(isinstance(picker, np.ndarray) for picker in inside):
+            if self.known is not None:
+                self.part(grid, position, self.known_part(grid, position), packing)
+                return
             fetch = source.read_many if source is not None else None
             self.chunk(grid, position, here.spread(position, decoder(data, None, fetch)), packing)
             return
@@ -245,12 +281,19 @@ class BatchReducer:
         if nbytes >= FUSED_BYTES and self.alone_by_kernel(grid, position, decoder, data, packing):
             return
         small = self.parts_per_step(shadow, shape, nbytes) > 1 and not self.reduction.positional
-        if not small and decoder.is_raw:
-            values = pick(here.spread(position, decoder(data)), inside)
-            self.part(grid, position, np.ascontiguousarray(values), packing)  # sums depend on the order in memory
+        if not small and (decoder.is_raw or self.known is not None):
+            values = (
+                pick(here.spread(position, decoder(data)), inside)
+                if self.known is None
+                else self.known_part(grid, position)
+            )
+            self.part(grid, position, values, packing)
             return
         if small:
             room = self.slot(grid, position, shape, decoder.dtype, packing)
+            if self.known is not None:
+                room[...] = self.known_part(grid, position)
+                return
         else:
             room = get_buffer(CHUNK_BUFFER, nbytes).view(decoder.dtype).reshape(shape)
         if all(here.at(here.whole, position)):
@@ -266,8 +309,8 @@ class BatchReducer:
         self, grid: int, position: Position, decoder: Decoder, data: memoryview, packing: Packing | None
     ) -> bool:
         """Reduce a chunk to one number with the kernel; return False if that is not possible."""
-        here, shadow = self.grids[grid], self.shadows[grid]
-        if self.chunk_kernel is None or not here.all_exist:
+        here, shadow, kernel = self.grids[grid], self.shadows[grid], self.chunk_kernel
+        if kernel is None or not here.all_exist or not kernel.supports(decoder, packing):
             return False
         inside, sizes = here.at(shadow.inside, position), here.at(here.sizes, position)
         ranges = [picker.indices(size) for picker, size in zip(inside, sizes, strict=True)]
@@ -275,15 +318,39 @@ class BatchReducer:
             return False
         start, extent = [begin for begin, _, _ in ranges], [end - begin for begin, end, _ in ranges]
         span = self.span(grid, decoder, start, extent, sizes)
-        partials = None if span is None else self.chunk_kernel.chunks(decoder, [data], span, packing, len(extent))
-        if partials is None:
+        if span is None:
             return False
-        self.add(grid, shadow.key(position), next(partials), shadow.times(position))
+        if self.known is None:
+            partial = next(kernel.chunks(decoder, [data], span, packing, len(extent)))
+        else:
+            partial = kernel.values(decoder, self.known_part(grid, position), len(extent))
+        self.add(grid, shadow.key(position), partial, shadow.times(position))
         return True
+
+    def known_parts(self, grid: int, alike: ChunkGroup, these: Indices) -> npt.NDArray[Any]:
+        """Return the known values of the boxes of a group, stacked along a first axis."""
+        assert self.known is not None
+        places = alike.places[these]
+        if len(these) == 1:
+            box = tuple([slice(at, at + n) for at, n in zip(places[0].tolist(), alike.extent, strict=True)])
+            return np.ascontiguousarray(self.known[grid][box])[None]
+        return np.ascontiguousarray(sliding_window_view(self.known[grid], alike.extent)[tuple(places.T)])
+
+    def known_part(self, grid: int, position: Position) -> npt.NDArray[Any]:
+        """Return the known values of the elements that a cell takes of its chunk: repeated ones once."""
+        assert self.known is not None
+        shadow, pickers = self.shadows[grid], []
+        for axis, row in enumerate(position):
+            picker, taken = shadow.outside[axis][row], shadow.taken[axis][row]
+            is_index = isinstance(picker, np.ndarray)
+            pickers.append(picker[:taken] if is_index else slice(picker.start, picker.start + taken))
+        return np.ascontiguousarray(pick(self.known[grid], tuple(pickers)))
 
     def chunk(self, grid: int, position: Position, chunk: npt.NDArray[Any], packing: Packing | None) -> None:
         """Reduce a cell of a decoded chunk that several cells show."""
-        self.part(grid, position, pick(chunk, self.grids[grid].at(self.shadows[grid].inside, position)), packing)
+        inside = self.grids[grid].at(self.shadows[grid].inside, position)
+        values = pick(chunk, inside) if self.known is None else self.known_part(grid, position)
+        self.part(grid, position, values, packing)
 
     def part(self, grid: int, position: Position, values: npt.NDArray[Any], packing: Packing | None) -> None:
         """Reduce the selected part of a chunk."""
@@ -301,12 +368,13 @@ class BatchReducer:
     ) -> Partial:
         """Return the partial of stored values; many values are reduced in slices."""
         along = next((axis for axis, length in enumerate(values.shape) if length > 1), None)
-        if values.nbytes <= STEP_BYTES or along is None:
+        nbytes = values.size * self.reduction.dtype.itemsize  # of packed values, too: known ones are cut alike
+        if nbytes <= STEP_BYTES or along is None:
             return self.reduction.step(self.unpack_values(values, packing), axes, positions)
         length, reduced = values.shape[along], along in axes
         # A slice with few values to reduce would cost more to merge than to reduce.
         least = FEW_VALUES if reduced and any(n > 1 and axis not in axes for axis, n in enumerate(values.shape)) else 1
-        rows = max(STEP_BYTES * length // values.nbytes, least)
+        rows = max(STEP_BYTES * length // nbytes, least)
         if rows >= length:
             return self.reduction.step(self.unpack_values(values, packing), axes, positions)
         parts = []
@@ -323,10 +391,10 @@ class BatchReducer:
         return {name: np.concatenate([part[name] for part in parts], along) for name in parts[0]}
 
     def unpack_values(self, values: npt.NDArray[Any], packing: Packing | None) -> npt.NDArray[Any]:
-        """Return unpacked values, in the type of the array."""
-        if packing is not None:
+        """Return unpacked values, in the type of the array and in C order: sums depend on the order in memory."""
+        if packing is not None and self.known is None:
             values = unpack(values, packing)
-        return values if values.dtype == self.reduction.dtype else values.astype(self.reduction.dtype)
+        return np.require(values, self.reduction.dtype, ("C", "A"))
 
     def slot(
         self, grid: int, position: Position, shape: tuple[int, ...], dtype: np.dtype[Any], packing: Packing | None
@@ -343,7 +411,7 @@ class BatchReducer:
             self.flush()
             if self.block is None or about[:2] != self.about[:2]:
                 together = self.parts_per_step(shadow, shape, math.prod(shape) * dtype.itemsize)
-                self.block = np.empty((together, *shape), dtype)
+                self.block = np.empty((together, *shape), dtype if self.known is None else self.reduction.dtype)
             self.about, self.packing = about, packing
         self.keys.append(shadow.key(position))
         room: npt.NDArray[Any] = self.block[len(self.keys) - 1, ...]  # the Ellipsis gives a view even without axes

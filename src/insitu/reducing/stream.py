@@ -14,10 +14,13 @@ from collections.abc import Generator, Sequence
 from concurrent.futures import Future, wait
 from contextlib import closing
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from insitu.cancellation import carry_deadline, check_deadline
+from insitu.codecs import Decoder
 from insitu.model import INLINE, Selection, VirtualArray
 from insitu.model.gaps import fill_gaps_with_absent
 from insitu.reading import ReadContext, ReadPlan, ReadStatistics, plan_read
@@ -32,6 +35,7 @@ from insitu.reducing.partial_fields import Partial
 from insitu.reducing.reduce_chunks import BatchReducer, PartialsByPlace, PartialStack
 from insitu.reducing.reductions import Reduction
 from insitu.reducing.result_layout import TileProjection, get_region, result_shape
+from insitu.sources import ByteSource
 
 __all__ = ["fold_chunks"]
 
@@ -53,6 +57,7 @@ def fold_chunks(
     axes: Sequence[int],
     reduction: Reduction,
     context: ReadContext,
+    known: npt.NDArray[Any] | None = None,
 ) -> Partial:
     """Return the partial of a selection, of its shape with length 1 for each reduced axis.
 
@@ -66,13 +71,17 @@ def fold_chunks(
         The statistics.
     context
         Open sources and counters.
+    known
+        The values of the selection, if they were kept from an earlier use: then nothing is fetched and decoded, and
+        the result is the same to the last bit.
     """
     answer = _PartialResult(selection, axes, reduction)
     if 0 in selection.result_shape:
         return answer.partial
     planned = plan_read(fill_gaps_with_absent(array), selection)
     answer.project_onto(planned)
-    job = _StreamingPass(answer.without_constants(planned), answer.shadows, reduction, context)
+    windows = None if known is None else [touched.window(known, selection) for touched in planned.tiles]
+    job = _StreamingPass(answer.without_constants(planned), answer.shadows, reduction, context, windows)
     total: PartialsByPlace = {}
     with closing(job.run()) as results:
         for found in results:
@@ -161,19 +170,21 @@ class _StreamingPass:
         shadows: Sequence[TileProjection],
         reduction: Reduction,
         context: ReadContext,
+        known: Sequence[npt.NDArray[Any]] | None,
     ) -> None:
         self.plan = plan
         self.grids = [TilePlan(touched, located) for touched, located in zip(plan.tiles, plan.locations, strict=True)]
         self.shadows = shadows
         self.reduction = reduction
         self.context = context
+        self.known = known
         self.tally = ReadStatistics() if context.tally is None else context.tally
         self.stopped = threading.Event()
 
     def run(self) -> Generator[BatchReducer, None, None]:
         """Yield the partials of the batches, in the order of the plan."""
         if any(len(rows) for rows in self.plan.resting):
-            measuring = BatchReducer(self.grids, self.shadows, self.reduction)
+            measuring = BatchReducer(self.grids, self.shadows, self.reduction, self.known)
             self._runner(measuring).run_resting()
             measuring.flush()
             yield measuring
@@ -201,16 +212,30 @@ class _StreamingPass:
 
     def reduce_batch(self, begin: int, end: int) -> BatchReducer:
         """Return the partials of some rows of the plan."""
-        measuring = BatchReducer(self.grids, self.shadows, self.reduction)
+        measuring = BatchReducer(self.grids, self.shadows, self.reduction, self.known)
         self._runner(measuring).run_batch(begin, end)
         measuring.flush()
         measuring.block = None  # what waits to be merged holds no values
         return measuring
 
     def _runner(self, measuring: BatchReducer) -> PlanExecution:
-        run = PlanExecution(self.plan, self.grids, measuring, self.context.pool, self.context.name, self.tally)
+        kind = PlanExecution if self.known is None else _KnownExecution
+        run = kind(self.plan, self.grids, measuring, self.context.pool, self.context.name, self.tally)
         run.stopped = self.stopped
         return run
+
+
+class _KnownExecution(PlanExecution):
+    """Hands over the chunks of a plan without their bytes, to a sink that knows their values."""
+
+    def run_batch(self, begin: int, end: int) -> None:
+        """Hand over some rows, in the groups in which they would be fetched."""
+        for first, last in self.rows_by_source(begin, end):
+            self.hand_over(first, last, [memoryview(b"")] * (last - first), None)
+
+    def decode_shared(self, decoder: Decoder, data: memoryview, source: ByteSource | None) -> npt.NDArray[Any]:
+        """Return something of the shape of a chunk."""
+        return np.broadcast_to(np.zeros((), decoder.dtype), decoder.stored)
 
 
 def _with_decoded_lengths(plan: ReadPlan) -> ReadPlan:

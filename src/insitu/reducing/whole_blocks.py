@@ -61,6 +61,7 @@ def reduce_by_blocks(
     method: str,
     rules: ReductionRules,
     context: ReadContext,
+    known: npt.NDArray[Any] | None = None,
 ) -> npt.NDArray[Any]:
     """Reduce an array by blocks; reduced axes have length 1, several quantiles give a first axis.
 
@@ -77,9 +78,13 @@ def reduce_by_blocks(
     context
         Open sources and counters. It may limit the bytes of values that are held at a time
         (`block_bytes`); else they are `BLOCK_BYTES`.
+    known
+        The values, if they were kept from an earlier use.
     """
 
     def read(box: Box) -> npt.NDArray[Any]:
+        if known is not None:
+            return np.array(known[box], order="C")
         return read_values(array, Selection.of(box, array.shape), context)
 
     chunks = longest_chunks(array, range(array.ndim))

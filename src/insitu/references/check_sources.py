@@ -160,9 +160,12 @@ def _last_bytes(group: VirtualGroup) -> dict[Source, int]:
                 rows = table.locate(list(np.unravel_index(numbers, table.shape)) if table.shape else [])
                 source_column = np.asarray(rows.source)
                 ends = np.asarray(rows.offset, np.int64) + np.maximum(np.asarray(rows.length, np.int64), 0)
-                for number in np.unique(source_column[source_column >= 0]).tolist():
-                    source = table.sources[number]
-                    reach[source] = max(reach.get(source, 0), int(ends[source_column == number].max()))
+                present, at = np.unique(source_column, return_inverse=True)
+                last = np.zeros(len(present), np.int64)
+                np.maximum.at(last, at.reshape(-1), ends.reshape(-1))
+                for number, end in zip(present.tolist(), last.tolist(), strict=True):
+                    if number >= 0:
+                        reach[table.sources[number]] = max(reach.get(table.sources[number], 0), end)
     return reach
 
 

@@ -253,7 +253,8 @@ def check_new_labels(
     *,
     may_precede: bool = False,
 ) -> None:
-    """Raise `ModelError` if an archive holds a label already, or if new labels break its order.
+    """Raise `ModelError` if an archive holds a label already, or if new labels repeat or break its
+    order.
 
     Parameters
     ----------
@@ -269,35 +270,59 @@ def check_new_labels(
         Whether new labels may also come before all labels of the archive.
     """
     unit = f" {units}" if isinstance(units, str) and held.dtype.kind in "iuf" else ""
-    double = np.isin(added, held) if held.dtype.kind != "O" else np.array([label in set(held) for label in added], bool)
+    if held.dtype.kind == "O":
+        known = set(held.tolist())
+        double = np.array([label in known for label in added.tolist()], bool)
+    else:
+        double = np.isin(added, held)
     if double.any():
         raise ModelError(
             f"{target} holds {_format_labels(added[double])}{unit} of {dim!r} already, from another file",
             url=_file_of_step(arrays, dim, int(np.argmax(double))),
             hint=f"Leave the file out, or take the other file out first: insitu drop {target} FILE",
         )
-    wrong = _out_of_order_mask(held, added)
-    if wrong.any() and not (may_precede and _out_of_order_mask(held[::-1], added[::-1]).sum() == 0):
+    labels, counts = np.unique(added, return_counts=True)
+    if (counts > 1).any() and len(np.unique(held)) == len(held):
         raise ModelError(
-            f"{_format_labels(added[wrong])}{unit} of {dim!r} is out of order: {held[-1]} is the last "
+            f"the new files hold {_format_labels(labels[counts > 1])}{unit} of {dim!r} more than once",
+            url=_file_of_step(arrays, dim, int(np.argmax(added == labels[np.argmax(counts > 1)]))),
+            hint=f"Give files that follow each other along {dim!r}",
+        )
+    dated = held.dtype.kind == "M" or _is_cftime(held) or " since " in str(units)
+    wrong = _out_of_order_mask(held, added, dated)
+    if wrong.any() and not (may_precede and not _out_of_order_mask(held[::-1], added[::-1], dated, -1).any()):
+        raise ModelError(
+            f"{_format_labels(added[wrong])}{unit} of {dim!r} is out of order: {_format_label(held[-1])} is the last "
             f"label of {target}",
             url=_file_of_step(arrays, dim, int(np.argmax(wrong))),
             hint=_COMBINE_ANEW,
         )
 
 
-def _out_of_order_mask(held: npt.NDArray[Any], added: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
-    """Return a mask of the new labels that break the order of the ones that are there."""
+def _out_of_order_mask(
+    held: npt.NDArray[Any], added: npt.NDArray[Any], dated: bool, onward: int = 1
+) -> npt.NDArray[np.bool_]:
+    """Return a mask of the new labels that break the order of the ones that are there.
+
+    Of a single label only the order of dates is known: they run on (`onward` -1: back).
+    """
     none = np.zeros(len(added), bool)
-    if held.dtype.kind not in "iufmM" or added.dtype.kind not in "iufmM" or not len(held):
+    if not len(held) or not (dated or (held.dtype.kind in "iufm" and added.dtype.kind in "iufm")):
         return none
     if len(held) == 1:
-        return np.asarray(added < held[-1]) if held.dtype.kind == "M" else none
-    if bool((held[1:] > held[:-1]).all()):
-        return np.asarray(added < held[-1])
-    if bool((held[1:] < held[:-1]).all()):
-        return np.asarray(added > held[-1])
-    return none
+        rises = onward if dated else 0
+    else:
+        rises = int(bool((held[1:] > held[:-1]).all())) - int(bool((held[1:] < held[:-1]).all()))
+    if not rises:
+        return none
+    before = np.concatenate([held[-1:], added[:-1]])
+    if rises > 0:
+        return np.asarray(added < np.maximum.accumulate(before), bool)
+    return np.asarray(added > np.minimum.accumulate(before), bool)
+
+
+def _is_cftime(labels: npt.NDArray[Any]) -> bool:
+    return labels.dtype.kind == "O" and len(labels) > 0 and hasattr(labels[0], "calendar")
 
 
 def _compare_other_labels(old: VirtualGroup, new: VirtualGroup, dim: str, read: Reader, target: str) -> None:
@@ -316,8 +341,12 @@ def _compare_other_labels(old: VirtualGroup, new: VirtualGroup, dim: str, read: 
 
 
 def _format_labels(labels: Sequence[Any] | npt.NDArray[Any]) -> str:
-    shown = ", ".join(str(label) for label in labels[:_LABELS_SHOWN])
+    shown = ", ".join(map(_format_label, labels[:_LABELS_SHOWN]))
     return f"{shown} and {len(labels) - _LABELS_SHOWN} more labels" if len(labels) > _LABELS_SHOWN else shown
+
+
+def _format_label(label: Any) -> str:
+    return str(label.astype("m8[us]").item() if isinstance(label, np.timedelta64) else label)
 
 
 def _file_of_step(arrays: Mapping[str, VirtualArray], dim: str, position: int) -> str | None:

@@ -8,6 +8,7 @@ writers take references in blocks: URL, offset and length of each chunk, or its 
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -22,6 +23,7 @@ from insitu.model.axis import Indices
 from insitu.references.to_standard_codecs import to_standard_codecs
 from insitu.sources import open_source
 from insitu.sources.address import scheme_of
+from insitu.sources.threads import gather
 from insitu.zarr_metadata import naming, to_documents
 from insitu.zarr_metadata.to_zarr import ZarrArraySpec, to_zarr_spec
 
@@ -199,17 +201,24 @@ class ZarrExport:
         if self.inline_threshold <= 0:
             return data
         small = np.flatnonzero((source >= 0) & (length >= 0) & (length <= self.inline_threshold))
-        for number in np.unique(source[small]).tolist():
-            mine = small[source[small] == number]
-            about = array.tile.chunks.sources[number]
+        small = small[np.argsort(source[small], kind="stable")]
+
+        def read(mine: Indices, stop: threading.Event) -> dict[int, bytes]:
+            about = array.tile.chunks.sources[int(source[mine[0]])]
+            found = {}
             with open_source(about.url, self.storage_options) as opened:
                 ranges = list(zip(offset[mine].tolist(), length[mine].tolist(), strict=True))
-                for row, (begin, size), found in zip(mine.tolist(), ranges, opened.read_many(ranges), strict=True):
-                    if len(found) != size:
+                for row, (begin, size), block in zip(mine.tolist(), ranges, opened.read_many(ranges), strict=True):
+                    if len(block) != size:
                         raise TruncatedError(
                             "the file ends before the chunk does", url=about.url, offset=begin, length=size
                         )
-                    data[row] = found
+                    found[row] = block
+            return found
+
+        groups = np.split(small, np.flatnonzero(np.diff(source[small])) + 1) if len(small) else []
+        for found in gather(read, groups):
+            data |= found
         return data
 
 

@@ -7,7 +7,7 @@ Credentials come from the environment or from `storage_options`.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -85,7 +85,7 @@ def open_source(
     else:
         raise TypeError(
             f"cannot read bytes from a {type(url).__name__}: give a path, a URL, an open binary file or bytes"
-            + (" (many files are opened by open_mfdataset)" if isinstance(url, (list, tuple)) else "")
+            + (" (many files are opened by open_mfdataset)" if isinstance(url, Iterable) else "")
         )
     if expected is not None and is_local(source):
         check_identity(expected, source.describe())
