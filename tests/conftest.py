@@ -12,6 +12,7 @@ import pyproj  # noqa: F401  (before ecCodes, which xarray loads with its engine
 import pytest
 from hypothesis import HealthCheck, settings
 
+from plain_xarray import leave_libraries_out
 from real_files import CORPUS
 
 pytest_plugins = ["plugins.markers", "plugins.quick", "plugins.absent"]
@@ -19,6 +20,7 @@ pytest_plugins = ["plugins.markers", "plugins.quick", "plugins.absent"]
 settings.register_profile("default", deadline=None, max_examples=100, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("ci", parent=settings.get_profile("default"), derandomize=True)
 settings.load_profile("ci" if os.environ.get("CI") else "default")
+leave_libraries_out()
 os.environ.setdefault("INSITU_SCAN_CACHE", "off")  # tests of the cache name a folder of their own
 
 

@@ -18,6 +18,7 @@ from packaging.specifiers import SpecifierSet
 
 import insitu
 from insitu.cli.versions import EXTENSIONS, format_versions
+from waiting import LONG
 
 ROOT = Path(__file__).resolve().parents[1]
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
@@ -101,7 +102,7 @@ def test_every_target_is_declared_to_be_no_file() -> None:
 def test_programs_of_an_environment_are_found_on_every_system(system: str, folder: str, tmp_path: Path) -> None:
     """`make -n` prints what it would run."""
     command = ["make", "-n", "check", f"OS={system}", f"VENV={tmp_path.as_posix()}/venv"]
-    printed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=True).stdout
+    printed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=LONG, check=True).stdout
     assert f"/venv/{folder}/mypy" in printed
     assert set(re.findall(r"/venv/(Scripts|bin)/", printed)) == {folder}
 
@@ -197,7 +198,7 @@ def _build_extensions(source: Path, **environment: str) -> subprocess.CompletedP
     ]
     # No compiler, and no library of the system.
     variables = {**os.environ, "CC": "no-such-compiler", "PKG_CONFIG_LIBDIR": str(source), **environment}
-    return subprocess.run(command, cwd=source, env=variables, capture_output=True, text=True, timeout=200, check=False)
+    return subprocess.run(command, cwd=source, env=variables, capture_output=True, text=True, timeout=LONG, check=False)
 
 
 @pytest.mark.slow

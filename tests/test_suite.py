@@ -17,6 +17,7 @@ from packaging.utils import canonicalize_name
 
 from plugins import absent
 from plugins.markers import BROWSER, PEERS, SLOW
+from waiting import LONG
 
 ROOT = Path(__file__).resolve().parents[1]
 CONSTRAINTS = sorted((ROOT / "constraints").glob("python*.txt"))
@@ -86,7 +87,7 @@ def test_the_end_of_a_run_says_what_is_missing(tmp_path: Path) -> None:
         del environment[name]
     done = subprocess.run(
         [*command, "tests/formats/hdf5/test_cache_image.py"],
-        cwd=ROOT, env=environment, capture_output=True, text=True, timeout=250, check=False,
+        cwd=ROOT, env=environment, capture_output=True, text=True, timeout=LONG, check=False,
     )  # fmt: skip
     assert done.returncode == 1, done.stdout + done.stderr
     assert "no large corpus of real files here" in done.stdout

@@ -22,6 +22,7 @@ from insitu.references.directory_swap import replace_directory
 from insitu.references.file_systems import check_names, hold_file_lock
 from insitu.scanning import scan_cache
 from insitu.scanning.scan_cache import ScanCache, ScanRecorder
+from waiting import LONG
 from windows import WITHOUT_POSIX, FileLocks, WindowsOs
 
 PROGRAM = """
@@ -92,7 +93,7 @@ def test_equal_values(folder: Path) -> None:
     program = WITHOUT_POSIX + PROGRAM.format(tests=str(Path(__file__).parent))
     environment = {**os.environ, "INSITU_SCAN_CACHE": str(folder / "cache")}
     done = subprocess.run(
-        [sys.executable, "-c", program], cwd=folder, env=environment, capture_output=True, text=True, timeout=250
+        [sys.executable, "-c", program], cwd=folder, env=environment, capture_output=True, text=True, timeout=LONG
     )
     assert done.returncode == 0, done.stderr[-3000:]
     files = sorted((folder / "archive").glob("*.nc"))
@@ -126,11 +127,11 @@ def test_a_lock_of_windows_is_waited_for(tmp_path: Path, monkeypatch: pytest.Mon
     thread = threading.Thread(target=second)
     with hold_file_lock(path):
         thread.start()
-        within.wait(30)
+        within.wait(LONG)
         while not locks.refusals:
             thread.join(0.001)
         order.append("first")
-    thread.join(30)
+    thread.join(LONG)
     assert order == ["first", "second"]
     assert locks.held == {}
 
@@ -261,6 +262,6 @@ def test_output_in_a_code_page_that_lacks_letters(folder: Path) -> None:
     """What `insitu info --map > file` gives on Windows: its boxes are not in the code page 1252."""
     command = [sys.executable, "-c", "import insitu.cli; insitu.cli.main()", "info", "--map", "archive/0.nc"]
     environment = {**os.environ, "PYTHONIOENCODING": "cp1252", "PYTHONUTF8": "0"}
-    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, timeout=100)
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, timeout=LONG)
     assert done.returncode == 0, done.stderr[-2000:]
     assert rb"\u2588" in done.stdout

@@ -13,11 +13,12 @@ import pytest
 
 from insitu.cli.read import parse_slices
 from insitu.errors import SelectionError
+from waiting import LONG
 
 
 def insitu(*arguments: object, code: int = 0) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-c", "import insitu.cli; insitu.cli.main()", *map(str, arguments)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, env=None)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=LONG, env=None)
     assert done.returncode == code, done.stderr
     return done
 

@@ -15,6 +15,7 @@ import xarray as xr
 
 import insitu
 from insitu.formats import InsituWarning
+from waiting import LONG
 
 pytest.importorskip("resource")
 
@@ -43,7 +44,7 @@ def archive(tmp_path: Path) -> list[Path]:
 def limited(*words: object, **environment: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-c", LIMITED, *map(str, words)],
-        env={**os.environ, **environment}, capture_output=True, text=True, timeout=300, check=False,
+        env={**os.environ, **environment}, capture_output=True, text=True, timeout=LONG, check=False,
     )  # fmt: skip
 
 
@@ -87,7 +88,7 @@ def test_a_scan_goes_on_without_its_journal(archive: list[Path], tmp_path: Path)
         env=environment,
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=LONG,
         check=False,
     )
     assert done.returncode == 0, done.stderr

@@ -13,11 +13,12 @@ import numpy as np
 
 from insitu import open_dataset, scan
 from insitu.references import save
+from waiting import LONG
 
 
 def insitu(*arguments: object, code: int = 0) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-c", "import insitu.cli; insitu.cli.main()", *map(str, arguments)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=LONG)
     assert done.returncode == code, done.stderr
     return done
 

@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from io import BytesIO
 from pathlib import Path
@@ -21,6 +20,7 @@ import insitu
 import insitu.cli
 from insitu.combining.scan_journal import Journal, identity_of, journal_for
 from insitu.errors import AccessError
+from waiting import LONG, wait_until
 
 Run = Callable[..., tuple[str, str]]
 
@@ -133,28 +133,28 @@ def kept_in(scans: Path) -> int:
 def test_a_killed_scan_goes_on(archive: Path, tmp_path: Path) -> None:
     """Killed in the middle of it, the same command does the rest only."""
     target = tmp_path / "all.insitu"
-    slow = (
-        "import sys, time, insitu.cli, insitu.combining.scan_member as s\n"
-        "one = s.Job.one\n"
-        "s.Job.one = lambda job, url, memory=None: (time.sleep(float(sys.argv.pop())) if 0 else "
-        "time.sleep(DELAY), one(job, url, memory))[1]\n"
+    first = (
+        "import time, insitu.cli, insitu.combining.scan_member as s\n"
+        "one, begun = s.Job.one, []\n"
+        "def hang(job, url, memory=None):\n"
+        "    begun.append(url)\n"
+        "    return one(job, url, memory) if len(begun) <= COUNT else time.sleep(10_000)\n"
+        "s.Job.one = hang\n"
         "insitu.cli.main()"
     )
-    command = [sys.executable, "-c", slow.replace("DELAY", "0.4"), "scan", f"{archive}/*.nc", "-o", str(target)]
+    command = [sys.executable, "-c", first.replace("COUNT", "3"), "scan", f"{archive}/*.nc", "-o", str(target)]
     environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path / "cache")}
     scans = tmp_path / "cache" / "insitu" / "scans"
     process = subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL)
-    deadline = time.monotonic() + 100
-    while time.monotonic() < deadline and not kept_in(scans):
-        time.sleep(0.02)
+    wait_until(lambda: kept_in(scans))
     process.send_signal(signal.SIGKILL)
-    process.wait(30)
+    process.wait(LONG)
     kept = kept_in(scans)
     assert 1 <= kept < 6
     assert not target.exists()
     done = subprocess.run(
-        [sys.executable, "-c", slow.replace("DELAY", "0"), *command[3:]],
-        env=environment, capture_output=True, text=True, timeout=100, check=True,
+        [sys.executable, "-c", first.replace("COUNT", "10_000"), *command[3:]],
+        env=environment, capture_output=True, text=True, timeout=LONG, check=True,
     )  # fmt: skip
     assert f"{kept} file{'s' if kept > 1 else ''} had been scanned before" in done.stderr
     xr.testing.assert_equal(insitu.open_dataset(target).load(), theirs(archive))

@@ -17,6 +17,7 @@ import xarray as xr
 from fixtures.make_archive import Part, write_all
 from insitu.combining import combine_on_engine
 from insitu.xarray_bridge import open_mfdataset
+from waiting import LONG
 
 distributed = pytest.importorskip("distributed")
 
@@ -82,7 +83,7 @@ def test_a_worker_that_is_killed(tmp_path: Path, client: Any) -> None:
     found = open_mfdataset(paths, parallel=client, combine="nested", concat_dim="time", progress=kill_once)
     assert killed.is_set()
     xr.testing.assert_identical(found.load(), expected.load())
-    client.wait_for_workers(2, timeout=60)
+    client.wait_for_workers(2, timeout=LONG)
     assert victim not in client.run(os.getpid).values()
 
 
@@ -115,7 +116,7 @@ def test_a_client_that_is_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         ) as cluster,
         distributed.Client(cluster) as client,
     ):
-        slow = [client.submit(time.sleep, 2, pure=False)]
+        slow = [client.submit(time.sleep, 10, pure=False)]
         threading.Timer(0.5, client.close).start()
         with pytest.raises(Exception, match=r"closed|lost|cancel"):
             combine_on_engine.scan_members(paths, *_scan_arguments(client))

@@ -23,6 +23,7 @@ from insitu.combining import cached_archive
 from insitu.scanning import scan_cache
 from insitu.scanning.scan_cache import ScanCache, ScanRecorder
 from insitu.sources.opened_urls import record_opened_urls
+from waiting import LONG
 
 HOW: dict[str, Any] = {"combine": "nested", "concat_dim": "time"}
 
@@ -413,6 +414,6 @@ def test_processes_at_the_same_time(cache: ScanCache, files: list[str]) -> None:
         "    assert ds.tas.values[:, 0].tolist() == [0, 0, 1, 1, 2, 2]\n"
     )
     runs = [subprocess.Popen([sys.executable, "-c", code, *files]) for _ in range(3)]
-    assert [run.wait(120) for run in runs] == [0, 0, 0]
+    assert [run.wait(LONG) for run in runs] == [0, 0, 0]
     assert len(cache.entries()) == 1
     assert not list(cache.folder.glob("part-*"))

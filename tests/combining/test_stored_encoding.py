@@ -14,6 +14,7 @@ import pytest
 import xarray as xr
 
 import insitu
+from waiting import LONG
 
 FILTERS: dict[str, dict[str, Any]] = {
     "none": {},
@@ -181,6 +182,6 @@ def test_warnings_about_times_begin_as_xarrays_do(tmp_path: Path) -> None:
         f"warnings.filterwarnings('ignore', {message!r})\n"
         f"assert insitu.open_dataset({str(path)!r}).t.dtype == object\n"
     )
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=LONG)
     with pytest.warns(xr.SerializationWarning, match=message):
         insitu.open_dataset(path)

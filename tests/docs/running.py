@@ -15,6 +15,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from waiting import LONG
+
 BLOCK = re.compile(r"^```(?:\{code-cell\} )?(python|console)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
@@ -54,7 +56,7 @@ def command(text: str, shown: list[str]) -> None:
         assert port is not None
         wait(int(port[1]), process)
         return
-    done = subprocess.run(text, shell=True, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(text, shell=True, capture_output=True, text=True, timeout=LONG)
     assert done.returncode == 0, f"{text}\n{done.stderr}"
     printed = " ".join(done.stdout.split())
     for line in shown:
@@ -67,7 +69,7 @@ BEHIND: list[subprocess.Popen[bytes]] = []
 def wait(port: int, process: subprocess.Popen[bytes]) -> None:
     """Until a server answers."""
     direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    until = time.monotonic() + 60
+    until = time.monotonic() + LONG
     while time.monotonic() < until:
         assert process.poll() is None, "the server ended"
         try:
@@ -90,7 +92,7 @@ def run_page(page: Path, folder: Path) -> None:
     """Run a page in a folder, in a process of its own."""
     with free_port() as port:
         program = as_program(page, port)
-    ending = "\nimport docs.running\nfor process in docs.running.BEHIND:\n    process.terminate(); process.wait(30)\n"
+    ending = "\nimport docs.running\nfor process in docs.running.BEHIND:\n    process.terminate(); process.wait(900)\n"
     guarded = "try:\n    exec(compile(program, 'page', 'exec'), {'__name__': 'page'})\nfinally:\n" + "\n".join(
         f"    {line}" for line in ending.strip().splitlines()
     )
@@ -105,6 +107,6 @@ def run_page(page: Path, folder: Path) -> None:
         "no_proxy": "*",
     }
     done = subprocess.run(
-        [sys.executable, "-c", code], cwd=folder, capture_output=True, text=True, timeout=280, env=environment
+        [sys.executable, "-c", code], cwd=folder, capture_output=True, text=True, timeout=LONG, env=environment
     )
     assert done.returncode == 0, f"{done.stdout[-3000:]}\n{done.stderr[-5000:]}"

@@ -14,6 +14,7 @@ import pytest
 
 import insitu
 from real_files import FILES
+from waiting import LONG
 
 xr = pytest.importorskip("xarray")
 pytest.importorskip("netCDF4")
@@ -40,7 +41,7 @@ def test_demo(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     pytest.importorskip("starlette")
     command = [sys.executable, str(FOLDER / "run.py"), str(tmp_path / "out")]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=200, env={**os.environ, "COLUMNS": "200"})
+    done = subprocess.run(command, capture_output=True, text=True, timeout=LONG, env={**os.environ, "COLUMNS": "200"})
     assert done.returncode == 0, done.stderr[-3000:]
     text = done.stdout
     assert "attribute by attribute: True" in " ".join(text.split())
@@ -71,10 +72,10 @@ def test_the_end_of_the_demo_names_an_address_that_shows_the_archive(tmp_path: P
     try:
         assert process.stdout is not None
         address = next(line.strip() for line in process.stdout if line.startswith("http://127.0.0.1:"))
-        with build_opener(ProxyHandler({})).open(address, timeout=30) as answer:
+        with build_opener(ProxyHandler({})).open(address, timeout=LONG) as answer:
             assert "explorer/page/main.js" in answer.read().decode()
         os.killpg(process.pid, signal.SIGINT)
-        assert process.wait(40) == 0
+        assert process.wait(LONG) == 0
     finally:
         process.kill()
         process.wait()

@@ -25,6 +25,7 @@ import pytest
 
 from insitu.cli import load_verb
 from server.serving import free_port, started
+from waiting import LONG
 
 yaml = pytest.importorskip("yaml")
 ROOT = Path(__file__).resolve().parents[2]
@@ -184,11 +185,11 @@ def test_what_compose_starts(tmp_path: Path) -> None:
             _, *words = ast.literal_eval(check)
             words = [word.replace(":8080/", f":{port}/") for word in words]
             environment = {**os.environ, "no_proxy": "*"}
-            assert subprocess.run([sys.executable, *words], timeout=60, check=False, env=environment).returncode == 0
+            assert subprocess.run([sys.executable, *words], timeout=LONG, check=False, env=environment).returncode == 0
             server.process.terminate()
-            server.process.wait(60)
+            server.process.wait(LONG)
             assert subprocess.run(
-                [sys.executable, *words], timeout=60, check=False, env=environment, stderr=subprocess.DEVNULL
+                [sys.executable, *words], timeout=LONG, check=False, env=environment, stderr=subprocess.DEVNULL
             ).returncode
     entries = [json.loads(line) for line in (tmp_path / "log").read_text().splitlines()]
     assert any(entry.get("archive") == "s3://archive/a.h5" for entry in entries)
@@ -217,7 +218,7 @@ def _put(endpoint: str, servers: ModuleType, data: bytes) -> None:
         "endpoint": endpoint, "access_key_id": servers.KEY, "secret_access_key": servers.SECRET, "region": "us-east-1"
     }  # fmt: skip
     store = S3Store("archive", config=config, client_options={"allow_http": True})
-    until = time.monotonic() + 30
+    until = time.monotonic() + LONG
     while True:  # a store that answers may not be ready to store
         try:
             obstore.put(store, "a.h5", data)

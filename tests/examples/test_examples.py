@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from waiting import LONG
+
 FOLDER = Path(__file__).parents[2] / "examples"
 EXAMPLES = sorted(path.name for path in FOLDER.glob("*.py") if path.name != "archive.py")
 
@@ -19,7 +21,7 @@ def test_an_example_runs(name: str, tmp_path: Path) -> None:
         pytest.importorskip(needed)
     environment = {**os.environ, "no_proxy": "*", "ICECHUNK_LOG": "error"}
     done = subprocess.run(
-        [sys.executable, FOLDER / name], cwd=tmp_path, capture_output=True, text=True, timeout=200, env=environment
+        [sys.executable, FOLDER / name], cwd=tmp_path, capture_output=True, text=True, timeout=LONG, env=environment
     )
     assert done.returncode == 0, done.stderr[-3000:]
     assert done.stdout.strip()

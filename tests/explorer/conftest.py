@@ -15,6 +15,7 @@ import xarray as xr
 
 from explorer.explorer_page import ExplorerPage
 from server.serving import Server, serving
+from waiting import LONG
 
 ROOT = Path(__file__).resolve().parents[2]
 HOSTILE = '<img src=x onerror="window.hacked=1"><script>window.hacked=2</script>{{7*7}}'
@@ -129,7 +130,7 @@ def open_page(chromium: Any) -> Iterator[Callable[..., ExplorerPage]]:
         context = chromium.new_context(
             viewport={"width": 1280, "height": 900}, permissions=["clipboard-read", "clipboard-write"], **options
         )
-        context.set_default_timeout(20_000)
+        context.set_default_timeout(1000 * LONG)
         page = ExplorerPage(context.new_page(), address)
         opened.append(page)
         page.go(state)

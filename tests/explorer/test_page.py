@@ -21,6 +21,7 @@ import xarray as xr
 from explorer.conftest import HOSTILE
 from explorer.explorer_page import ExplorerPage, number_in
 from server.serving import CODE, Server, _wait, serving
+from waiting import LONG
 
 pytestmark = [pytest.mark.browser, pytest.mark.servers, pytest.mark.slow]
 
@@ -274,7 +275,7 @@ def _run_python(code: str, folder: Path) -> xr.DataArray:
     """Execute a snippet in a process of its own, and return `field`."""
     target = folder / "snippet.nc"
     program = f"{code}\nfield.to_netcdf({str(target)!r})\n"
-    subprocess.run([sys.executable, "-c", program], check=True, timeout=120)
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=LONG)
     with xr.open_dataarray(target, engine="netcdf4") as found:
         return found.load()
 
@@ -311,7 +312,7 @@ def test_the_copied_commands(
     (scripts / "insitu").write_text(f"#!{sys.executable}\n{CODE}\n")
     (scripts / "insitu").chmod(0o755)
     environment = {**os.environ, "PATH": f"{scripts}:{os.environ['PATH']}"}
-    subprocess.run(command, shell=True, check=True, timeout=120, cwd=tmp_path, env=environment, capture_output=True)
+    subprocess.run(command, shell=True, check=True, timeout=LONG, cwd=tmp_path, env=environment, capture_output=True)
     with xr.open_dataset(tmp_path / "field.nc", engine="netcdf4") as found:
         np.testing.assert_array_equal(np.squeeze(found.tas.values), maps.tas[6, 3:9, 5:25].values)
 
@@ -408,7 +409,7 @@ def test_a_server_that_stops_and_comes_back(
         page.wait_for_picture()
         assert not page.find("#banner").is_visible()
         running.process.send_signal(signal.SIGTERM)
-        running.process.wait(40)
+        running.process.wait(LONG)
         page.find("input[name=time]").fill("8")
         page.find("#banner", has_text="The server does not answer").wait_for()
         page.find(".error-box", has_text="does not answer").wait_for()
@@ -426,7 +427,7 @@ def test_a_server_that_stops_and_comes_back(
         finally:
             again.close()
             again.process.terminate()
-            again.process.wait(40)
+            again.process.wait(LONG)
 
 
 def test_what_was_superseded_is_aborted(picture: ExplorerPage, maps: xr.Dataset) -> None:

@@ -14,6 +14,8 @@ import netCDF4
 import numpy as np
 import pytest
 
+from waiting import LONG
+
 PREAMBLE = """
 import sys, warnings
 for name in {hidden!r}:
@@ -31,7 +33,7 @@ else:
 
 def _without(hidden: list[str], code: str) -> str:
     command = [sys.executable, "-c", PREAMBLE.format(hidden=hidden, code=code)]
-    found = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    found = subprocess.run(command, capture_output=True, text=True, timeout=LONG, check=False)
     assert found.returncode == 0, found.stderr
     return found.stdout.strip()
 

@@ -3,8 +3,8 @@
     python tests/fuzz/fuzz_hdf5.py [--minutes 1] [--seed 0] [--beside-h5py] [FILE ...]
 
 Changes the given files (by default the generated ones of the tests), scans and reads them, and
-keeps what raises anything but an error of ours with its place, takes more than a second of the
-processor or more memory than files of that size are worth, in `tests/fuzz/findings`. Every other
+keeps what raises anything but an error of ours with its place, or takes more time or memory than
+files of that size are worth, in `tests/fuzz/findings`. Every other
 change is blind, with checksums believed; the rest hit structures, with checksums put right. With
 `--beside-h5py` those are also read by h5py, in a process of its own, and values that differ are
 kept too. Ends with 1 if something was found.
@@ -28,7 +28,7 @@ HERE = Path(__file__).parent
 sys.path[:0] = [str(HERE), str(HERE.parent / "oracles")]
 
 from anatomy import dissected  # noqa: E402
-from bounds import bounded  # noqa: E402
+from bounds import bounded, measure_seconds  # noqa: E402
 from changes import any_changes, changed  # noqa: E402
 from isolation import findings_of  # noqa: E402
 from mutation import LARGEST_SEED, disagreement, mutated  # noqa: E402
@@ -51,14 +51,16 @@ def main() -> int:
     end = time.monotonic() + 60 * options.minutes
     counts: Counter[str] = Counter()
     with tempfile.TemporaryDirectory() as name:
-        seeds = _given(options.files) if options.files else [*seeds_in(Path(name)), *_given(FINDINGS.glob("*.h5"))]
+        generated = seeds_in(Path(name))
+        seconds = measure_seconds(data for _, data, _ in generated)
+        seeds = _given(options.files) if options.files else [*generated, *_given(FINDINGS.glob("*.h5"))]
         path = Path(name) / "changed.h5"
         beside = findings_of("hdf5", itertools.repeat(path), seconds=20)  # one worker, asked again and again
         while time.monotonic() < end:
             _, whole, anatomy = chance.choice(seeds)
             blind = len(whole) <= LARGEST_SEED and chance.random() < 0.5
             data = mutated(whole, chance) if blind else changed(whole, anatomy, any_changes(chance))
-            with bounded(believe=blind) as judged:
+            with bounded(seconds, believe=blind) as judged:
                 outcome = judged(data)
             if outcome in ("read", "in part") and options.beside_h5py and not blind:
                 path.write_bytes(data)

@@ -3,7 +3,7 @@ h5py?
 
 Hypothesis draws a generated file and a few changes of its structures (`changes`); checksums are put
 right afterwards, so that the change is seen by the parser. Then: an error of ours that names file,
-byte and structure, or values; within a second of the processor and little memory; and where h5py
+byte and structure, or values; in little time and memory; and where h5py
 reads the file too, the same values.
 """
 
@@ -22,7 +22,7 @@ HERE = Path(__file__).parent
 sys.path[:0] = [str(HERE), str(HERE.parent / "oracles")]
 
 from anatomy import repaired  # noqa: E402
-from bounds import bounded  # noqa: E402
+from bounds import bounded, measure_seconds  # noqa: E402
 from changes import MOST, WAYS, Change, changed  # noqa: E402
 from finding import Finding  # noqa: E402
 from isolation import findings_of  # noqa: E402
@@ -47,6 +47,12 @@ stable = settings(
 def seeds(tmp_path_factory: pytest.TempPathFactory) -> list[Seed]:
     """The generated files, and where their structures are."""
     return seeds_in(tmp_path_factory.mktemp("changes"))
+
+
+@pytest.fixture(scope="module")
+def seconds(seeds: list[Seed]) -> float:
+    """What a file may take."""
+    return measure_seconds(data for _, data, _ in seeds)
 
 
 @pytest.fixture(scope="module")
@@ -91,11 +97,11 @@ def test_changes_reach_the_parser(seeds: list[Seed]) -> None:
 @given(which=numbers, changes=some_changes)
 @stable
 def test_no_change_hurts(
-    seeds: list[Seed], beside: Callable[[bytes], list[Finding]], which: int, changes: list[Change]
+    seeds: list[Seed], seconds: float, beside: Callable[[bytes], list[Finding]], which: int, changes: list[Change]
 ) -> None:
     name, data, anatomy = seeds[which % len(seeds)]
     worse = changed(data, anatomy, changes)
-    with bounded(believe=False) as judged:
+    with bounded(seconds, believe=False) as judged:
         outcome = judged(worse)
     assert outcome in FINE, f"{name}: {outcome}"
     if outcome != "refused":
@@ -107,7 +113,7 @@ def test_no_change_hurts(
     "kind", ["layouts", "attributes", "chunk_indexes", "shared_messages", "odd_deep_values", "fills"]
 )
 @pytest.mark.parametrize("libver", ["earliest", "v108", "latest"])
-def test_cut_at_every_structure(seeds: list[Seed], kind: str, libver: str) -> None:
+def test_cut_at_every_structure(seeds: list[Seed], seconds: float, kind: str, libver: str) -> None:
     """The file ends just before, at and just behind each beginning and end, and its superblock says
     that it does.
     """
@@ -115,7 +121,7 @@ def test_cut_at_every_structure(seeds: list[Seed], kind: str, libver: str) -> No
         if name != f"{kind}-{libver}":
             continue
         bounds = range(0, len(anatomy.bounds), max(1, len(anatomy.bounds) // 40))
-        with bounded(believe=False) as judged:
+        with bounded(seconds, believe=False) as judged:
             for number, step in itertools.product(bounds, range(3)):
                 outcome = judged(changed(data, anatomy, [Change(0, number, step, 1)]))
                 assert outcome in FINE, f"{name} cut at {anatomy.bounds[number] + step - 1}: {outcome}"

@@ -13,22 +13,11 @@ import pytest
 HERE = Path(__file__).parent
 sys.path[:0] = [str(HERE), str(HERE.parent / "oracles")]
 
-from bounds import bounded  # noqa: E402
+from bounds import bounded, measure_seconds  # noqa: E402
 from isolation import findings_of, generate  # noqa: E402
 from mutation import LARGEST_SEED, believed, disagreement, mutated, tried  # noqa: E402
 
 FINDINGS = sorted((HERE / "findings").glob("*.h5"))
-
-
-@pytest.mark.parametrize("path", FINDINGS, ids=[path.stem for path in FINDINGS])
-def test_what_was_found(path: Path) -> None:
-    data = path.read_bytes()
-    for believe in (True, False):
-        with bounded(believe=believe) as judged:
-            outcome = judged(data)
-        assert outcome in ("read", "in part", "refused"), outcome
-    [(_, findings)] = findings_of("hdf5", [path], seconds=60)
-    assert not disagreement(findings)
 
 
 @pytest.fixture(scope="session")
@@ -38,13 +27,30 @@ def small_files(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[str, byt
     return [(name, path.read_bytes()) for name, path in made.items() if path.stat().st_size <= LARGEST_SEED]
 
 
+@pytest.fixture(scope="session")
+def seconds(small_files: list[tuple[str, bytes]]) -> float:
+    """What a file may take."""
+    return measure_seconds(data for _, data in small_files)
+
+
+@pytest.mark.parametrize("path", FINDINGS, ids=[path.stem for path in FINDINGS])
+def test_what_was_found(path: Path, seconds: float) -> None:
+    data = path.read_bytes()
+    for believe in (True, False):
+        with bounded(seconds, believe=believe) as judged:
+            outcome = judged(data)
+        assert outcome in ("read", "in part", "refused"), outcome
+    [(_, findings)] = findings_of("hdf5", [path], seconds=60)
+    assert not disagreement(findings)
+
+
 @pytest.mark.parametrize("seed", range(8))
-def test_changes_to_every_generated_file(seed: int, small_files: list[tuple[str, bytes]]) -> None:
-    """A part of what `make fuzz` does without end: nothing but our errors, each within a second of
-    the processor and little memory.
+def test_changes_to_every_generated_file(seed: int, small_files: list[tuple[str, bytes]], seconds: float) -> None:
+    """A part of what `make fuzz` does without end: nothing but our errors, each in little time and
+    memory.
     """
     assert len(small_files) > 40
-    with bounded() as judged:
+    with bounded(seconds) as judged:
         for number, (name, data) in enumerate(small_files):
             outcome = judged(mutated(data, random.Random(1000 * seed + number)))
             assert outcome in ("read", "in part", "refused"), f"{name}, seed {1000 * seed + number}: {outcome}"

@@ -28,7 +28,7 @@ FIXTURES = Path(__file__).parents[1] / "fixtures"
 READY = "ready\n"
 
 
-def findings_of(comparison: str, paths: Iterable[Path], seconds: float = 240) -> Iterator[tuple[Path, list[Finding]]]:
+def findings_of(comparison: str, paths: Iterable[Path], seconds: float = 600) -> Iterator[tuple[Path, list[Finding]]]:
     """Compare each file in a worker. `comparison`: hdf5 (h5py), xarray (its engine netcdf4; where
     that fails, h5netcdf), cut or flip (damage).
     """

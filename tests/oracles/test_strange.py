@@ -17,6 +17,8 @@ import pytest
 from finding import BAD, lines_of
 from isolation import DIED, environment, findings_of
 
+from waiting import LONG
+
 SAMPLE = range(0, 60, 20)
 SIZE = 20
 LEAST_EQUAL = 200
@@ -27,7 +29,7 @@ def test_h5py_agrees(first: int, tmp_path: Path) -> None:
     maker = Path(__file__).with_name("strange_hdf5.py")
     # In a process of its own: some of these files are too much for the library that writes them.
     subprocess.run(
-        [sys.executable, maker, tmp_path, str(first), str(SIZE)], env=environment(), timeout=300, check=False
+        [sys.executable, maker, tmp_path, str(first), str(SIZE)], env=environment(), timeout=LONG, check=False
     )
     paths = sorted(tmp_path.glob("*.h5"))
     equal = 0

@@ -17,6 +17,7 @@ from insitu.errors import InsituError
 from insitu.model import Selection
 from insitu.reading.prefetch import get_prefetcher, predict_next
 from insitu.sources import LocalSource
+from waiting import LONG
 
 VALUES = np.arange(12 * 20 * 30, dtype="f4").reshape(12, 20, 30)
 
@@ -49,7 +50,7 @@ def offsets(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 def settled(cache: insitu.ChunkCache) -> None:
     for course in get_prefetcher(cache)._courses.values():
         if course.under_way is not None:
-            course.under_way.result(timeout=60)
+            course.under_way.result(timeout=LONG)
 
 
 def test_the_third_step_is_there_before_it_is_asked_for(file: Path, offsets: list[int]) -> None:

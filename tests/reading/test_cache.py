@@ -16,6 +16,7 @@ import pytest
 import insitu
 from insitu.errors import CodecError
 from insitu.reading import ChunkCache, ReadStatistics, cache_from_option
+from waiting import LONG
 
 
 @pytest.fixture
@@ -69,7 +70,7 @@ def test_threads_make_a_chunk_once() -> None:
     cache, made, go = ChunkCache(1 << 20), [], threading.Event()
 
     def make() -> np.ndarray:
-        go.wait(10)
+        go.wait(LONG)
         made.append(1)
         return np.arange(10)
 

@@ -20,6 +20,7 @@ from insitu.reading import ChunkCache, ReadContext, SourcePool, read_array
 from insitu.reading.zarr_store import ZarrTree
 from insitu.reducing import ReductionQuery, compute_statistics
 from insitu.sources import ByteSource, HttpSource, MemorySource
+from waiting import LONG
 
 
 def make(path: Path, number: int) -> None:
@@ -124,7 +125,7 @@ def test_a_slow_source_delays_nobody_else() -> None:
     def opener(source: Source) -> ByteSource:
         if source.url == "slow":
             opening.set()
-            assert go.wait(30)
+            assert go.wait(LONG)
         return MemorySource(source.url.encode())
 
     with SourcePool(opener=opener) as opened, ThreadPoolExecutor(2) as pool:
@@ -134,14 +135,14 @@ def test_a_slow_source_delays_nobody_else() -> None:
                 return source.read(0, 4)
 
         slow = pool.submit(read, "slow")
-        assert opening.wait(30)
+        assert opening.wait(LONG)
         fast = pool.submit(read, "fast")
         try:
-            assert fast.result(30) == b"fast"
+            assert fast.result(LONG) == b"fast"
             assert not slow.done()
         finally:
             go.set()
-        assert slow.result(30) == b"slow"
+        assert slow.result(LONG) == b"slow"
 
 
 def test_threads_that_want_one_source_open_it_once() -> None:
@@ -151,7 +152,7 @@ def test_threads_that_want_one_source_open_it_once() -> None:
     def opener(source: Source) -> ByteSource:
         calls.append(source.url)
         for _ in range(count):
-            assert wanted.acquire(timeout=30)
+            assert wanted.acquire(timeout=LONG)
         return MemorySource(b"abc")
 
     with SourcePool(opener=opener) as opened, ThreadPoolExecutor(count) as pool:
@@ -174,7 +175,7 @@ def test_a_source_that_cannot_be_opened_fails_for_all_who_wait_and_is_tried_agai
         if len(calls) > 1:
             return MemorySource(b"abc")
         for _ in range(count):
-            assert wanted.acquire(timeout=30)
+            assert wanted.acquire(timeout=LONG)
         while opened._busy[("one", None, None, None)].users < count:
             threading.Event().wait(0.001)
         raise NotFoundError("no such object", url=source.url)
@@ -201,7 +202,7 @@ def test_somebody_elses_deadline_is_not_mine() -> None:
         calls.append(source.url)
         if len(calls) == 1:
             late.set()
-            assert waiting.wait(30)
+            assert waiting.wait(LONG)
             while opened._busy[("one", None, None, None)].users < 2:
                 threading.Event().wait(0.001)
             raise LateError("too late")
@@ -214,11 +215,11 @@ def test_somebody_elses_deadline_is_not_mine() -> None:
                 return source.read(0, 3)
 
         first = pool.submit(read)
-        assert late.wait(30)
+        assert late.wait(LONG)
         second = pool.submit(lambda: (waiting.set(), read())[1])
         with pytest.raises(LateError):
-            first.result(30)
-        assert second.result(30) == b"abc"
+            first.result(LONG)
+        assert second.result(LONG) == b"abc"
 
 
 def test_whoever_waits_for_a_source_waits_within_its_deadline() -> None:
@@ -226,7 +227,7 @@ def test_whoever_waits_for_a_source_waits_within_its_deadline() -> None:
 
     def opener(source: Source) -> ByteSource:
         opening.set()
-        assert go.wait(30)
+        assert go.wait(LONG)
         return MemorySource(b"abc")
 
     with SourcePool(opener=opener) as opened, ThreadPoolExecutor(1) as pool:
@@ -236,11 +237,11 @@ def test_whoever_waits_for_a_source_waits_within_its_deadline() -> None:
                 return source.read(0, 3)
 
         first = pool.submit(read)
-        assert opening.wait(30)
+        assert opening.wait(LONG)
         with deadline_scope(Deadline.after(0.1)), pytest.raises(LateError):
             read()
         go.set()
-        assert first.result(30) == b"abc"
+        assert first.result(LONG) == b"abc"
         assert read() == b"abc"
 
 

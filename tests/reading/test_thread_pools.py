@@ -10,6 +10,7 @@ import pytest
 from insitu.cancellation import Deadline, LateError, check_deadline, deadline_scope
 from insitu.reading import thread_pools
 from insitu.reading.thread_pools import run_tasks
+from waiting import LONG
 
 
 def _no_stop() -> None:
@@ -25,7 +26,7 @@ def test_each_task_runs_once(count: int) -> None:
 
 def test_tasks_run_side_by_side(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(thread_pools, "count_cores", lambda: 1)
-    together = threading.Barrier(2, timeout=20)
+    together = threading.Barrier(2, timeout=LONG)
     run_tasks([together.wait] * 2, False, _no_stop)  # alone, each would wait in vain
 
 
@@ -44,7 +45,7 @@ def test_the_first_error_is_the_first_in_order() -> None:
     done: list[int] = []
 
     def fail_late() -> None:
-        assert late.wait(20)
+        assert late.wait(LONG)
         raise ValueError("first in order")
 
     def fail_at_once() -> None:
@@ -62,10 +63,10 @@ def test_an_interrupt_stops_what_has_begun(monkeypatch: pytest.MonkeyPatch) -> N
 
     def task() -> None:
         if threading.current_thread() is main:
-            assert begun.wait(20)
+            assert begun.wait(LONG)
             raise KeyboardInterrupt
         begun.set()
-        assert stopped.wait(20)
+        assert stopped.wait(LONG)
 
     with pytest.raises(KeyboardInterrupt):
         run_tasks([task] * 10, False, stopped.set)
@@ -82,7 +83,7 @@ def test_what_is_no_exception_is_raised_too() -> None:
 
     def task() -> None:
         if threading.current_thread() is main:
-            assert begun.wait(20)
+            assert begun.wait(LONG)
             return
         begun.set()
         raise SystemExit

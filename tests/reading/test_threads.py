@@ -19,6 +19,7 @@ import insitu
 from insitu.model import Selection
 from insitu.reading import SourcePool, execute, plan_read
 from insitu.sources import MemorySource
+from waiting import LONG
 
 VALUES = np.arange(400_000, dtype="<i4").reshape(400, 1000)
 
@@ -55,7 +56,7 @@ def test_a_forked_child_reads_too(file: Path) -> None:
             os._exit(0 if np.array_equal(insitu.read(group, "x", decode=False), VALUES) else 1)
         finally:
             os._exit(2)
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + LONG
     while time.monotonic() < deadline:
         done, status = os.waitpid(child, os.WNOHANG)
         if done:
@@ -112,7 +113,7 @@ group = insitu.scan({str(file)!r})
 threading.Thread(target=lambda: [insitu.read(group, "x") for _ in range(10**6)], daemon=True).start()
 time.sleep(0.3)
 """
-    done = subprocess.run([sys.executable, "-c", code], timeout=60, capture_output=True, text=True)
+    done = subprocess.run([sys.executable, "-c", code], timeout=LONG, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
 
 

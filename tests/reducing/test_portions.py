@@ -23,6 +23,7 @@ from insitu.cancellation import LateError, check_deadline
 from insitu.reducing import engines, portions
 from insitu.reducing.engines import merge_in_tree
 from insitu.reducing.portions import Region, cut_portions
+from waiting import LONG
 
 
 @dataclass(frozen=True)
@@ -119,7 +120,7 @@ def test_every_engine_merges_in_the_same_tree(count: int) -> None:
 class Meeting(Nesting):
     """A job whose first two portions wait for each other, and whose third fails."""
 
-    barrier = threading.Barrier(2, timeout=60)
+    barrier = threading.Barrier(2, timeout=LONG)
     last_began = threading.Event()
     ended: ClassVar[list[int]] = []
 
@@ -128,7 +129,7 @@ class Meeting(Nesting):
         if number < 2:
             self.barrier.wait()
         elif number == 2:
-            assert self.last_began.wait(60)
+            assert self.last_began.wait(LONG)
             raise OSError("no more")
         else:
             self.last_began.set()

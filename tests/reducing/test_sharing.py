@@ -20,6 +20,7 @@ from insitu.errors import SourceError
 from insitu.model import Axis, Columns, Encoding, Selection, Source, Tile, VirtualArray
 from insitu.model.selection import Stride
 from insitu.reducing.query import ReductionQuery
+from waiting import LONG
 
 LOST = HelperLostError(SourceError("gone"))
 
@@ -32,7 +33,7 @@ def test_answers_come_in_order_whoever_is_faster() -> None:
     later = threading.Event()
 
     def slow(number: int) -> tuple[str, int]:
-        later.wait(10)
+        later.wait(LONG)
         return "slow", number
 
     def fast(number: int) -> tuple[str, int]:
@@ -52,7 +53,7 @@ def test_few_answers_wait() -> None:
     def work(number: int) -> int:
         given_out.append(number)
         if number == 0:
-            first.wait(10)
+            first.wait(LONG)
         elif number == 3:
             first.set()
         return number

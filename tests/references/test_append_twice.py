@@ -20,6 +20,7 @@ from insitu.errors import InsituWarning, ModelError, StaleSourceError
 from insitu.maintenance import append_tree as append
 from insitu.maintenance import check
 from insitu.references import AppendReport, save
+from waiting import LONG
 
 xr = pytest.importorskip("xarray")
 pytest.importorskip("netCDF4")
@@ -193,7 +194,7 @@ def test_check_names_sources_that_are_there_twice(tmp_path: Path) -> None:
     assert double.reason == "'t' shows its steps twice along 'time', starting at 4 and at 8"
     assert "duplicated: " in str(report)
     command = [sys.executable, "-c", "import insitu.cli; insitu.cli.main()", "check", str(target)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=LONG)
     assert done.returncode == 1
     assert "duplicated" in done.stdout
     assert "1.nc" in done.stdout
@@ -302,7 +303,7 @@ def writers() -> Any:
         assert writer.stdout is not None
         writer.stdin.close()
         writer.stdout.close()
-        writer.wait(60)
+        writer.wait(LONG)
 
 
 def test_two_processes_append_different_files(tmp_path: Path, target: Path, writers: Callable[..., Any]) -> None:

@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from waiting import LONG
+
 KILLS = Path(__file__).parent / "kills"
 
 
@@ -40,7 +42,7 @@ CASES = [
 def run(library: Path, folder: Path, *words: str) -> dict[str, int]:
     done = subprocess.run(
         [sys.executable, KILLS / "die_everywhere.py", library, folder, *words],
-        env={**os.environ, "LD_PRELOAD": str(library)}, capture_output=True, text=True, timeout=900, check=False,
+        env={**os.environ, "LD_PRELOAD": str(library)}, capture_output=True, text=True, timeout=LONG, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     told: dict[str, int] = json.loads(done.stdout.splitlines()[-1])

@@ -10,6 +10,8 @@ import hmac
 from email.utils import formatdate
 from urllib.request import Request, urlopen
 
+from waiting import LONG
+
 __all__ = ["make_container"]
 
 
@@ -23,4 +25,4 @@ def make_container(endpoint: str, account: str, key: str, name: str, *, public: 
     text = "PUT" + "\n" * 12 + lines + f"/{account}/{account}/{name}\nrestype:container"
     signature = base64.b64encode(hmac.new(base64.b64decode(key), text.encode(), hashlib.sha256).digest()).decode()
     headers |= {"Authorization": f"SharedKey {account}:{signature}", "Content-Length": "0"}
-    urlopen(Request(f"{endpoint}/{name}?restype=container", method="PUT", headers=headers), timeout=10).close()
+    urlopen(Request(f"{endpoint}/{name}?restype=container", method="PUT", headers=headers), timeout=LONG).close()

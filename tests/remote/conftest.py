@@ -18,6 +18,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from waiting import LONG
+
 HERE = Path(__file__).resolve().parent
 DATA = np.random.default_rng(11).integers(0, 256, 300_000, dtype=np.uint8).tobytes()
 
@@ -98,7 +100,7 @@ def seaweed(tmp_path_factory: pytest.TempPathFactory, archive: Path) -> Iterator
         yield running
 
 
-def _patiently(act: Callable[[], object], seconds: float = 30) -> None:
+def _patiently(act: Callable[[], object], seconds: float = LONG) -> None:
     """A store that answers may not be ready to store."""
     until = time.monotonic() + seconds
     while True:

@@ -16,6 +16,8 @@ import time
 from collections import Counter
 from contextlib import suppress
 
+from waiting import LONG
+
 __all__ = ["FAULTS", "FaultProxy"]
 
 FAULTS = (
@@ -166,7 +168,7 @@ class FaultProxy:
 
     def _fetch(self, request: bytes) -> tuple[bytes, bytes]:
         """The true answer."""
-        with socket.create_connection(self.upstream, timeout=20) as server:
+        with socket.create_connection(self.upstream, timeout=LONG) as server:
             server.sendall(request + b"\r\n\r\n")
             data = b""
             while b"\r\n\r\n" not in data:

@@ -15,6 +15,7 @@ from insitu.errors import StaleSourceError
 from insitu.model import Source
 from insitu.sources import DiskCache, open_source, trace
 from remote.faults import FaultProxy
+from waiting import LONG
 
 pytestmark = pytest.mark.xdist_group("remote")  # one worker for all: each server runs once
 
@@ -53,7 +54,7 @@ def test_another_version_is_another_thing(nginx, tmp_path):
 
 
 def test_a_dataset_is_read_again_without_its_server(nginx, archive, tmp_path):
-    options = {"cache": DiskCache(tmp_path / "cache", 1 << 28), "timeout": 2, "retries": 0}
+    options = {"cache": DiskCache(tmp_path / "cache", 1 << 28), "retries": 0}
     with FaultProxy(nginx.address) as proxy:
         url = f"{proxy.url}/archive.h5"
         group = insitu.scan(url, storage_options=options, decode=False)
@@ -85,7 +86,7 @@ print(cache.size())
 
     def run(seed):
         command = [sys.executable, "-c", code, f"{nginx.url}/x.bin", str(tmp_path / "cache"), str(seed)]
-        return subprocess.run(command, env=env, capture_output=True, text=True, timeout=100)
+        return subprocess.run(command, env=env, capture_output=True, text=True, timeout=LONG)
 
     with ThreadPoolExecutor(4) as threads:
         done = list(threads.map(run, range(4)))

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from server.serving import CODE, Server
+from waiting import LONG
 
 
 @contextmanager
@@ -30,5 +31,5 @@ def exploring(*arguments: str, folder: Path, environment: dict[str, str] | None 
     finally:
         server.close()
         process.send_signal(signal.SIGINT)
-        process.wait(40)
+        process.wait(LONG)
         process.stdout.close()

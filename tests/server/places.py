@@ -21,6 +21,8 @@ from urllib.parse import quote, urlsplit
 import cbor2
 import numpy as np
 
+from waiting import LONG
+
 KEYS = ["bytes", "dtype", "shape", "shape_as_bytes", "count", "count_as_bytes", "byte_order"]
 VALUES = np.arange(1, 25, dtype="<i4").reshape(2, 3, 4)
 
@@ -90,7 +92,7 @@ class Place:
     headers: dict[str, str] = field(default_factory=dict)
 
     def send(self, method: str, path: str, body: bytes | None, headers: dict[str, str]) -> Reply:
-        connection = http.client.HTTPConnection(urlsplit(self.server).netloc, timeout=60)
+        connection = http.client.HTTPConnection(urlsplit(self.server).netloc, timeout=LONG)
         connection.request(method, path, body, headers)
         answer = connection.getresponse()
         said = Reply(answer.status, answer.getheader("content-type") or "", answer.read())
@@ -154,7 +156,7 @@ def bucket_of(endpoint: str, numbers: Iterator[int]) -> Callable[[bytes], str]:
 
     def put(data: bytes, bucket: str = "private") -> str:
         key = f"a b/x{next(numbers)}"
-        until = time.monotonic() + 30
+        until = time.monotonic() + LONG
         while True:  # a store that answers may not be ready to store
             try:
                 obstore.put(stores[bucket], key, data)

@@ -20,6 +20,8 @@ import cbor2
 import urllib3
 from prometheus_client.parser import text_string_to_metric_families
 
+from waiting import LONG
+
 CODE = "import sys; from insitu.cli import app; app(sys.argv[1:])"
 
 
@@ -76,7 +78,7 @@ class Server:
 
     def ask(self, method: str, path: str, body: bytes | None = None, headers: dict[str, str] | None = None) -> Answer:
         response = self.pool.request(
-            method, f"{self.url}{path}", body=body, headers=headers or {}, retries=False, redirect=False, timeout=60
+            method, f"{self.url}{path}", body=body, headers=headers or {}, retries=False, redirect=False, timeout=LONG
         )
         return Answer(response.status, response.headers, response.data)
 
@@ -127,13 +129,13 @@ def started(
         server.close()
         process.send_signal(signal.SIGTERM)
         try:
-            process.wait(40)
+            process.wait(LONG)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
 
 
-def _wait(server: Server, seconds: float = 60) -> None:
+def _wait(server: Server, seconds: float = LONG) -> None:
     until = time.monotonic() + seconds
     while time.monotonic() < until:
         if server.process.poll() is not None:

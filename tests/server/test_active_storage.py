@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 
 from server.serving import serving
+from waiting import LONG
 
 SCRIPTS = Path(__file__).resolve().parents[2] / "scripts"
 SELECTION = [[0, 20, 1], [2, 11, 1], [0, 18, 2]]
@@ -117,7 +118,7 @@ def _put(endpoint: str, bucket: str, data: bytes) -> None:
         "endpoint": endpoint, "access_key_id": servers.KEY, "secret_access_key": servers.SECRET, "region": "us-east-1"
     }  # fmt: skip
     store = S3Store(bucket, config=config, client_options={"allow_http": True})
-    until = time.monotonic() + 30
+    until = time.monotonic() + LONG
     while True:  # a store that answers may not be ready to store
         try:
             obstore.put(store, "archive.nc", data)
@@ -136,7 +137,7 @@ def _run(cases: list[dict[str, Any]]) -> list[Any]:
         capture_output=True,
         text=True,
         check=True,
-        timeout=250,
+        timeout=LONG,
     )
     found: list[Any] = json.loads(done.stdout)
     return found

@@ -19,6 +19,7 @@ import pytest
 
 from insitu.server import header_limits, request_body
 from server.serving import Server, serving
+from waiting import LONG
 
 VALUES = np.arange(64, dtype="<i4")
 
@@ -52,7 +53,7 @@ def assert_healthy(server: Server, folder: Path) -> None:
 
 def connected(server: Server) -> socket.socket:
     parts = urlsplit(server.url)
-    return socket.create_connection((parts.hostname or "", parts.port or 0), timeout=60)
+    return socket.create_connection((parts.hostname or "", parts.port or 0), timeout=LONG)
 
 
 def until_closed(line: socket.socket, seconds: float) -> bytes:
@@ -76,7 +77,7 @@ def test_heads_without_end(small: Server, folder: Path) -> None:
                     line.sendall(b"x" * 65536 if b"Long" in piece else b"/y" * 32768)
             except ConnectionError:
                 pass
-            assert b" 200 " not in until_closed(line, 30)
+            assert b" 200 " not in until_closed(line, LONG)
     with connected(small) as line:
         line.sendall(b"GET /health HTTP/1.1\r\nHost: x\r\n")
         try:
@@ -84,7 +85,7 @@ def test_heads_without_end(small: Server, folder: Path) -> None:
                 line.sendall(b"X-%d: y\r\n" % number)
         except ConnectionError:
             pass
-        assert b" 200 " not in until_closed(line, 30)
+        assert b" 200 " not in until_closed(line, LONG)
     assert_healthy(small, folder)
 
 
@@ -110,7 +111,7 @@ def test_clients_that_never_finish(folder: Path, tmp_path: Path) -> None:
                 line.sendall(b"POST /v2/sum HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n{")
         assert_healthy(server, folder)
         for number, line in enumerate(lines):
-            came = until_closed(line, 20)
+            came = until_closed(line, LONG)
             assert (b" 408 " in came) == (number % 3 == 2), came
             line.close()
         # A connection that is kept alive has the same limits for its second request.
@@ -118,7 +119,7 @@ def test_clients_that_never_finish(folder: Path, tmp_path: Path) -> None:
             line.sendall(b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n")
             time.sleep(0.2)
             line.sendall(b"GET /health HT")
-            assert until_closed(line, 20).count(b" 200 ") == 1
+            assert until_closed(line, LONG).count(b" 200 ") == 1
         assert_healthy(server, folder)
 
 
@@ -127,20 +128,20 @@ def test_uploads_beyond_the_limit(small: Server, folder: Path) -> None:
     for route in ("/v2/sum", "/reduce", "/read", "/scan"):
         with connected(small) as line:
             line.sendall(f"POST {route} HTTP/1.1\r\nHost: x\r\nContent-Length: {10**15}\r\n\r\n".encode())
-            assert b" 413 " in until_closed(line, 30)
+            assert b" 413 " in until_closed(line, LONG)
         with connected(small) as line:
             line.sendall(f"POST {route} HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n".encode())
             came = b""
             try:
                 for _ in range(1000):
                     line.sendall(b"4000\r\n" + b"x" * 0x4000 + b"\r\n")
-                came = until_closed(line, 30)
+                came = until_closed(line, LONG)
             except ConnectionError:
                 came = b" 413 "  # it hung up on us
             assert b" 413 " in came
     with connected(small) as line:
         line.sendall(f"POST /v2/sum HTTP/1.1\r\nHost: x\r\nContent-Length: {'9' * 500}\r\n\r\n".encode())
-        assert b" 200 " not in until_closed(line, 30)
+        assert b" 200 " not in until_closed(line, LONG)
     assert_healthy(small, folder)
 
 

@@ -8,6 +8,7 @@ import asyncio
 import signal
 import threading
 import time
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,7 @@ from insitu.server.zarr_view import _ZarrTreeCache
 from insitu.sources.threads import gather
 from server.serving import serving
 from server.trickle import Trickle
+from waiting import LONG, wait_until
 
 
 def worker(seconds: float) -> Worker:
@@ -52,7 +54,7 @@ def test_work_ends_when_its_time_is_up() -> None:
     try:
         with pytest.raises(LateError):
             asyncio.run(state.run(1, endless))
-        assert ended.wait(30)
+        assert ended.wait(LONG)
     finally:
         state.close()
 
@@ -74,7 +76,7 @@ def test_the_deadline_goes_along_to_other_threads() -> None:
         with pytest.raises(LateError):
             asyncio.run(state.run(1, lambda deadline: gather(one, range(4))))
         for _ in range(2):
-            assert ended.acquire(timeout=30)
+            assert ended.acquire(timeout=LONG)
     finally:
         state.close()
 
@@ -103,6 +105,14 @@ def test_what_ends_together_with_its_time_keeps_its_answer() -> None:
     """By the time that the timeout is noticed, the work may be done."""
 
     state = worker(0.05)
+    under_way: list[Future[str]] = []
+
+    class Pool(ThreadPoolExecutor):
+        def submit(self, *work: Any) -> Any:
+            under_way.append(super().submit(*work))
+            return under_way[0]
+
+    state.pool = Pool(1)
 
     def slow(deadline: object) -> str:
         time.sleep(0.2)
@@ -110,9 +120,9 @@ def test_what_ends_together_with_its_time_keeps_its_answer() -> None:
 
     async def story() -> str:
         running = asyncio.ensure_future(state.run(1, slow))
-        await asyncio.sleep(0)
-        await asyncio.sleep(0)
-        time.sleep(0.5)  # the loop sees both at once: that time is up, and that the work is done
+        while not under_way:
+            await asyncio.sleep(0)
+        under_way[0].result(LONG)  # the loop sees both at once: that time is up, and that the work is done
         return await running
 
     try:
@@ -138,7 +148,7 @@ def test_closing_cancels_what_is_under_way() -> None:
         with pytest.raises(LateError):
             await running
 
-    asyncio.run(asyncio.wait_for(story(), 60))
+    asyncio.run(asyncio.wait_for(story(), LONG))
 
 
 def test_locks_of_failed_keys_are_forgotten(tmp_path: Path) -> None:
@@ -193,14 +203,11 @@ def test_a_server_stops_late_work_and_ends_when_told_to(tmp_path: Path, workers:
     environment = {"TMPDIR": str(temporary)}
     with serving([trickle.url], tmp_path / "log", *options, environment=environment) as server:
         assert server.post("/scan", {"url": f"{trickle.url}/x.nc"}).status in (503, 504)
-        until = time.monotonic() + 30
-        while server.metrics()["insitu_running"]:
-            assert time.monotonic() < until, "the work goes on"
-            time.sleep(0.1)
+        wait_until(lambda: not server.metrics()["insitu_running"], "the work goes on")
         folders = [path for path in temporary.iterdir() if path.name.startswith(FOLDER_PREFIX)]
         assert len(folders) == (workers > 1)  # a single process keeps its metrics in memory
         server.process.send_signal(signal.SIGTERM)
-        server.process.wait(25)
+        server.process.wait(LONG)
     trickle.listener.close()
     assert not [path for path in temporary.iterdir() if path.name.startswith(FOLDER_PREFIX)]
 

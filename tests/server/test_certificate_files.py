@@ -14,6 +14,7 @@ import pytest
 from insitu.errors import InsituError
 from insitu.server.certificate_files import CertificateFiles, reloading_context
 from server.certificates_made import make_certificate
+from waiting import LONG
 
 
 class Handshakes:
@@ -43,7 +44,7 @@ class Handshakes:
         context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
         if mine is not None:
             context.load_cert_chain(*mine)
-        plain = socket.create_connection(("127.0.0.1", self.port), timeout=20)
+        plain = socket.create_connection(("127.0.0.1", self.port), timeout=LONG)
         with plain, context.wrap_socket(plain, server_hostname=name) as line:
             assert line.recv(5) == b"hello"
             found = line.getpeercert(binary_form=True)

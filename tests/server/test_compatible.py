@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 
 from server.serving import Answer, Server
+from waiting import LONG
 
 KEYS = ["bytes", "dtype", "shape", "shape_as_bytes", "count", "count_as_bytes", "byte_order"]
 WIRE = ["int32", "int64", "uint32", "uint64", "float32", "float64"]
@@ -474,7 +475,7 @@ def test_unknown_operations_and_methods(server: Server) -> None:
 def test_slashes(bench: Bench, path: str) -> None:
     body = json.dumps({"interface_type": "file", "url": bench.put(b"\1\0\0\0"), "dtype": "int32"}).encode()
     where = urlsplit(bench.server.url)
-    with socket.create_connection((str(where.hostname), int(where.port or 0)), timeout=10) as line:
+    with socket.create_connection((str(where.hostname), int(where.port or 0)), timeout=LONG) as line:
         head = f"POST {path} HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n"
         line.sendall(head.encode() + body)
         answer = b""

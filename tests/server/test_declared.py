@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import json
 import threading
-import time
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,7 +17,9 @@ import numpy as np
 import psutil
 import pytest
 
+from insitu.reading.thread_pools import count_cores
 from server.serving import Answer, Server, serving
+from waiting import wait_until
 
 VALUES = np.arange(10_000, dtype="f4").reshape(100, 100)
 FLAT = np.arange(64, dtype="<i4")
@@ -30,6 +31,8 @@ ALLOWED = 640 << 20
 """
 SECONDS = 4.0
 """That a request may take there."""
+PLAIN_REQUESTS = 500
+"""What their time of the processor is worth, a request may take beyond its own."""
 
 
 @pytest.fixture(scope="module")
@@ -50,6 +53,8 @@ class Watched:
         self.server = server
         self.process = psutil.Process(server.process.pid)
         self.most = 0
+        self.plain = 0.0
+        """Seconds of the processor for so many plain requests."""
         self.ended = threading.Event()
         self.thread = threading.Thread(target=self._watch, daemon=True)
         self.thread.start()
@@ -61,14 +66,10 @@ class Watched:
             except psutil.Error:
                 return
 
-    def is_idle(self, seconds: float) -> bool:
-        """Whether nothing is under way any more, within so many seconds."""
-        until = time.monotonic() + seconds
-        while time.monotonic() < until:
-            if self.server.metrics()["insitu_running"] == 0:
-                return True
-            time.sleep(0.1)
-        return False
+    def processor_seconds(self) -> float:
+        """What the server has computed so far."""
+        used = self.process.cpu_times()
+        return float(used.user + used.system)
 
 
 @pytest.fixture(scope="module")
@@ -77,6 +78,11 @@ def watched(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     options = ("--memory", str(MEMORY), "--cache", "0.0625", "--max-chunk", "64", "--timeout", str(SECONDS))
     with serving([folder], log, *options) as running:
         found = Watched(running)
+        for _ in range(2):  # the first time something is imported
+            begun = found.processor_seconds()
+            for _ in range(PLAIN_REQUESTS):
+                assert running.get(f"/zarr{folder}/a.h5!/x/c/0/0").status == 200
+        found.plain = found.processor_seconds() - begun
         yield found
         found.ended.set()
         found.thread.join()
@@ -198,21 +204,23 @@ CHUNKS: dict[str, dict[str, Any]] = {
 }
 
 
-def assert_healthy(watched: Watched, answer: Answer, seconds: float) -> None:
+def assert_healthy(watched: Watched, answer: Answer, begun: float) -> None:
     """Assert that a response is no failure of the server, and that the server is idle and small
     again.
     """
     assert answer.status not in (0, 500), answer.body[:300]
-    assert seconds < SECONDS + 6, "the time of a request, and what a loaded machine needs"
     assert len(answer.body) < 1 << 20 or answer.status == 200
-    assert watched.is_idle(30), "the work goes on although its time is up"
+    wait_until(lambda: watched.server.metrics()["insitu_running"] == 0, "the work goes on although its time is up")
+    # Until the time of a request is up all cores may compute; then one step may end.
+    allowed = SECONDS * count_cores() + watched.plain
+    assert watched.processor_seconds() - begun < allowed
     assert watched.most < ALLOWED, f"{watched.most >> 20} MB"
 
 
 def post(watched: Watched, path: str, body: bytes, kind: str) -> None:
-    begun = time.monotonic()
+    begun = watched.processor_seconds()
     answer = watched.server.ask("POST", path, body, {"Content-Type": kind})
-    assert_healthy(watched, answer, time.monotonic() - begun)
+    assert_healthy(watched, answer, begun)
 
 
 @pytest.mark.parametrize("route", ["reduce", "read"])
@@ -254,17 +262,18 @@ def test_chunks(watched: Watched, folder: Path, operation: str, name: str) -> No
 @pytest.mark.parametrize("key", ["x/c/0/0", "x/c/" + "9" * 4000 + "/0", "empty/c/0/0", "tiny/c/0", "zarr.json"])
 def test_ranges_of_chunks(watched: Watched, folder: Path, key: str) -> None:
     for wanted in ("bytes=0-" + "9" * 5000, f"bytes=-{2**63}", "bytes=" + "9" * 5000 + "-"):
-        begun = time.monotonic()
+        begun = watched.processor_seconds()
         answer = watched.server.get(f"/zarr{folder}/a.h5!/{key}", {"Range": wanted})
-        assert_healthy(watched, answer, time.monotonic() - begun)
+        assert_healthy(watched, answer, begun)
 
 
-def test_what_is_not_absurd_is_right(watched: Watched, folder: Path) -> None:
-    job = {"url": str(folder / "a.h5"), "variable": "x", "selection": [{"slice": [None, None, -(2**63)]}]}
-    answer = watched.server.ask("POST", "/read", cbor2.dumps({"jobs": [job]}), {"Content-Type": "application/cbor"})
-    values = np.frombuffer(answer.items[1], "<f4")
-    assert (values == VALUES[:: -(2**62)].ravel()).all()
-    job = {"array": table([4, 6], [2, 3], source=0, length=24), "methods": ["sum"]}
-    job["array"]["sources"][0][0] = str(folder / "x")
-    answer = watched.server.ask("POST", "/reduce", cbor2.dumps({"jobs": [job]}), {"Content-Type": "application/cbor"})
-    assert np.frombuffer(answer.items[0]["values"]["sum"]["data"], "<i4")[0] == 4 * FLAT[:6].sum()
+def test_what_is_not_absurd_is_right(folder: Path, tmp_path: Path) -> None:
+    read = {"url": str(folder / "a.h5"), "variable": "x", "selection": [{"slice": [None, None, -(2**63)]}]}
+    reduced = {"array": table([4, 6], [2, 3], source=0, length=24), "methods": ["sum"]}
+    reduced["array"]["sources"][0][0] = str(folder / "x")
+    kind = {"Content-Type": "application/cbor"}
+    with serving([folder], tmp_path / "log") as server:
+        answer = server.ask("POST", "/read", cbor2.dumps({"jobs": [read]}), kind)
+        assert (np.frombuffer(answer.items[1], "<f4") == VALUES[:: -(2**62)].ravel()).all()
+        answer = server.ask("POST", "/reduce", cbor2.dumps({"jobs": [reduced]}), kind)
+        assert np.frombuffer(answer.items[0]["values"]["sum"]["data"], "<i4")[0] == 4 * FLAT[:6].sum()

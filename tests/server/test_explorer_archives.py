@@ -158,6 +158,17 @@ def test_what_cannot_be_read_is_named(server: Server, root: Path) -> None:
     assert "299" in group["problems"][0]["reason"]
 
 
+def test_many_netcdf3_records_of_several_values_each(server: Server, root: Path) -> None:
+    bounds = np.arange(4000.0).reshape(2000, 2)
+    data = xarray.Dataset({"bounds": (("x", "bnds"), bounds), "other": ("x", np.zeros(2000))})
+    data.to_netcdf(root / "records.nc", format="NETCDF3_CLASSIC", unlimited_dims=["x"])
+    explorer = Explorer(server, str(root / "records.nc"))
+    (group,) = explorer.json("archive")["groups"]
+    assert {variable["name"]: variable["unreadable"] for variable in group["variables"]} == dict.fromkeys(data)
+    shown = explorer.picture("field", variable="bounds", columns=2000).arrays["values"]
+    np.testing.assert_array_equal(shown, bounds.T)
+
+
 def test_files_that_are_left_out_of_a_pattern(server: Server, root: Path, folder: Path) -> None:
     place = root / "with_bad"
     place.mkdir()
@@ -257,3 +268,4 @@ def test_real_files_are_shown_or_refused_with_a_reason(server: Server, root: Pat
             name = "field" if len(variable["shape"]) > 1 and variable["kind"] in ("number", "time", "bool") else "table"
             found = explorer.ask(name, variable=variable["path"], rows=20, columns=20)
             assert found.status in (200, 400, 413, 422), (variable["path"], found.body)
+            assert found.status != 200 or variable["unreadable"] is None

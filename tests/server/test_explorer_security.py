@@ -27,6 +27,7 @@ from insitu.server.worker import Worker
 from server.explorer_client import Explorer
 from server.explorer_process import exploring
 from server.serving import Server, serving
+from waiting import LONG
 
 HOSTILE = "</script><img src=x onerror=alert(1)>\u202e\x00"
 
@@ -294,14 +295,14 @@ def test_explore_of_nothing_is_an_error(tmp_path: Path) -> None:
     command = [sys.executable, "-c", "from insitu.cli import main; main()", "explore", "--no-browser"]
     for missing in ("no-such-file.nc", "no-such-*.nc"):
         done = subprocess.run(
-            [*command, missing], capture_output=True, text=True, cwd=tmp_path, timeout=60, check=False
+            [*command, missing], capture_output=True, text=True, cwd=tmp_path, timeout=LONG, check=False
         )
         assert done.returncode == 1
         assert "no-such" in done.stderr
 
 
 def test_the_log_names_the_address(server: Server) -> None:
-    until = time.monotonic() + 20
+    until = time.monotonic() + LONG
     while f"listening on {server.url}/:" not in server.log.read_text():
         assert time.monotonic() < until
         time.sleep(0.1)
@@ -350,7 +351,7 @@ def test_the_work_ends_when_the_client_goes(path: Path) -> None:
 
         await archive_route(worker, "endless", prepare).handle(scope, receive, send)
         assert sent[0]["status"] == 499  # for the log: nobody gets it
-        await asyncio.wait_for(ended.wait(), 30)
+        await asyncio.wait_for(ended.wait(), LONG)
 
     loop: asyncio.AbstractEventLoop
     worker = Worker(Settings(roots=(str(path.parent),)))
@@ -375,7 +376,7 @@ def test_a_closed_connection_frees_the_server(tmp_path: Path) -> None:
             with socket.create_connection((host, int(port))) as connection:
                 connection.sendall(f"GET {query} HTTP/1.1\r\nHost: {host}\r\n\r\n".encode())
                 time.sleep(0.05)
-        until = time.monotonic() + 60
+        until = time.monotonic() + LONG
         while server.metrics()["insitu_running"] > 0:
             assert time.monotonic() < until
             time.sleep(0.05)

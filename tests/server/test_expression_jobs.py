@@ -8,7 +8,6 @@ import math
 import re
 import shlex
 import subprocess
-import time
 from collections.abc import Iterator
 from copy import deepcopy
 from pathlib import Path
@@ -27,6 +26,7 @@ from insitu.active.wire_expression import MAX_ARRAYS, MAX_NODES, STEP_SETTINGS
 from insitu.model import Axis, Codec, Columns, Encoding, Source, Tile, VirtualArray
 from insitu.model.elementwise import ARGUMENT_COUNTS, OPERATIONS
 from server.serving import Answer, Server, serving
+from waiting import wait_until
 
 SHAPE = (40, 12, 18)
 
@@ -92,7 +92,7 @@ def test_the_example_of_the_page_is_answered_to_curl(server: Server, root: Path,
     words = shlex.split(command.replace("\\\n", " "))
     assert words[0] == "curl"
     try:
-        body = subprocess.run(words, capture_output=True, check=True, timeout=60).stdout
+        body = subprocess.run(words, capture_output=True, check=True).stdout
     except FileNotFoundError:  # the same request, by hand
         body = server.post("/reduce", words[words.index("--data") + 1].encode()).body
     found = values(Answer(200, {}, body))
@@ -252,13 +252,11 @@ def test_hostile_trees_are_refused(server: Server, root: Path, dataset: xr.Datas
     constants = [values_to_wire(node["constant"]) for node in nodes if isinstance(node, dict) and "constant" in node]
     nodes = [node for node in nodes if not (isinstance(node, dict) and "constant" in node)]
     before = server.metrics().get("insitu_chunks_total", 0)
-    begun = time.monotonic()
     answer = reduce(server, job(root, *nodes, constants=constants))
-    assert time.monotonic() - begun < 40, "it is refused before it is evaluated"
     assert answer.status == status, answer.body[:500]
     assert re.search(message, answer.message), answer.message
-    if status == 400:
-        assert server.metrics().get("insitu_chunks_total", 0) == before
+    if status != 422:  # which the values show
+        assert server.metrics().get("insitu_chunks_total", 0) == before, "it is refused before it is evaluated"
 
 
 def unwritten(shape: tuple[int, ...], dtype: str = "<f4", codecs: Any = (), url: str | None = None) -> dict[str, Any]:
@@ -422,9 +420,9 @@ def test_damaged_trees_never_make_it_fail(server: Server, root: Path, dataset: x
 
 @pytest.fixture(scope="module")
 def small(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """A server of a quarter of a gigabyte and six seconds."""
+    """A server of a quarter of a gigabyte."""
     log = tmp_path_factory.mktemp("log") / "serve.log"
-    with serving([root], log, "--memory", "0.25", "--timeout", "6", "--max-request", "64") as running:
+    with serving([root], log, "--memory", "0.25", "--max-request", "64") as running:
         yield running
 
 
@@ -464,13 +462,9 @@ def _cut(rows: int, columns: int) -> dict[str, Any]:
     return array_to_wire(VirtualArray.of(Tile(axes, (encoding,), Columns.of_unwritten(grid)), dims=("a", "b")))
 
 
-def test_time_is_bounded(small: Server, root: Path) -> None:
+def test_time_is_bounded(root: Path, tmp_path: Path) -> None:
     slow = [op("logaddexp", n, n) for n in range(20)]
-    begun = time.monotonic()
-    answer = reduce(small, job(root, *slow, arrays=[unwritten((20_000, 20_000))]))
-    assert answer.status == 503, answer.body[:300]
-    assert time.monotonic() - begun < 60
-    until = time.monotonic() + 60
-    while small.metrics()["insitu_running"] and time.monotonic() < until:
-        time.sleep(0.1)
-    assert not small.metrics()["insitu_running"], "the work goes on"
+    with serving([root], tmp_path / "log", "--timeout", "6") as server:
+        answer = reduce(server, job(root, *slow, arrays=[unwritten((20_000, 20_000))]))
+        assert answer.status == 503, answer.body[:300]
+        wait_until(lambda: not server.metrics()["insitu_running"], "the work goes on")

@@ -28,11 +28,12 @@ from insitu.server.admission import Admission
 from insitu.server.error_responses import BusyError
 from insitu.server.settings import Limits, Settings
 from server.serving import CODE, Answer, Server, free_port, serving
+from waiting import LONG, wait_until
 
 
 def test_who_has_room_goes_first_come_first_served() -> None:
     async def story() -> list[str]:
-        door = Admission(100, 10, 5, 8)
+        door = Admission(100, 10, LONG, 8)
         said: list[str] = []
 
         async def visit(name: str, cost: int, seconds: float) -> None:
@@ -78,7 +79,7 @@ def test_a_full_queue_and_a_long_wait() -> None:
 
 def test_only_so_many_at_once() -> None:
     async def story() -> None:
-        door = Admission(10**9, 10, 5, 2)
+        door = Admission(10**9, 10, LONG, 2)
         first, second = await door.enter(1), await door.enter(1)
         third = asyncio.create_task(door.enter(1))
         await asyncio.sleep(0.01)
@@ -96,7 +97,10 @@ def test_settings_travel() -> None:
 
 
 class _Slow(http.server.BaseHTTPRequestHandler):
+    asked = threading.Event()
+
     def do_GET(self) -> None:
+        self.asked.set()
         time.sleep(1.2)
         self.send_response(200)
         self.send_header("Content-Length", "4")
@@ -272,7 +276,7 @@ def test_clients_with_certificates(tmp_path: Path) -> None:
             context.load_cert_chain(tmp_path / "me.pem", tmp_path / "me.key")
         if latest is not None:
             context.minimum_version, context.maximum_version = ssl.TLSVersion.TLSv1, latest
-        line = http.client.HTTPSConnection("127.0.0.1", port, context=context, timeout=20)
+        line = http.client.HTTPSConnection("127.0.0.1", port, context=context, timeout=LONG)
         try:
             line.request("GET", "/health")
             return line.getresponse().status
@@ -280,7 +284,7 @@ def test_clients_with_certificates(tmp_path: Path) -> None:
             line.close()
 
     try:
-        until = time.monotonic() + 60
+        until = time.monotonic() + LONG
         while True:
             try:
                 assert health(True) == 200
@@ -297,7 +301,16 @@ def test_clients_with_certificates(tmp_path: Path) -> None:
                 health(True, ssl.TLSVersion.TLSv1_1)
     finally:
         process.terminate()
-        process.wait(40)
+        process.wait(LONG)
+
+
+def _is_refused(server: Server) -> bool:
+    place = urlsplit(server.url)
+    try:
+        socket.create_connection((str(place.hostname), int(place.port or 0)), timeout=LONG).close()
+    except OSError:
+        return True
+    return False
 
 
 def test_a_shutdown_waits_for_answers_that_are_being_sent(tmp_path: Path) -> None:
@@ -307,14 +320,12 @@ def test_a_shutdown_waits_for_answers_that_are_being_sent(tmp_path: Path) -> Non
         file.create_dataset("t", data=values, chunks=(1, 500_000))
     body = json.dumps({"jobs": [{"url": str(tmp_path / "x.h5"), "variable": "t"}]})
     with serving([tmp_path], tmp_path / "log") as server:
-        line = http.client.HTTPConnection(urlsplit(server.url).netloc, timeout=60)
+        line = http.client.HTTPConnection(urlsplit(server.url).netloc, timeout=LONG)
         line.request("POST", "/read", body, {"Content-Type": "application/json"})
         answer = line.getresponse()
         parts = [answer.read(1 << 20)]
         server.process.send_signal(signal.SIGTERM)
-        time.sleep(0.5)
-        with pytest.raises(OSError):
-            http.client.HTTPConnection(urlsplit(server.url).netloc, timeout=5).request("GET", "/ready")
+        wait_until(lambda: _is_refused(server))
         while part := answer.read(1 << 20):
             parts.append(part)
             time.sleep(0.02)
@@ -323,7 +334,7 @@ def test_a_shutdown_waits_for_answers_that_are_being_sent(tmp_path: Path) -> Non
         assert items[-1]["done"] == 1
         data = b"".join(item for item in items if isinstance(item, bytes))
         np.testing.assert_array_equal(np.frombuffer(data, "<i4").reshape(values.shape), values)
-        assert server.process.wait(20) in (0, -signal.SIGTERM)
+        assert server.process.wait(LONG) in (0, -signal.SIGTERM)
 
 
 def test_the_names_of_the_metrics_are_documented() -> None:
@@ -385,19 +396,20 @@ def test_an_idle_client_with_tls_does_not_hold_the_server(certified: tuple[str, 
             line.sendall(b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n")
             assert b" 200 " in line.recv(1000)
             server.process.send_signal(signal.SIGTERM)
-            assert server.process.wait(15) in (0, -signal.SIGTERM)
+            assert server.process.wait(LONG) in (0, -signal.SIGTERM)
 
 
 def test_a_shutdown_waits_for_what_is_under_way(slow: str, tmp_path: Path) -> None:
     with serving([slow], tmp_path / "log") as server:
         found: list[Any] = []
         thread = threading.Thread(target=lambda: found.append(sum_of(server, f"{slow}/x")))
+        _Slow.asked.clear()
         thread.start()
-        time.sleep(0.5)
+        assert _Slow.asked.wait(LONG)
         server.process.send_signal(signal.SIGTERM)
         thread.join()
         assert found[0].status == 200
-        assert server.process.wait(20) in (0, -signal.SIGTERM)
+        assert server.process.wait(LONG) in (0, -signal.SIGTERM)
 
 
 def test_metrics_are_those_of_all_workers(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from insitu.server.metrics import COUNTERS, ENVIRONMENT_VARIABLE, GAUGES, Metric
 from insitu.server.settings import Settings
 from insitu.server.worker import Worker
 from server.serving import serving
+from waiting import LONG
 
 
 def samples(metrics: Metrics) -> dict[tuple[str, ...], float]:
@@ -80,7 +81,7 @@ def test_a_killed_worker_keeps_its_counters_and_loses_its_gauges(tmp_path: Path)
     folder = tmp_path / "metrics"
     environment = {ENVIRONMENT_VARIABLE: str(folder)}
     with serving([tmp_path], tmp_path / "log", "--workers", "2", environment=environment) as server:
-        until = time.monotonic() + 30
+        until = time.monotonic() + LONG
         while len(list(folder.glob("gauge_livesum_*.db"))) < 2:
             assert time.monotonic() < until, "two workers write their gauges"
             time.sleep(0.1)
@@ -90,7 +91,7 @@ def test_a_killed_worker_keeps_its_counters_and_loses_its_gauges(tmp_path: Path)
         victim = int(next(iter(folder.glob("gauge_livesum_*.db"))).stem.rpartition("_")[2])
         assert victim in {child.pid for child in psutil.Process(server.process.pid).children(recursive=True)}
         os.kill(victim, signal.SIGKILL)
-        until = time.monotonic() + 60
+        until = time.monotonic() + LONG
         while f"_{victim}." in "".join(path.name for path in folder.glob("gauge_live*")) or (
             len(list(folder.glob("gauge_livesum_*.db"))) < 2
         ):
@@ -110,7 +111,7 @@ def test_a_request_counts_as_soon_as_it_runs() -> None:
 
     def work(deadline: object) -> None:
         begun.set()
-        end.wait(30)
+        end.wait(LONG)
 
     async def run() -> float:
         running = asyncio.ensure_future(worker.run(10, work))

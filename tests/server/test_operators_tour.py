@@ -13,8 +13,7 @@ import signal
 import socket
 import ssl
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -29,6 +28,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from server.certificates_made import make_certificate
 from server.serving import Answer, Server, free_port, started
 from server.trickle import Trickle
+from waiting import LONG, wait_until
 
 pytestmark = pytest.mark.filterwarnings("ignore::urllib3.exceptions.InsecureRequestWarning")
 TOKEN = {"Authorization": "Bearer a-token"}
@@ -64,15 +64,7 @@ def use_certificate(folder: Path, name: str) -> None:
 
 def shown_certificate(server: Server) -> str:
     place = urlsplit(server.url)
-    return ssl.get_server_certificate((str(place.hostname), int(place.port or 0)), timeout=30)
-
-
-def wait_until(condition: Callable[[], Any], seconds: float = 60) -> Any:
-    until = time.monotonic() + seconds
-    while not (found := condition()):
-        assert time.monotonic() < until, "it did not happen"
-        time.sleep(0.05)
-    return found
+    return ssl.get_server_certificate((str(place.hostname), int(place.port or 0)), timeout=LONG)
 
 
 def entries(server: Server) -> list[dict[str, Any]]:
@@ -223,7 +215,7 @@ def test_a_killed_supervisor(tmp_path: Path) -> None:
         _, alive = psutil.wait_procs(workers, GRACE + SLACK)
         assert not alive
         with pytest.raises(ConnectionRefusedError):
-            socket.create_connection(("127.0.0.1", int(urlsplit(server.url).port or 0)), timeout=5)
+            socket.create_connection(("127.0.0.1", int(urlsplit(server.url).port or 0)), timeout=LONG)
         again = tmp_path / "again.log"
         with started(["--config", str(tmp_path / "server.toml")], server.url, again) as next_one:
             assert next_one.get("/ready").status == 200

@@ -9,8 +9,6 @@ import socket
 import subprocess
 import sys
 import threading
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -20,24 +18,17 @@ import pytest
 
 from server.serving import CODE, Answer, Server, free_port, serving
 from server.trickle import Trickle
+from waiting import LONG, wait_until
 
 GRACE = 1
 SLACK = 15
 """Seconds beyond the grace time that a busy machine may take to end some processes."""
 
 
-def wait_until(condition: Callable[[], Any], seconds: float = 60) -> Any:
-    until = time.monotonic() + seconds
-    while not (found := condition()):
-        assert time.monotonic() < until, "it did not happen"
-        time.sleep(0.05)
-    return found
-
-
 def is_refused(url: str) -> bool:
     place = urlsplit(url)
     try:
-        socket.create_connection((str(place.hostname), int(place.port or 0)), timeout=5).close()
+        socket.create_connection((str(place.hostname), int(place.port or 0)), timeout=LONG).close()
     except ConnectionRefusedError:
         return True
     return False
@@ -81,7 +72,7 @@ def test_a_response_that_has_begun_is_cut_off(tmp_path: Path) -> None:
         file.create_dataset("t", data=np.zeros((64, 1 << 19), "<i4"), chunks=(1, 1 << 19))
     body = json.dumps({"jobs": [{"url": str(tmp_path / "x.h5"), "variable": "t"}]})
     with serving([tmp_path], tmp_path / "log", "--grace", str(GRACE)) as server:
-        line = http.client.HTTPConnection(urlsplit(server.url).netloc, timeout=60)
+        line = http.client.HTTPConnection(urlsplit(server.url).netloc, timeout=LONG)
         line.request("POST", "/read", body, {"Content-Type": "application/json"})
         answer = line.getresponse()
         assert answer.status == 200
@@ -115,7 +106,7 @@ def test_the_line_that_says_where_it_listens(tmp_path: Path, workers: int) -> No
             pytest.fail("".join(lines))
     finally:
         process.terminate()
-        process.communicate(timeout=60)
+        process.communicate(timeout=LONG)
 
 
 STUBBORN = """
@@ -147,7 +138,7 @@ def test_work_that_does_not_stop_holds_up_nobody(tmp_path: Path) -> None:
         thread.start()
         assert process.stdout.readline() == "begun\n"
         process.send_signal(signal.SIGINT)
-        _, log = process.communicate(timeout=60)
+        _, log = process.communicate(timeout=LONG)
         thread.join()
         assert found[0].status == 503
         assert "are abandoned" in log
@@ -173,7 +164,7 @@ def test_starts_that_are_refused(options: list[str], words: str, tmp_path: Path)
     given = [option.replace("{here}", str(tmp_path)) for option in options]
     done = subprocess.run(
         [sys.executable, "-c", code, "serve", str(tmp_path), "--port", "0", *given],
-        capture_output=True, text=True, timeout=60, check=False,
+        capture_output=True, text=True, timeout=LONG, check=False,
     )  # fmt: skip
     assert done.returncode == 1
     assert words.replace("{here}", str(tmp_path)) in done.stderr

@@ -30,6 +30,7 @@ from insitu.server import shared_reduction
 from insitu.server.shared_reduction import BUSY, Sharing, reduce_shared
 from insitu.server.siblings import Siblings
 from server.serving import Server, serving
+from waiting import LONG
 
 STEPS = 12_000
 
@@ -61,7 +62,7 @@ def server(path: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ser
 
 def wait_for_workers(server: Server, many: int = 2) -> None:
     """Wait until all workers listen: the first one answers before the others are there."""
-    until = time.monotonic() + 60
+    until = time.monotonic() + LONG
     while server.log.read_text().count("Application startup complete") < many:
         assert time.monotonic() < until, server.log.read_text()
         time.sleep(0.05)
@@ -142,12 +143,12 @@ def test_a_worker_is_killed_in_the_middle(path: Path, tmp_path: Path) -> None:
         found: list[Any] = []
         asking = threading.Thread(target=lambda: found.append((there.t * 2 - there.u).sum("time").load()))
         asking.start()
-        until = time.monotonic() + 60
+        until = time.monotonic() + LONG
         while not all(sum(child.cpu_times()[:2]) > used + 0.1 for child, used in workers.items()):
             assert time.monotonic() < until
             time.sleep(0.005)
         os.kill(next(iter(workers)).pid, signal.SIGKILL)
-        asking.join(120)
+        asking.join(LONG)
     assert found
     xr.testing.assert_identical(found[0], expected)
 

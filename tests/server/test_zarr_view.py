@@ -18,6 +18,7 @@ import insitu
 from insitu.errors import InsituError
 from insitu.server.zarr_view import archive_and_key
 from server.serving import Server, serving
+from waiting import LONG
 
 zarr = pytest.importorskip("zarr")
 from obstore.store import HTTPStore  # noqa: E402
@@ -112,7 +113,7 @@ def test_zarrita(server: Server, archive: Path, plain: Path, version: int) -> No
 
     def seen(path: Path, *names: str) -> Any:
         url = address(server, path, version).replace(" ", "%20")
-        done = subprocess.run([node, script, url, str(version), *names], capture_output=True, text=True, timeout=120)
+        done = subprocess.run([node, script, url, str(version), *names], capture_output=True, text=True, timeout=LONG)
         assert done.returncode == 0, done.stderr
         return json.loads(done.stdout)
 
@@ -140,8 +141,11 @@ def test_gdal(server: Server, archive: Path, plain: Path) -> None:
         url = f'ZARR:"/vsicurl/{address(server, path, 2).replace(" ", "%20")}"'
         done = subprocess.run(
             [tool, "-detailed", "-array", name, url],
-            capture_output=True, text=True, timeout=120, env={**os.environ, "GDAL_HTTP_TIMEOUT": "30", "no_proxy": "*"},
-        )  # fmt: skip
+            capture_output=True,
+            text=True,
+            timeout=LONG,
+            env={**os.environ, "GDAL_HTTP_TIMEOUT": "900", "no_proxy": "*"},
+        )
         assert done.returncode == 0, done.stderr
         told = json.loads(done.stdout)
         values = np.array(told["values"], float)

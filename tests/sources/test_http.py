@@ -4,7 +4,6 @@ import os
 import subprocess
 import sys
 import threading
-import time
 
 import pytest
 
@@ -19,6 +18,7 @@ from insitu.model import Source
 from insitu.sources import HttpSource, RetryPolicy, open_source, read_tail
 from insitu.sources.http import http_source
 from insitu.sources.range_batch import RequestLimits
+from waiting import LONG
 
 
 def test_the_first_answer_teaches_what_the_object_is(web, data):
@@ -292,7 +292,7 @@ print(good, [os.waitpid(child, 0)[1] for child in children])
 """
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     done = subprocess.run(
-        [sys.executable, "-c", code, web.url("file")], env=env, capture_output=True, text=True, timeout=60
+        [sys.executable, "-c", code, web.url("file")], env=env, capture_output=True, text=True, timeout=LONG
     )
     assert done.stdout.strip() == "True [0, 0]", done.stderr
 
@@ -388,10 +388,8 @@ def test_an_answer_that_contradicts_itself_is_asked_again(web, data, hasty):
 
 def test_a_head_that_never_ends_meets_the_deadline(web):
     source = HttpSource(web.url("slow-head"), policy=RetryPolicy(deadline=0.3))
-    start = time.monotonic()
     with pytest.raises(TimedOutError):
         source.read(0, 10)
-    assert time.monotonic() - start < 10, "without a deadline it never ends"
 
 
 def test_one_long_range_comes_over_several_connections(web, data):

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 import insitu.sources.local as local
 from insitu.errors import AccessError, NotFoundError, SourceError
 from insitu.sources import FileLikeSource, LocalSource, open_source
+from waiting import LONG
 
 
 @pytest.fixture
@@ -180,7 +181,7 @@ for _ in range(3):
 print([os.waitpid(child, 0)[1] for child in children])
 """
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-    done = subprocess.run([sys.executable, "-c", code, path], env=env, capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", code, path], env=env, capture_output=True, text=True, timeout=LONG)
     assert done.stdout.strip() == "[0, 0, 0]", done.stderr
 
 

@@ -14,6 +14,7 @@ from insitu.errors import AccessError, NotFoundError, SourceError, StaleSourceEr
 from insitu.sources import HttpSource, ObjectSource, open_source, trace
 from insitu.sources.range_batch import RequestLimits
 from insitu.sources.throttle import throttle_for
+from waiting import LONG
 
 
 @pytest.fixture
@@ -177,7 +178,7 @@ if child == 0:
 print(os.waitpid(child, 0)[1])
 """
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-    done = subprocess.run([sys.executable, "-c", code, tmp_path], env=env, capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", code, tmp_path], env=env, capture_output=True, text=True, timeout=LONG)
     assert done.stdout.strip() == "0", done.stderr
 
 

@@ -6,6 +6,7 @@ import time
 import pytest
 
 from insitu.sources.threads import MAX_REQUESTS, gather
+from waiting import LONG
 
 
 def test_results_in_order_on_many_threads():
@@ -44,7 +45,7 @@ def test_the_first_error_stops_the_rest():
         begun.append(item)
         if item == 3:
             raise ValueError("three")
-        told.append(stop.wait(60))
+        told.append(stop.wait(LONG))
         raise RuntimeError("because of three")
 
     with pytest.raises(ValueError, match="three"):
@@ -60,14 +61,14 @@ def test_an_interrupt_of_the_caller_does_not_wait():
     def work(item, stop):
         if threading.current_thread() is main:
             raise KeyboardInterrupt
-        released.append(release.wait(60))
+        released.append(release.wait(LONG))
         ended.set()
 
     with pytest.raises(KeyboardInterrupt):
         gather(work, list(range(10)))
     release.set()
     if released:
-        assert ended.wait(60)
+        assert ended.wait(LONG)
     assert all(released)
 
 

@@ -19,7 +19,7 @@ import insitu
 from real_files import FILES, list_files
 
 WORKER = Path(__file__).with_name("law.py")
-SECONDS = 60
+SECONDS = 600
 
 
 def verdicts(paths: Iterable[Path], engines: Sequence[str]) -> Iterator[tuple[Path, str]]:
@@ -92,7 +92,7 @@ PARTS = {"hdf5": 4, "netcdf3": 1}
 """How many parts a folder of the corpus is compared in, so that several workers share it."""
 
 
-@pytest.mark.timeout(1800)
+@pytest.mark.timeout(7200)
 @pytest.mark.parametrize(
     ("folder", "engines", "part"),
     [

@@ -23,6 +23,7 @@ from insitu.errors import InsituError
 from insitu.scanning import scan_url
 from insitu.xarray_bridge import open_dataset, open_datatree, open_mfdataset
 from insitu.xarray_bridge.engine import InsituBackendEntrypoint
+from waiting import LONG
 
 
 class TestInMemory:
@@ -138,7 +139,7 @@ def web(tmp_path: Path) -> Iterator[Web]:
     yield server_side
     server.shutdown()
     server.server_close()
-    thread.join(5)
+    thread.join(LONG)
 
 
 class TestSignedAddresses:

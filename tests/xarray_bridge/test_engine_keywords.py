@@ -21,6 +21,7 @@ import xarray as xr
 
 import insitu
 from insitu.errors import GroupError, UnsupportedError
+from waiting import LONG
 
 DOORS: dict[str, Callable[..., xr.Dataset]] = {
     "virtual": insitu.open_dataset,
@@ -132,6 +133,6 @@ def test_datasets_on_objects_of_this_process_travel(path: Path, tmp_path: Path, 
         "assert mine.v.values.tolist() == [0, 1, 2]\n"
         "assert [one.v.values.tolist() for one in held] == [[1, 1, 1]] * 2\n"
     )
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=LONG)
     if hasattr(place, "close"):
         place.close()

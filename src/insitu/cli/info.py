@@ -16,9 +16,9 @@ from rich.text import Text
 from insitu.cli.access import StorageOption, Verbose, storage_options, trace_storage
 from insitu.cli.screen import format_bytes, plural, print_table, stdout
 from insitu.cli.tree import as_json, as_table
-from insitu.codecs import prepare
-from insitu.errors import InsituError, SourceError
-from insitu.model import ArrayDetails, GroupDetails, VirtualArray, VirtualGroup, byte_ranges
+from insitu.codecs.undecodable import find_undecodable
+from insitu.errors import SourceError
+from insitu.model import ArrayDetails, GroupDetails, VirtualGroup, byte_ranges
 from insitu.scanning.scan_url import scan_stored
 from insitu.sources.redaction import redact_url
 
@@ -102,7 +102,8 @@ def notes(group: VirtualGroup) -> list[tuple[str, str]]:
     for path, node in group.walk():
         found += [(path or "/", text) for text in _unread_attributes(node.details)]
     for path, array in group.all_arrays():
-        found += [(path, text) for text in (*_decoding_problems(array), *_unread_attributes(array.details))]
+        found += [(path, f"cannot be decoded: {problem}") for problem in find_undecodable(array)]
+        found += [(path, text) for text in _unread_attributes(array.details)]
         if "MATLAB_object_decode" in array.attributes:
             kind = array.attributes.get("MATLAB_class", "unknown")
             found.append(
@@ -122,15 +123,6 @@ def notes(group: VirtualGroup) -> list[tuple[str, str]]:
 def _unread_attributes(details: ArrayDetails | GroupDetails) -> Iterator[str]:
     for name, why in details.unread_attributes.items():
         yield f"attribute {name!r} is not read: {why}"
-
-
-def _decoding_problems(array: VirtualArray) -> Iterator[str]:
-    """Yield the reasons why chunks of an array cannot be decoded."""
-    for encoding in dict.fromkeys(encoding for tile in array.tiles for encoding in tile.encodings):
-        try:
-            prepare(encoding, (1,) * max((len(tile.axes) for tile in array.tiles), default=0))
-        except InsituError as problem:
-            yield f"cannot be decoded: {problem}"
 
 
 def chunk_map(group: VirtualGroup, width: int = 100) -> Text:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -18,7 +17,6 @@ import xarray
 from insitu.cf.decode import MISSING_VALUE_ATTRIBUTES, decode_variable
 from insitu.cf.numbers import fill_values
 from insitu.cf.unpack import unpack
-from insitu.codecs import prepare
 from insitu.combining.band_packing import decode_by_bands, has_band_packing
 from insitu.combining.conventions import (
     Decoding,
@@ -32,13 +30,13 @@ from insitu.combining.decoding_memory import DecodingMemory, RememberedVariable
 from insitu.combining.eager_values import ChunkBytes, fetch_chunks, values_from_chunks
 from insitu.combining.member import Load, Member, Variable
 from insitu.combining.stored_encoding import NETCDF, stored_encoding
-from insitu.errors import CodecError, InsituError, UnknownCodecError
-from insitu.model import Encoding, Packing, PackingKind, Tile, VirtualArray, VirtualGroup
+from insitu.errors import CodecError, InsituError
+from insitu.model import Packing, PackingKind, Tile, VirtualArray, VirtualGroup
 from insitu.model.gaps import fill_gaps_with_unwritten
 from insitu.sources import ByteSource
 from insitu.zarr_metadata.typed_attributes import with_types
 
-__all__ = ["decode_member", "find_undecodable", "find_unreadable"]
+__all__ = ["decode_member", "find_unreadable"]
 
 TEXT_BYTES = 1 << 20
 """Texts that were read to find out their type are kept for the first use up to this size."""
@@ -160,32 +158,6 @@ def find_unreadable(arrays: Mapping[str, VirtualArray], load: Load) -> dict[str,
             except InsituError as problem:
                 bad[name] = str(problem)
     return bad
-
-
-def find_undecodable(arrays: Mapping[str, VirtualArray]) -> dict[str, str]:
-    """Return the variables with chunks that nothing here decodes, and why."""
-    found = {
-        name: next(
-            filter(None, (_why_undecodable(e, len(tile.axes)) for tile in array.tiles for e in tile.encodings)), ""
-        )
-        for name, array in arrays.items()
-    }
-    return {name: why for name, why in found.items() if why}
-
-
-@lru_cache(maxsize=1024)
-def _why_undecodable(encoding: Encoding, rank: int) -> str:
-    """Return why chunks of an encoding cannot be decoded; "" if they can be.
-
-    Their shape is not considered.
-    """
-    try:
-        prepare(encoding, (1,) * rank)
-    except UnknownCodecError as problem:
-        return str(problem)
-    except InsituError:
-        return ""
-    return ""
 
 
 def _select_with_coordinates(group: VirtualGroup, only: Sequence[str]) -> dict[str, VirtualArray]:

@@ -12,14 +12,23 @@ from dataclasses import dataclass, field, replace
 from os import PathLike, fspath
 from typing import Any
 
+from insitu.codecs.undecodable import find_undecodable
 from insitu.combining.conventions import Decoding, referenced_variables
-from insitu.combining.decode_member import decode_member, find_undecodable, find_unreadable
+from insitu.combining.decode_member import decode_member, find_unreadable
 from insitu.combining.decoding_memory import DecodingMemory, memory_of_thread
 from insitu.combining.member import Load, Member
 from insitu.combining.saved_members import member_from_tree
 from insitu.combining.vendor_conventions import Rescan, apply_vendor_conventions
 from insitu.combining.vendor_conventions.matlab import is_matlab
-from insitu.errors import AccessError, CodecError, FormatError, InsituError, UnsupportedError, VariableError
+from insitu.errors import (
+    AccessError,
+    CodecError,
+    FormatError,
+    InsituError,
+    UnknownCodecError,
+    UnsupportedError,
+    VariableError,
+)
 from insitu.formats import InsituWarning
 from insitu.formats.containers import open_location
 from insitu.model import VirtualArray, VirtualGroup
@@ -253,7 +262,13 @@ def _decode_group(group: VirtualGroup, job: Job, load: Load, **how: Any) -> Memb
     out.
     """
     if job.skips_failures:
-        group = _drop_variables(group, find_undecodable(group.arrays), how.get("url"), job)
+        undecoded = {
+            name: str(problem)
+            for name, array in group.arrays.items()
+            for problem in find_undecodable(array)
+            if isinstance(problem, UnknownCodecError)
+        }
+        group = _drop_variables(group, undecoded, how.get("url"), job)
     try:
         return decode_member(group, job.how, load, **how)
     except (FormatError, UnsupportedError, CodecError):

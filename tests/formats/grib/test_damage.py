@@ -23,6 +23,7 @@ from insitu.formats import scan_format
 from insitu.formats.grib.codecs import subprocess_decoder
 from insitu.formats.grib.codecs.subprocess_decoder import decode_in_subprocess
 from insitu.sources import MemorySource
+from waiting import LONG
 
 eccodes = pytest.importorskip("eccodes")
 
@@ -378,7 +379,7 @@ def test_it_ends_with_its_parent(tmp_path: Path) -> None:
         f"decoder.{decode_in_subprocess.__name__}(data, 'values', {values.size})\n"
         "print(decoder._worker.process.pid, flush=True); os.kill(os.getpid(), signal.SIGKILL)"
     )
-    told = subprocess.run([sys.executable, "-c", program], capture_output=True, timeout=120, check=False)
+    told = subprocess.run([sys.executable, "-c", program], capture_output=True, timeout=LONG, check=False)
     other = int(told.stdout)
     gone = threading.Event()
     for _ in range(100):

@@ -14,6 +14,7 @@ import pytest
 import xarray as xr
 
 import insitu
+from waiting import LONG
 
 
 def _photons(path: Path) -> None:
@@ -128,7 +129,7 @@ with h5netcdf.File(sys.argv[1], "w", invalid_netcdf=True) as file:
 def test_what_h5netcdf_allows_beyond_netcdf(tmp_path: Path) -> None:
     path = tmp_path / "x.nc"
     # In a process of its own: h5netcdf and netCDF4 each bring an HDF5 library.
-    subprocess.run([sys.executable, "-W", "ignore", "-c", BEYOND, str(path)], check=True, timeout=120)
+    subprocess.run([sys.executable, "-W", "ignore", "-c", BEYOND, str(path)], check=True, timeout=LONG)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         with xr.open_dataset(path, engine="h5netcdf") as expected:

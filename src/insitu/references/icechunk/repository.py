@@ -145,10 +145,8 @@ def icechunk_storage(url: str, storage_options: Mapping[str, Any] | None = None)
         keys = {"bearer_token": options["token"]} if isinstance(options.get("token"), str) else {}
         anonymous = {"anonymous": True} if options.get("anon") else {} if keys else {"from_env": True}
         return icechunk.gcs_storage(bucket=address.bucket, prefix=prefix, **keys, **anonymous)
-    names = {"account_key": "access_key", "key": "access_key", "sas_token": "sas_token"}
-    keys = {theirs: options[ours] for ours, theirs in names.items() if options.get(ours)} or {"from_env": True}
-    account = address.account or options.get("account_name") or os.environ.get("AZURE_STORAGE_ACCOUNT_NAME", "")
-    return icechunk.azure_storage(account=account, container=address.bucket, prefix=prefix or "", **keys)
+    account, config, keys = _azure_access(url, storage_options)
+    return icechunk.azure_storage(account=account, container=address.bucket, prefix=prefix or "", config=config, **keys)
 
 
 def _check_tree_access(path: str) -> None:
@@ -181,7 +179,30 @@ def _s3_keys(options: Mapping[str, Any]) -> dict[str, Any]:
     return {"from_env": True} if can_use_environment(options) else {"anonymous": True}
 
 
+def _azure_access(url: str, storage_options: Mapping[str, Any] | None) -> tuple[str, dict[str, str], dict[str, Any]]:
+    """Return the account, the configuration and the credentials of an Azure container, as icechunk names
+    them: those with which our own sources read it.
+    """
+    from insitu.sources.object_store.bucket import open_bucket  # it loads obstore along
+
+    opened = open_bucket(url, storage_options)
+    assert opened is not None
+    found = opened[0].settings.config
+    account = found.get("account_name") or os.environ.get("AZURE_STORAGE_ACCOUNT_NAME")
+    if not account:
+        raise SourceError("Icechunk needs the storage account", url=url, hint='storage_options={"account_name": …}')
+    endpoint = opened[0].settings.endpoint or os.environ.get("AZURE_STORAGE_ENDPOINT")
+    config = {"endpoint": endpoint, "allow_http": str(endpoint.startswith("http:")).lower()} if endpoint else {}
+    if found.get("skip_signature"):
+        config["skip_signature"] = "true"
+    names = {"account_key": "access_key", "sas_key": "sas_token"}
+    keys = {theirs: found[ours] for ours, theirs in names.items() if found.get(ours)}
+    return str(account), config, keys or {"from_env": True}
+
+
 _BUCKET_PREFIX = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://[^/]+/")
+_AZURE_SCHEMES = ("az", "azure", "abfs")
+"""Those that icechunk knows."""
 _ESCAPES = {"%": "%25", "?": "%3F", "#": "%23"}
 
 
@@ -260,6 +281,18 @@ def virtual_container(prefix: str, storage_options: Mapping[str, Any] | None = N
         return icechunk.VirtualChunkContainer(prefix, store), credentials
     if address.kind == "gcs":
         return icechunk.VirtualChunkContainer(prefix, icechunk.gcs_store()), icechunk.gcs_from_env_credentials()
-    raise UnsupportedError(
-        "Icechunk cannot refer to objects in Azure", url=prefix, hint="Save as *.insitu, *.json or *.parq"
-    )
+    if int(icechunk.__version__.split(".")[0]) < 2:
+        raise UnsupportedError(
+            f"icechunk {icechunk.__version__} cannot refer to objects in Azure",
+            url=prefix,
+            hint="Install icechunk 2, or save as *.insitu, *.json or *.parq",
+        )
+    if scheme_of(prefix) not in _AZURE_SCHEMES or address.account is not None:
+        raise UnsupportedError(
+            "Icechunk refers to objects in Azure only by container and name",
+            url=prefix,
+            hint=f"Open the files as az://{address.bucket}/…, with the account in storage_options",
+        )
+    account, config, keys = _azure_access(prefix, storage_options)
+    store = icechunk.ObjectStoreConfig.Azure({"account": account, **config})
+    return icechunk.VirtualChunkContainer(prefix, store), icechunk.azure_credentials(**keys)

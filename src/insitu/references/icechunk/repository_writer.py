@@ -159,6 +159,8 @@ def open_repository(version: RepositoryVersion, writing: ZarrExport, storage_opt
     there = repository_exists(version.url, storage_options)
     if path is not None and not there and os.path.exists(path) and (not os.path.isdir(path) or os.listdir(path)):
         raise UnsupportedError("something else lies here already", url=path, hint="Choose another target, or remove it")
+    # First: what cannot be referred to leaves no empty repository behind.
+    containers = {prefix: virtual_container(prefix, storage_options) for prefix in _container_prefixes(writing)}
     place = icechunk_storage(version.url, storage_options)
     try:
         found = icechunk.Repository.open(place) if there else icechunk.Repository.create(place)
@@ -166,10 +168,10 @@ def open_repository(version: RepositoryVersion, writing: ZarrExport, storage_opt
         access: dict[str, Any] = {}
         for prefix in [*(config.virtual_chunk_containers or {})]:
             access[prefix] = credentials_for(prefix, storage_options)
-        for prefix in _container_prefixes(writing):
+        for prefix, (container, credentials) in containers.items():
             if not any(prefix.startswith(known) for known in access):
-                made, access[prefix] = virtual_container(prefix, storage_options)
-                config.set_virtual_chunk_container(made)
+                access[prefix] = credentials
+                config.set_virtual_chunk_container(container)
         split = _manifest_splitting(icechunk, writing.arrays)
         if split:
             config.manifest = icechunk.ManifestConfig(splitting=icechunk.ManifestSplittingConfig.from_dict(split))

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from insitu.cancellation import check_deadline
-from insitu.codecs import prepare
+from insitu.codecs.undecodable import find_undecodable
 from insitu.combining.member import Member
 from insitu.errors import InsituError
 from insitu.model import Encoding, VirtualArray, count_cells
@@ -134,7 +134,7 @@ def _summarise_variable(archive: OpenedArchive, group: str, name: str) -> dict[s
         "stored_bytes": counted.nbytes,
         "virtual_bytes": array.nbytes,
         "files": count_files([array]),
-        "unreadable": _why_unreadable(array, encodings),
+        "unreadable": next(map(public_message, find_undecodable(array)), None),
     }
 
 
@@ -179,17 +179,6 @@ def _chunk_shape(array: VirtualArray) -> list[int] | None:
         if len(shapes) > 1:
             return None
     return list(shapes.pop()) if shapes else None
-
-
-def _why_unreadable(array: VirtualArray, encodings: Sequence[Encoding]) -> str | None:
-    """Return why chunks of an array cannot be decoded; None if they can."""
-    axes = max((len(tile.axes) for tile in array.tiles), default=0)
-    for encoding in encodings:
-        try:
-            prepare(encoding, (1,) * axes)
-        except InsituError as problem:
-            return public_message(problem)
-    return None
 
 
 def _text_or_none(value: Any) -> str | None:
