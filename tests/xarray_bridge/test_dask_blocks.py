@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import insitu
-from insitu.lazy_array.dask_blocks import choose_blocks
+from insitu import options, trace
+from insitu.lazy_array.dask_blocks import choose_blocks, choose_reads
 from insitu.lazy_array.deferred_values import DeferredValues
+from insitu.lazy_array.load_values import to_dask
 from insitu.model import Axis, Columns, Encoding, Tile, VirtualArray
 
 dask = pytest.importorskip("dask")
@@ -120,3 +123,75 @@ def test_a_block_of_no_length(varied_chunks: Path) -> None:
 def test_the_engine_keeps_xarrays_meaning(varied_chunks: Path) -> None:
     ds = xr.open_dataset(varied_chunks, engine="insitu", chunks={})
     assert ds.wide.chunks == ((4,) * 10, (6, 6), (10,))
+
+
+@pytest.fixture(scope="module")
+def compressed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A variable of short chunks, one of long chunks, and one of both kinds."""
+    path = tmp_path_factory.mktemp("blocks") / "compressed.nc"
+    rng = np.random.default_rng(0)
+    dims = ("time", "lat", "lon")
+    cut = {"steps": (1, 24, 30), "columns": (50, 4, 5), "boxes": (10, 8, 10)}
+    ds = xr.Dataset({name: (dims, rng.random((50, 24, 30)).astype("f4")) for name in cut})
+    ds.to_netcdf(
+        path, engine="h5netcdf", encoding={name: {"chunksizes": size, "zlib": True} for name, size in cut.items()}
+    )
+    return path
+
+
+CUTS: list[dict[str, int]] = [
+    {"time": -1, "lat": 6, "lon": 6},
+    {"time": 3, "lat": 24, "lon": 30},
+    {"time": 7, "lat": 9, "lon": 11},
+    {"time": 10, "lat": 5, "lon": 30},
+]
+
+
+@pytest.mark.parametrize("name", ["steps", "columns", "boxes"])
+@pytest.mark.parametrize("cut", CUTS, ids=str)
+def test_chunks_that_blocks_cut_are_read_once(
+    compressed: Path, monkeypatch: pytest.MonkeyPatch, name: str, cut: dict[str, int]
+) -> None:
+    monkeypatch.setattr("insitu.lazy_array.dask_blocks.SMALL_BYTES", 1000)
+    expected = xr.load_dataset(compressed, engine="h5netcdf")[name]
+    with insitu.open_dataset(compressed, cache=False) as ds, trace() as whole:
+        ds[name].load()
+    with insitu.open_dataset(compressed, chunks=cut, cache=False) as ds, trace() as cost:
+        assert ds[name].chunks == expected.chunk(cut).chunks
+        xr.testing.assert_identical(ds[name].compute(), expected)
+    assert cost.bytes <= whole.bytes
+
+
+@pytest.mark.parametrize("name", ["steps", "columns", "boxes"])
+@pytest.mark.parametrize("cut", CUTS, ids=str)
+@pytest.mark.parametrize("share", [2, 5, 100])
+def test_blocks_made_of_the_same_reads_are_bounded(
+    compressed: Path, monkeypatch: pytest.MonkeyPatch, name: str, cut: dict[str, int], share: int
+) -> None:
+    """No block needs a read beyond those of its neighbours that may be held with it."""
+    monkeypatch.setattr("insitu.lazy_array.dask_blocks.SMALL_BYTES", 1000)
+    expected = xr.load_dataset(compressed, engine="h5netcdf")[name]
+    blocks = expected.chunk(cut).chunks
+    assert blocks is not None
+    limit = expected.nbytes // share
+    with options(read_limit=limit), insitu.open_dataset(compressed) as ds:
+        array = ds[name].variable._data
+        reads = choose_reads(array, blocks)
+        np.testing.assert_array_equal(to_dask(array, blocks).compute(), expected)
+    assert tuple(map(sum, reads)) == expected.shape
+    held = 4 * math.prod(max(_held_together(*along)) for along in zip(blocks, reads, strict=True))
+    assert held <= max(limit, 4 * math.prod(max(lengths) for lengths in blocks))
+
+
+def _held_together(blocks: tuple[int, ...], reads: tuple[int, ...]) -> Any:
+    """Return the lengths between the borders that blocks and reads have in common."""
+    return np.diff([0, *np.intersect1d(np.cumsum(blocks), np.cumsum(reads))])
+
+
+def test_blocks_of_one_array_that_is_cut_twice(compressed: Path) -> None:
+    with insitu.open_dataset(compressed) as ds:
+        array = ds.steps.variable._data
+        one, other = to_dask(array, (10, 24, 30)), to_dask(array, (25, 24, 30))
+        assert one.name != other.name  # Dask takes blocks of one name for the same
+        assert to_dask(array, (10, 24, 30)).name == one.name
+        np.testing.assert_array_equal((one - other).compute(), 0)

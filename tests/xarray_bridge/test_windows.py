@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import xarray as xr
 from hypothesis import given
@@ -235,6 +236,36 @@ def test_what_windows_overlap_is_read_once_for_sum_and_count(path: Path, monkeyp
         watch = Watch(monkeypatch)
         mean.values  # noqa: B018
         assert watch.total <= 1.2 * ds.wind.nbytes
+
+
+def test_windows_in_the_order_of_a_calendar_are_read_once(
+    path: Path, loaded: xr.Dataset, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Windows whose dimension is split, where some are missing, as for percentiles of each day of the year."""
+    monkeypatch.setattr(evaluation, "BOX_BYTES", 16_000)
+    dates = np.delete(np.arange(43), [6, 20, 34])  # months of 14 days, each of which lacks a day
+    months = xr.Coordinates.from_pandas_multiindex(
+        pd.MultiIndex.from_arrays([dates // 14, dates % 14], names=["month", "day"]), "time"
+    )
+
+    def by_day(ds: xr.Dataset) -> xr.DataArray:
+        windows = ds.wind.rolling(time=5, center=True, min_periods=1).construct("window")
+        return windows.drop_vars("time").assign_coords(months).unstack("time").stack(all=("month", "window"))
+
+    with insitu.open_dataset(path, cache=False) as ds:
+        watch = Watch(monkeypatch)
+        assert_same(by_day(ds), by_day(loaded))
+        assert watch.total <= 1.5 * ds.wind.nbytes
+
+
+def test_what_fills_gaps_is_read_beside_them(path: Path, loaded: xr.Dataset) -> None:
+    longer = np.arange("2001-01-01", "2001-03-01", dtype="M8[D]").astype("M8[ns]")
+    with insitu.open_dataset(path, cache=False) as ds:
+        with trace() as cost:
+            found = (ds.wind * 2).reindex(time=longer).isel(time=slice(38, 50)).load()
+        assert cost.bytes == 2 * 6 * 8 * 8  # not the first time step as well
+        assert_same(found, (loaded.wind * 2).reindex(time=longer).isel(time=slice(38, 50)))
+        assert bool((ds.wind * 2).reindex(time=longer[40:]).isnull().all())
 
 
 def test_a_reduction_of_a_rolling_mean_streams(path: Path, loaded: xr.Dataset, monkeypatch: pytest.MonkeyPatch) -> None:

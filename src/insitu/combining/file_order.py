@@ -11,6 +11,7 @@ import numpy.typing as npt
 import pandas
 
 from insitu.combining.equality import has_equal_values
+from insitu.combining.file_differences import suggest_join
 from insitu.combining.member import CombineError, GridPosition, Member
 
 __all__ = ["check_grid", "is_monotonic", "mixed_dates_error", "order_by_labels"]
@@ -53,8 +54,11 @@ def order_by_labels(members: Sequence[Member]) -> tuple[list[GridPosition], list
         columns.append(_rank_beginnings(labels, dim, members))
         dims.append(dim)
     if len(members) > 1 and not dims:
+        difference, hint = suggest_join(members)
         raise CombineError(
-            "Could not find any dimension coordinates to use to order the Dataset objects for concatenation"
+            "Could not find any dimension coordinates to use to order the Dataset objects for concatenation: "
+            f"{difference}",
+            hint=hint,
         )
     if not dims:
         return [()] * len(members), []
@@ -84,10 +88,19 @@ def _rank_beginnings(labels: Sequence[npt.NDArray[Any]], dim: str, members: Sequ
 
 def mixed_dates_error(dim: str, kinds: Collection[type]) -> CombineError:
     """Return the error for labels of several types, such as dates of two calendars."""
-    names = ", ".join(sorted(kind.__name__ for kind in kinds))
+    names = sorted(kind.__name__ for kind in kinds)
+    if "DatetimeGregorian" in names and not any(
+        name.startswith("Datetime") for name in names if name != "DatetimeGregorian"
+    ):
+        hint = "decode_times=xr.coders.CFDatetimeCoder(use_cftime=True) gives all files the same kind of dates"
+    else:
+        align = ', align_on="date"' if "Datetime360Day" in names else ""
+        hint = (
+            "Convert them to one calendar, without the dates that it does not have: "
+            f'preprocess=lambda ds: ds.convert_calendar("standard", use_cftime=True{align})'
+        )
     return CombineError(
-        f"Cannot combine along dimension {dim!r} with mixed types. Found: {names}.",
-        hint="decode_times=xr.coders.CFDatetimeCoder(use_cftime=True) gives all files the same kind of dates",
+        f"Cannot combine along dimension {dim!r} with mixed types. Found: {', '.join(names)}.", hint=hint
     )
 
 

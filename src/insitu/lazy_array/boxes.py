@@ -12,7 +12,7 @@ from insitu.lazy_array.options import options
 from insitu.lazy_array.window_reach import MOST_BYTES, find_reach, fit_windows
 from insitu.lazy_array.windows import operands_of
 
-__all__ = ["CHUNK_BYTES", "MOST_ROOMS", "Box", "BoxMemory", "iterate_boxes"]
+__all__ = ["CHUNK_BYTES", "MOST_ROOMS", "Box", "BoxMemory", "is_uncompressed", "iterate_boxes"]
 
 Box = tuple[slice, ...]
 MOST_ROOMS = 4
@@ -69,7 +69,7 @@ def iterate_boxes(
     room = max(memory.box // array.read_itemsize, 1)
     # A chunk that is encoded is decoded whole, so less than one is never asked for; of plain bytes
     # any part can be.
-    least = [1] * array.ndim if _is_uncompressed(array) else [min(o, s) for o, s in zip(own, size, strict=True)]
+    least = [1] * array.ndim if is_uncompressed(array) else [min(o, s) for o, s in zip(own, size, strict=True)]
     most = max(MOST_ROOMS * room, 0 if memory.cuts_chunks else _largest_chunk(array))
     if array.steps and math.prod(least) > most:
         # Of operands whose chunks are long along different dimensions, a box of whole chunks might be
@@ -99,5 +99,6 @@ def _largest_chunk(array: DeferredValues) -> int:
     return max([own, *map(_largest_chunk, operands)])
 
 
-def _is_uncompressed(array: DeferredValues) -> bool:
+def is_uncompressed(array: DeferredValues) -> bool:
+    """Return whether the chunks of an array can be read in parts."""
     return all(encoding.raw for tile in array.array.tiles[:16] for encoding in tile.encodings)

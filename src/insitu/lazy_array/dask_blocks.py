@@ -2,22 +2,27 @@
 
 A task of Dask costs about a millisecond, more than to decode a small chunk, and a graph of a million
 tasks takes minutes to make. So a block has about `array.chunk-size` bytes (a setting of Dask, 128
-MiB), and it ends where a stored chunk ends, so that no chunk is decoded twice.
+MiB), and it ends where a stored chunk ends, so that no chunk is decoded twice. Where a user asks for
+blocks that cut stored chunks, whole chunks are read, and Dask makes the blocks of them.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
+from insitu.lazy_array.boxes import is_uncompressed
 from insitu.lazy_array.deferred_values import ChunkLengths, DeferredValues
+from insitu.lazy_array.options import options
 from insitu.reducing.engines import import_dask
 from insitu.reducing.portions import cut_at_borders, extend_lengths
 
-__all__ = ["choose_blocks", "choose_blocks_together"]
+__all__ = ["choose_blocks", "choose_blocks_together", "choose_reads"]
 
 SMALL_BYTES = 1 << 20
 """Arrays up to this size are cut as larger ones are, whatever their own chunks."""
@@ -75,6 +80,46 @@ def choose_blocks_together(
     return chosen
 
 
+def choose_reads(array: DeferredValues, blocks: ChunkLengths) -> ChunkLengths:
+    """Return what to read at a time, so that chunks that lie in several blocks are decoded once for these.
+
+    Blocks side by side that cut the same chunks, together up to `options.read_limit`, are made of the same reads:
+    that is what Dask holds at a time. Beyond, chunks are decoded again.
+
+    Parameters
+    ----------
+    array
+        The array.
+    blocks
+        Lengths of the blocks that are wanted.
+    """
+    stored = array.aligned_chunks
+    cut = [axis for axis, lengths in enumerate(blocks) if not _is_subset(np.cumsum(lengths), np.cumsum(stored[axis]))]
+    if not cut or array.nbytes <= SMALL_BYTES or is_uncompressed(array):
+        return blocks
+    every = range(array.ndim)
+    longest = [max(lengths) for lengths in blocks]
+    cells = [max(lengths) for lengths in stored]
+    itemsize = max(array.itemsize, 1)
+    held = extend_lengths(longest, array.shape, cut, every, options.read_limit // itemsize)
+    parts = [_join_chunks(lengths, size) for lengths, size in zip(blocks, held, strict=True)]
+    cells = [min(cell, size) for cell, size in zip(cells, held, strict=True)]
+    most = [max(cells[axis], longest[axis]) if axis in cut else held[axis] for axis in every]
+    sizes = extend_lengths(cells, most, every, every, block_bytes() // itemsize)
+    return tuple(_cut_parts(*along) for along in zip(parts, stored, sizes, strict=True))
+
+
+def _cut_parts(parts: Sequence[int], stored: Sequence[int], size: int) -> tuple[int, ...]:
+    """Return lengths of at most a size, of whole chunks but at the ends of parts."""
+    ends = np.concatenate([[0], np.cumsum(parts)])
+    borders = np.union1d(ends, np.cumsum(stored))
+    cuts = (
+        first + np.array(cut_at_borders(borders[(borders >= first) & (borders <= last)] - first, size))
+        for first, last in pairwise(ends)
+    )
+    return tuple(np.concatenate([np.diff(inside) for inside in cuts]).tolist())
+
+
 def block_bytes() -> int:
     """Return the bytes of a block that Dask is set to."""
     dask = import_dask("dask", "chunks=")
@@ -104,5 +149,8 @@ def _can_follow(array: DeferredValues, axis: int, lengths: Sequence[int]) -> boo
     """Return whether blocks end where chunks of the array end, or it is small."""
     if sum(lengths) != array.shape[axis]:
         return False
-    borders = np.cumsum(lengths)
-    return array.nbytes <= SMALL_BYTES or bool(np.isin(borders, np.cumsum(array.aligned_chunks[axis])).all())
+    return array.nbytes <= SMALL_BYTES or _is_subset(np.cumsum(lengths), np.cumsum(array.aligned_chunks[axis]))
+
+
+def _is_subset(borders: npt.NDArray[np.int64], of: npt.NDArray[np.int64]) -> bool:
+    return bool(np.isin(borders, of).all())

@@ -17,11 +17,11 @@ import numpy as np
 import numpy.typing as npt
 
 from insitu.active.reduce_array import weigh_array
-from insitu.lazy_array.boxes import BoxMemory, iterate_boxes
+from insitu.lazy_array.boxes import iterate_boxes
 from insitu.lazy_array.dispatch import implements
 from insitu.lazy_array.duck_array import LazyArray
 from insitu.lazy_array.numpy_reductions import report_not_on_server, values_of_used_array
-from insitu.lazy_array.reduce_boxes import REDUCED_BYTES
+from insitu.lazy_array.reduce_boxes import reduction_memory
 from insitu.lazy_array.reduce_on_server import reduce_on_server, server_of
 from insitu.lazy_array.steps import FillNull, IsNull, Not
 from insitu.lru import LruCache
@@ -187,7 +187,7 @@ def einsum(subscripts: Any, *operands: Any, out: Any = None, optimize: Any = Fal
     plain = f"{','.join(labels)}->{kept}"
     known = [values_of_used_array(operand) if number in lazy else None for number, operand in enumerate(operands)]
     sources = [operand if values is None else values for operand, values in zip(operands, known, strict=True)]
-    for box in iterate_boxes(array, memory=BoxMemory(REDUCED_BYTES)):
+    for box in iterate_boxes(array, memory=reduction_memory()):
         where = {name: part for name, part, n in zip(mine, box, array.shape, strict=True) if n > 1}
         parts = [
             source[box] if number == largest else _select_box(source, labels[number], where)

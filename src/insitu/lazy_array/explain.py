@@ -13,7 +13,7 @@ from insitu.lazy_array.boxes import CHUNK_BYTES, BoxMemory, iterate_boxes
 from insitu.lazy_array.deferred_values import DeferredValues
 from insitu.lazy_array.evaluate import BOX_BYTES, threads_at_once
 from insitu.lazy_array.formula_text import formula, stored_arrays
-from insitu.lazy_array.reduce_boxes import NEEDS_ALL_VALUES, REDUCED_BYTES
+from insitu.lazy_array.reduce_boxes import NEEDS_ALL_VALUES, reduction_memory
 from insitu.lazy_array.reduce_on_server import reason_to_compute_here, server_of
 from insitu.lazy_array.representation import format_bytes
 from insitu.model import Selection, Tile, byte_ranges
@@ -161,7 +161,7 @@ def _block_sizes(array: DeferredValues, reduction: str | None) -> list[int]:
     """Return the elements of each block; values that are only read are one block."""
     if (reduction is None and not array.steps) or reduction in NEEDS_ALL_VALUES:
         return [array.size]
-    memory = BoxMemory(BOX_BYTES if reduction is None else REDUCED_BYTES)
+    memory = BoxMemory(BOX_BYTES) if reduction is None else reduction_memory()
     return [math.prod(part.stop - part.start for part in box) for box in iterate_boxes(array, memory=memory)]
 
 

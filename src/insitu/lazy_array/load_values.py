@@ -14,7 +14,7 @@ from xarray.core import indexing  # no public name: see duck_array
 
 from insitu.combining.member import in_memory
 from insitu.errors import InsituError
-from insitu.lazy_array.dask_blocks import choose_blocks
+from insitu.lazy_array.dask_blocks import choose_blocks, choose_reads
 from insitu.lazy_array.deferred_values import DeferredValues
 from insitu.lazy_array.evaluate import read_all, read_and_keep
 from insitu.lazy_array.options import options
@@ -87,7 +87,8 @@ def to_dask(array: DeferredValues, chunks: Any = None, *, inline_array: bool = F
         The array.
     chunks
         Lengths of the blocks, in one of Dask's forms; None or `"auto"`: whole stored chunks, about 128 MiB
-        of them (`insitu.lazy_array.dask_blocks`).
+        of them (`insitu.lazy_array.dask_blocks`). Chunks that blocks cut are decoded once, as far as
+        memory allows that.
     inline_array
         As for `dask.array.from_array`.
     """
@@ -98,9 +99,11 @@ def to_dask(array: DeferredValues, chunks: Any = None, *, inline_array: bool = F
         chunks = dask_array.core.normalize_chunks(
             chunks, shape=array.shape, dtype=array.dtype, previous_chunks=array.uniform_chunks
         )
-    name = f"insitu-{fingerprint(array, chunks)}"
+    reads = choose_reads(array, chunks)
+    name = f"insitu-{fingerprint(array, reads)}"
     meta = np.empty((0,) * array.ndim, array.dtype)
-    return dask_array.from_array(_BlockReader(array), chunks=chunks, name=name, meta=meta, inline_array=inline_array)
+    read = dask_array.from_array(_BlockReader(array), chunks=reads, name=name, meta=meta, inline_array=inline_array)
+    return read if reads == chunks else read.rechunk(chunks)
 
 
 @dataclass(frozen=True, slots=True)

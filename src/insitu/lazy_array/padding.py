@@ -31,7 +31,7 @@ def take_with_fill(array: LazyArray, indices: Sequence[npt.NDArray[Any] | None],
             if index is not None:
                 virtual = virtual.take(dimension, index)
         return LazyArray(virtual, array.access).derived_from(array, partial(_take_values, indices, value))
-    # Absent elements are masked afterwards: any element can stand there first.
+    # Absent elements are masked afterwards: the element beside stands there first, which is read anyway.
     moved = array
     keep = np.ones((), bool)
     for dimension, index in enumerate(indices):
@@ -40,9 +40,18 @@ def take_with_fill(array: LazyArray, indices: Sequence[npt.NDArray[Any] | None],
         along = (slice(None),) * dimension
         if not moved.shape[dimension]:
             raise IndexError(f"dimension {dimension} has length 0: no element can be taken from it")
-        moved = moved[(*along, np.maximum(index, 0))]
+        moved = moved[(*along, _fill_forward(index))]
         keep = keep & (index >= 0).reshape([-1 if d == dimension else 1 for d in range(array.ndim)])
     return moved.then(Where(np.broadcast_to(keep, moved.shape), value, array.dtype))
+
+
+def _fill_forward(index: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Return an index with the one before in place of each -1; at the beginning, with the first that there is."""
+    present = np.flatnonzero(index >= 0)
+    if not present.size:
+        return np.zeros_like(index)
+    before = np.searchsorted(present, np.arange(len(index)), "right") - 1
+    return index[present[np.maximum(before, 0)]]
 
 
 def _take_values(indices: Sequence[npt.NDArray[Any] | None], fill: Any, values: npt.NDArray[Any]) -> npt.NDArray[Any]:

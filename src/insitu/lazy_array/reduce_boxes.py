@@ -29,7 +29,14 @@ from insitu.reducing.partial_fields import Partial
 from insitu.reducing.reductions import ReductionRules
 from insitu.reducing.whole_blocks import reduce_whole_boxes
 
-__all__ = ["NEEDS_ALL_VALUES", "ExpressionValues", "engine_of", "fold_boxes", "reduce_by_boxes"]
+__all__ = [
+    "NEEDS_ALL_VALUES",
+    "ExpressionValues",
+    "engine_of",
+    "fold_boxes",
+    "reduce_by_boxes",
+    "reduction_memory",
+]
 
 NEEDS_ALL_VALUES = ("median", "quantile")
 """Taken by blocks of the answer: every value that an answer depends on has to be there at once."""
@@ -37,6 +44,11 @@ REDUCED_BYTES = 16 << 20
 """Bytes of a box: several are in memory at a time. No option changes it: sums are grouped by boxes, and their last bits
 must not depend on one.
 """
+
+
+def reduction_memory() -> BoxMemory:
+    """Return what a reduction in boxes may hold at a time."""
+    return BoxMemory(REDUCED_BYTES)
 
 
 def reduce_by_boxes(
@@ -70,7 +82,7 @@ def reduce_by_boxes(
         The values, if they were kept from an earlier use: then nothing is read, and the results are the same to the
         last bit.
     """
-    memory = memory or BoxMemory(REDUCED_BYTES)
+    memory = memory or reduction_memory()
     read = box_reader(array, memory, known)
     found = {
         method: reduce_whole_boxes(array, array.chunk_sizes, axes, method, rules, read, memory.block)

@@ -22,11 +22,10 @@ from insitu.active.remote_values import Leaf
 from insitu.active.transport import ServerError
 from insitu.active.wire_expression import expression_to_wire
 from insitu.errors import InsituError, ModelError, SourceError, UnsupportedError
-from insitu.lazy_array.boxes import BoxMemory
 from insitu.lazy_array.deferred_values import DeferredValues
 from insitu.lazy_array.expression_nodes import expression_of
 from insitu.lazy_array.formula_text import formula, stored_arrays
-from insitu.lazy_array.reduce_boxes import REDUCED_BYTES, ExpressionValues
+from insitu.lazy_array.reduce_boxes import ExpressionValues, reduction_memory
 from insitu.lazy_array.structural_moves import SelectEach
 from insitu.model import Selection, VirtualArray
 from insitu.model.selection import Stride
@@ -180,4 +179,4 @@ class RemoteExpression:
     @contextmanager
     def open(self) -> Iterator[Foldable]:
         """Return the values for reducing them on this machine."""
-        yield ExpressionValues(self.array, BoxMemory(REDUCED_BYTES))
+        yield ExpressionValues(self.array, reduction_memory())

@@ -7,9 +7,8 @@ from typing import Any
 import numpy.typing as npt
 
 from insitu.active.reduce_array import group_array, weigh_array
-from insitu.lazy_array.boxes import BoxMemory
 from insitu.lazy_array.duck_array import LazyArray
-from insitu.lazy_array.reduce_boxes import REDUCED_BYTES, ExpressionValues, engine_of
+from insitu.lazy_array.reduce_boxes import ExpressionValues, engine_of, reduction_memory
 from insitu.lazy_array.reduce_on_server import group_on_server, weigh_on_server
 from insitu.reducing.grouped_statistics import Groups, group_values
 from insitu.reducing.query import ReductionQuery
@@ -38,4 +37,4 @@ def group_lazy_array(array: LazyArray, groups: Groups, query: ReductionQuery) ->
 
 
 def _in_boxes(array: LazyArray) -> ExpressionValues:
-    return ExpressionValues(array, BoxMemory(REDUCED_BYTES), engine_of(array))
+    return ExpressionValues(array, reduction_memory(), engine_of(array))

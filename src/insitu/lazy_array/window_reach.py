@@ -29,6 +29,8 @@ class WindowReach:
     """Along each dimension: elements that are read for each of a box."""
     overlaps: tuple[int, ...]
     """Along each dimension: elements that are read more, once."""
+    most: tuple[int, ...]
+    """Along each dimension: all elements that there are to be read."""
     hidden: int = 1
     """Elements that are read for each of a box along dimensions that it does not have any more."""
 
@@ -36,26 +38,32 @@ class WindowReach:
         return any(self.overlaps) or self.hidden > 1 or any(distance > 1 for distance in self.distances)
 
     def count(self, size: Sequence[int]) -> int:
-        """Return how many elements are read for a box of a size."""
-        return self.hidden * math.prod(self._lengths(size))
+        """Return how many elements are read, or computed of them, for a box of a size."""
+        return max(self.hidden * math.prod(self._lengths(size)), math.prod(size))
 
     def _lengths(self, size: Sequence[int]) -> list[int]:
-        return [n * own + more for n, own, more in zip(size, self.distances, self.overlaps, strict=True)]
+        lengths = zip(size, self.distances, self.overlaps, self.most, strict=True)
+        return [min(n * own + more, most) for n, own, more, most in lengths]
 
     def shorten(self, size: Sequence[int], axis: int, room: int, least: int) -> list[int]:
         """Return a size that is shorter along one dimension, if more is read than there is room for."""
-        lengths = self._lengths(size)
-        count = self.hidden * math.prod(lengths)
+        count = self.count(size)
         if count <= room:
             return list(size)
-        fitting = (room * lengths[axis] // count - self.overlaps[axis]) // self.distances[axis]
+        lengths = self._lengths(size)
+        read = max(self.hidden * math.prod(lengths), 1)
+        fitting = min(
+            (room * lengths[axis] // read - self.overlaps[axis]) // self.distances[axis] if read > room else size[axis],
+            room * size[axis] // max(math.prod(size), 1),
+        )
         shorter = min(max(fitting, least, 1), size[axis])
-        return [shorter if number == axis else n for number, n in enumerate(size)]
+        cut = [shorter if number == axis else n for number, n in enumerate(size)]
+        return cut if self.count(cut) < count else list(size)
 
 
 def find_reach(array: DeferredValues) -> WindowReach:
     """Return what is read for boxes of an array because of windows, its own and those of its operands."""
-    reach = WindowReach((1,) * array.ndim, (0,) * array.ndim)
+    reach = WindowReach((1,) * array.ndim, (0,) * array.ndim, array.shape)
     for step in array.steps[has_windows(array.steps) or 0 :]:
         if isinstance(step, TakeWindows):
             reach = _reach_of(step.windows)
@@ -69,17 +77,19 @@ def _larger(one: WindowReach, other: WindowReach) -> WindowReach:
     return WindowReach(
         tuple(map(max, one.distances, other.distances)),
         tuple(map(max, one.overlaps, other.overlaps)),
+        tuple(map(max, one.most, other.most)),
         max(one.hidden, other.hidden),
     )
 
 
 def _reach_of(windows: Windows) -> WindowReach:
     inside = find_reach(windows.inner)
-    distances, overlaps = [], []
+    distances, overlaps, most = [], [], []
     for kind, axis in windows.layout:
         if kind != "kept":
             distances.append(1)
             overlaps.append(0)
+            most.append(1)  # elements of windows are those of the array
             continue
         own, more = inside.distances[axis], inside.overlaps[axis]
         if axis in windows.along:
@@ -88,9 +98,10 @@ def _reach_of(windows: Windows) -> WindowReach:
             own, more = distance * own, max(window.overlap + 1 - distance, 0) * own + more
         distances.append(own)
         overlaps.append(more)
+        most.append(max(inside.most[axis], windows.inner.shape[axis]))
     kept = {axis for kind, axis in windows.layout if kind == "kept"}
     hidden = math.prod(window.overlap + 1 for axis, window in windows.along.items() if axis not in kept)
-    return WindowReach(tuple(distances), tuple(overlaps), hidden * inside.hidden)
+    return WindowReach(tuple(distances), tuple(overlaps), tuple(most), hidden * inside.hidden)
 
 
 def fit_windows(
@@ -114,10 +125,11 @@ def fit_windows(
     room, most
         Elements that should be read, and that may be read if chunks are not cut for that.
     """
-    overlaps = reach.overlaps
+    overlaps = [-(-more // own) for more, own in zip(reach.overlaps, reach.distances, strict=True)]
     size = [min(max(n, 4 * more), length) for n, more, length in zip(size, overlaps, shape, strict=True)]
     along = [axis for axis, more in enumerate(overlaps) if more]
     others = [axis for axis, more in enumerate(overlaps) if not more]
+    others.sort(key=lambda axis: reach.most[axis] == 1)  # what is cut there reads the same again
     limits = [
         *((axis, room, chunks[axis]) for axis in others),
         *((axis, room, 4 * overlaps[axis]) for axis in along),

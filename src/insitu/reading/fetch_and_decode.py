@@ -32,10 +32,10 @@ from insitu.reading.source_pool import SourcePool
 from insitu.reading.task_batches import MIN_BATCH_BYTES, cut_batches
 from insitu.reading.thread_pools import run_tasks
 from insitu.reading.tile_plan import ChunkGroup, Position, TilePlan
-from insitu.sources import ByteSource
+from insitu.sources import ByteSource, MemorySource
 from insitu.sources.protocol import ReadsInto
 
-__all__ = ["DIRECT_READ_BYTES", "ChunkSink", "PlanExecution", "run_executions"]
+__all__ = ["DIRECT_READ_BYTES", "NO_SOURCE", "ChunkSink", "PlanExecution", "run_executions"]
 
 CACHED_ROWS = 64
 """Maximal number of rows that the thread of the caller takes from the cache of chunks."""
@@ -44,6 +44,9 @@ DIRECT_READ_BYTES = 64 << 10
 
 Smaller ones are fetched with neighbours.
 """
+
+NO_SOURCE = MemorySource(b"", "none")
+"""Source of chunks whose values are known without any bytes."""
 
 
 class ChunkSink(Protocol):
@@ -62,7 +65,7 @@ class ChunkSink(Protocol):
     """
 
     def decode_many(
-        self, grid: int, alike: ChunkGroup, decoder: Decoder, data: Sequence[memoryview], source: ByteSource | None
+        self, grid: int, alike: ChunkGroup, decoder: Decoder, data: Sequence[memoryview], source: ByteSource
     ) -> None:
         """Take the bytes of chunks of which the same box is wanted, each by one cell."""
 
@@ -201,7 +204,7 @@ class PlanExecution:
         begin: int,
         end: int,
         data: Sequence[memoryview],
-        source: ByteSource | None,
+        source: ByteSource,
         prepare_chunk: Callable[[Encoding, tuple[int, ...], int], Decoder] = prepare,
     ) -> int:
         """Give the bytes of some rows to the sink; return the number of bytes that were decoded."""
@@ -254,9 +257,9 @@ class PlanExecution:
             raise problem.with_context(**self._error_context(begin + at)) from problem.__cause__
         return decoded
 
-    def decode_shared(self, decoder: Decoder, data: memoryview, source: ByteSource | None) -> npt.NDArray[Any]:
+    def decode_shared(self, decoder: Decoder, data: memoryview, source: ByteSource) -> npt.NDArray[Any]:
         """Return a decoded chunk that several cells need."""
-        return decoder(data, None, source and source.read_many)
+        return decoder(data, None, source.read_many)
 
     def _needs_cache(self, begin: int, end: int, cache: ChunkCache) -> bool:
         """Return whether some rows of one source go through the cache."""
@@ -375,7 +378,7 @@ class PlanExecution:
         if len(chunks) == len(
             cells
         ):  # grouped as if they existed: of values that were kept nobody knows whether they did
-            self.hand_over(begin, end, chunks, None, lambda *how: prepare(*how).for_decoded_chunks)
+            self.hand_over(begin, end, chunks, NO_SOURCE, lambda *how: prepare(*how).for_decoded_chunks)
             return
         for cell in cells:
             self.sink.fill(*cell)

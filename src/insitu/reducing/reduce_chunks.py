@@ -16,7 +16,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from numpy.lib.stride_tricks import sliding_window_view
 
 from insitu.cf.unpack import unpack
 from insitu.codecs import Decoder
@@ -30,6 +29,7 @@ from insitu.reading.fetch_and_decode import DIRECT_READ_BYTES
 from insitu.reading.scatter import pick
 from insitu.reading.tile_plan import ChunkGroup, Position, TilePlan
 from insitu.reducing.kernel_statistics import CHUNK_BUFFER, ChunkKernel, Span, contiguous_span
+from insitu.reducing.known_values import KnownValues
 from insitu.reducing.partial_fields import Partial
 from insitu.reducing.reductions import Reduction
 from insitu.reducing.result_layout import TileProjection
@@ -82,8 +82,7 @@ class BatchReducer:
     reduction
         The statistics.
     known
-        The values of the whole selection, if they are known, as a view with the axes of each tile: then chunks
-        are not decoded.
+        The values of the whole selection, if they are known: then chunks are not decoded.
     """
 
     def __init__(
@@ -91,7 +90,7 @@ class BatchReducer:
         grids: Sequence[TilePlan],
         shadows: Sequence[TileProjection],
         reduction: Reduction,
-        known: Sequence[npt.NDArray[Any]] | None = None,
+        known: KnownValues | None = None,
     ) -> None:
         self.grids = grids
         self.shadows = shadows
@@ -111,7 +110,7 @@ class BatchReducer:
         """Place in the result of each part in the block."""
 
     def decode_many(
-        self, grid: int, alike: ChunkGroup, decoder: Decoder, data: Sequence[memoryview], source: ByteSource | None
+        self, grid: int, alike: ChunkGroup, decoder: Decoder, data: Sequence[memoryview], source: ByteSource
     ) -> None:
         """Reduce the same box of many chunks, each of which only one cell shows."""
         shadow, extent = self.shadows[grid], alike.extent
@@ -126,7 +125,7 @@ class BatchReducer:
         if self.known is not None:
             for begin in range(0, len(order), together):
                 these = order[begin : begin + together]
-                self.measure_many(grid, alike, these, self.known_parts(grid, alike, these))
+                self.measure_many(grid, alike, these, self.known.parts(grid, alike, these))
             return
         if together == 1 and decoder.is_raw:
             box = tuple([slice(begin, begin + length) for begin, length in zip(alike.start, extent, strict=True)])
@@ -146,7 +145,7 @@ class BatchReducer:
             these = order[begin : begin + together]
             with _ChunkNumberContext(these):
                 chunks = take_chunks(data, these)
-                decoder.scatter(chunks, alike.start, extent, room, slots[: len(these)], source and source.read_many)
+                decoder.scatter(chunks, alike.start, extent, room, slots[: len(these)], source.read_many)
             values = room[: len(these) * extent[0]].reshape(len(these), *extent)
             self.measure_many(grid, alike, these, values)
 
@@ -167,7 +166,7 @@ class BatchReducer:
             partials = kernel.chunks(decoder, take_chunks(data, order), span, alike.packing, ndim)
         else:
             partials = (
-                kernel.values(decoder, self.known_parts(grid, alike, order[n : n + 1])[0], ndim)
+                kernel.values(decoder, self.known.parts(grid, alike, order[n : n + 1])[0], ndim)
                 for n in range(len(order))
             )
         for number, key in zip(order.tolist(), self.keys_of(grid, alike.numbers[order]), strict=True):
@@ -271,7 +270,7 @@ class BatchReducer:
         inside = here.at(shadow.inside, position)
         if decoder.records is not None or any(isinstance(picker, np.ndarray) for picker in inside):
             if self.known is not None:
-                self.part(grid, position, self.known_part(grid, position), packing)
+                self.part(grid, position, self.known.part(grid, position), packing)
                 return
             fetch = source.read_many if source is not None else None
             self.chunk(grid, position, here.spread(position, decoder(data, None, fetch)), packing)
@@ -285,14 +284,14 @@ class BatchReducer:
             values = (
                 pick(here.spread(position, decoder(data)), inside)
                 if self.known is None
-                else self.known_part(grid, position)
+                else self.known.part(grid, position)
             )
             self.part(grid, position, values, packing)
             return
         if small:
             room = self.slot(grid, position, shape, decoder.dtype, packing)
             if self.known is not None:
-                room[...] = self.known_part(grid, position)
+                room[...] = self.known.part(grid, position)
                 return
         else:
             room = get_buffer(CHUNK_BUFFER, nbytes).view(decoder.dtype).reshape(shape)
@@ -323,33 +322,14 @@ class BatchReducer:
         if self.known is None:
             partial = next(kernel.chunks(decoder, [data], span, packing, len(extent)))
         else:
-            partial = kernel.values(decoder, self.known_part(grid, position), len(extent))
+            partial = kernel.values(decoder, self.known.part(grid, position), len(extent))
         self.add(grid, shadow.key(position), partial, shadow.times(position))
         return True
-
-    def known_parts(self, grid: int, alike: ChunkGroup, these: Indices) -> npt.NDArray[Any]:
-        """Return the known values of the boxes of a group, stacked along a first axis."""
-        assert self.known is not None
-        places = alike.places[these]
-        if len(these) == 1:
-            box = tuple([slice(at, at + n) for at, n in zip(places[0].tolist(), alike.extent, strict=True)])
-            return np.ascontiguousarray(self.known[grid][box])[None]
-        return np.ascontiguousarray(sliding_window_view(self.known[grid], alike.extent)[tuple(places.T)])
-
-    def known_part(self, grid: int, position: Position) -> npt.NDArray[Any]:
-        """Return the known values of the elements that a cell takes of its chunk: repeated ones once."""
-        assert self.known is not None
-        shadow, pickers = self.shadows[grid], []
-        for axis, row in enumerate(position):
-            picker, taken = shadow.outside[axis][row], shadow.taken[axis][row]
-            is_index = isinstance(picker, np.ndarray)
-            pickers.append(picker[:taken] if is_index else slice(picker.start, picker.start + taken))
-        return np.ascontiguousarray(pick(self.known[grid], tuple(pickers)))
 
     def chunk(self, grid: int, position: Position, chunk: npt.NDArray[Any], packing: Packing | None) -> None:
         """Reduce a cell of a decoded chunk that several cells show."""
         inside = self.grids[grid].at(self.shadows[grid].inside, position)
-        values = pick(chunk, inside) if self.known is None else self.known_part(grid, position)
+        values = pick(chunk, inside) if self.known is None else self.known.part(grid, position)
         self.part(grid, position, values, packing)
 
     def part(self, grid: int, position: Position, values: npt.NDArray[Any], packing: Packing | None) -> None:

@@ -20,7 +20,6 @@ import numpy as np
 import numpy.typing as npt
 
 from insitu.cancellation import carry_deadline, check_deadline
-from insitu.codecs import Decoder
 from insitu.model import INLINE, Selection, VirtualArray
 from insitu.model.gaps import fill_gaps_with_absent
 from insitu.reading import ReadContext, ReadPlan, ReadStatistics, plan_read
@@ -31,11 +30,11 @@ from insitu.reading.task_batches import cut_batches
 from insitu.reading.thread_pools import REMOTE_WORKERS, count_cores, get_worker_pool
 from insitu.reading.tile_plan import Position, TilePlan
 from insitu.reducing.empty_cells import add_constants
+from insitu.reducing.known_values import KnownExecution, KnownValues
 from insitu.reducing.partial_fields import Partial
 from insitu.reducing.reduce_chunks import BatchReducer, PartialsByPlace, PartialStack
 from insitu.reducing.reductions import Reduction
 from insitu.reducing.result_layout import TileProjection, get_region, result_shape
-from insitu.sources import ByteSource
 
 __all__ = ["fold_chunks"]
 
@@ -80,8 +79,8 @@ def fold_chunks(
         return answer.partial
     planned = plan_read(fill_gaps_with_absent(array), selection)
     answer.project_onto(planned)
-    windows = None if known is None else [touched.window(known, selection) for touched in planned.tiles]
-    job = _StreamingPass(answer.without_constants(planned), answer.shadows, reduction, context, windows)
+    at_hand = None if known is None else KnownValues.of(known, answer.shadows)
+    job = _StreamingPass(answer.without_constants(planned), answer.shadows, reduction, context, at_hand)
     total: PartialsByPlace = {}
     with closing(job.run()) as results:
         for found in results:
@@ -170,7 +169,7 @@ class _StreamingPass:
         shadows: Sequence[TileProjection],
         reduction: Reduction,
         context: ReadContext,
-        known: Sequence[npt.NDArray[Any]] | None,
+        known: KnownValues | None,
     ) -> None:
         self.plan = plan
         self.grids = [TilePlan(touched, located) for touched, located in zip(plan.tiles, plan.locations, strict=True)]
@@ -219,23 +218,10 @@ class _StreamingPass:
         return measuring
 
     def _runner(self, measuring: BatchReducer) -> PlanExecution:
-        kind = PlanExecution if self.known is None else _KnownExecution
+        kind = PlanExecution if self.known is None else KnownExecution
         run = kind(self.plan, self.grids, measuring, self.context.pool, self.context.name, self.tally)
         run.stopped = self.stopped
         return run
-
-
-class _KnownExecution(PlanExecution):
-    """Hands over the chunks of a plan without their bytes, to a sink that knows their values."""
-
-    def run_batch(self, begin: int, end: int) -> None:
-        """Hand over some rows, in the groups in which they would be fetched."""
-        for first, last in self.rows_by_source(begin, end):
-            self.hand_over(first, last, [memoryview(b"")] * (last - first), None)
-
-    def decode_shared(self, decoder: Decoder, data: memoryview, source: ByteSource | None) -> npt.NDArray[Any]:
-        """Return something of the shape of a chunk."""
-        return np.broadcast_to(np.zeros((), decoder.dtype), decoder.stored)
 
 
 def _with_decoded_lengths(plan: ReadPlan) -> ReadPlan:

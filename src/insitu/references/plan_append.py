@@ -28,6 +28,7 @@ __all__ = [
     "changed_source_error",
     "check_new_labels",
     "find_held_steps",
+    "format_label",
     "plan_append",
 ]
 
@@ -292,7 +293,7 @@ def check_new_labels(
     wrong = _out_of_order_mask(held, added, dated)
     if wrong.any() and not (may_precede and not _out_of_order_mask(held[::-1], added[::-1], dated, -1).any()):
         raise ModelError(
-            f"{_format_labels(added[wrong])}{unit} of {dim!r} is out of order: {_format_label(held[-1])} is the last "
+            f"{_format_labels(added[wrong])}{unit} of {dim!r} is out of order: {format_label(held[-1])} is the last "
             f"label of {target}",
             url=_file_of_step(arrays, dim, int(np.argmax(wrong))),
             hint=_COMBINE_ANEW,
@@ -341,11 +342,12 @@ def _compare_other_labels(old: VirtualGroup, new: VirtualGroup, dim: str, read: 
 
 
 def _format_labels(labels: Sequence[Any] | npt.NDArray[Any]) -> str:
-    shown = ", ".join(map(_format_label, labels[:_LABELS_SHOWN]))
+    shown = ", ".join(map(format_label, labels[:_LABELS_SHOWN]))
     return f"{shown} and {len(labels) - _LABELS_SHOWN} more labels" if len(labels) > _LABELS_SHOWN else shown
 
 
-def _format_label(label: Any) -> str:
+def format_label(label: Any) -> str:
+    """Return a label as text, for messages."""
     return str(label.astype("m8[us]").item() if isinstance(label, np.timedelta64) else label)
 
 
