@@ -285,3 +285,12 @@ def test_empty_selections_backwards(varied: Path) -> None:
         xr.testing.assert_identical(found.load(), loaded.isel(lon=key))
         with xr.open_dataset(varied, engine="insitu") as lazy:
             xr.testing.assert_identical(lazy.isel(lon=key).load(), loaded.isel(lon=key))
+
+
+@pytest.mark.parametrize("fill", [0.5, 3, np.timedelta64(2, "h")])
+def test_durations_are_filled_with_numbers(tmp_path: Path, fill: Any) -> None:
+    ds = xr.Dataset({"d": ("x", np.arange(4) * np.timedelta64(1, "h").astype("m8[ns]"))})
+    ds.to_netcdf(tmp_path / "a.nc")
+    for by in (0, 2):
+        found = insitu.open_dataset(tmp_path / "a.nc").shift(x=by, fill_value=fill)
+        xr.testing.assert_identical(found.load(), ds.shift(x=by, fill_value=fill))

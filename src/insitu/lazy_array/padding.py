@@ -23,7 +23,7 @@ __all__ = ["has_absent_elements", "is_same_fill", "take_with_fill"]
 
 def take_with_fill(array: LazyArray, indices: Sequence[npt.NDArray[Any] | None], fill: Any) -> LazyArray:
     """Return these elements along each dimension (None: all), and `fill` where an index is -1."""
-    value = np.asarray(fill, array.dtype)[()] if array.dtype.kind != "O" else fill
+    value = _convert_fill(fill, array.dtype) if array.dtype.kind != "O" else fill
     plain = not array.steps and array.dtype.kind in "biufcmMSU"
     if plain and (is_same_fill(_effective_fill_value(array.array), value) or not has_absent_elements(array.array)):
         virtual = replace(array.array, fill_value=value)
@@ -52,6 +52,13 @@ def _fill_forward(index: npt.NDArray[Any]) -> npt.NDArray[Any]:
         return np.zeros_like(index)
     before = np.searchsorted(present, np.arange(len(index)), "right") - 1
     return index[present[np.maximum(before, 0)]]
+
+
+def _convert_fill(fill: Any, dtype: np.dtype[Any]) -> Any:
+    """Return a fill value as NumPy's padding has it once it is assigned: durations take floats, too."""
+    element = np.empty((), dtype)
+    element[()] = np.asarray(fill)[()]
+    return element[()]
 
 
 def _take_values(indices: Sequence[npt.NDArray[Any] | None], fill: Any, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
