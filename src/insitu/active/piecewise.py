@@ -16,13 +16,13 @@ import numpy.typing as npt
 
 from insitu.active.request_pieces import MergedPartial
 from insitu.active.wire import values_to_wire
-from insitu.model import Selection
+from insitu.model import Selection, normalise_axes
 from insitu.model.selection import Selector, Stride
 from insitu.reducing.foldable_values import Foldable
 from insitu.reducing.grouped_statistics import Groups, finalise_groups, fold_groups
 from insitu.reducing.partial_fields import Partial
 from insitu.reducing.query import ReductionQuery
-from insitu.reducing.reduce import normalise_axes, squeeze_axes
+from insitu.reducing.reduce import squeeze_axes
 from insitu.reducing.reductions import Reduction, ReductionRules
 from insitu.reducing.weighted_statistics import WEIGHTED_FIELDS, Weights, finalise_weights, fold_weights, merge_weights
 

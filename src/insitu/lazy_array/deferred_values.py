@@ -120,7 +120,7 @@ class PendingSelection:
 class DeferredValues:
     """A virtual array, steps to apply to each value after reading, and how to read."""
 
-    __slots__ = ("_array", "_chunks", "access", "key", "leaf", "parent", "steps")
+    __slots__ = ("_array", "_chunks", "access", "is_view", "key", "leaf", "parent", "steps")
 
     def __init__(
         self, array: VirtualArray | PendingSelection, access: Access | None = None, steps: tuple[Step, ...] = ()
@@ -131,6 +131,8 @@ class DeferredValues:
         self._chunks: tuple[tuple[int, ...], ...] | None = None
         self.leaf: DeferredValues | None = _find_leaf(self)
         """Of an expression: the stored array with the steps before the first operation."""
+        self.is_view = False
+        """Whether NumPy would show the memory of another array here. Such an array cannot be written to."""
         self.key: KeptKey | None = None
         """Of its values in the cache, once they were kept."""
         self.parent: tuple[DeferredValues, Move] | None = None

@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 
 from insitu.lazy_array.deferred_values import DeferredValues
-from insitu.lazy_array.load_values import values_or_dask
+from insitu.lazy_array.load_values import refuse_write, values_or_dask
 from insitu.lazy_array.steps import CombineWithNumber
 
-__all__ = ["call_function", "call_ufunc", "implements", "to_computable"]
+__all__ = ["call_function", "call_ufunc", "compute_in_place", "implements", "own_result", "to_computable"]
 
 Function = Callable[..., Any]
 IMPLEMENTATIONS: dict[Any, Function] = {}
@@ -43,11 +43,28 @@ def call_function(func: Function, args: tuple[Any, ...], kwargs: dict[str, Any])
         result = implementation(*args, **kwargs)
         if result is not NotImplemented:
             return result
+    if _has_virtual_array(kwargs.get("out")):
+        raise refuse_write(f"`out` of {func.__name__} is a virtual array")
     inputs = to_computable(args)
-    result = func(*inputs, **{name: to_computable(value) for name, value in kwargs.items()})
-    if isinstance(result, np.ndarray) and not result.flags.writeable and _is_view(result, inputs):
-        return result.copy()  # the caller may write to it, but not to kept values
-    return result
+    try:
+        result = func(*inputs, **{name: to_computable(value) for name, value in kwargs.items()})
+    except ValueError as problem:
+        if "read-only" in str(problem):
+            raise refuse_write(f"{func.__name__} writes to a virtual array") from None
+        raise
+    return own_result(result, inputs)
+
+
+def own_result(result: Any, inputs: tuple[Any, ...]) -> Any:
+    """Return the result of a function of values: a copy if it shows them, for the caller may write to it, but not
+    to kept values.
+    """
+    is_view = isinstance(result, np.ndarray) and not result.flags.writeable and _is_view(result, inputs)
+    return result.copy() if is_view else result
+
+
+def _has_virtual_array(out: Any) -> bool:
+    return any(isinstance(one, DeferredValues) for one in (out if isinstance(out, tuple) else (out,)))
 
 
 def _is_view(result: np.ndarray[Any, Any], inputs: tuple[Any, ...]) -> bool:
@@ -64,14 +81,8 @@ def call_ufunc(ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], kwargs: di
     """Call a method of one of NumPy's element-wise functions."""
     if method == "__call__" and not kwargs:
         return call_function(ufunc, inputs, kwargs)
-    if method == "__call__" and set(kwargs) == {"out"} and len(inputs) == 2:
-        # In place: an encoder on its way to write. Kept as a step, so that writing streams; the
-        # caller assigns the result.
-        (array, number), (target,) = inputs, kwargs["out"]
-        if target is array and np.ndim(number) == 0 and array.dtype.kind in "fc":
-            return array.then(CombineWithNumber(ufunc, number))
-        if isinstance(target, DeferredValues):
-            return _compute_in_place(ufunc, inputs, target)  # the caller assigns the result
+    if _has_virtual_array(kwargs.get("out")) or (method == "at" and isinstance(inputs[0], DeferredValues)):
+        raise refuse_write(f"{ufunc.__name__} writes to a virtual array")
     if method == "reduce" and len(inputs) == 1:
         function = UFUNC_REDUCTIONS.get(ufunc)
         if function is not None and not set(kwargs) - {"axis", "dtype", "keepdims"}:
@@ -80,20 +91,31 @@ def call_ufunc(ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], kwargs: di
     return getattr(ufunc, method)(*to_computable(inputs), **values)
 
 
-def _compute_in_place(ufunc: np.ufunc, inputs: tuple[Any, ...], target: Any) -> Any:
-    """Return the result of an operation in the type of the array that it would be written to."""
-    result = call_function(ufunc, inputs, {})
-    if result.shape != target.shape:
-        raise ValueError(f"the result of {ufunc.__name__} has shape {result.shape}, which is not {target.shape}")
-    if not np.can_cast(result.dtype, target.dtype, "same_kind"):
-        raise TypeError(f"the result of {ufunc.__name__} is {result.dtype}, which cannot be cast to {target.dtype}")
-    return result.astype(target.dtype)
+def compute_in_place(ufunc: np.ufunc, array: DeferredValues, other: Any) -> Any:
+    """Return the result of an operator such as `+=`, in the type of the array; the caller assigns it.
+
+    Encoders do this on their way to write: with a number it becomes a step, so that writing streams.
+    """
+    shape = (1, 1) if ufunc.signature else (0,)
+    example = np.empty(shape, array.dtype)
+    beside = np.empty(shape, other.dtype) if hasattr(other, "dtype") and np.ndim(other) else other
+    ufunc(example, beside, out=example)  # raises what NumPy raises if the type cannot be kept
+    if isinstance(other, (int, float, complex, np.generic)) and array.dtype.kind in "fc":
+        return array.then(CombineWithNumber(ufunc, other))  # type: ignore[attr-defined]
+    result = ufunc(array, other)
+    if result.shape != array.shape:
+        raise ValueError(f"the result of {ufunc.__name__} has shape {result.shape}, which is not {array.shape}")
+    return result.astype(array.dtype)
 
 
 def to_computable(value: Any) -> Any:
     """Return an argument with values (or Dask arrays) in place of the virtual arrays in it."""
     if isinstance(value, DeferredValues):
-        return values_or_dask(value)
+        values = values_or_dask(value)
+        if isinstance(values, np.ndarray):
+            values = values.view()
+            values.flags.writeable = False  # what is written to them would vanish
+        return values
     if isinstance(value, (list, tuple)):
         return type(value)(to_computable(part) for part in value)
     return value

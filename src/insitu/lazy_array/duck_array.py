@@ -19,20 +19,23 @@ import numpy as np
 import numpy.typing as npt
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
-# xarray has no public name for these two. Its guide for backends uses the module, and no other base
+# xarray has no public name for these. Its guide for backends uses the module, and no other base
 # class makes xarray keep an array as it is instead of loading it.
-from xarray.core.indexing import ExplicitIndexer, ExplicitlyIndexed
+from xarray.core.indexing import ExplicitIndexer, ExplicitlyIndexed, OuterIndexer, VectorizedIndexer
 
+from insitu.errors import SelectionError
 from insitu.lazy_array.deferred_values import DeferredValues
-from insitu.lazy_array.dispatch import call_function, call_ufunc
+from insitu.lazy_array.dispatch import call_function, call_ufunc, compute_in_place
 from insitu.lazy_array.evaluate import apply_steps, read_all, read_and_keep
-from insitu.lazy_array.load_values import fingerprint, values_or_dask, write_values
+from insitu.lazy_array.load_values import fingerprint, write_values
 from insitu.lazy_array.methods import Methods
+from insitu.lazy_array.numpy_indexing import select
 from insitu.lazy_array.point_selection import SelectPoints, TooManyPointsError, index_pointwise
 from insitu.lazy_array.representation import format_html, format_line, format_text
-from insitu.lazy_array.steps import Cast, Step, current_errors
+from insitu.lazy_array.steps import Cast, Step, current_errors, is_incomplete
 from insitu.lazy_array.structural_moves import AddDimension, Broadcast, DropDimension, Move, SelectEach, Transpose
 from insitu.lazy_array.windows import has_windows, operands_of
+from insitu.model import normalise_axes
 from insitu.reading import read_points
 
 __all__ = ["LazyArray"]
@@ -45,6 +48,15 @@ POWERS = {
     (int, -1, "c"): np.reciprocal,
 }
 """What NumPy's operator calls instead of `np.power`, by exponent and kind of dtype, where values differ."""
+
+
+def _in_place(ufunc: np.ufunc) -> Callable[[Any, Any], Any]:
+    """Return the method of an operator that assigns its result."""
+
+    def compute(self: LazyArray, other: Any) -> Any:
+        return compute_in_place(ufunc, self, other)
+
+    return compute
 
 
 class LazyArray(DeferredValues, Methods, NDArrayOperatorsMixin, ExplicitlyIndexed):
@@ -105,8 +117,7 @@ class LazyArray(DeferredValues, Methods, NDArrayOperatorsMixin, ExplicitlyIndexe
         return call_ufunc(ufunc, method, inputs, kwargs)
 
     def __pow__(self, other: Any) -> Any:
-        # As NumPy's operator, whose infinities and complex numbers differ from those of np.power.
-        shortcut = POWERS.get((type(other), other, self.dtype.kind)) if type(other) in (int, float) else None
+        shortcut = self._find_power(other)
         return super().__pow__(other) if shortcut is None else shortcut(self)
 
     def __eq__(self, other: Any) -> Any:
@@ -126,51 +137,69 @@ class LazyArray(DeferredValues, Methods, NDArrayOperatorsMixin, ExplicitlyIndexe
             same = bool((one == two if ufunc is np.equal else one != two).all())  # raises where NumPy does
             return np.full(np.broadcast_shapes(self.shape, np.shape(other)), same)
 
+    def _find_power(self, other: Any) -> np.ufunc | None:
+        """Return what NumPy's operator calls: infinities and complex numbers differ from those of np.power."""
+        return POWERS.get((type(other), other, self.dtype.kind)) if type(other) in (int, float) else None
+
+    # In place: the name that the operator assigns to gets a new array, as with Dask.
+
+    __iadd__ = _in_place(np.add)
+    __isub__ = _in_place(np.subtract)
+    __imul__ = _in_place(np.multiply)
+    __imatmul__ = _in_place(np.matmul)
+    __itruediv__ = _in_place(np.true_divide)
+    __ifloordiv__ = _in_place(np.floor_divide)
+    __imod__ = _in_place(np.remainder)
+    __ilshift__ = _in_place(np.left_shift)
+    __irshift__ = _in_place(np.right_shift)
+    __iand__ = _in_place(np.bitwise_and)
+    __ixor__ = _in_place(np.bitwise_xor)
+    __ior__ = _in_place(np.bitwise_or)
+
+    def __ipow__(self, other: Any) -> Any:
+        shortcut = self._find_power(other)
+        return compute_in_place(np.power, self, other) if shortcut is None else shortcut(self)
+
     # Selecting.
 
     def __getitem__(self, key: Any) -> Any:
         if isinstance(key, ExplicitIndexer):
             return self._select_orthogonal(key.tuple)
-        keys = key if isinstance(key, tuple) else (key,)
-        advanced = [k for k in keys if not (k is None or k is Ellipsis or isinstance(k, (int, np.integer, slice)))]
-        if any(np.ndim(k) > 1 for k in advanced) or len(advanced) > 1:
-            return self._select_advanced(keys)
-        new = [
-            i
-            for i, k in enumerate(k for k in _expand_ellipsis(keys, self.ndim) if not isinstance(k, (int, np.integer)))
-            if k is None
-        ]
-        selected = self._select_orthogonal(tuple(k for k in _expand_ellipsis(keys, self.ndim) if k is not None))
-        for axis in new:
-            selected = selected.expand_dims(axis)
+        selected = select(self, key)
         # One object (a text, a date) is what xarray looks at to find out of which type they are.
-        return selected.read().item() if selected.dtype.hasobject and not selected.ndim and self.ndim else selected
+        is_object = isinstance(selected, LazyArray) and selected.dtype.hasobject and not selected.ndim and self.ndim
+        return selected.read().item() if is_object else selected
 
     def __setitem__(self, key: Any, value: Any) -> None:
         """Write to the array: its values are read, and it carries them from then on.
 
-        Copies are not affected.
+        Copies are not affected. What would be a view in NumPy cannot be written to: the array that it was
+        selected from would not change.
         """
         write_values(self, key, value)
 
     @property
     def oindex(self) -> IndexingView:
         """Indexing each dimension on its own."""
-        return IndexingView(self._select_orthogonal, self.__setitem__)
+        return IndexingView(self._select_orthogonal, self.__setitem__, OuterIndexer)
 
     @property
     def vindex(self) -> IndexingView:
         """Pointwise indexing: the points' dimensions come first."""
-        return IndexingView(self._pointwise, self.__setitem__)
+        return IndexingView(self._pointwise, self.__setitem__, VectorizedIndexer)
 
     def _select_orthogonal(self, keys: tuple[Any, ...]) -> LazyArray:
-        keys = tuple(np.asarray(k) if not isinstance(k, (int, np.integer, slice)) else k for k in keys)
-        keys = (*keys, *[slice(None)] * (self.ndim - len(keys)))
-
+        keys = tuple(np.asarray(k) if not isinstance(k, (int, np.integer, slice)) else k for k in self._complete(keys))
         return self._after(SelectEach(self.shape, keys))
 
+    def _complete(self, keys: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Return one key for each dimension."""
+        if len(keys) > self.ndim:
+            raise SelectionError(f"too many indices: {len(keys)} for an array of {self.ndim} dimensions")
+        return (*keys, *[slice(None)] * (self.ndim - len(keys)))
+
     def _pointwise(self, keys: tuple[Any, ...]) -> Any:
-        keys = tuple(k if isinstance(k, slice) else np.asarray(k) for k in keys)
+        keys = tuple(k if isinstance(k, slice) else np.asarray(k) for k in self._complete(keys))
         try:
             return self._after(SelectPoints(self.shape, keys))
         except TooManyPointsError:
@@ -193,15 +222,13 @@ class LazyArray(DeferredValues, Methods, NDArrayOperatorsMixin, ExplicitlyIndexe
                 among[axis] = key
         return index_pointwise(self._select_orthogonal(tuple(among)).read(), tuple(inside))
 
-    def _select_advanced(self, keys: tuple[Any, ...]) -> Any:
-        """Index with several arrays as NumPy does, on the values."""
-        return values_or_dask(self)[keys]
-
     # Structure.
 
     def _after(self, move: Move) -> LazyArray:
         """Return the array after a structural operation, which is also done to its operands."""
-        return move.whole(self)
+        made = move.whole(self)
+        made.is_view = move.makes_view
+        return made
 
     def then(self, *steps: Step) -> LazyArray:
         """Return the array with more steps applied to each value after reading."""
@@ -217,20 +244,22 @@ class LazyArray(DeferredValues, Methods, NDArrayOperatorsMixin, ExplicitlyIndexe
     def transpose(self, *axes: Any) -> LazyArray:
         """Return the dimensions in another order."""
         order = axes[0] if len(axes) == 1 and not isinstance(axes[0], (int, np.integer)) else axes
-        if order is None or not len(order):
+        if order is None or not axes:
             order = tuple(reversed(range(self.ndim)))
-        order = tuple(int(axis) % max(self.ndim, 1) for axis in order)
+        order = normalise_axes(tuple(order), self.ndim)
+        if len(order) != self.ndim:
+            raise ValueError(f"{order} is not an order of {self.ndim} dimensions")
         if order == tuple(range(self.ndim)):
             return self
         return self._after(Transpose(order))
 
     def expand_dims(self, axis: int) -> LazyArray:
         """Return the array with a new dimension of length 1."""
-        return self._after(AddDimension(axis))
+        return self._after(AddDimension(*normalise_axes(axis, self.ndim + 1)))
 
     def drop(self, axis: int) -> LazyArray:
         """Return the array without a dimension of length 1."""
-        return self._after(DropDimension(axis))
+        return self._after(DropDimension(*normalise_axes(axis, self.ndim)))
 
     def broadcast_to(self, shape: Sequence[int]) -> LazyArray:
         """Return the array broadcast to a shape, as NumPy does."""
@@ -249,17 +278,26 @@ class LazyArray(DeferredValues, Methods, NDArrayOperatorsMixin, ExplicitlyIndexe
 
     def astype(
         self, dtype: npt.DTypeLike, order: Any = "K", casting: Any = "unsafe", subok: bool = True, copy: bool = True
-    ) -> LazyArray:
-        """Return the array in another type, cast as NumPy does."""
+    ) -> Any:
+        """Return the array in another type, cast as NumPy does.
+
+        It is virtual, unless the type depends on the values: objects as texts.
+        """
         to = np.dtype(dtype)
         if not np.can_cast(self.dtype, to, casting):
             raise TypeError(f"Cannot cast array data from {self.dtype!r} to {to!r} according to the rule {casting!r}")
-        if to == self.dtype and to.metadata == self.dtype.metadata:  # xarray writes enumerations by their metadata
+        if is_incomplete(to):
+            if self.dtype.kind == "O" or (self.dtype.kind in "SU" and to.kind in "mM"):
+                return np.asarray(self).astype(to, order)
+            to = np.empty(0, self.dtype).astype(to).dtype
+        laid_out = order in ("C", "F")  # how the values are to lie in memory once they are read
+        if to == self.dtype and to.metadata == self.dtype.metadata and not laid_out:  # xarray writes enumerations by it
             return self.copy() if copy else self
-        if not self.steps and np.can_cast(self.dtype, to, "safe") and self.dtype.kind in "biufc" and to.kind in "iufc":
+        is_plain = not self.steps and not laid_out
+        if is_plain and np.can_cast(self.dtype, to, "safe") and self.dtype.kind in "biufc" and to.kind in "iufc":
             made = LazyArray(replace(self.array, dtype=to), self.access)  # a place is cast as it is filled
             return made.derived_from(self, lambda values: values.astype(to))
-        return self.then(Cast(to, current_errors()))
+        return self.then(Cast(to, current_errors(), order))
 
     # Travelling and showing.
 
@@ -274,6 +312,8 @@ class LazyArray(DeferredValues, Methods, NDArrayOperatorsMixin, ExplicitlyIndexe
 
     def copy(self, order: str = "C") -> LazyArray:
         """Return an array that can be written to without changing this one; reads nothing."""
+        if order == "F":
+            return self.then(Cast(self.dtype, (), order))
         copied = LazyArray(self._array, self.access, self.steps)
         copied.leaf = self.leaf
         return copied.derived_from(self, lambda values: values)
@@ -297,6 +337,7 @@ class IndexingView:
 
     get: Callable[[tuple[Any, ...]], Any]
     write: Callable[[Any, Any], None]
+    indexer: Callable[[tuple[Any, ...]], ExplicitIndexer]
 
     def __getitem__(self, key: Any) -> Any:
         if isinstance(key, ExplicitIndexer):
@@ -304,11 +345,6 @@ class IndexingView:
         return self.get(key if isinstance(key, tuple) else (key,))
 
     def __setitem__(self, key: Any, value: Any) -> None:
+        if not isinstance(key, ExplicitIndexer):
+            key = self.indexer(tuple(k if isinstance(k, (int, slice)) else np.asarray(k) for k in key))
         self.write(key, value)
-
-
-def _expand_ellipsis(keys: tuple[Any, ...], ndim: int) -> list[Any]:
-    """Return the keys with the Ellipsis spelled out; None stays."""
-    given = sum(1 for key in keys if key is not None and key is not Ellipsis)
-    at = next((i for i, key in enumerate(keys) if key is Ellipsis), len(keys))
-    return [*keys[:at], *[slice(None)] * (ndim - given), *keys[at + 1 :]]

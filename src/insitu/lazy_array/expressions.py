@@ -91,9 +91,14 @@ def _count_levels(array: Any) -> int:
     return 1 + max(map(_count_levels, operands), default=0)
 
 
-@implements(np.isnan, np.isnat)
-def _is_null(array: LazyArray) -> Any:
+@implements(np.isnan)
+def _is_nan(array: LazyArray) -> Any:
     return array.then(IsNull()) if array.dtype.kind in "fcmM" else NotImplemented
+
+
+@implements(np.isnat)
+def _is_nat(array: LazyArray) -> Any:
+    return array.then(IsNull()) if array.dtype.kind in "mM" else NotImplemented
 
 
 @implements(np.logical_not, np.invert)
@@ -125,12 +130,21 @@ def _clip(a: Any, a_min: Any = np._NoValue, a_max: Any = np._NoValue, out: Any =
 
 @implements(np.real)
 def _real(val: LazyArray) -> Any:
-    return combine("real", val) if val.dtype.kind == "c" else val.copy()
+    return _as_view(combine("real", val)) if val.dtype.kind == "c" else val
 
 
 @implements(np.imag)
 def _imag(val: LazyArray) -> Any:
-    return combine("imag", val) if val.dtype.kind == "c" else np.broadcast_to(np.zeros((), val.dtype), val.shape)
+    if val.dtype.kind != "c":
+        return np.broadcast_to(np.zeros((), val.dtype), val.shape)
+    return _as_view(combine("imag", val))
+
+
+def _as_view(part: Any) -> Any:
+    """Return a part of complex numbers, which is a view in NumPy."""
+    if isinstance(part, LazyArray):
+        part.is_view = True
+    return part
 
 
 @implements(np.isin)
@@ -139,6 +153,9 @@ def _isin(element: Any, test_elements: Any, assume_unique: bool = False, invert:
         return NotImplemented
     members = np.array(test_elements)
     if members.nbytes > CONSTANT_BYTES or members.dtype.kind not in KINDS:
+        return NotImplemented
+    kinds = {element.dtype.kind, members.dtype.kind}
+    if len(kinds) > 1 and kinds & set("mM"):  # dates among numbers: NumPy compares few members, refuses many
         return NotImplemented
     found = combine("is_in", element, Members(members))
     return ~found if invert and found is not NotImplemented else found

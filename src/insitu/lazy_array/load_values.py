@@ -20,7 +20,16 @@ from insitu.lazy_array.evaluate import read_all, read_and_keep
 from insitu.lazy_array.options import options
 from insitu.reducing.engines import import_dask
 
-__all__ = ["TooLargeError", "fingerprint", "own_values_or_dask", "to_dask", "values_or_dask", "write_values"]
+__all__ = [
+    "ReadOnlyError",
+    "TooLargeError",
+    "fingerprint",
+    "own_values_or_dask",
+    "refuse_write",
+    "to_dask",
+    "values_or_dask",
+    "write_values",
+]
 
 
 def values_or_dask(array: DeferredValues) -> Any:
@@ -53,9 +62,13 @@ def write_values(array: DeferredValues, key: Any, value: Any) -> None:
 
     Raises
     ------
+    ReadOnlyError
+        If it is a view: the array that it was selected from would not change.
     TooLargeError
         If there are more values than may be read at once.
     """
+    if array.is_view:
+        raise refuse_write("this array is a part of another virtual array, which would not change")
     limit = options.read_limit if array.access.read_limit is None else array.access.read_limit
     if array.nbytes > limit:
         raise TooLargeError(
@@ -72,6 +85,19 @@ def write_values(array: DeferredValues, key: Any, value: Any) -> None:
     if carried is None:
         raise TypeError(f"values of {values.dtype} cannot be written to in place: load() the variable first")
     array.replace_values(carried)
+
+
+class ReadOnlyError(InsituError, ValueError):
+    """A virtual array cannot be written to there: the write would not reach the array that is meant."""
+
+
+def refuse_write(reason: str) -> ReadOnlyError:
+    """Return the error for a write that would vanish."""
+    return ReadOnlyError(
+        f"the destination is read-only: {reason}",
+        hint="Write to a copy (.copy()) or to the values (np.asarray); in xarray to the variable itself: "
+        "da[0, 1] = value, not da[0][1] = value",
+    )
 
 
 class TooLargeError(InsituError, MemoryError):

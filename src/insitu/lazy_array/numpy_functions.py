@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from insitu.combining.member import in_memory
-from insitu.lazy_array.dispatch import implements, to_computable
+from insitu.lazy_array.dispatch import implements, own_result, to_computable
 from insitu.lazy_array.duck_array import LazyArray
 from insitu.lazy_array.expressions import combine
 from insitu.lazy_array.join_expressions import join_lazy_arrays
@@ -22,6 +22,8 @@ from insitu.lazy_array.numpy_reductions import report_not_on_server
 from insitu.lazy_array.padding import take_with_fill
 from insitu.lazy_array.steps import FillNull, IsNull, Not, Round, Where
 from insitu.lazy_array.windowing import slide_windows, split_dimensions
+from insitu.model import Inline, VirtualArray, normalise_axes
+from insitu.model.elementwise import result_type
 
 __all__: list[str] = []
 
@@ -36,10 +38,11 @@ def _concatenate(arrays: Sequence[Any], axis: int | None = 0, out: Any = None, *
     if axis is None or out is not None or kwargs:
         return NotImplemented
     lazy = _as_lazy_arrays(arrays)
-    if lazy is None:
+    if lazy is None or not lazy[0].ndim:
         return NotImplemented
     dtype = np.result_type(*(array.dtype for array in lazy))
-    joined = join_lazy_arrays(lazy, axis % lazy[0].ndim)
+    (along,) = normalise_axes(axis, lazy[0].ndim)
+    joined = join_lazy_arrays(lazy, along)
     return NotImplemented if joined is None else joined.astype(dtype)
 
 
@@ -50,7 +53,7 @@ def _stack(arrays: Sequence[Any], axis: int = 0, out: Any = None, **kwargs: Any)
     lazy = _as_lazy_arrays(arrays)
     if lazy is None:
         return NotImplemented
-    at = axis % (lazy[0].ndim + 1)
+    (at,) = normalise_axes(axis, lazy[0].ndim + 1)
     return _concatenate([array.expand_dims(at) for array in lazy], at)
 
 
@@ -80,36 +83,40 @@ def _transpose(a: LazyArray, axes: Any = None) -> Any:
 
 @implements(np.moveaxis)
 def _moveaxis(a: LazyArray, source: Any, destination: Any) -> Any:
-    order = np.moveaxis(np.empty((1,) * a.ndim), source, destination)  # checks its arguments
-    del order
-    from_ = [int(i) % a.ndim for i in np.atleast_1d(source)]
-    to = [int(i) % a.ndim for i in np.atleast_1d(destination)]
+    from_, to = normalise_axes(source, a.ndim), normalise_axes(destination, a.ndim)
+    if len(from_) != len(to):
+        raise ValueError(f"{len(from_)} axes cannot be moved to {len(to)} places")
     axes = [i for i in range(a.ndim) if i not in from_]
     for target, origin in sorted(zip(to, from_, strict=True)):
         axes.insert(target, origin)
     return a.transpose(axes)
 
 
+def _as_tuple(axis: Any) -> tuple[Any, ...]:
+    return tuple(axis) if np.iterable(axis) else (axis,)
+
+
 @implements(np.swapaxes)
 def _swapaxes(a: LazyArray, axis1: int, axis2: int) -> Any:
     axes = list(range(a.ndim))
-    axes[axis1], axes[axis2] = axes[axis2], axes[axis1]
+    (one,), (other,) = normalise_axes(axis1, a.ndim), normalise_axes(axis2, a.ndim)
+    axes[one], axes[other] = other, one
     return a.transpose(axes)
 
 
 @implements(np.expand_dims)
 def _expand_dims(a: LazyArray, axis: Any) -> Any:
-    ndim = a.ndim + len(np.atleast_1d(axis))
-    for place in sorted(int(i) % ndim for i in np.atleast_1d(axis)):
+    places = _as_tuple(axis)
+    for place in sorted(normalise_axes(places, a.ndim + len(places))):
         a = a.expand_dims(place)
     return a
 
 
 @implements(np.squeeze)
 def _squeeze(a: LazyArray, axis: Any = None) -> Any:
-    gone = (
-        [i for i, n in enumerate(a.shape) if n == 1] if axis is None else [int(i) % a.ndim for i in np.atleast_1d(axis)]
-    )
+    if isinstance(axis, list) or (axis is not None and not a.ndim):
+        return NotImplemented  # NumPy has rules of its own for these
+    gone = [i for i, n in enumerate(a.shape) if n == 1] if axis is None else normalise_axes(axis, a.ndim)
     if any(a.shape[i] != 1 for i in gone):
         raise ValueError("cannot select an axis to squeeze out which has size not equal to one")
     for place in sorted(gone, reverse=True):
@@ -130,33 +137,39 @@ def _broadcast_arrays(*arrays: Any, subok: bool = False) -> Any:
 
 @implements(np.flip)
 def _flip(m: LazyArray, axis: Any = None) -> Any:
-    turned = range(m.ndim) if axis is None else [int(i) % m.ndim for i in np.atleast_1d(axis)]
+    turned = normalise_axes(axis, m.ndim)
     return m[tuple(slice(None, None, -1) if i in turned else slice(None) for i in range(m.ndim))]
 
 
 @implements(np.take)
-def _take(a: LazyArray, indices: Any, axis: int | None = None, out: Any = None, mode: str = "raise") -> Any:
-    if axis is None or out is not None or mode != "raise" or np.ndim(indices) > 1:
+def _take(a: LazyArray, indices: Any, axis: int | None = None, out: Any = None, mode: Any = "raise") -> Any:
+    if axis is None or out is not None or not a.ndim:
         return NotImplemented
-    return a[(slice(None),) * (axis % a.ndim) + (indices,)]
+    (along,) = normalise_axes(axis, a.ndim)
+    index = np.take(np.arange(a.shape[along]), indices, mode=mode)
+    found = a[(slice(None),) * along + (index,)]
+    return found.copy() if isinstance(found, LazyArray) else found
 
 
 @implements(np.repeat)
 def _repeat(a: LazyArray, repeats: Any, axis: int | None = None) -> Any:
-    if axis is None:
+    if axis is None or not a.ndim:
         return NotImplemented
-    axis = axis % a.ndim
-    return a[(slice(None),) * axis + (np.repeat(np.arange(a.shape[axis]), repeats),)]
+    (along,) = normalise_axes(axis, a.ndim)
+    return a[(slice(None),) * along + (np.repeat(np.arange(a.shape[along]), repeats),)]
 
 
 @implements(np.roll)
 def _roll(a: LazyArray, shift: Any, axis: Any = None) -> Any:
     if axis is None:
         return NotImplemented
+    pairs = np.broadcast(shift, [along for one in _as_tuple(axis) for along in normalise_axes(one, a.ndim)])
+    if pairs.ndim > 1:
+        raise ValueError("'shift' and 'axis' should be scalars or 1D sequences")
     key: list[Any] = [slice(None)] * a.ndim
-    for by, where in zip(np.atleast_1d(shift), np.atleast_1d(axis), strict=True):
-        key[int(where) % a.ndim] = np.roll(np.arange(a.shape[int(where)]), int(by))
-    return a.oindex[tuple(key)]
+    for by, along in pairs:
+        key[along] = np.roll(np.arange(a.shape[along])[key[along]], by)
+    return a.oindex[tuple(key)].copy()
 
 
 @implements(np.reshape)
@@ -168,8 +181,9 @@ def _reshape(a: LazyArray, shape: Any = None, order: Any = "C", **kwargs: Any) -
         split = split_dimensions(a, wanted) if order == "C" and a.dtype.kind in "biufcmM" else None
         if split is not None:
             return split
-        values = to_computable(a)  # Dask's has no order
-        return np.reshape(values, wanted) if order == "C" else np.reshape(values, wanted, order=order)
+        values = to_computable(a)
+        how = {} if order == "C" else {"order": order}  # Dask's has no order
+        return own_result(np.reshape(values, wanted, **how), (values,))
     bare = _squeeze(a)
     for place, length in enumerate(wanted):
         if length == 1:
@@ -182,15 +196,24 @@ def _sliding_window_view(
     x: LazyArray, window_shape: Any, axis: Any = None, *, subok: bool = False, writeable: bool = False
 ) -> Any:
     lengths = [int(length) for length in np.atleast_1d(window_shape)]
-    axes = list(range(x.ndim)) if axis is None else [int(i) % x.ndim for i in np.atleast_1d(axis)]
-    if len(lengths) != len(axes) or len(set(axes)) < len(axes) or x.dtype.kind not in "biufcmM" or writeable:
+    given = range(x.ndim) if axis is None else _as_tuple(axis)
+    axes = [along for one in given for along in normalise_axes(one, x.ndim)]
+    is_usual = len(lengths) == len(set(axes)) == len(axes) and min(lengths, default=0) > 0
+    if not is_usual or x.dtype.kind not in "biufcmM" or writeable:
         return NotImplemented
     return slide_windows(x, lengths, axes)
 
 
 @implements(np.pad)
 def _pad(array: LazyArray, pad_width: Any, mode: Any = "constant", **kwargs: Any) -> Any:
-    widths = np.broadcast_to(np.asarray(pad_width, int), (array.ndim, 2)).tolist()
+    if isinstance(pad_width, dict) or kwargs.get("reflect_type", "even") != "even" or not array.ndim:
+        return NotImplemented
+    given = np.asarray(pad_width)
+    if given.dtype.kind not in "iu":
+        raise TypeError("`pad_width` must be of integral type")
+    if (given < 0).any():
+        raise ValueError("`pad_width` cannot contain negative values")
+    widths = np.broadcast_to(given, (array.ndim, 2)).tolist()
     if mode in REPEATING_MODES and 0 not in array.shape:
         places = zip(array.shape, widths, strict=True)
         return array.oindex[tuple(np.pad(np.arange(n), width, mode, **kwargs) for n, width in places)]
@@ -218,28 +241,49 @@ def _where_special(condition: Any, x: Any, y: Any) -> Any:
     """Return a choice that is no expression: of missing values, or by a mask in memory."""
     if isinstance(condition, LazyArray):
         return _where_null(condition, x, y)
-    if isinstance(x, LazyArray) and (other := _constant(y, x)) is not None:
-        return _mask(x, np.asarray(condition, bool), other)
-    if isinstance(y, LazyArray) and (other := _constant(x, y)) is not None:
-        return _mask(y, ~np.asarray(condition, bool), other)
-    return NotImplemented
+    keep = np.asarray(condition, bool)
+    if _constant(x) is not None:
+        x, y, keep = y, x, ~keep
+    other = _constant(y)
+    if other is None or not isinstance(x, LazyArray):
+        return NotImplemented
+    dtype = result_type("where", (keep.dtype, x.dtype, _type_of(y)))
+    shape = np.broadcast_shapes(keep.shape, x.shape, np.shape(y))
+    return _mask(x.broadcast_to(shape).astype(dtype), keep, other)
 
 
-def _constant(value: Any, beside: Any) -> npt.NDArray[Any] | None:
-    """Return the one value of an array that is the same everywhere by construction.
-
-    A number of Python takes the type of the array beside it, as far as it fits.
-    """
+def _constant(value: Any) -> npt.NDArray[Any] | None:
+    """Return the one value of an array that is the same everywhere by construction."""
     if isinstance(value, LazyArray):
-        return None
-    if isinstance(value, (int, float, complex)) and isinstance(beside, LazyArray) and beside.dtype.kind in "biufc":
-        return np.asarray(value, np.result_type(beside.dtype, value))
+        return None if value.steps else _repeated_value(value.array)
     array = np.asarray(value)
     if array.ndim == 0:
         return array
     if not any(array.strides) and array.size:
         return np.asarray(array[(0,) * array.ndim])
     return None
+
+
+def _repeated_value(array: VirtualArray) -> npt.NDArray[Any] | None:
+    """Return the one value that an array of `np.full_like` shows everywhere."""
+    if len(array.tiles) != 1 or not array.size:
+        return None
+    (tile,) = array.tiles
+    cells = [axis.cells for axis in tile.axes]
+    if any(one is None or one.step.any() for one in cells) or not tile.encodings[0].raw:
+        return None
+    state = tile.chunks[(0,) * len(tile.axes)]
+    stored = tile.encodings[0].dtype
+    if not isinstance(state, Inline) or len(state.data) != stored.itemsize:
+        return None
+    return np.frombuffer(state.data, stored).astype(array.dtype).reshape(())
+
+
+def _type_of(value: Any) -> Any:
+    """Return the type of an argument; a number of Python stands for itself: it is weak."""
+    if isinstance(value, (bool, int, float, complex)):
+        return value
+    return value.dtype if isinstance(value, LazyArray) else np.asarray(value).dtype
 
 
 def _where_null(condition: LazyArray, x: Any, y: Any) -> Any:
@@ -250,21 +294,22 @@ def _where_null(condition: LazyArray, x: Any, y: Any) -> Any:
     if condition.steps and condition.steps[-1] == Not():
         inner = LazyArray(condition._array, condition.access, condition.steps[:-1])
         return _where_null(inner, y, x)
-    value, array = _constant(x, y), y
+    value, array = _constant(x), y
     if value is None or not isinstance(array, LazyArray) or condition.steps != (*array.steps, IsNull()):
         return NotImplemented
     if condition.array is not array.array:
         return NotImplemented
-    return array.then(FillNull(value[()], np.result_type(array.dtype, value)))
+    dtype = result_type("where", (condition.dtype, _type_of(x), array.dtype))
+    filled = array.then(FillNull(value.astype(dtype)[()], dtype))
+    shape = np.broadcast_shapes(filled.shape, np.shape(x))
+    return filled if shape == filled.shape else filled.broadcast_to(shape).copy()
 
 
 def _mask(array: LazyArray, keep: npt.NDArray[np.bool_], other: npt.NDArray[Any]) -> Any:
-    shape = np.broadcast_shapes(array.shape, keep.shape)
-    array = array.broadcast_to(shape)
-    dtype = np.result_type(array.dtype, other.dtype) if other.dtype.kind != "O" else other.dtype
+    """Return an array where a mask holds, which broadcasts to its shape, and another value elsewhere."""
+    shape = array.shape
     if keep.all():
-        return array.astype(dtype)
-    array = array.astype(dtype)
+        return array
     shown = np.reshape(keep, (1,) * (len(shape) - keep.ndim) + keep.shape)
     marks = [shown.any(axis=tuple(i for i in range(len(shape)) if i != d)) for d in range(len(shape))]
     if math.prod(int(m.sum()) for m in marks) == int(shown.sum()):
@@ -274,37 +319,38 @@ def _mask(array: LazyArray, keep: npt.NDArray[np.bool_], other: npt.NDArray[Any]
             for mark, n in zip(marks, shape, strict=True)
         ]
         return take_with_fill(array, indices, other[()])
-    return array.then(Where(np.broadcast_to(shown, shape), other[()], dtype))
+    return array.then(Where(np.broadcast_to(shown, shape), other[()], array.dtype))
 
 
 # Made like it.
 
 
 @implements(np.zeros_like)
-def _zeros_like(a: LazyArray, dtype: Any = None, **kwargs: Any) -> Any:
-    return _full_view_like(a, 0, dtype, kwargs)
+def _zeros_like(a: LazyArray, dtype: Any = None, order: Any = "K", subok: bool = True, shape: Any = None) -> Any:
+    return _full_like(a, np.zeros((), a.dtype if dtype is None else dtype), dtype, shape=shape)
 
 
 @implements(np.ones_like)
-def _ones_like(a: LazyArray, dtype: Any = None, **kwargs: Any) -> Any:
-    return _full_view_like(a, 1, dtype, kwargs)
+def _ones_like(a: LazyArray, dtype: Any = None, order: Any = "K", subok: bool = True, shape: Any = None) -> Any:
+    return _full_like(a, 1, dtype, shape=shape)
 
 
 @implements(np.empty_like)
-def _empty_like(prototype: LazyArray, dtype: Any = None, **kwargs: Any) -> Any:
-    return np.empty(kwargs.get("shape") or prototype.shape, dtype or prototype.dtype)
+def _empty_like(
+    prototype: LazyArray, dtype: Any = None, order: Any = "K", subok: bool = True, shape: Any = None
+) -> Any:
+    return np.empty(prototype.shape if shape is None else shape, prototype.dtype if dtype is None else dtype)
 
 
 @implements(np.full_like)
-def _full_like(a: LazyArray, fill_value: Any, dtype: Any = None, **kwargs: Any) -> Any:
-    return _full_view_like(a, fill_value, dtype, kwargs)
-
-
-def _full_view_like(a: LazyArray, value: Any, dtype: Any, kwargs: dict[str, Any]) -> Any:
-    # One element shown everywhere: xarray makes such arrays of the full shape only to choose from
-    # them.
-    shape = kwargs.get("shape")
-    return np.broadcast_to(np.asarray(value, dtype or a.dtype), a.shape if shape is None else shape)
+def _full_like(
+    a: LazyArray, fill_value: Any, dtype: Any = None, order: Any = "K", subok: bool = True, shape: Any = None
+) -> Any:
+    """Return one value everywhere: stored once, for xarray makes such arrays of the full shape to choose from them."""
+    value = np.asarray(fill_value, a.dtype if dtype is None else dtype)
+    carried = in_memory(value)
+    wanted = a.shape if shape is None else np.empty(shape, "V0").shape
+    return np.full(wanted, value) if carried is None else LazyArray(carried).broadcast_to(wanted).copy()
 
 
 # Asked about it.
@@ -322,12 +368,12 @@ def _ndim(a: LazyArray) -> Any:
 
 @implements(np.size)
 def _size(a: LazyArray, axis: int | None = None) -> Any:
-    return a.size if axis is None else a.shape[axis]
+    return a.size if axis is None else math.prod(a.shape[along] for along in normalise_axes(axis, a.ndim))
 
 
 @implements(np.copy)
 def _copy(a: LazyArray, order: str = "K", subok: bool = False) -> Any:
-    return a.copy()
+    return a.copy(order)
 
 
 @implements(np.astype)

@@ -28,9 +28,10 @@ from insitu.lazy_array.reduce_on_server import reduce_on_server, server_of
 from insitu.lazy_array.reduction_patterns import reduce_masked, reduce_null_test, without_steps
 from insitu.lazy_array.steps import FillNull
 from insitu.lazy_array.windowing import reduce_windows
+from insitu.model import normalise_axes
 from insitu.reducing import METHODS as STREAMED
 from insitu.reducing.query import ReductionQuery
-from insitu.reducing.reduce import compute_statistics, normalise_axes, squeeze_axes
+from insitu.reducing.reduce import compute_statistics, squeeze_axes
 from insitu.reducing.reductions import ReductionRules
 
 __all__ = ["can_stream", "reduce_lazy_array", "report_not_on_server", "values_of_used_array"]
@@ -170,11 +171,12 @@ def report_not_on_server(array: LazyArray, what: str) -> None:
 
 def _stream_reduction(array: LazyArray, method: str, skipna: bool, given: dict[str, Any]) -> Any:
     """Return the statistic; None if it does not stream."""
-    if not array.size:
-        return None
     axes = given["axis"]
-    every = tuple(range(array.ndim))
-    along = every if axes is None else tuple(int(axis) % array.ndim for axis in np.atleast_1d(axes))
+    if not array.size or axes == () or isinstance(axes, list) or (axes is not None and not array.ndim):
+        return None  # NumPy has rules of its own for these
+    if (method.startswith("arg") and isinstance(axes, tuple)) or (method == "mean" and array.dtype.kind == "M"):
+        return None
+    along = normalise_axes(axes, array.ndim)
     axes = None if axes is None else along
     keepdims = bool(given["keepdims"])
     rules = ReductionRules(skipna, given["ddof"], None, given["q"])

@@ -21,8 +21,11 @@ from insitu.model import ABSENT, Columns, VirtualArray
 __all__ = ["has_absent_elements", "is_same_fill", "take_with_fill"]
 
 
-def take_with_fill(array: LazyArray, indices: Sequence[npt.NDArray[Any] | None], fill: Any) -> LazyArray:
-    """Return these elements along each dimension (None: all), and `fill` where an index is -1."""
+def take_with_fill(array: LazyArray, indices: Sequence[npt.NDArray[Any] | None], fill: Any) -> Any:
+    """Return these elements along each dimension (None: all), and `fill` where an index is -1.
+
+    It is virtual, unless there is nothing to take from.
+    """
     value = _convert_fill(fill, array.dtype) if array.dtype.kind != "O" else fill
     plain = not array.steps and array.dtype.kind in "biufcmMSU"
     if plain and (is_same_fill(_effective_fill_value(array.array), value) or not has_absent_elements(array.array)):
@@ -31,6 +34,9 @@ def take_with_fill(array: LazyArray, indices: Sequence[npt.NDArray[Any] | None],
             if index is not None:
                 virtual = virtual.take(dimension, index)
         return LazyArray(virtual, array.access).derived_from(array, partial(_take_values, indices, value))
+    if not array.size:  # then nothing is taken: all is filled, or there are no elements
+        shape = [n if index is None else len(index) for n, index in zip(array.shape, indices, strict=True)]
+        return np.full(shape, value, array.dtype)
     # Absent elements are masked afterwards: the element beside stands there first, which is read anyway.
     moved = array
     keep = np.ones((), bool)
@@ -38,8 +44,6 @@ def take_with_fill(array: LazyArray, indices: Sequence[npt.NDArray[Any] | None],
         if index is None:
             continue
         along = (slice(None),) * dimension
-        if not moved.shape[dimension]:
-            raise IndexError(f"dimension {dimension} has length 0: no element can be taken from it")
         moved = moved[(*along, _fill_forward(index))]
         keep = keep & (index >= 0).reshape([-1 if d == dimension else 1 for d in range(array.ndim)])
     return moved.then(Where(np.broadcast_to(keep, moved.shape), value, array.dtype))

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from insitu.errors import SelectionError
 from insitu.lazy_array.options import options
 from insitu.lazy_array.structural_moves import Move
 from insitu.lazy_array.windows import Windows
@@ -37,6 +38,11 @@ class SelectPoints(Move):
         super().__init__()
         self.shape = tuple(shape)
         self.keys = (*keys, *[slice(None)] * (len(shape) - len(keys)))
+
+    @property
+    def makes_view(self) -> bool:
+        """Whether NumPy does it without copying values."""
+        return False
 
     def virtual(self, array: VirtualArray) -> VirtualArray:
         """Return a virtual array after the operation."""
@@ -87,7 +93,7 @@ def select_points(array: VirtualArray, keys: tuple[Any, ...]) -> VirtualArray | 
     index = [np.where(part < 0, part + array.shape[i], part) for part, i in zip(given, where, strict=True)]
     for part, i in zip(index, where, strict=True):
         if part.size and (part.min() < 0 or part.max() >= array.shape[i]):
-            raise IndexError(f"a point is out of bounds for axis {i} with size {array.shape[i]}")
+            raise SelectionError(f"a point is out of bounds for axis {i} with size {array.shape[i]}")
     points = index[0].shape
     sliced = array[tuple(key if isinstance(key, slice) else slice(None) for key in keys)]
     turned = sliced.transpose(*where, *(i for i in range(array.ndim) if i not in where))

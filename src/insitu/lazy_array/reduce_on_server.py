@@ -27,12 +27,11 @@ from insitu.lazy_array.expression_nodes import expression_of
 from insitu.lazy_array.formula_text import formula, stored_arrays
 from insitu.lazy_array.reduce_boxes import ExpressionValues, reduction_memory
 from insitu.lazy_array.structural_moves import SelectEach
-from insitu.model import Selection, VirtualArray
+from insitu.model import Selection, VirtualArray, normalise_axes
 from insitu.model.selection import Stride
 from insitu.reducing.foldable_values import Foldable
 from insitu.reducing.grouped_statistics import Groups
 from insitu.reducing.query import ReductionQuery
-from insitu.reducing.reduce import normalise_axes
 from insitu.reducing.weighted_statistics import Weights
 
 __all__ = [

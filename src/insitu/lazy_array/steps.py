@@ -30,6 +30,7 @@ __all__ = [
     "Round",
     "Step",
     "Where",
+    "is_incomplete",
     "is_null",
 ]
 
@@ -51,6 +52,11 @@ Errors = tuple[tuple[str, str], ...]
 def current_errors() -> Errors:
     """Return how NumPy treats floating-point errors now."""
     return tuple((kind, how) for kind, how in np.geterr().items() if how in ("ignore", "warn", "raise"))
+
+
+def is_incomplete(dtype: np.dtype[Any]) -> bool:
+    """Return whether a type has no length or unit yet (`str`, `"M8"`): NumPy derives it from what is cast."""
+    return not dtype.itemsize or (dtype.kind in "mM" and np.datetime_data(dtype)[0] == "generic")
 
 
 def is_null(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
@@ -120,6 +126,8 @@ class Cast:
     to: np.dtype[Any]
     errors: Errors = ()
     """How NumPy was to treat floating-point errors when the cast was asked for."""
+    order: Any = "K"
+    """How the values are to lie in memory, as for `numpy.ndarray.astype`."""
 
     def dtype(self, before: np.dtype[Any]) -> np.dtype[Any]:
         """Type of the result."""
@@ -128,7 +136,7 @@ class Cast:
     def apply(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """Return the values after the step."""
         with np.errstate(**dict(self.errors)):  # type: ignore[arg-type]
-            return values.astype(self.to, copy=False)
+            return values.astype(self.to, self.order, copy=False)
 
     def after_move(self, move: Move) -> Cast:
         """Return the step after a structural operation on the array."""

@@ -36,6 +36,11 @@ class Move(ABC):
         self._moved: dict[int, tuple[Any, Any]] = {}
         """What was moved already: the object itself keeps its identity taken."""
 
+    @property
+    def makes_view(self) -> bool:
+        """Whether NumPy does it without copying values."""
+        return True
+
     @abstractmethod
     def virtual(self, array: VirtualArray) -> VirtualArray | PendingSelection:
         """Return a virtual array after the operation."""
@@ -120,6 +125,11 @@ class SelectEach(Move):
         self.keys = keys
         self._inside: dict[Any, SelectEach] = {}
 
+    @property
+    def makes_view(self) -> bool:
+        """Whether NumPy does it without copying values."""
+        return not any(isinstance(key, np.ndarray) for key in self.keys)
+
     def virtual(self, array: VirtualArray) -> PendingSelection:
         """Return a virtual array after the operation."""
         keys = self._keys_for(array.shape)
@@ -194,7 +204,7 @@ class AddDimension(Move):
 
     def windows(self, windows: Windows) -> Windows:
         """Return windows after the operation."""
-        at = self.axis % (len(windows.layout) + 1)
+        at = self.axis
         return replace(windows, layout=(*windows.layout[:at], (NEW, 0), *windows.layout[at:]))
 
 
@@ -215,7 +225,7 @@ class DropDimension(Move):
 
     def windows(self, windows: Windows) -> Windows:
         """Return windows after the operation."""
-        at = self.axis % len(windows.layout)
+        at = self.axis
         return replace(windows, layout=(*windows.layout[:at], *windows.layout[at + 1 :]))
 
 

@@ -19,7 +19,7 @@ from insitu.lazy_array.steps import ITSELF, Apply, FillNull, Step, Where, curren
 from insitu.lazy_array.window_reach import MOST_BYTES
 from insitu.lazy_array.window_statistics import METHODS, Window
 from insitu.lazy_array.windows import SHOWN, Place, TakeWindows, Windows, has_windows
-from insitu.model import VirtualArray
+from insitu.model import VirtualArray, normalise_axes
 
 __all__ = ["reduce_windows", "slide_windows", "split_dimensions"]
 
@@ -68,7 +68,9 @@ def _show(array: LazyArray, along: Mapping[int, Window], layout: Sequence[Place]
     for number, (kind, _) in enumerate(layout):
         if kind == SHOWN:
             main = main.expand_dims(number, f"window_{number}")
-    return LazyArray(main.broadcast_to(windows.shape), array.access, (TakeWindows(windows, array.dtype),))
+    shown = LazyArray(main.broadcast_to(windows.shape), array.access, (TakeWindows(windows, array.dtype),))
+    shown.is_view = True
+    return shown
 
 
 def _distance(window: Window) -> int:
@@ -96,7 +98,7 @@ def reduce_windows(
         return None
     step, after = array.steps[number], array.steps[number + 1 :]
     assert isinstance(step, TakeWindows)
-    axes = tuple(sorted(int(axis) % array.ndim for axis in np.atleast_1d(given["axis"])))
+    axes = tuple(sorted(normalise_axes(given["axis"], array.ndim)))
     shown = step.windows.shown_dimensions
     if step.method is not None or axes != shown or len(shown) < len(step.windows.along) or not all(map(_moves, after)):
         return None

@@ -26,7 +26,7 @@ from insitu.model.format_details import ArrayDetails, GroupDetails
 from insitu.model.group import VirtualGroup
 from insitu.model.join import concatenate, stack
 from insitu.model.packing import IDENTITY, Packing, PackingKind, Packings
-from insitu.model.selection import Selection, Stride
+from insitu.model.selection import Selection, Stride, normalise_axes
 from insitu.model.source import Source
 from insitu.model.sparse_chunks import SparseTable, scatter
 from insitu.model.tile import Tile
@@ -64,6 +64,7 @@ __all__ = [
     "byte_ranges",
     "concatenate",
     "count_cells",
+    "normalise_axes",
     "scatter",
     "stack",
 ]

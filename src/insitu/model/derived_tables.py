@@ -37,7 +37,8 @@ class SelectedTable:
         if isinstance(cells, slice):
             new = np.arange(*cells.indices(table.shape[axis])) if old is None else old[cells]
         else:
-            new = cells if old is None else np.where(cells < 0, -1, old[cells])
+            # Of an empty selection all cells are Absent.
+            new = cells if old is None or not len(old) else np.where(cells < 0, -1, old[cells])
         return cls(table.table if isinstance(table, cls) else table, (*inner[:axis], new, *inner[axis + 1 :]))
 
     @property

@@ -6,6 +6,7 @@ After normalisation there are three cases for each axis: an integer (the axis is
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -13,9 +14,17 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from insitu.errors import SelectionError
+from insitu.errors import AxisError, SelectionError
 
-__all__ = ["Selection", "Selector", "Stride"]
+__all__ = ["Selection", "Selector", "Stride", "normalise_axes"]
+
+
+class SliceTypeError(SelectionError, TypeError):
+    """The bounds of a slice are no integers; NumPy has a TypeError for it."""
+
+
+class SliceStepError(SelectionError, ValueError):
+    """The step of a slice is zero; NumPy has a ValueError for it."""
 
 
 class Stride(NamedTuple):
@@ -30,8 +39,10 @@ class Stride(NamedTuple):
         """Resolve a slice against an axis of a length."""
         try:
             start, stop, step = key.indices(length)
-        except (TypeError, ValueError) as problem:
-            raise SelectionError(f"{key} is not a slice of integers: {problem}") from None
+        except TypeError as problem:
+            raise SliceTypeError(f"{key} is not a slice of integers: {problem}") from None
+        except ValueError as problem:
+            raise SliceStepError(f"{key} is not a slice of integers: {problem}") from None
         # A step beyond the axis selects the same as one of its length, which cannot overflow 64
         # bits.
         step = max(min(step, length + 1), -length - 1)
@@ -108,6 +119,31 @@ class Selection:
             raise SelectionError(f"the chunk has {len(shape)} axes, but the selection {len(self.selectors)}")
         first, many = flat_runs(self, shape)
         yield from zip(first.tolist(), many.tolist(), strict=True)
+
+
+def normalise_axes(axes: int | Sequence[int] | None, ndim: int) -> tuple[int, ...]:
+    """Return axes as non-negative numbers, in the order given; all axes if None.
+
+    Raises
+    ------
+    AxisError
+        If an axis does not exist, or is given twice.
+
+    Examples
+    --------
+    >>> normalise_axes((-1, 0), 3)
+    (2, 0)
+    """
+    if axes is None:
+        return tuple(range(ndim))
+    given = [operator.index(axis) for axis in (axes if np.iterable(axes) else (axes,))]
+    for axis in given:
+        if not -ndim <= axis < ndim:
+            raise AxisError(f"axis {axis} is out of bounds for an array of {ndim} dimensions")
+    along = tuple(axis % ndim for axis in given)
+    if len(set(along)) != len(along):
+        raise AxisError(f"an axis is given twice: {tuple(given)}")
+    return along
 
 
 def flat_runs(selection: Selection, shape: Sequence[int]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from insitu.cancellation import check_deadline
 from insitu.errors import ModelError, UnsupportedError
-from insitu.model import Selection, VirtualArray
+from insitu.model import Selection, VirtualArray, normalise_axes
 from insitu.model.gaps import fill_gaps_with_absent
 from insitu.reading import ReadContext
 from insitu.reducing.engines import run_portions
@@ -28,7 +28,6 @@ from insitu.reducing.partial_fields import Partial
 from insitu.reducing.partials_by_box import BOX_BYTES, partials_by_box, shift_box
 from insitu.reducing.portions import STATE_BYTES, Region, cut_portions
 from insitu.reducing.query import ReductionQuery
-from insitu.reducing.reduce import normalise_axes
 from insitu.reducing.reductions import METHODS, Reduction
 from insitu.reducing.whole_blocks import block_shape, box_slices
 

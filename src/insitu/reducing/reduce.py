@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from insitu.errors import SelectionError, UnsupportedError
-from insitu.model import Selection, VirtualArray
+from insitu.errors import SelectionError
+from insitu.model import Selection, VirtualArray, normalise_axes
 from insitu.model.gaps import fill_gaps_with_absent
 from insitu.reading import ReadContext
 from insitu.reducing.fold_portions import fold_values
@@ -21,7 +21,7 @@ from insitu.reducing.reductions import STREAMED, Reduction
 from insitu.reducing.stream import fold_chunks
 from insitu.reducing.whole_blocks import read_values, reduce_by_blocks
 
-__all__ = ["UNCHANGED_WITHOUT_AXES", "axes_of_dims", "compute_statistics", "normalise_axes", "squeeze_axes"]
+__all__ = ["UNCHANGED_WITHOUT_AXES", "axes_of_dims", "compute_statistics", "squeeze_axes"]
 
 UNCHANGED_WITHOUT_AXES = ("sum", "mean", "min", "max", "prod", "median")
 """Statistics that leave values and their type unchanged if no axis is reduced, as in xarray."""
@@ -87,20 +87,6 @@ def compute_statistics(
     if query.keepdims:
         return {method: found[method] for method in methods}
     return {method: squeeze_axes(found[method], along, len(shape)) for method in methods}
-
-
-def normalise_axes(axes: int | Sequence[int] | None, ndim: int) -> tuple[int, ...]:
-    """Return axes as non-negative numbers, in the order given; all axes if None."""
-    if axes is None:
-        return tuple(range(ndim))
-    given = [axes] if isinstance(axes, (int, np.integer)) else list(axes)
-    for axis in given:
-        if not -ndim <= axis < ndim:
-            raise SelectionError(f"axis {axis} is out of bounds for {ndim} dimensions")
-    along = tuple(int(axis) % ndim for axis in given)
-    if len(set(along)) != len(along):
-        raise UnsupportedError(f"an axis is given twice: axes={tuple(given)}")
-    return along
 
 
 def squeeze_axes(values: npt.NDArray[Any], axes: tuple[int, ...], ndim: int) -> npt.NDArray[Any]:

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from insitu.errors import ModelError, UnsupportedError
-from insitu.model import Selection, VirtualArray
+from insitu.model import Selection, VirtualArray, normalise_axes
 from insitu.model.gaps import fill_gaps_with_absent
 from insitu.reading import ReadContext
 from insitu.reducing.engines import run_portions
@@ -25,7 +25,6 @@ from insitu.reducing.partial_fields import Partial
 from insitu.reducing.partials_by_box import partials_by_box
 from insitu.reducing.portions import cut_portions
 from insitu.reducing.query import ReductionQuery
-from insitu.reducing.reduce import normalise_axes
 from insitu.reducing.reductions import Reduction
 
 __all__ = [

@@ -6,10 +6,9 @@ import math
 from collections.abc import Sequence
 
 from insitu.cancellation import check_deadline
-from insitu.model import Selection, VirtualArray
+from insitu.model import Selection, VirtualArray, normalise_axes
 from insitu.reading.memory_estimate import estimate_read_memory
 from insitu.reading.thread_pools import count_cores
-from insitu.reducing.reduce import normalise_axes
 from insitu.reducing.sketches import sketch_bytes
 from insitu.server.error_responses import RequestTooLargeError
 from insitu.server.jobs import BLOCKWISE_METHODS, BatchJob, BatchRequest, is_json

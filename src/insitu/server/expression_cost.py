@@ -21,10 +21,9 @@ from insitu.lazy_array.deferred_values import DeferredValues
 from insitu.lazy_array.evaluate import threads_at_once
 from insitu.lazy_array.reduce_boxes import REDUCED_BYTES
 from insitu.lazy_array.steps import Apply, Step
-from insitu.model import Selection, VirtualArray
+from insitu.model import Selection, VirtualArray, normalise_axes
 from insitu.model.elementwise import Members
 from insitu.reading.memory_estimate import estimate_read_memory
-from insitu.reducing.reduce import normalise_axes
 from insitu.server.declared_cost import BLOCK_BYTES, FOLD_BYTES, MEDIAN_COPIES, answer_bytes
 from insitu.server.error_responses import RequestTooLargeError
 from insitu.server.jobs import BLOCKWISE_METHODS, BatchJob

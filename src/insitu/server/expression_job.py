@@ -28,12 +28,12 @@ from insitu.lazy_array.evaluate import box_reader
 from insitu.lazy_array.expression_nodes import build_expression
 from insitu.lazy_array.reduce_boxes import ExpressionValues, reduce_by_boxes
 from insitu.lazy_array.reduce_on_server import RemoteExpression
-from insitu.model import Selection, Stride, VirtualArray
+from insitu.model import Selection, Stride, VirtualArray, normalise_axes
 from insitu.reading import ReadStatistics, SourcePool
 from insitu.reducing.foldable_values import Foldable
 from insitu.reducing.grouped_statistics import group_values
 from insitu.reducing.query import ReductionQuery
-from insitu.reducing.reduce import normalise_axes, squeeze_axes
+from insitu.reducing.reduce import squeeze_axes
 from insitu.reducing.weighted_statistics import weigh_values
 from insitu.server.declared_cost import BLOCK_BYTES
 from insitu.server.expression_cost import WorkLimit, expression_cost
