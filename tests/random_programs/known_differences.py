@@ -35,6 +35,13 @@ KNOWN_DIFFERENCES = (
         (22, "x = ds['b'].data\nx = x.mean(axis=-1)"),
     ),
     KnownDifference(
+        "quantiles by a number of Python",
+        "NumPy rounds q to float32 for values of float32; here q and the result are float64, as xarray has them.",
+        r"np\.(nan)?(quantile|percentile)\(x, [\d.]+,",
+        r"dtype float64, not float(32|16)",
+        (0, "x = ds['a'].data\nx = np.nanquantile(x, 0.7, axis=0)"),
+    ),
+    KnownDifference(
         "empty slices backwards",
         "Coordinates that label no dimension are lazy arrays of xarray, which take slice(-7, None, -1) of 6 "
         "elements for all of them; xarray itself has the fault until values are loaded.",

@@ -21,7 +21,7 @@ from random_programs.suite import LEVELS, open_archive, run_cases
 from server.serving import serving
 
 ARCHIVES = range(32)
-PROGRAMS = {"xarray": 40, "numpy": 60}
+PROGRAMS = {"xarray": 32, "numpy": 60}
 BESIDE_A_SERVER = range(0, 32, 4)
 
 

@@ -294,3 +294,18 @@ def test_durations_are_filled_with_numbers(tmp_path: Path, fill: Any) -> None:
     for by in (0, 2):
         found = insitu.open_dataset(tmp_path / "a.nc").shift(x=by, fill_value=fill)
         xr.testing.assert_identical(found.load(), ds.shift(x=by, fill_value=fill))
+
+
+def test_shifts_beyond_the_end_of_references(varied: Path, tmp_path: Path) -> None:
+    insitu.open_dataset(varied)[["height", "number"]].insitu.save(tmp_path / "a.json")
+    loaded = xr.load_dataset(varied, engine="netcdf4")[["height", "number"]].reset_coords()
+    found = insitu.open_dataset(tmp_path / "a.json").reset_coords()
+    for by in (20, -20):
+        xr.testing.assert_identical(found.shift(lat=by)["number"].load(), loaded.shift(lat=by)["number"])
+
+
+def test_arrays_of_other_dimensions_cannot_be_concatenated(varied: Path) -> None:
+    ds = insitu.open_dataset(varied)
+    for other in (ds.height.data, np.float32(5), np.zeros(3)):
+        with pytest.raises(ValueError, match="concatenated"):
+            np.concatenate([ds.tas.data, other])
