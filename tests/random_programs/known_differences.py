@@ -28,13 +28,6 @@ class KnownDifference:
 
 KNOWN_DIFFERENCES = (
     KnownDifference(
-        "means of dates",
-        "NumPy cannot average dates, xarray can; virtual arrays can do it for xarray, so they can for NumPy.",
-        r"\.(nan)?mean\(|np\.average\(",
-        r"gives a result; .*<M8\[",
-        (22, "x = ds['b'].data\nx = x.mean(axis=-1)"),
-    ),
-    KnownDifference(
         "quantiles by a number of Python",
         "NumPy rounds q to float32 for values of float32; here q and the result are float64, as xarray has them.",
         r"np\.(nan)?(quantile|percentile)\(x, [\d.]+,",
