@@ -24,6 +24,7 @@ from insitu.active.reduce_array import reduce_array
 from insitu.combining.cached_archive import CachedArchive
 from insitu.combining.conventions import Decoding
 from insitu.combining.file_names import (
+    absolute_path,
     expand_paths,
     is_many,
     iter_positions,
@@ -436,7 +437,7 @@ class Archive:
             return saved_recipe(os.fspath(self.location), self.job.storage_options)
         if any(not isinstance(url, str) or can_be_collection(url) for url in self.urls):
             return self.recipe
-        return replace(self.recipe, files=tuple(self.urls))
+        return replace(self.recipe, files=tuple(map(absolute_path, self.urls)))
 
     def append(
         self,

@@ -247,6 +247,19 @@ class TestRefresh:
         check(target, *paths)
         assert insitu.check(target).ok
 
+    def test_from_another_folder(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """A relative path means the folder of its scan."""
+        monkeypatch.chdir(tmp_path)
+        for urls in ("a.nc", ["a.nc"]):
+            path = write(tmp_path / "a.nc", 0)
+            insitu.Archive.open(urls).save("x.insitu")
+            (tmp_path / "elsewhere").mkdir(exist_ok=True)
+            monkeypatch.chdir(tmp_path / "elsewhere")
+            write(path, 0, scale=0.5)
+            insitu.refresh(tmp_path / "x.insitu")
+            check(tmp_path / "x.insitu", path)
+            monkeypatch.chdir(tmp_path)
+
     def test_nothing_changed(self, files: list[Path], tmp_path: Path) -> None:
         target = tmp_path / "x.insitu"
         insitu.Archive.open(list(map(str, files))).save(target)

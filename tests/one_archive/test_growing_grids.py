@@ -170,6 +170,18 @@ def test_a_year_before_those_of_a_list(tmp_path: Path, calendar: str, way: str, 
                 check(target, [years[0], *held])
 
 
+@pytest.mark.parametrize("how", [{"combine": "nested", "concat_dim": "time"}, {}], ids=["nested", "by_coords"])
+@pytest.mark.filterwarnings("ignore:.*datetime64:xarray.SerializationWarning")
+def test_dates_that_datetime64_does_not_hold(tmp_path: Path, how: dict[str, Any]) -> None:
+    """Opened together with the others, all would be dates of cftime."""
+    target = tmp_path / "x.insitu"
+    archive = save([year(tmp_path, 1, 2000)], target, **how)
+    for number in (1000, 3000):
+        with pytest.raises(InsituError, match=r"mixed types.*DatetimeGregorian, datetime64.*use_cftime=True"):
+            archive.append(year(tmp_path, 1, number))
+    check(target, year(tmp_path, 1, 2000))
+
+
 def test_files_of_a_list_in_the_wrong_order(tmp_path: Path) -> None:
     years = [year(tmp_path, 1, number) for number in range(2000, 2004)]
     target = tmp_path / "x.insitu"

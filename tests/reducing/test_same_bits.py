@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 import xarray as xr
+import zarr
 
 import insitu
 import insitu.cli
@@ -304,3 +305,60 @@ def test_a_preprocess_that_reduces(tmp_path: Path, method: str) -> None:
         found = ask_twice(question).tas
         assert found.dtype == "f4"
         assert_as_in_float64(found.values, exact.tas.values)
+
+
+@pytest.fixture(scope="module")
+def mosaics(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """Files that are cut alike, files that are not, and a store that lacks chunks."""
+    made: Path = tmp_path_factory.mktemp("mosaics")
+    random = np.random.default_rng(6)
+    for number in range(24):
+        values = random.normal(280, 30, (11, 8, 6)).astype("f4")
+        ds = xr.Dataset({"x": (("time", "lat", "lon"), values)}, {"time": np.arange(11) + 11 * number})
+        ds.to_netcdf(made / f"alike{number:02}.nc", encoding={"x": {"chunksizes": (4, 8, 3), "zlib": True}})
+        cut = (3 + number % 5, 8 - number % 3, 6)
+        ds.to_netcdf(made / f"unlike{number:02}.nc", encoding={"x": {"chunksizes": cut, "zlib": number % 2 == 0}})
+    store = zarr.open_group(made / "holes.zarr", mode="w")
+    holes = store.create_array("x", shape=(120, 8, 6), chunks=(7, 8, 3), dtype="f4", fill_value=0.1)
+    holes[:50] = random.normal(280, 30, (50, 8, 6)).astype("f4")
+    return {name: str(made / f"{name}*.nc") for name in ("alike", "unlike")} | {"holes": str(made / "holes.zarr")}
+
+
+SELECTIONS: dict[str, Any] = {
+    "all": lambda x: x,
+    "steps": lambda x: x[100:3:-3, 1:, ::2],
+    "listed": lambda x: x[[5, 70, 6, 6, 20]][:, [3, 1, 7]],
+    "transposed": lambda x: x.transpose(*x.dims[::-1]),
+    "repeated": lambda x: x.expand_dims(member=3),
+    "padded": lambda x: x.pad({x.dims[0]: (3, 2)}, constant_values=0.3),
+    "joined": lambda x: xr.concat([x[40:60], x[:9], x[41:50]], x.dims[0]),
+    "converted": lambda x: x.astype("f8"),
+}
+
+
+@pytest.mark.parametrize("selection", SELECTIONS)
+@pytest.mark.parametrize("name", ["alike", "unlike", "holes"])
+def test_selections_of_mosaics(mosaics: dict[str, str], name: str, selection: str) -> None:
+    def open_array(**how: Any) -> xr.DataArray:
+        one = insitu.open_dataset if name == "holes" else insitu.open_mfdataset
+        return one(mosaics[name], **how).x
+
+    virtual, never_kept, loaded = open_array(), open_array(cache=False), open_array().load()
+    part = SELECTIONS[selection](virtual)
+    first = part.dims[0]
+    for method in ("mean", "std", "prod", "argmax"):
+        for dim in (first,) if method == "argmax" else (first, part.dims[:2], None):
+            found = ask_twice(lambda: getattr(part, method)(dim))  # noqa: B023
+            again = SELECTIONS[selection](virtual)
+            assert same_bits(found.values, getattr(again, method)(dim).values), (method, dim)
+            streamed = getattr(SELECTIONS[selection](never_kept), method)(dim)
+            assert same_bits(found.values, streamed.values), (method, dim)
+            if method != "prod":
+                with with_numpy_only():
+                    exact = getattr(SELECTIONS[selection](loaded).astype("f8"), method)(dim)
+                assert_as_in_float64(found.values, exact.values, (method, dim))
+    assert virtual.values.size  # kept from now on
+    again = SELECTIONS[selection](virtual)
+    for method in ("mean", "std"):
+        streamed = getattr(SELECTIONS[selection](never_kept), method)(first)
+        assert same_bits(getattr(again, method)(first).values, streamed.values), method

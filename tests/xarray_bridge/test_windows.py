@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import insitu
+from asking import with_numpy_only
 from insitu import trace
 from insitu.lazy_array import LazyArray, boxes, reduce_boxes, windowing
 from insitu.lazy_array import evaluate as evaluation
@@ -43,6 +44,13 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("windows") / "x.nc"
     ds.to_netcdf(path, encoding={"tas": {"zlib": True, "chunksizes": (7, 4, 8)}, "wind": {"chunksizes": (1, 6, 8)}})
     return path
+
+
+@pytest.fixture(autouse=True)
+def _numpy_only() -> Iterator[None]:
+    """xarray's answers without bottleneck and numbagg, which give other types."""
+    with with_numpy_only():
+        yield
 
 
 @pytest.fixture(scope="module")

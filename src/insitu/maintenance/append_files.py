@@ -251,12 +251,12 @@ def _check_compatible(saved: Member, new: Member, dim: str, target: str, recipe:
     """
     from insitu.references.plan_append import check_new_labels
 
-    for other in recipe.new_dims():
-        if other != dim and not _has_same_labels(saved, new, other):
+    for across in recipe.new_dims():
+        if across != dim and not _has_same_labels(saved, new, across):
             raise CombineError(
-                f"the labels of {other!r} in the new files are not those of {target}",
+                f"the labels of {across!r} in the new files are not those of {target}",
                 url=next(iter(_used_urls(new)), None),
-                hint=f"Add files that have all of {other!r}, or combine the archive anew",
+                hint=f"Add files that have all of {across!r}, or combine the archive anew",
             )
     old, fresh = saved.index(dim), new.index(dim)
     if old is not None and fresh is not None and len(old) and len(fresh):
@@ -266,6 +266,11 @@ def _check_compatible(saved: Member, new: Member, dim: str, target: str, recipe:
                 url=next(iter(_used_urls(new)), None),
                 hint="Open the new files with the options that the archive was opened with",
             )
+        if {old.dtype.kind, fresh.dtype.kind} == {"M", "O"}:
+            from insitu.combining.file_order import mixed_dates_error  # imports pandas
+
+            kinds = {type(old[0]), type(fresh[0])}
+            raise mixed_dates_error(dim, kinds).with_context(url=next(iter(_used_urls(new)), None))
         with suppress(TypeError):  # dates of different calendars do not compare: combining raises that
             check_new_labels(
                 np.asarray(old),
