@@ -18,7 +18,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check $(addpre
 # Work stealing gives each worker whole modules at first, so that their fixtures are made once.
 PYTEST := $(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal
 
-.PHONY: setup demo servers quick test test-latest test-remote update-constraints test-files check format bench docs fuzz clean clients hdf4 page pictures wheel
+.PHONY: setup demo servers quick test test-latest test-remote update-constraints test-files check format bench docs fuzz random-programs clean clients hdf4 page pictures wheel
 
 setup: $(VENV)/ready
 
@@ -104,6 +104,10 @@ bench:
 # Change bytes of HDF5 files and see that the scanner reads right or says no: MINUTES=10 make fuzz
 fuzz: setup
 	$(BIN)/python tests/fuzz/fuzz_hdf5.py --beside-h5py --minutes $(or $(MINUTES),1)
+
+# Random programs of xarray and NumPy on random archives, compared with the same on values in memory: MINUTES=60 make random-programs
+random-programs: setup
+	PYTHONPATH=tests $(BIN)/python -m random_programs --minutes $(or $(MINUTES),1)
 
 # The source archive and the wheel, into dist, and the wheel tested as a stranger gets it. WHEEL=--extras installs each extra alone, too.
 wheel:

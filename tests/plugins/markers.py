@@ -41,6 +41,7 @@ SLOW = (
     "formats/netcdf3/test_scan.py::test_flipped_bytes_do_no_harm",
     "formats/tiff/test_scan.py::test_flipped_bytes_do_no_harm", "fuzz/", "model/test_scale.py",
     "oracles/test_damage.py::test_a_damaged_file", "oracles/test_generated.py", "oracles/test_strange.py",
+    "random_programs/",
     "reducing/test_wire.py::test_tables_that_were_tampered_with", "references/test_crashes.py",
     "server/test_crowd.py", "sources/test_http.py::test_batches_within_batches_do_not_lock_up",
 )  # fmt: skip

@@ -4,6 +4,7 @@ should.
 
 from __future__ import annotations
 
+import operator
 import pickle
 from collections.abc import Callable
 from pathlib import Path
@@ -265,3 +266,46 @@ def test_sum_and_count_stream(varied: Path, monkeypatch: pytest.MonkeyPatch) -> 
         np.testing.assert_allclose(
             getattr(tas, method)("time").values, getattr(expected, method)("time").values, rtol=1e-5
         )
+
+
+@pytest.mark.parametrize(("name", "other"), [("name", 1.5), ("code", 2), ("tas", "a"), ("name", np.arange(6))])
+def test_what_cannot_be_compared_is_not_equal(varied: Path, name: str, other: Any) -> None:
+    loaded = xr.load_dataset(varied, engine="netcdf4")[name].values
+    array = insitu.open_dataset(varied)[name].data
+    for compare in (operator.eq, operator.ne):
+        np.testing.assert_array_equal(np.asarray(compare(array, other)), compare(loaded, other))
+        if np.ndim(other) == 0:
+            np.testing.assert_array_equal(np.asarray(compare(other, array)), compare(other, loaded))
+
+
+def test_empty_selections_backwards(varied: Path) -> None:
+    loaded = xr.load_dataset(varied, engine="netcdf4")
+    for key in (slice(1, 5, -2), slice(-8, 2, -1), slice(None, -1, -3)):
+        found = insitu.open_dataset(varied).isel(lon=key)  # its coordinate `height` is one of xarray's lazy arrays
+        xr.testing.assert_identical(found.load(), loaded.isel(lon=key))
+        with xr.open_dataset(varied, engine="insitu") as lazy:
+            xr.testing.assert_identical(lazy.isel(lon=key).load(), loaded.isel(lon=key))
+
+
+@pytest.mark.parametrize("fill", [0.5, 3, np.timedelta64(2, "h")])
+def test_durations_are_filled_with_numbers(tmp_path: Path, fill: Any) -> None:
+    ds = xr.Dataset({"d": ("x", np.arange(4) * np.timedelta64(1, "h").astype("m8[ns]"))})
+    ds.to_netcdf(tmp_path / "a.nc")
+    for by in (0, 2):
+        found = insitu.open_dataset(tmp_path / "a.nc").shift(x=by, fill_value=fill)
+        xr.testing.assert_identical(found.load(), ds.shift(x=by, fill_value=fill))
+
+
+def test_shifts_beyond_the_end_of_references(varied: Path, tmp_path: Path) -> None:
+    insitu.open_dataset(varied)[["height", "number"]].insitu.save(tmp_path / "a.json")
+    loaded = xr.load_dataset(varied, engine="netcdf4")[["height", "number"]].reset_coords()
+    found = insitu.open_dataset(tmp_path / "a.json").reset_coords()
+    for by in (20, -20):
+        xr.testing.assert_identical(found.shift(lat=by)["number"].load(), loaded.shift(lat=by)["number"])
+
+
+def test_arrays_of_other_dimensions_cannot_be_concatenated(varied: Path) -> None:
+    ds = insitu.open_dataset(varied)
+    for other in (ds.height.data, np.float32(5), np.zeros(3)):
+        with pytest.raises(ValueError, match="concatenated"):
+            np.concatenate([ds.tas.data, other])

@@ -406,3 +406,26 @@ def test_padding_that_repeats_stays_virtual(virtual: xr.Dataset, loaded: xr.Data
     found = (virtual.tas - 1).pad(lon=(2, 3), time=1, mode=mode)
     assert isinstance(found.variable._data, LazyArray)
     xr.testing.assert_identical(found.load(), (loaded.tas - 1).pad(lon=(2, 3), time=1, mode=mode))
+
+
+@pytest.mark.parametrize("method", ["sum", "mean", "std", "var", "prod"])
+@pytest.mark.parametrize(
+    "how", [("rolling", {"time": 9}), ("coarsen", {"time": 8}), ("rolling", {"time": 4, "lon": 3})]
+)
+def test_sums_of_windows_are_formed_in_float64(path: Path, loaded: xr.Dataset, how: Any, method: str) -> None:
+    kind, windows = how
+    with xr.set_options(use_bottleneck=False, use_numbagg=False):
+        scaled = loaded.tas / 280 if method == "prod" else loaded.tas - 280
+        expected = getattr(getattr(scaled.astype("f8"), kind)(**windows, **_trim(kind)), method)().astype("f4")
+        opened = insitu.open_dataset(path).tas
+        virtual = opened / 280 if method == "prod" else opened - 280
+        found = getattr(getattr(virtual, kind)(**windows, **_trim(kind)), method)()
+    assert found.dtype == np.float32
+    rounding = 1e-14 if method != "prod" else 0
+    off = np.abs(found.values.astype("f8") - expected.values)
+    assert not (off > np.spacing(np.abs(expected.values)) + rounding).any()
+    np.testing.assert_array_equal(np.isnan(found), np.isnan(expected))
+
+
+def _trim(kind: str) -> dict[str, str]:
+    return {"boundary": "trim"} if kind == "coarsen" else {}

@@ -133,7 +133,9 @@ def _sum_products_on_server(
     aligned = weights.transpose(order).reshape(
         [weights.shape[labels.index(label)] if label in labels else 1 for label in mine]
     )
-    found = reduce_on_server(array * aligned, ReductionQuery.of("sum", tuple(axes), skipna=False))
+    dtype = np.result_type(array.dtype, weights)
+    wide = np.result_type(dtype, np.float64) if dtype.kind == "f" else dtype  # products in float64, as here
+    found = reduce_on_server(array.astype(wide) * aligned, ReductionQuery.of("sum", tuple(axes), skipna=False))
     return None if found is None else found["sum"]
 
 

@@ -40,6 +40,8 @@ def _concatenate(arrays: Sequence[Any], axis: int | None = 0, out: Any = None, *
     lazy = _as_lazy_arrays(arrays)
     if lazy is None or not lazy[0].ndim:
         return NotImplemented
+    if len({array.ndim for array in lazy}) > 1:
+        raise ValueError(f"arrays of shapes {', '.join(str(array.shape) for array in lazy)} cannot be concatenated")
     dtype = np.result_type(*(array.dtype for array in lazy))
     (along,) = normalise_axes(axis, lazy[0].ndim)
     joined = join_lazy_arrays(lazy, along)

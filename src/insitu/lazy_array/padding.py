@@ -26,7 +26,10 @@ def take_with_fill(array: LazyArray, indices: Sequence[npt.NDArray[Any] | None],
 
     It is virtual, unless there is nothing to take from.
     """
-    value = np.asarray(fill, array.dtype)[()] if array.dtype.kind != "O" else fill
+    value = _convert_fill(fill, array.dtype) if array.dtype.kind != "O" else fill
+    if not array.size:  # then nothing is taken: all is filled, or there are no elements
+        shape = [n if index is None else len(index) for n, index in zip(array.shape, indices, strict=True)]
+        return np.full(shape, value, array.dtype)
     plain = not array.steps and array.dtype.kind in "biufcmMSU"
     if plain and (is_same_fill(_effective_fill_value(array.array), value) or not has_absent_elements(array.array)):
         virtual = replace(array.array, fill_value=value)
@@ -34,9 +37,6 @@ def take_with_fill(array: LazyArray, indices: Sequence[npt.NDArray[Any] | None],
             if index is not None:
                 virtual = virtual.take(dimension, index)
         return LazyArray(virtual, array.access).derived_from(array, partial(_take_values, indices, value))
-    if not array.size:  # then nothing is taken: all is filled, or there are no elements
-        shape = [n if index is None else len(index) for n, index in zip(array.shape, indices, strict=True)]
-        return np.full(shape, value, array.dtype)
     # Absent elements are masked afterwards: the element beside stands there first, which is read anyway.
     moved = array
     keep = np.ones((), bool)
@@ -56,6 +56,13 @@ def _fill_forward(index: npt.NDArray[Any]) -> npt.NDArray[Any]:
         return np.zeros_like(index)
     before = np.searchsorted(present, np.arange(len(index)), "right") - 1
     return index[present[np.maximum(before, 0)]]
+
+
+def _convert_fill(fill: Any, dtype: np.dtype[Any]) -> Any:
+    """Return a fill value as NumPy's padding has it once it is assigned: durations take floats, too."""
+    element = np.empty((), dtype)
+    element[()] = np.asarray(fill)[()]
+    return element[()]
 
 
 def _take_values(indices: Sequence[npt.NDArray[Any] | None], fill: Any, values: npt.NDArray[Any]) -> npt.NDArray[Any]:

@@ -2,7 +2,7 @@
 
 The elements at the same place in each window are one slice of the values, and a statistic goes
 through these slices. Where windows overlap, sums and extremes of 1, 2, 4, … elements are made of each
-other, so that a window of 365 takes 14 passes; sums are so more exact than one after another.
+other, so that a window of 365 takes 14 passes. Sums of floats are formed in float64.
 """
 
 from __future__ import annotations
@@ -273,21 +273,35 @@ def _median_of_columns(block: Values, skipna: bool) -> Values:
     return np.where(count > 0, middle, np.nan).astype(block.dtype)
 
 
+def _in_float64(statistic: Callable[[Slices, int], Values]) -> Callable[[Slices, int], Values]:
+    """Return a statistic that sums floats in float64 and rounds once, as every other reduction does."""
+
+    def reduce(slices: Slices, ddof: int) -> Values:
+        dtype = slices.values.dtype.newbyteorder("=")
+        wide = np.result_type(dtype, np.float64) if dtype.kind in "fc" else dtype
+        if wide == dtype:
+            return statistic(slices, ddof)
+        with np.errstate(over="ignore"):
+            return statistic(Slices(slices.values.astype(wide), slices.along), ddof).astype(dtype)
+
+    return reduce
+
+
 METHODS: dict[str, Callable[[Slices, int], Values]] = {
-    "sum": _sum,
-    "prod": _prod,
-    "mean": _mean,
-    "nanmean": _nan_mean,
+    "sum": _in_float64(_sum),
+    "prod": _in_float64(_prod),
+    "mean": _in_float64(_mean),
+    "nanmean": _in_float64(_nan_mean),
     "min": _fold_with(np.minimum),
     "nanmin": _fold_with(np.fmin),
     "max": _fold_with(np.maximum),
     "nanmax": _fold_with(np.fmax),
     "any": _truth(np.logical_or),
     "all": _truth(np.logical_and),
-    "var": _var,
-    "nanvar": _nan_var,
-    "std": _root_of(_var),
-    "nanstd": _root_of(_nan_var),
+    "var": _in_float64(_var),
+    "nanvar": _in_float64(_nan_var),
+    "std": _in_float64(_root_of(_var)),
+    "nanstd": _in_float64(_root_of(_nan_var)),
     "argmin": _position(np.less),
     "argmax": _position(np.greater),
     "median": _median,

@@ -57,6 +57,8 @@ class InsituArray(BackendArray):
         self.dtype = lazy.dtype
 
     def __getitem__(self, key: indexing.ExplicitIndexer) -> Any:
+        if not isinstance(key, indexing.VectorizedIndexer):
+            return self._get(key.tuple)  # xarray's adapter fails for empty selections that go backwards
         return indexing.explicit_indexing_adapter(key, self.shape, indexing.IndexingSupport.OUTER, self._get)
 
     def _get(self, key: tuple[Any, ...]) -> npt.NDArray[Any]:
