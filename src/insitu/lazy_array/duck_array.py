@@ -120,23 +120,6 @@ class LazyArray(DeferredValues, Methods, NDArrayOperatorsMixin, ExplicitlyIndexe
         shortcut = self._find_power(other)
         return super().__pow__(other) if shortcut is None else shortcut(self)
 
-    def __eq__(self, other: Any) -> Any:
-        return self._compare(np.equal, other)
-
-    def __ne__(self, other: Any) -> Any:
-        return self._compare(np.not_equal, other)
-
-    __hash__ = None  # type: ignore[assignment]
-
-    def _compare(self, ufunc: np.ufunc, other: Any) -> Any:
-        """Compare as NumPy's operators: what cannot be compared (texts with numbers) is not equal."""
-        try:
-            return ufunc(self, other)
-        except TypeError:
-            one, two = np.zeros(1, self.dtype), np.zeros(1, getattr(other, "dtype", np.asarray(other).dtype))
-            same = bool((one == two if ufunc is np.equal else one != two).all())  # raises where NumPy does
-            return np.full(np.broadcast_shapes(self.shape, np.shape(other)), same)
-
     def _find_power(self, other: Any) -> np.ufunc | None:
         """Return what NumPy's operator calls: infinities and complex numbers differ from those of np.power."""
         return POWERS.get((type(other), other, self.dtype.kind)) if type(other) in (int, float) else None

@@ -349,7 +349,9 @@ def _full_like(
     a: LazyArray, fill_value: Any, dtype: Any = None, order: Any = "K", subok: bool = True, shape: Any = None
 ) -> Any:
     """Return one value everywhere: stored once, for xarray makes such arrays of the full shape to choose from them."""
-    value = np.asarray(fill_value, a.dtype if dtype is None else dtype)
+    value = np.full(
+        np.shape(fill_value), fill_value, a.dtype if dtype is None else dtype
+    )  # cast as NumPy does, NaN to integers, too
     carried = in_memory(value)
     wanted = a.shape if shape is None else np.empty(shape, "V0").shape
     return np.full(wanted, value) if carried is None else LazyArray(carried).broadcast_to(wanted).copy()
