@@ -15,8 +15,7 @@
     │   ├── UnknownCodecError LookupError     no decoder is installed: install what the message names
     │   └── ChecksumError                     the bytes are damaged
     ├── SelectionError   IndexError           the selection does not fit the array
-    │   ├── SelectionSizeError MemoryError    the selection does not fit into memory: select less
-    │   └── AxisError        numpy.exceptions.AxisError  the array has no such axis, or it is given twice
+    │   └── SelectionSizeError MemoryError    the selection does not fit into memory: select less
     ├── VariableError    KeyError             no such variable
     │   └── GroupError       OSError          no such group (xarray's engines raise OSError, too)
     └── ModelError       ValueError           arrays that cannot be joined or shaped that way
@@ -28,11 +27,8 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-import numpy as np
-
 __all__ = [
     "AccessError",
-    "AxisError",
     "ChecksumError",
     "CodecError",
     "FormatError",
@@ -195,12 +191,6 @@ class SelectionSizeError(SelectionError, MemoryError):
     """The selection does not fit into memory."""
 
     kind = "selection-size"
-
-
-class AxisError(SelectionError, np.exceptions.AxisError):
-    """The array has no such axis, or an axis is given twice."""
-
-    kind = "axis"
 
 
 class VariableError(InsituError, KeyError):

@@ -125,7 +125,12 @@ without a pattern of parameters.
 VARYING = frozenset({BOTTLENECK, ROUNDED})
 """Reasons for which a test may also pass: only some of its parameters differ, or it draws random numbers."""
 
-LEFT_OUT = ("test_interp::test_interpolate_chunk_1d", "test_interp::test_interpolate_nd")
+LEFT_OUT = (
+    "test_interp::test_interpolate_chunk_1d",
+    "test_interp::test_interpolate_nd",
+    "test_rolling::TestDatasetRolling::test_rolling_construct_automatic_rechunk",
+    "test_variable::TestVariable::test_quantile_chunked_dim_error",
+)
 """Tests of computing that take long, and nearly all of it in Dask and SciPy."""
 
 

@@ -232,7 +232,7 @@ def test_what_cannot_be_asked(field: np.ndarray) -> None:
     case = compressed(field, (13, 70, 90))
     with pytest.raises(SelectionError, match="axis 3"):
         answers(case, ["sum"], 3)
-    with pytest.raises(UnsupportedError, match="twice"):
+    with pytest.raises(np.exceptions.AxisError, match="twice"):
         answers(case, ["sum"], (0, -3))
     with pytest.raises(UnsupportedError, match="'mode' is not a known reduction"):
         answers(case, ["mode"])

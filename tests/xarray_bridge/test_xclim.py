@@ -66,12 +66,6 @@ def _warm_days(ds: xr.Dataset) -> Any:
     return indices.tx90p(ds.tasmax, percentile_doy(ds.tasmax, 5, 90).sel(percentiles=90))
 
 
-def _drought_index(ds: xr.Dataset) -> Any:
-    return indices.standardized_precipitation_index(
-        ds.pr, window=3, method="APP", fitkwargs={"floc": 0}, cal_start="2001-01-01", cal_end="2004-12-31"
-    )
-
-
 INDICES: dict[str, tuple[list[str], int, Any]] = {
     "tg_mean": (["tas"], 1, lambda ds: indices.tg_mean(ds.tas)),
     "tx_days_above": (["tasmax"], 1, lambda ds: indices.tx_days_above(ds.tasmax, "10 degC")),
@@ -91,9 +85,13 @@ INDICES: dict[str, tuple[list[str], int, Any]] = {
     "daily_pr_intensity": (["pr"], 2, lambda ds: indices.daily_pr_intensity(ds.pr)),  # a sum and a count
     "percentile_doy": (["tas"], 1, lambda ds: percentile_doy(ds.tas, 5, [10, 90])),
     "tx90p": (["tasmax"], 2, _warm_days),
-    "standardized_precipitation_index": (["pr"], 1, _drought_index),
+    "max_n_day_precipitation_amount": (["pr"], 1, lambda ds: indices.max_n_day_precipitation_amount(ds.pr, 5)),
 }
 """By name: the variables that an index needs, how often it asks for their values, and the index."""
+
+
+STREAMED = ("tg_mean",)
+"""Reductions of groups of a stored variable stream every time; of formulas the values are kept."""
 
 
 @pytest.mark.parametrize("name", INDICES)
@@ -101,10 +99,11 @@ def test_values_are_read_once_and_equal_xarrays(paths: list[Path], loaded: xr.Da
     """Each question is asked twice. What is used year by year is kept after the first quarter, which is read again."""
     variables, _, index = INDICES[name]
     with insitu.open_mfdataset(paths) as ds:
-        for most in (1.3 * _count_bytes(paths, variables), 0):
+        stored = _count_bytes(paths, variables)
+        for most in (1.3 * stored, stored if name in STREAMED else 0):
             with trace() as cost:
                 found = index(ds).load()
-            _assert_same(found, index(loaded))
+            _assert_same(found, loaded, index)
             assert cost.bytes <= most
 
 
@@ -114,7 +113,7 @@ def test_without_a_cache_each_question_reads_once(paths: list[Path], loaded: xr.
     with insitu.open_mfdataset(paths, cache=False) as ds:
         with trace() as cost:
             found = index(ds).load()
-        _assert_same(found, index(loaded))
+        _assert_same(found, loaded, index)
         assert cost.bytes <= 1.1 * questions * _count_bytes(paths, variables)
 
 
@@ -125,7 +124,11 @@ def _count_bytes(paths: list[Path], variables: list[str]) -> int:
     return cost.bytes
 
 
-def _assert_same(found: xr.DataArray, expected: xr.DataArray) -> None:
+def _assert_same(found: xr.DataArray, loaded: xr.Dataset, index: Any) -> None:
+    """Compare with xarray's: types and attributes of the values as they are, numbers of sums in double precision."""
+    expected = index(loaded)
     assert found.dtype == expected.dtype
     assert {**found.attrs, "history": ""} == {**expected.attrs, "history": ""}  # that has the time of day
-    xr.testing.assert_allclose(found, expected, rtol=1e-6)  # sums of single precision in another order
+    with xr.set_options(keep_attrs=True):
+        exact = index(loaded.astype("f8"))
+    xr.testing.assert_allclose(found, exact, rtol=2e-6, atol=2e-6 * float(abs(exact).max()))

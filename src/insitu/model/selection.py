@@ -14,9 +14,13 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from insitu.errors import AxisError, SelectionError
+from insitu.errors import SelectionError
 
 __all__ = ["Selection", "Selector", "Stride", "normalise_axes"]
+
+
+class AxisError(SelectionError, np.exceptions.AxisError):
+    """The array has no such axis, or an axis is given twice; NumPy has its own error for it."""
 
 
 class SliceTypeError(SelectionError, TypeError):

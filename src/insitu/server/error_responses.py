@@ -92,7 +92,6 @@ STATUS_BY_KIND = {
     "variable": 404,
     "group": 404,
     "selection": 400,
-    "axis": 400,
     "selection-size": 413,
     "model": 400,
     "codec": 422,
