@@ -104,7 +104,8 @@ def test_work_that_opens_no_source_has_a_deadline_too() -> None:
 def test_what_ends_together_with_its_time_keeps_its_answer() -> None:
     """By the time that the timeout is noticed, the work may be done."""
 
-    state = worker(0.05)
+    seconds = 3.0  # ample for a busy machine to begin the work
+    state = worker(seconds)
     under_way: list[Future[str]] = []
 
     class Pool(ThreadPoolExecutor):
@@ -115,7 +116,7 @@ def test_what_ends_together_with_its_time_keeps_its_answer() -> None:
     state.pool = Pool(1)
 
     def slow(deadline: object) -> str:
-        time.sleep(0.2)
+        time.sleep(seconds + 0.2)
         return "done"
 
     async def story() -> str:
