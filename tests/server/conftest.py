@@ -28,6 +28,9 @@ def no_credentials() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of the one server. What fixtures write there is made once in a session: tests of one module may run
+    in several turns.
+    """
     found: Path = tmp_path_factory.mktemp("root")
     return found
 

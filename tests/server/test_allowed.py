@@ -35,7 +35,7 @@ def outside(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def inside(server: Server, root: Path) -> Path:
     folder = root / "inside"
     folder.mkdir(exist_ok=True)

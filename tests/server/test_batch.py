@@ -23,7 +23,7 @@ from insitu.server.jobs import parse_batch
 from server.serving import Answer, Server
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def dataset(server: Server, root: Path) -> xr.Dataset:
     rng = np.random.default_rng(12)
     values = rng.normal(280, 9, (40, 12, 18)).astype("f4")

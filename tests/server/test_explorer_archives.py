@@ -23,7 +23,7 @@ from server.serving import Server
 FILES = Path(__file__).parents[1] / "files"
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def folder(root: Path) -> Path:
     place = root / "explorer archives"
     (place / "deep" / "deeper").mkdir(parents=True)

@@ -32,7 +32,7 @@ from waiting import LONG
 HOSTILE = "</script><img src=x onerror=alert(1)>\u202e\x00"
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def path(root: Path) -> Path:
     place = root / "guarded.nc"
     data = xarray.Dataset(

@@ -50,7 +50,7 @@ def dataset(first: int = 0) -> xarray.Dataset:
     )
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def path(root: Path) -> Path:
     place = root / "explored.nc"
     encoding: dict[str, Any] = {

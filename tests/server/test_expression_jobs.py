@@ -31,7 +31,7 @@ from waiting import wait_until
 SHAPE = (40, 12, 18)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def dataset(root: Path) -> xr.Dataset:
     rng = np.random.default_rng(12)
     names = ("time", "lat", "lon")

@@ -32,7 +32,7 @@ pytestmark = pytest.mark.filterwarnings(
 )
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def archive(root: Path) -> Path:
     """One dataset of two files that are chunked and packed differently, saved as references."""
     folder = root / "zarr view"
@@ -57,7 +57,7 @@ def archive(root: Path) -> Path:
     return folder / "all.insitu"
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def plain(root: Path) -> Path:
     """A file that Zarr can say, in two ways of compression, with a group."""
     path = root / "plain.h5"
