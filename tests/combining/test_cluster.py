@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import threading
-import time
 import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
@@ -106,6 +105,13 @@ def test_memory_of_the_client(tmp_path: Path, client: Any, monkeypatch: pytest.M
     assert peak < BYTES_A_FILE * FILES
 
 
+RELEASE = threading.Event()
+
+
+def _wait_for_release() -> None:
+    RELEASE.wait(LONG)
+
+
 def test_a_client_that_is_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An error, no endless waiting."""
     monkeypatch.setattr("insitu.combining.scan_portions.ALIVE_SECONDS", 0.2)
@@ -116,11 +122,14 @@ def test_a_client_that_is_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         ) as cluster,
         distributed.Client(cluster) as client,
     ):
-        slow = [client.submit(time.sleep, 10, pure=False)]
-        threading.Timer(0.5, client.close).start()
-        with pytest.raises(Exception, match=r"closed|lost|cancel"):
-            combine_on_engine.scan_members(paths, *_scan_arguments(client))
-        del slow
+        try:
+            busy = client.submit(_wait_for_release, pure=False)
+            threading.Timer(0.5, client.close).start()
+            with pytest.raises(Exception, match=r"closed|lost|cancel"):
+                combine_on_engine.scan_members(paths, *_scan_arguments(client))
+            del busy
+        finally:
+            RELEASE.set()
 
 
 def _scan_arguments(client: Any) -> tuple[Any, ...]:
