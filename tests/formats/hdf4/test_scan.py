@@ -191,3 +191,27 @@ def test_truncated_and_flipped(tmp_path: Path) -> None:
     read = written_to(tmp_path / "bad.hdf", partial(read_all, errors="warn", format="hdf4"))
     assert count_refused(flip(good, places, ONE_BIT), read)
     assert count_refused(cut(good, places), read)
+
+
+@pytest.mark.parametrize(("scale", "offset"), [(0.01, -15000.0), (2.0, 3.0), (0.5, 0.0)])
+def test_calibration_is_that_of_hdf4(tmp_path: Path, scale: float, offset: float) -> None:
+    """HDF4 takes the offset away before it scales, CF adds it behind."""
+    file = SD.SD(str(tmp_path / "a.hdf"), SD.SDC.WRITE | SD.SDC.CREATE)
+    stored = np.array([12000, -3, 0, 7], "i2")
+    for name in ("calibrated", "packed"):
+        dataset = file.create(name, SD.SDC.INT16, (4,))
+        if name == "calibrated":
+            dataset.setcal(scale, 0, offset, 0, SD.SDC.FLOAT32)
+        else:  # as CF has it: nothing says that this is HDF4's
+            dataset.attr("scale_factor").set(SD.SDC.FLOAT64, scale)
+            dataset.attr("add_offset").set(SD.SDC.FLOAT64, offset)
+        dataset[:] = stored
+        dataset.endaccess()
+    file.end()
+    ds = insitu.open_dataset(tmp_path / "a.hdf")
+    for _ in range(2):
+        np.testing.assert_allclose(ds.calibrated.values, scale * (stored - offset), rtol=1e-12)
+        np.testing.assert_array_equal(ds.packed.values, stored * scale + offset)
+    assert ds.calibrated.encoding["add_offset"] == -scale * offset
+    assert not np.signbit(ds.calibrated.encoding["add_offset"]) or offset > 0
+    np.testing.assert_array_equal(insitu.read(tmp_path / "a.hdf", "calibrated", decode=False), stored)

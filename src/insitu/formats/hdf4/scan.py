@@ -52,6 +52,8 @@ FILL_FLOAT = 9.9692099683868690e36
 
 PARTS_LIMIT = 64
 """Attributes that the text of HDF-EOS2 is spread over."""
+CALIBRATION = ("scale_factor", "scale_factor_err", "add_offset", "add_offset_err", "calibrated_nt")
+"""The attributes that SDsetcal writes."""
 _GEOLOCATION = re.compile(r'GeoFieldName\s*=\s*"([^"]*)"')
 
 
@@ -167,7 +169,7 @@ def _dataset(
     refs = [ref for tag, ref in group.members if tag == NUMERIC_GROUP]
     if not refs:
         raise UnsupportedError("the dataset holds no numbers", url=found.url, structure="Var0.0")
-    attributes = yield from _attributes(found, group, tables)
+    attributes = _with_cf_offset((yield from _attributes(found, group, tables)))
     dims = [
         groups[ref]
         for tag, ref in group.members
@@ -176,6 +178,21 @@ def _dataset(
     unlimited = bool(dims and dims[0].kind == "UDim0.0")
     dataset: ScientificDataset = yield from _numeric(found, refs[0], [dim.name for dim in dims], attributes, unlimited)
     return dataset
+
+
+def _with_cf_offset(attributes: dict[str, Any]) -> dict[str, Any]:
+    """Return the attributes of a dataset with the offset that CF has for its calibration.
+
+    HDF4's calibration is `scale_factor * (stored - add_offset)` (User's Guide, SDsetcal), CF's packing
+    `stored * scale_factor + add_offset`. All five attributes of the calibration tell the one from the other.
+    """
+    if not all(name in attributes for name in CALIBRATION):
+        return attributes
+    scale, offset = (np.asarray(attributes[name]) for name in ("scale_factor", "add_offset"))
+    if any(number.ndim or number.dtype.kind not in "iuf" for number in (scale, offset)):
+        return attributes
+    # Zero stays zero, not its negative.
+    return {**attributes, "add_offset": np.float64(0.0 - float(scale) * float(offset))}
 
 
 def _numeric(
