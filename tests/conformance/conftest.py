@@ -122,6 +122,9 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
     if item.getparent(XarrayModule) is None:
         return None
     item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
+    # Python's own form of a traceback: pytest's parses the long modules of xarray anew for each of hundreds of
+    # expected failures, which takes half a second each.
+    item.repr_failure = lambda excinfo: str(excinfo.getrepr(style="native"))  # type: ignore[method-assign]
     with virtual_numbers():
         reports = runtestprotocol(item, log=False, nextitem=nextitem)
     if any(report.failed for report in reports) and reason_for_computing(_test_of_computing(item)) is None:

@@ -77,7 +77,7 @@ def test_names_are_those_of_the_code() -> None:
 
 
 @schema.parametrize()
-@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck), database=None, derandomize=True)
+@settings(max_examples=10, deadline=None, suppress_health_check=list(HealthCheck), database=None, derandomize=True)
 def test_nothing_described_makes_it_fail(case: Any, server: Server, root: Path) -> None:
     path = root / "fuzzed"
     if not path.exists():
