@@ -30,13 +30,13 @@ from insitu.errors import InsituError
 from insitu.scanning.scan_cache import settings as scan_settings
 from insitu.server.authentication import Credentials, TokenError, authenticate
 from insitu.server.batch import answer_sibling, batch_routes
-from insitu.server.error_responses import RequestError, RequestTooLargeError, error_response, json_error_response
+from insitu.server.error_responses import RequestError, error_response, json_error_response
 from insitu.server.explorer.api_routes import explorer_routes, open_first_archive
 from insitu.server.explorer.guarded_app import GuardedApp
 from insitu.server.jobs import BatchRequest, parse_scan_request
 from insitu.server.process_end import end_with_parent
 from insitu.server.reductionist.routes import reductionist_routes
-from insitu.server.request_body import read_body
+from insitu.server.request_body import SMALL_REQUEST_BYTES, read_body
 from insitu.server.request_log import RequestLogMiddleware
 from insitu.server.request_spans import open_spans
 from insitu.server.requested_arrays import add_login, storage_options
@@ -47,8 +47,6 @@ from insitu.sources.access_policy import set_access_policy
 
 __all__ = ["ROUTE_FACTORIES", "create_app", "from_environment", "openapi_document"]
 
-MAX_SCAN_REQUEST_BYTES = 1 << 20
-"""Largest body of a request for metadata."""
 SCAN_BYTES = 32 << 20
 """Bytes that are counted for a scan: metadata of one archive."""
 
@@ -59,13 +57,8 @@ def scan_routes(worker: Worker) -> list[BaseRoute]:
     async def answer(request: Request) -> Response:
         try:
             who = authenticate(request.headers, worker.tokens.current())
-            body = await read_body(request, worker)
+            body = await read_body(request, worker, SMALL_REQUEST_BYTES)
             kind = request.headers.get("content-type", "")
-            if len(body) > MAX_SCAN_REQUEST_BYTES:
-                raise RequestTooLargeError(
-                    f"a request for metadata must not be larger than {MAX_SCAN_REQUEST_BYTES} bytes: send a URL "
-                    "and options only"
-                )
             data = await worker.run(SCAN_BYTES, lambda deadline: _scan_to_wire(worker, body, kind, who))
         except InsituError as error:
             return error_response(error)
