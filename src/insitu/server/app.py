@@ -47,6 +47,8 @@ from insitu.sources.access_policy import set_access_policy
 
 __all__ = ["ROUTE_FACTORIES", "create_app", "from_environment", "openapi_document"]
 
+STUCK_SECONDS = 5.0
+"""Seconds without room, in which no request ends, after which a worker says that it is not ready."""
 SCAN_BYTES = 32 << 20
 """Bytes that are counted for a scan: metadata of one archive."""
 
@@ -117,11 +119,13 @@ def create_app(settings: Settings, worker: Worker | None = None) -> ASGIApp:
             scan_settings.enabled = False  # archives are cached by client, in memory
         isolation.allows_in_process = False
         first = asyncio.ensure_future(open_first_archive(state))
+        watch = asyncio.ensure_future(state.replies.run())
         await state.siblings.listen(partial(answer_sibling, state))
         try:
             yield
         finally:
             first.cancel()
+            watch.cancel()
             await state.siblings.close()
             await state.finish_requests()
             state.close()
@@ -157,7 +161,7 @@ def _status_routes(worker: Worker) -> list[BaseRoute]:
         return JSONResponse({"status": "ok"})
 
     async def ready(request: Request) -> Response:
-        full = worker.admission.waiting >= worker.limits.queue
+        full = worker.admission.waiting >= worker.limits.queue or worker.admission.stuck_seconds > STUCK_SECONDS
         status = {"ready": not (worker.closing or full), "waiting": worker.admission.waiting}
         return JSONResponse(status, 200 if status["ready"] else 503)
 

@@ -106,7 +106,11 @@ def batch_routes(worker: Worker) -> list[BaseRoute]:
 
                 async def begin() -> AsyncIterator[bytes]:
                     ready = await _prepare(worker, body, kind, who, reducing)
-                    return await worker.stream(ready.cost, lambda deadline: _stream_pieces(produce(ready, deadline)))
+                    # Of values that are read, a block, its copy, and chunks that lie in two blocks.
+                    held = ready.cost if reducing else min(ready.cost, 4 * BLOCK_BYTES)
+                    return await worker.stream(
+                        ready.cost, held, lambda deadline: _stream_pieces(produce(ready, deadline))
+                    )
 
                 try:
                     pieces = await begin()
