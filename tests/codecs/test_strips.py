@@ -5,7 +5,9 @@ conventions?
 from __future__ import annotations
 
 import base64
+import struct
 import zlib
+from pathlib import Path
 from typing import Any
 
 import imagecodecs
@@ -172,3 +174,81 @@ def test_invalid_pixels_of_lerc_are_nan() -> None:
     found = _decoded(data, "f4", (*values.shape, 1), Codec("imagecodecs_lerc"))[..., 0]
     np.testing.assert_array_equal(np.isnan(found), ~valid)
     np.testing.assert_array_equal(found[valid], values[valid])
+
+
+def _peak(reset: bool = False) -> int:
+    """The largest resident set of this process, in bytes."""
+    if reset:
+        Path("/proc/self/clear_refs").write_text("5")
+    status = Path("/proc/self/status").read_text()
+    return int(next(line for line in status.splitlines() if line.startswith("VmHWM")).split()[1]) << 10
+
+
+CLAIMS = {
+    "jpeg2k": [{"codecformat": "jp2"}, {"codecformat": "j2k"}],
+    "lerc": [{}],
+    "jpeg8": [{}],
+    "jpegxl": [{"effort": 1}],
+    "jpegxr": [{}],
+    "png": [{"level": 1}],
+    "webp": [{"lossless": True, "method": 0}],
+}
+
+
+@pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="needs /proc")
+@pytest.mark.parametrize("name", CLAIMS)
+def test_images_that_claim_to_be_larger_than_the_chunk(name: str) -> None:
+    """They are refused before memory is spent on them: 27 MB and more."""
+    codec = Codec(f"imagecodecs_{name.removesuffix('8')}")
+    for options in CLAIMS[name]:
+        data = getattr(imagecodecs, f"{name}_encode")(np.zeros((3000, 3000, 3), "u1"), **options)
+        small = getattr(imagecodecs, f"{name}_encode")(np.zeros((8, 8, 3), "u1"), **options)
+        encoding = Encoding(np.dtype("u1"), (codec,))
+        assert not decode(small, encoding, (8, 8, 3)).any()
+        before = _peak(reset=True)
+        with pytest.raises(CodecError):
+            decode(data, encoding, (8, 8, 3))
+        assert _peak() - before < 8 << 20
+
+
+def test_sizes_of_jpeg_2000(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever lies before the codestream, its own header counts; a palette may have more channels."""
+    encoding = Encoding(np.dtype("u1"), (Codec("imagecodecs_jpeg2k"),))
+    values = np.arange(64, dtype="u1").reshape(8, 8)
+    plain = imagecodecs.jpeg2k_encode(values, codecformat="jp2", level=0)
+    np.testing.assert_array_equal(decode(plain, encoding, (8, 8)), values)
+    small = imagecodecs.jpeg2k_encode(values, codecformat="j2k", level=0)
+    large = imagecodecs.jpeg2k_encode(np.zeros((500, 500), "u1"), codecformat="jp2")
+    start = large.index(b"jp2c") - 4
+    decoy = struct.pack(">I4s", 8 + len(small), b"uuid") + small
+    long_box = struct.pack(">I4sQ", 1, b"uuid", 16 + len(small)) + small
+    palette = struct.pack(">I4sHB", 11, b"pclr", 2, 255)
+    opened: list[Any] = []
+    monkeypatch.setattr(imagecodecs, "jpeg2k_decode", lambda *arguments, **named: opened.append(1))
+    unprepared = Encoding(np.dtype("u1"), (Codec("imagecodecs_jpeg2k", {"level": 1}),))
+    begin = plain.index(b"jp2c") - 4
+    for data in (
+        large[:start] + decoy + large[start:],
+        large[:start] + long_box + large[start:],
+        plain[:begin] + palette + plain[begin:],
+        plain[:begin],
+        plain[:20],
+        b"",
+        b"\xff\x4f\xff\x51" + bytes(10),
+    ):
+        with pytest.raises(CodecError):
+            decode(data, unprepared, (8, 8))
+    assert not opened
+
+
+def test_pcodec_that_holds_more_than_the_chunk() -> None:
+    standalone = pytest.importorskip("pcodec.standalone")
+    numbers = np.zeros(20_000_000, "<i4")
+    data = standalone.simple_compress(numbers, pytest.importorskip("pcodec").ChunkConfig())
+    encoding = Encoding(np.dtype("<i4"), (Codec("pcodec"),))
+    before = _peak(reset=True) if Path("/proc/self/clear_refs").exists() else None
+    with pytest.raises(CodecError, match="holds more"):
+        decode(data, encoding, (100,))
+    assert before is None or _peak() - before < 8 << 20
+    with pytest.raises(CodecError):
+        decode(standalone.simple_compress(numbers[:50], pytest.importorskip("pcodec").ChunkConfig()), encoding, (100,))

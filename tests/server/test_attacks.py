@@ -167,6 +167,13 @@ DEEP = [
     b"\xff",
     b"\x61\xff",
     b"\xc2\x59\xff\xff" + b"\xff" * 0xFFFF,
+    # Shared values: a list of 2**150 items, and a map that contains itself ten thousand times.
+    b"".join(b"\xd8\x1c\x82" for _ in range(150))
+    + b"\0"
+    + b"".join(b"\xd8\x1d\x18" + bytes([n]) for n in range(149, -1, -1)),
+    b"\xd8\x1c\xb9\x27\x10" + b"".join(b"\x19" + struct.pack(">H", n) + b"\xd8\x1d\0" for n in range(10_000)),
+    # Keys with equal hashes.
+    b"\xb9\x03\xe8" + b"".join(cbor2.dumps(n * ((1 << 61) - 1)) + b"\0" for n in range(9, 1009)),
 ]
 
 
@@ -175,8 +182,11 @@ def test_cbor_that_is_deep_or_says_that_it_is_huge(small: Server, folder: Path, 
     for route in ("/reduce", "/read", "/scan"):
         answer = small.ask("POST", route, DEEP[number], {"Content-Type": "application/cbor"})
         assert answer.status == 400
-    jobs = b"\xa1\x64jobs\x81\xa1\x65array" + DEEP[number]
-    assert small.ask("POST", "/reduce", jobs, {"Content-Type": "application/cbor"}).status in (400, 413)
+    array = b"\xa1\x64jobs\x81\xa1\x65array" + DEEP[number]
+    job = cbor2.dumps({"url": f"{folder}/x", "variable": "x", "methods": ["sum"], "selection": [[0, 1]]})
+    selection = b"\xa1\x64jobs\x81" + job[: -len(cbor2.dumps([0, 1]))] + DEEP[number]
+    for jobs in (array, selection):
+        assert small.ask("POST", "/reduce", jobs, {"Content-Type": "application/cbor"}).status == 400
     assert_healthy(small, folder)
 
 

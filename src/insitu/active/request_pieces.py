@@ -18,6 +18,8 @@ __all__ = ["MergedPartial", "count_requests", "cut_axis", "cut_pieces", "slice_a
 
 CELLS = 200_000
 """Largest number of chunks in a request: about 1 MB of table."""
+TILE_CELLS = 16
+"""A tile counts as so many chunks at least: its description has some 80 items, and servers accept two million."""
 DECODED = 16 << 30
 """Decoded bytes of a request: some ten seconds of a server's time."""
 
@@ -105,7 +107,7 @@ def count_requests(arrays: Sequence[VirtualArray], cells: int | None = None, dec
     cells, decoded
         Chunks and decoded bytes of a request at most; by default `CELLS` and `DECODED`.
     """
-    many = sum(math.prod(tile.chunks.shape) for array in arrays for tile in array.tiles)
+    many = sum(max(math.prod(tile.chunks.shape), TILE_CELLS) for array in arrays for tile in array.tiles)
     nbytes = sum(array.nbytes for array in arrays)
     return max(
         -(-many // (CELLS if cells is None else cells)), -(-nbytes // (DECODED if decoded is None else decoded)), 1

@@ -8,11 +8,9 @@ complete.
 
 from __future__ import annotations
 
-import io
-import json
 import time
 from base64 import b64encode
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -20,8 +18,9 @@ from urllib.parse import urlsplit
 import numpy as np
 
 from insitu import errors
-from insitu.errors import InsituError, SourceError, TimedOutError, UnsupportedError
-from insitu.forking import fork_safe_lock, import_before_fork
+from insitu.active.message_decoder import decode_json, decode_sequence, import_cbor2
+from insitu.errors import InsituError, ModelError, SourceError, TimedOutError
+from insitu.forking import fork_safe_lock
 from insitu.sources import tracing
 from insitu.sources.address import host_of
 from insitu.sources.redaction import redact_url
@@ -93,7 +92,7 @@ class ServerClient:
         basic
             Name and secret for the storage.
         """
-        body = _import_cbor2().dumps(request, default=encode_numpy)
+        body = import_cbor2().dumps(request, default=encode_numpy)
         headers = {"Content-Type": "application/cbor", "Accept": "application/cbor-seq", "User-Agent": "insitu"}
         if self.token:
             headers["X-Insitu-Token" if basic else "Authorization"] = self.token if basic else f"Bearer {self.token}"
@@ -159,12 +158,10 @@ class ServerClient:
 
     def _decode_complete(self, data: bytes) -> list[Any]:
         try:
-            items = list(_decode_sequence(data))
-        except Exception as problem:
-            # cbor2 has errors of its own, of other classes in each release, and passes on what the
-            # constructors of tagged values raise.
+            items = decode_sequence(data)
+        except ModelError as problem:
             raise TransientError(
-                ServerError(f"the response of the server is not valid CBOR: {problem}", url=self.url)
+                ServerError(f"the response of the server cannot be decoded: {problem}", url=self.url)
             ) from None
         last = items[-1] if items else None
         error = last.get("error") if isinstance(last, dict) else None
@@ -210,8 +207,8 @@ def client_for(url: str, token: str | None = None) -> ServerClient:
 def _error_from_response(response: Any, data: bytes, url: str) -> InsituError:
     """Return the error in a response as an exception of insitu."""
     try:
-        document = json.loads(data)
-    except ValueError:  # a page of a proxy
+        document = decode_json(data)
+    except ModelError:  # a page of a proxy
         document = None
     body = document.get("error") if isinstance(document, dict) else None
     message = f"status {response.status}"
@@ -224,22 +221,6 @@ def _error_from_response(response: Any, data: bytes, url: str) -> InsituError:
         # An object that the server cannot read may be readable from here.
         return ServerError(f"the server reports: {message}", url=url, status=response.status)
     return found(message, server=url)
-
-
-def _decode_sequence(data: bytes) -> Iterator[Any]:
-    stream = io.BytesIO(data)
-    decoder = _import_cbor2().CBORDecoder(stream)
-    while stream.tell() < len(data):
-        yield decoder.decode()
-
-
-def _import_cbor2() -> Any:
-    try:
-        return import_before_fork("cbor2")
-    except ImportError:
-        raise UnsupportedError(
-            "requests to a server need the package cbor2", hint="pip install 'insitu[serve]'"
-        ) from None
 
 
 def encode_numpy(encoder: Any, value: Any) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import zlib
 from collections.abc import Callable, Mapping, Sequence
+from reprlib import Repr
 from typing import Any
 
 import numpy as np
@@ -69,7 +70,7 @@ def dtype_from_wire(data: Any) -> np.dtype[Any]:
     except Exception as problem:
         # NumPy's parser of types has no one class of errors: bad text alone may raise a TypeError,
         # ValueError, KeyError, SyntaxError or OverflowError.
-        raise ModelError(f"not a NumPy type: {str(described)[:80]!r}") from problem
+        raise ModelError(f"not a NumPy type: {excerpt(described)}") from problem
     if found.subdtype is not None:
         raise ModelError(f"{found} is a type of arrays; only a field of a structure can have it")
     if found.itemsize > MAX_ITEMSIZE:
@@ -185,7 +186,7 @@ def declared_elements(data: Any) -> int:
         item = rest.pop()
         if isinstance(item, dict):
             shape = item.get("shape")
-            if isinstance(shape, list) and ("all" in item or "kind" in item):
+            if isinstance(shape, list) and len(shape) <= MAX_AXES and ("all" in item or "kind" in item):
                 total += math.prod(length for length in shape if isinstance(length, int) and length > 0)
             rest += item.values()
         elif isinstance(item, (list, tuple)):
@@ -220,7 +221,8 @@ def selection_keys_to_wire(selection: Any) -> list[Any] | None:
         elif isinstance(key, (int, np.integer)):
             entries.append(int(key))
         else:
-            entries.append({"index": [int(i) for i in np.asarray(key)]})
+            index = np.asarray(key)
+            entries.append({"take": integers_to_wire(np.flatnonzero(index) if index.dtype == bool else index)})
     return entries
 
 
@@ -360,10 +362,12 @@ def check_integer(number: Any) -> int:
 
 def excerpt(value: Any) -> str:
     """Return the beginning of a value that was received, for a message."""
-    try:
-        return repr(str(value)[:80])
-    except ValueError:  # Python does not print integers of some thousand digits
-        return "a very long number"
+    return repr((value if isinstance(value, str) else _short_repr.repr(value))[:80])
+
+
+_short_repr = Repr()
+"""Looks at the first items only: a request may have a million."""
+_short_repr.maxstring = _short_repr.maxother = 80
 
 
 def check_length(number: Any) -> int:

@@ -21,6 +21,7 @@ from insitu.active.wire import (
     MAX_ELEMENTS,
     check_length,
     check_plain,
+    check_shape,
     dtype_from_wire,
     dtype_to_wire,
     get_field,
@@ -134,7 +135,7 @@ def _tile_to_wire(tile: Tile, sources: dict[Source, int]) -> dict[str, Any]:
 
 def _tile_from_wire(data: Any, sources: tuple[Source, ...], most: int) -> Tile:
     check_deadline()
-    grid = tuple(check_length(count) for count in get_field(data, "grid", list))
+    grid = check_shape(get_field(data, "grid", list))
     if len(get_field(data, "axes", list)) > MAX_AXES or len(get_field(data, "encodings", list)) > MAX_ENCODINGS:
         raise ModelError(f"a tile must have at most {MAX_AXES} axes and {MAX_ENCODINGS} encodings")
     if math.prod(grid) > most:

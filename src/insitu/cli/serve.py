@@ -53,6 +53,10 @@ def serve(
     max_request: Annotated[float, typer.Option(min=0.001, help="Largest request, in MiB.")] = 64.0,
     max_chunk: Annotated[float, typer.Option(min=0.001, help="Largest decoded chunk, in MiB.")] = 512.0,
     timeout: Annotated[float, typer.Option(min=0.1, help="Seconds that a request may run.")] = 300.0,
+    min_rate: Annotated[
+        float,
+        typer.Option(min=0, help="Bytes a second that a client has to read; slower replies are ended. 0: any rate."),
+    ] = 1024.0,
     grace: Annotated[
         int, typer.Option(min=0, help="Seconds that running requests get to finish when the server stops.")
     ] = 30,
@@ -110,6 +114,7 @@ def serve(
         seconds=timeout,
         request=int(max_request * 2**20),
         chunk=int(max_chunk * 2**20),
+        rate=min_rate,
     )
     if not all(token or []):
         raise InsituError("an accepted token is empty: everybody would be let in", hint="Give a token, or no --token")

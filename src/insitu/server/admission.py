@@ -42,11 +42,18 @@ class Admission:
         """The most bytes that running requests ever held together."""
         self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
         self._usual_seconds = 0.1
+        self._moved = time.monotonic()
+        """When a request began or ended for the last time."""
 
     @property
     def waiting(self) -> int:
         """Number of requests in the queue."""
         return len(self._waiting)
+
+    @property
+    def stuck_seconds(self) -> float:
+        """For how many seconds no request has begun or ended, for want of room; 0 if there is room."""
+        return time.monotonic() - self._moved if self._waiting or self.running >= self.width else 0.0
 
     @property
     def retry_after(self) -> int:
@@ -71,6 +78,7 @@ class Admission:
         def leave() -> None:
             self.used -= cost
             self.running -= 1
+            self._moved = time.monotonic()
             self._usual_seconds += 0.1 * (time.monotonic() - begun - self._usual_seconds)
             self._start_waiting()
 
@@ -103,6 +111,7 @@ class Admission:
         return self.used + cost <= self.memory and self.running < self.width
 
     def _take(self, cost: int) -> None:
+        self._moved = time.monotonic()
         self.used += cost
         self.running += 1
         self.peak_bytes = max(self.peak_bytes, self.used)

@@ -30,13 +30,13 @@ from insitu.errors import InsituError
 from insitu.scanning.scan_cache import settings as scan_settings
 from insitu.server.authentication import Credentials, TokenError, authenticate
 from insitu.server.batch import answer_sibling, batch_routes
-from insitu.server.error_responses import RequestError, RequestTooLargeError, error_response, json_error_response
+from insitu.server.error_responses import RequestError, error_response, json_error_response
 from insitu.server.explorer.api_routes import explorer_routes, open_first_archive
 from insitu.server.explorer.guarded_app import GuardedApp
 from insitu.server.jobs import BatchRequest, parse_scan_request
 from insitu.server.process_end import end_with_parent
 from insitu.server.reductionist.routes import reductionist_routes
-from insitu.server.request_body import read_body
+from insitu.server.request_body import SMALL_REQUEST_BYTES, read_body
 from insitu.server.request_log import RequestLogMiddleware
 from insitu.server.request_spans import open_spans
 from insitu.server.requested_arrays import add_login, storage_options
@@ -47,8 +47,8 @@ from insitu.sources.access_policy import set_access_policy
 
 __all__ = ["ROUTE_FACTORIES", "create_app", "from_environment", "openapi_document"]
 
-MAX_SCAN_REQUEST_BYTES = 1 << 20
-"""Largest body of a request for metadata."""
+STUCK_SECONDS = 5.0
+"""Seconds without room, in which no request ends, after which a worker says that it is not ready."""
 SCAN_BYTES = 32 << 20
 """Bytes that are counted for a scan: metadata of one archive."""
 
@@ -59,13 +59,8 @@ def scan_routes(worker: Worker) -> list[BaseRoute]:
     async def answer(request: Request) -> Response:
         try:
             who = authenticate(request.headers, worker.tokens.current())
-            body = await read_body(request, worker)
+            body = await read_body(request, worker, SMALL_REQUEST_BYTES)
             kind = request.headers.get("content-type", "")
-            if len(body) > MAX_SCAN_REQUEST_BYTES:
-                raise RequestTooLargeError(
-                    f"a request for metadata must not be larger than {MAX_SCAN_REQUEST_BYTES} bytes: send a URL "
-                    "and options only"
-                )
             data = await worker.run(SCAN_BYTES, lambda deadline: _scan_to_wire(worker, body, kind, who))
         except InsituError as error:
             return error_response(error)
@@ -124,11 +119,13 @@ def create_app(settings: Settings, worker: Worker | None = None) -> ASGIApp:
             scan_settings.enabled = False  # archives are cached by client, in memory
         isolation.allows_in_process = False
         first = asyncio.ensure_future(open_first_archive(state))
+        watch = asyncio.ensure_future(state.replies.run())
         await state.siblings.listen(partial(answer_sibling, state))
         try:
             yield
         finally:
             first.cancel()
+            watch.cancel()
             await state.siblings.close()
             await state.finish_requests()
             state.close()
@@ -164,7 +161,7 @@ def _status_routes(worker: Worker) -> list[BaseRoute]:
         return JSONResponse({"status": "ok"})
 
     async def ready(request: Request) -> Response:
-        full = worker.admission.waiting >= worker.limits.queue
+        full = worker.admission.waiting >= worker.limits.queue or worker.admission.stuck_seconds > STUCK_SECONDS
         status = {"ready": not (worker.closing or full), "waiting": worker.admission.waiting}
         return JSONResponse(status, 200 if status["ready"] else 503)
 

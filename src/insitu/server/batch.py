@@ -20,6 +20,7 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import BaseRoute, Route
 
+from insitu.active.message_decoder import decode_cbor
 from insitu.active.remote_values import RemoteArray
 from insitu.active.request_pieces import slice_axis
 from insitu.active.transport import encode_numpy
@@ -40,11 +41,11 @@ from insitu.server.client_source_pools import RequestSources
 from insitu.server.declared_cost import (
     BLOCK_BYTES,
     PREPARATION_BYTES,
-    SMALL_BODY_BYTES,
     block_bytes,
     body_cost,
     declared_cost,
     job_cost,
+    max_items,
 )
 from insitu.server.error_responses import error_response, public_message
 from insitu.server.expression_job import PreparedExpression, prepare_expression, read_expression, reduce_expression
@@ -105,7 +106,11 @@ def batch_routes(worker: Worker) -> list[BaseRoute]:
 
                 async def begin() -> AsyncIterator[bytes]:
                     ready = await _prepare(worker, body, kind, who, reducing)
-                    return await worker.stream(ready.cost, lambda deadline: _stream_pieces(produce(ready, deadline)))
+                    # Of values that are read, a block, its copy, and chunks that lie in two blocks.
+                    held = ready.cost if reducing else min(ready.cost, 4 * BLOCK_BYTES)
+                    return await worker.stream(
+                        ready.cost, held, lambda deadline: _stream_pieces(produce(ready, deadline))
+                    )
 
                 try:
                     pieces = await begin()
@@ -131,7 +136,7 @@ async def answer_sibling(worker: Worker, data: bytes) -> bytes:
     """
     if worker.closing or worker.admission.running or worker.admission.waiting:
         return BUSY
-    request = cbor2.loads(data)
+    request = decode_cbor(data)
     try:
         who = Credentials(*request["who"])
         ready = await _prepare(worker, request["batch"], "application/cbor", who, True, request["options"])
@@ -144,22 +149,17 @@ async def _prepare(
     worker: Worker, body: bytes, kind: str, who: Credentials, reducing: bool, options: dict[str, Any] | None = None
 ) -> PreparedBatch:
     """Return the batch in a body, ready to run; `options` are the storage options if another worker asks."""
-    cost = await _body_cost(worker, body, kind)
-    batch, ready = await worker.run(
-        cost,
-        lambda deadline: _prepare_if_small(worker, parse_batch(body, kind, reducing=reducing), who, reducing, options),
-    )
+    cost = body_cost(body, worker.limits)
+
+    def parse_and_prepare(deadline: Deadline) -> tuple[BatchRequest, PreparedBatch | None]:
+        parsed = parse_batch(body, kind, reducing=reducing, most=max_items(worker.limits))
+        return _prepare_if_small(worker, parsed, who, reducing, options)
+
+    batch, ready = await worker.run(cost, parse_and_prepare)
     if ready is None:  # its tables take more memory than was admitted so far
         more = cost + declared_cost(batch, worker.limits)
         ready = await worker.run(more, lambda deadline: _prepare_batch(worker, batch, who, reducing, options))
     return ready
-
-
-async def _body_cost(worker: Worker, body: bytes, kind: str) -> int:
-    """Return the memory that a body takes once decoded; a large body is examined on a thread."""
-    if len(body) <= SMALL_BODY_BYTES:
-        return body_cost(body, kind, worker.limits)
-    return await worker.run(PREPARATION_BYTES, lambda deadline: body_cost(body, kind, worker.limits))
 
 
 def _prepare_if_small(

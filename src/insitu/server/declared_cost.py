@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from insitu.cancellation import check_deadline
+from insitu.active.message_decoder import MAX_ITEMS
 from insitu.model import Selection, VirtualArray, normalise_axes
 from insitu.reading.memory_estimate import estimate_read_memory
 from insitu.reading.thread_pools import count_cores
 from insitu.reducing.sketches import sketch_bytes
 from insitu.server.error_responses import RequestTooLargeError
-from insitu.server.jobs import BLOCKWISE_METHODS, BatchJob, BatchRequest, is_json
+from insitu.server.jobs import BLOCKWISE_METHODS, BatchJob, BatchRequest
 from insitu.server.settings import Limits
 
 __all__ = [
@@ -19,12 +19,12 @@ __all__ = [
     "FOLD_BYTES",
     "MEDIAN_COPIES",
     "PREPARATION_BYTES",
-    "SMALL_BODY_BYTES",
     "answer_bytes",
     "block_bytes",
     "body_cost",
     "declared_cost",
     "job_cost",
+    "max_items",
 ]
 
 PREPARATION_BYTES = 1 << 20
@@ -37,8 +37,6 @@ ITEM_BYTES = 72
 """Bytes of the smallest decoded item of a body:
 an empty list, and the reference to it in another list.
 """
-SMALL_BODY_BYTES = 1 << 20
-"""Items of bodies up to this size are not counted: their number is bounded by the size."""
 ELEMENT_BYTES = 32
 """Bytes for a number of a column, with temporary copies."""
 MEDIAN_COPIES = 8
@@ -47,44 +45,17 @@ GROUP_BYTES = 256
 """Bytes for the result of a group, in addition to its values."""
 
 
-def body_cost(body: bytes, content_type: str, limits: Limits) -> int:
-    """Return about how many bytes the body of a request takes once decoded; an error if that is too
-    much.
+def max_items(limits: Limits) -> int:
+    """Return how many items the body of a request may have."""
+    return min(MAX_ITEMS, limits.memory // (2 * ITEM_BYTES))
+
+
+def body_cost(body: bytes, limits: Limits) -> int:
+    """Return about how many bytes the body of a request takes once decoded, at most.
 
     A byte of CBOR may be an empty list, which takes 64 bytes.
     """
-    if len(body) <= SMALL_BODY_BYTES:
-        return PREPARATION_BYTES + ITEM_BYTES * len(body)
-    most = limits.memory // (2 * ITEM_BYTES)
-    items = (
-        sum(body.count(mark) for mark in (b",", b"[", b"{")) if is_json(content_type) else _count_cbor_items(body, most)
-    )
-    if items > most:
-        raise RequestTooLargeError(f"the request has more than {most} items, the limit of this server")
-    return PREPARATION_BYTES + len(body) + ITEM_BYTES * items
-
-
-def _count_cbor_items(body: bytes, most: int) -> int:
-    """Count the items of CBOR (RFC 8949, section 3) up to one more than `most`;
-    strings are skipped.
-    """
-    at = items = 0
-    end = len(body)
-    while at < end and items <= most:
-        if not items % 65536:
-            check_deadline()
-        first = body[at]
-        kind, short = first >> 5, first & 31
-        at += 1
-        items += 1
-        length = short
-        if 24 <= short <= 27:
-            size = 1 << (short - 24)
-            length = int.from_bytes(body[at : at + size], "big")
-            at += size
-        if kind in (2, 3) and short < 28:
-            at += length
-    return items
+    return PREPARATION_BYTES + len(body) + ITEM_BYTES * min(len(body), max_items(limits))
 
 
 def declared_cost(batch: BatchRequest, limits: Limits) -> int:

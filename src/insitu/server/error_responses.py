@@ -32,6 +32,8 @@ __all__ = [
 
 MAX_MESSAGE_CHARS = 4000
 """Longest message that is sent."""
+MAX_CAUSE_CHARS = 500
+"""Longest cause that is sent."""
 RESTART_SECONDS = 5
 """Seconds after which a client should try again when the server stops."""
 
@@ -136,10 +138,10 @@ def _is_outside(value: object) -> bool:
 
 def error_response(error: InsituError, status: int | None = None) -> Response:
     """Return an error of insitu as a response."""
-    causes: list[str] = [error.why] if isinstance(error, RequestError) and error.why else []
+    causes: list[str] = [error.why[:MAX_CAUSE_CHARS]] if isinstance(error, RequestError) and error.why else []
     cause = error.__cause__
     while cause is not None and len(causes) < 4:
-        causes.append(public_message(cause)[:500])
+        causes.append(public_message(cause)[:MAX_CAUSE_CHARS])
         cause = cause.__cause__
     headers = {}
     if isinstance(error, BusyError):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from insitu.server.request_context import STOPPING
+from insitu.server.request_context import STOPPING, TRANSPORT
 
 if TYPE_CHECKING:
     from uvicorn.protocols.http.h11_impl import H11Protocol as Protocol
@@ -58,6 +58,7 @@ class HeaderLimitsProtocol(Protocol):
         super().data_received(data)
         if self.cycle is not before:
             self._stop_timer()
+            self.cycle.scope[TRANSPORT] = self.transport  # type: ignore[literal-required]
         elif self._head_bytes > HEAD_BYTES and not self.transport.is_closing():
             self.transport.write(TOO_LARGE)
             self.transport.close()

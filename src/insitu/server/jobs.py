@@ -6,16 +6,15 @@ A job names an array, by URL and variable or as a table of its chunks, and what 
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import cbor2
 import numpy as np
 import numpy.typing as npt
 
+from insitu.active.message_decoder import MAX_ITEMS
 from insitu.active.node_table import Expression
 from insitu.active.piecewise import GroupedPieces, PiecewiseReduction, PlainPieces, WeightedPieces
 from insitu.active.wire import declared_elements, excerpt, selection_from_wire, values_from_wire
@@ -30,13 +29,13 @@ from insitu.reducing.reductions import STREAMED, ReductionRules
 from insitu.reducing.sketches import check_edges
 from insitu.reducing.weighted_statistics import WEIGHTED_METHODS, Weights
 from insitu.server.error_responses import RequestError
+from insitu.server.request_body import decode_body
 
 __all__ = [
     "BLOCKWISE_METHODS",
     "ArrayRequest",
     "BatchJob",
     "BatchRequest",
-    "is_json",
     "parse_batch",
     "parse_scan_request",
 ]
@@ -128,7 +127,7 @@ class BatchRequest:
     """How many numbers its tables and selections have once they are expanded."""
 
 
-def parse_batch(body: bytes, content_type: str, *, reducing: bool) -> BatchRequest:
+def parse_batch(body: bytes, content_type: str, *, reducing: bool, most: int = MAX_ITEMS) -> BatchRequest:
     """Return the batch in the body of a request.
 
     Parameters
@@ -137,8 +136,10 @@ def parse_batch(body: bytes, content_type: str, *, reducing: bool) -> BatchReque
         CBOR, or JSON if the content type says so.
     reducing
         Whether every job needs methods.
+    most
+        How many items the body may have.
     """
-    data = _decode_body(body, content_type)
+    data = decode_body(body, content_type, most)
     if not isinstance(data, dict):
         raise RequestError("the request must be a map with the entry jobs")
     jobs, options = data.get("jobs"), data.get("options") or {}
@@ -156,7 +157,7 @@ def parse_batch(body: bytes, content_type: str, *, reducing: bool) -> BatchReque
 
 def parse_scan_request(body: bytes, content_type: str) -> tuple[str, str | None, dict[str, Any]]:
     """Return URL, group and storage options of a request for metadata."""
-    data = _decode_body(body, content_type)
+    data = decode_body(body, content_type)
     if not isinstance(data, dict) or set(data) - {"url", "group", "options"} or not isinstance(data.get("url"), str):
         raise RequestError("the request must be a map of url and, optionally, group and options")
     group, options = data.get("group"), data.get("options") or {}
@@ -178,28 +179,6 @@ def _parse_options(options: dict[Any, Any]) -> dict[str, Any]:
                 f"options must be {', '.join(CLIENT_OPTIONS)}, each a short string or a flag; got {excerpt(name)}"
             )
     return dict(options)
-
-
-def is_json(content_type: str) -> bool:
-    """Return whether a content type names JSON; anything else is read as CBOR."""
-    return content_type.partition(";")[0].strip().lower() == "application/json"
-
-
-def _decode_body(body: bytes, content_type: str) -> Any:
-    if is_json(content_type):
-        try:
-            return json.loads(body)
-        except (ValueError, RecursionError) as problem:
-            raise _undecodable_error(problem) from None
-    try:
-        return cbor2.loads(body)
-    # cbor2 before 6 also raises what its constructors of dates, fractions and maps raise.
-    except (cbor2.CBORDecodeError, ValueError, RecursionError, ArithmeticError, MemoryError, TypeError) as problem:
-        raise _undecodable_error(problem) from None
-
-
-def _undecodable_error(problem: Exception) -> RequestError:
-    return RequestError(f"the request cannot be decoded: {str(problem)[:200]}")
 
 
 def _parse_job(data: Any, reducing: bool) -> BatchJob:

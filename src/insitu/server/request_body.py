@@ -1,26 +1,32 @@
-"""Read the body of a request, with limits on its size, its duration and the memory of all bodies."""
+"""Read and decode the body of a request, with limits on its size, its duration and the memory of all bodies."""
 
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from starlette.requests import ClientDisconnect, Request
 
+from insitu.active.message_decoder import MAX_ITEMS, MessageTooLargeError, decode_cbor, decode_json
+from insitu.errors import ModelError
 from insitu.server.error_responses import BusyError, RequestError, RequestTooLargeError, SlowError
 
 if TYPE_CHECKING:
     from insitu.server.worker import Worker
 
-__all__ = ["read_body"]
+__all__ = ["SMALL_REQUEST_BYTES", "decode_body", "read_body"]
 
 MAX_PAUSE_SECONDS = 20.0
 """Longest pause within a body, in seconds."""
+SMALL_REQUEST_BYTES = 1 << 20
+"""Largest body of a request that names one archive or one chunk."""
 
 
-async def read_body(request: Request, worker: Worker) -> bytes:
-    """Return the body of a request; an error if it is larger than the limit or arrives too slowly."""
-    limit = worker.limits.request
+async def read_body(request: Request, worker: Worker, most: int | None = None) -> bytes:
+    """Return the body of a request; an error if it is larger than the limit, or than `most` bytes, or arrives too
+    slowly.
+    """
+    limit = worker.limits.request if most is None else min(most, worker.limits.request)
     declared = request.headers.get("content-length", "")
     if declared.isdecimal() and (len(declared) > 18 or int(declared) > limit):
         raise RequestTooLargeError(f"the request is larger than the limit of {limit} bytes")
@@ -48,3 +54,22 @@ async def read_body(request: Request, worker: Worker) -> bytes:
         raise SlowError("the request arrived too slowly") from None
     finally:
         worker.incoming -= size
+
+
+def decode_body(body: bytes, content_type: str, most: int = MAX_ITEMS) -> Any:
+    """Return what a body says, in JSON if the content type says so, else in CBOR.
+
+    Parameters
+    ----------
+    body, content_type
+        The body.
+    most
+        How many items it may have.
+    """
+    is_json = content_type.partition(";")[0].strip().lower() == "application/json"
+    try:
+        return decode_json(body, most) if is_json else decode_cbor(body, most)
+    except MessageTooLargeError:
+        raise RequestTooLargeError(f"the request has more than {most} items, the limit of this server") from None
+    except ModelError as problem:
+        raise RequestError(f"the request cannot be decoded: {problem}") from None

@@ -11,12 +11,15 @@ import uuid
 from contextvars import ContextVar
 from dataclasses import dataclass
 
+from insitu.server.reply_watch import Reply
 from insitu.sources.redaction import redact_url
 
-__all__ = ["STOPPING", "RequestFacts", "current_request", "record_archive", "request_id"]
+__all__ = ["STOPPING", "TRANSPORT", "RequestFacts", "current_request", "record_archive", "request_id"]
 
 STOPPING = "insitu.stopping"
 """Key in the ASGI scope of a request that is under way when the server stops."""
+TRANSPORT = "insitu.transport"
+"""Key in the ASGI scope of the connection by which a request came."""
 MAX_ARCHIVE_CHARS = 500
 """Longest name of an archive in logs: clients choose it."""
 _ID = re.compile(r"[A-Za-z0-9._:/+=@-]{1,128}")
@@ -29,6 +32,8 @@ class RequestFacts:
     id: str
     archive: str | None = None
     """URL or path of the first archive that it named, without credentials."""
+    reply: Reply | None = None
+    """Its reply, which may wait for the client."""
 
 
 current_request: ContextVar[RequestFacts | None] = ContextVar("insitu_request", default=None)

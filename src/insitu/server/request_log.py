@@ -15,7 +15,7 @@ from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from insitu.server.error_responses import StoppingError, error_response
-from insitu.server.request_context import STOPPING, RequestFacts, current_request, request_id
+from insitu.server.request_context import STOPPING, TRANSPORT, RequestFacts, current_request, request_id
 from insitu.server.request_spans import RequestSpans
 from insitu.server.worker import Worker
 
@@ -44,7 +44,8 @@ class RequestLogMiddleware:
         given, path = scope, _normalise_path(scope["path"])
         scope = {**scope, "path": path, "raw_path": path.encode("utf-8", "replace")}
         headers, route, method = Headers(scope=scope), _route_label(path), scope["method"]
-        request = RequestFacts(request_id(headers.get("x-request-id")))
+        reply = self.worker.replies.add(scope.get(TRANSPORT))
+        request = RequestFacts(request_id(headers.get("x-request-id")), reply=reply)
         client = (scope.get("client") or ("-",))[0]
         began, status, sent = time.perf_counter(), 0, 0
 
@@ -57,6 +58,7 @@ class RequestLogMiddleware:
             elif message["type"] == "http.response.body":
                 sent += len(message.get("body", b""))
             await send(message)
+            self.worker.replies.record(reply, len(message.get("body", b"")))
 
         with ExitStack() as stack:
             stack.callback(current_request.reset, current_request.set(request))
@@ -77,6 +79,7 @@ class RequestLogMiddleware:
                     raise  # the response has begun: end the connection, so that the client sees it
             finally:
                 self.worker.open_requests -= 1
+                reply.is_complete = True
                 seconds = time.perf_counter() - began
                 self.worker.metrics.record_response(route, status, seconds, sent)
                 self.worker.update_gauges()  # the request for /metrics may go to another worker

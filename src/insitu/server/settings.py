@@ -37,8 +37,15 @@ class Limits:
     """Size of the cache of decoded chunks, in bytes."""
     fresh: float = 30.0
     """Seconds after which cached chunks and scans of remote objects expire."""
+    rate: float = 1024.0
+    """Bytes a second that a client has to read of a reply; 0: any rate."""
     scans: int = 64
     """Number of archives whose metadata is cached."""
+
+    @property
+    def replies(self) -> int:
+        """Bytes that replies may hold while they wait for their clients."""
+        return max(self.memory // 4, 64 << 20)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,6 @@ by the one that asked. Portions are merged in their order, so that the result do
 
 from __future__ import annotations
 
-import io
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from typing import Any
 import cbor2
 
 from insitu.active.distribute import arrays_from_wire
+from insitu.active.message_decoder import decode_sequence
 from insitu.active.piecewise import PiecewiseReduction, Results
 from insitu.active.remote_values import RemoteValues
 from insitu.active.request_pieces import MergedPartial, count_requests, cut_axis, cut_pieces
@@ -154,14 +154,12 @@ def _ask(other: SiblingConnection, request: bytes) -> bytes:
 
 def _parse(data: bytes, whole: PiecewiseReduction) -> Answer:
     """Return what a worker answered; raise an error if it is no result, whatever the reason."""
-    stream = io.BytesIO(data)
-    decoder = cbor2.CBORDecoder(stream)
-    first = decoder.decode()
+    first, *rest = decode_sequence(data)
     if "busy" in first:
         raise HelperBusyError
-    if "error" in first or stream.tell() == len(data):
+    if "error" in first or not rest:
         raise HelperLostError(SourceError("another worker of the server refused a portion"))
-    partial, last = arrays_from_wire(first, "partial"), decoder.decode()
+    partial, last = arrays_from_wire(first, "partial"), rest[0]
     if set(partial) != set(whole.fields) or "done" not in last:
         raise HelperLostError(SourceError("another worker of the server answered something else"))
     return partial, first.get("warnings", []), last

@@ -11,9 +11,10 @@ import weakref
 from collections.abc import AsyncIterator, Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from insitu.cancellation import Deadline, LateError, deadline_scope
+from insitu.errors import InsituError
 from insitu.reading import ChunkCache, ReadStatistics
 from insitu.reading.thread_pools import count_cores
 from insitu.server.admission import Admission
@@ -23,6 +24,8 @@ from insitu.server.error_responses import RequestTooLargeError
 from insitu.server.metrics import Metrics
 from insitu.server.process_end import end_soon
 from insitu.server.reductionist.load_chunk import ChunkLoader
+from insitu.server.reply_watch import Reply, ReplyWatch
+from insitu.server.request_context import current_request
 from insitu.server.roots import Roots
 from insitu.server.scanned_archives import ScanCache
 from insitu.server.settings import Settings
@@ -41,6 +44,8 @@ FAREWELL_SECONDS = 2.0
 """Seconds that cancelled requests get to answer their clients when the server stops."""
 MAX_WAITING_PIECES = 4
 """Pieces of a streamed response that may wait to be sent."""
+SLOW_CLIENT_SECONDS = 1.0
+"""Seconds after which a response is paused if the client has not taken a piece."""
 
 
 class Worker:
@@ -59,6 +64,7 @@ class Worker:
         self.siblings = Siblings.from_environment()
         threads = settings.threads or THREADS_PER_CORE * count_cores()
         self.admission = Admission(limits.memory, limits.queue, limits.wait, threads)
+        self.replies = ReplyWatch(limits.rate, limits.replies)
         self.pool = ThreadPoolExecutor(threads, thread_name_prefix="insitu-serve")
         self._deadlines: weakref.WeakSet[Deadline] = weakref.WeakSet()
         """Deadlines of the running requests."""
@@ -130,7 +136,12 @@ class Worker:
         loop = asyncio.get_running_loop()
         deadline = self._deadline()
         inherit = contextvars.copy_context().run  # log lines of the thread name the request, too
-        future = loop.run_in_executor(self.pool, inherit, _run_with_deadline, deadline, lambda: work(deadline))
+
+        def checked_work() -> Answer:
+            deadline.check()  # it may have waited for a thread
+            return work(deadline)
+
+        future = loop.run_in_executor(self.pool, inherit, _run_with_deadline, deadline, checked_work)
         # Its memory counts until the thread is done, even if the client has gone.
         future.add_done_callback(lambda done: (leave(), done.cancelled() or done.exception())[0])
         try:
@@ -144,38 +155,72 @@ class Worker:
         finally:
             deadline.cancelled = True
 
-    async def stream(self, cost: int, work: Callable[[Deadline], Generator[bytes, None, None]]) -> AsyncIterator[bytes]:
-        """Run a generator on a thread and return its pieces as they are made.
+    async def stream(
+        self, cost: int, held: int, work: Callable[[Deadline], Generator[bytes, None, None]]
+    ) -> AsyncIterator[bytes]:
+        """Run a generator on threads and return its pieces as they are made.
 
         The iterator is returned when the first piece is there, so that an early error is raised
-        here.
+        here. While the client reads slowly the generator is paused: it holds neither a thread nor
+        memory for decoding, and waits for its turn again when the client has read what there is.
+
+        Parameters
+        ----------
+        cost
+            Bytes that it holds while it runs.
+        held
+            Bytes that it holds while it is paused.
+        work
+            Makes the generator; it gets its deadline.
         """
-        leave = await self.admission.enter(cost)
-        loop = asyncio.get_running_loop()
-        deadline = self._deadline()
+        request = current_request.get()
+        reply = Reply(None) if request is None or request.reply is None else request.reply
+        loop, context = asyncio.get_running_loop(), contextvars.copy_context()
         room = threading.Semaphore(MAX_WAITING_PIECES)
-        pieces: asyncio.Queue[Any] = asyncio.Queue()
+        pieces: asyncio.Queue[bytes | _Paused | _EndOfStream] = asyncio.Queue()
+        leave = await self.admission.enter(cost)
+        deadline = self._deadline()
+        making = work(deadline)
 
-        def produce() -> None:
-            making = work(deadline)
-            for piece in making:
-                try:
-                    while not room.acquire(timeout=0.5):
-                        deadline.check()
+        def produce() -> bool:
+            """Make pieces for as long as the client takes them; return whether there are no more."""
+            try:
+                while room.acquire(timeout=SLOW_CLIENT_SECONDS):
                     deadline.check()
-                except LateError as late:
-                    with suppress(LateError):  # the generator has reported it already, with this piece
-                        piece = making.throw(late)
+                    piece = next(making, None)
+                    if piece is None:
+                        return True
                     loop.call_soon_threadsafe(pieces.put_nowait, piece)
-                    return
-                loop.call_soon_threadsafe(pieces.put_nowait, piece)
+                deadline.check()
+            except LateError as late:
+                # The generator makes an item of it, or raises it again if nothing has been sent.
+                loop.call_soon_threadsafe(pieces.put_nowait, making.throw(late))
+                return True
+            return False
 
-        def on_done(done: asyncio.Future[None]) -> None:
-            leave()
-            pieces.put_nowait(_EndOfStream(None if done.cancelled() else done.exception()))
+        paused = False
 
-        inherit = contextvars.copy_context().run
-        loop.run_in_executor(self.pool, inherit, _run_with_deadline, deadline, produce).add_done_callback(on_done)
+        def start(leave: Callable[[], None]) -> None:
+            nonlocal paused
+            paused, reply.held = False, 0
+
+            def on_done(done: asyncio.Future[bool]) -> None:
+                nonlocal paused
+                leave()
+                error = None if done.cancelled() else done.exception()
+                if done.cancelled() or error is not None or done.result():
+                    pieces.put_nowait(_EndOfStream(error))
+                elif deadline.cancelled:  # the client has just gone
+                    context.run(making.close)
+                else:
+                    paused = True
+                    pieces.put_nowait(_Paused())
+                    self.replies.pause(reply, held)
+
+            future = loop.run_in_executor(self.pool, context.run, _run_with_deadline, deadline, produce)
+            future.add_done_callback(on_done)
+
+        start(leave)
         try:
             first = await pieces.get()
         except BaseException:
@@ -188,13 +233,22 @@ class Worker:
             piece = first
             try:
                 while not isinstance(piece, _EndOfStream):
-                    room.release()
-                    yield piece
+                    if isinstance(piece, _Paused):
+                        start(await self.admission.enter(cost))
+                    else:
+                        room.release()
+                        yield piece
                     piece = await pieces.get()
                 if piece.error is not None:
                     raise piece.error
+            except InsituError as error:  # the status has been sent: the generator makes an item of it
+                with suppress(InsituError, StopIteration):
+                    yield context.run(making.throw, error)
             finally:
                 deadline.cancelled = True
+                reply.held = 0
+                if paused:
+                    context.run(making.close)
 
         return rest()
 
@@ -203,10 +257,15 @@ def _run_with_deadline(deadline: Deadline, work: Callable[[], Answer]) -> Answer
     """Call a function with its deadline in force; turn a MemoryError into an error of this request."""
     try:
         with deadline_scope(deadline):
-            deadline.check()
             return work()
     except MemoryError:
         raise RequestTooLargeError("the server has not enough memory for this request: select less") from None
+
+
+class _Paused:
+    """Marks that a stream waits for its client."""
+
+    __slots__ = ()
 
 
 class _EndOfStream:

@@ -90,10 +90,15 @@ def pcodec(configuration: Configuration, form: BufferSpec) -> DecodeStep:
     """Return the step for numcodecs' pcodec: one standalone file of pco."""
     if form.dtype is None:
         raise CodecError("pcodec needs an array, but the codec before it in the chain yields bytes", codec="pcodec")
-    decode = require_function("pcodec", ("pcodec.standalone", "simple_decompress"))
+    decode = require_function("pcodec", ("pcodec.standalone", "simple_decompress_into"))
+    native = form.dtype.newbyteorder("=")
 
     def run(data: Data, out: Octets | None) -> Data:
-        return _check_array("pcodec", decode(as_octets(data).tobytes()), form)
+        values = np.empty(form.limit // native.itemsize, native)
+        done = decode(as_octets(data).tobytes(), values)
+        if not done.finished:
+            raise CodecError(f"the data holds more than the {values.size} values of the chunk", codec="pcodec")
+        return as_octets(values[: done.n_processed])
 
     return DecodeStep("pcodec", run, form.compressor_output(2), uses_library=True)
 

@@ -1,13 +1,14 @@
 """Decoders of compressed images: JPEG, WebP, LERC, JPEG XL, JPEG 2000, JPEG XR, PNG, PixarLog, fax.
 
-By imagecodecs, under its names. The image must have the chunk's shape and type: the declared size
-is compared before memory is spent on it, where the library can, and in any case before values are
-returned.
+By imagecodecs, under its names. The image must have the chunk's shape and type: the size that it declares
+is compared before memory and time are spent on it. imagecodecs does so if it gets the buffer to decode
+into, except for JPEG 2000.
 """
 
 from __future__ import annotations
 
 import base64
+import struct
 from collections.abc import Callable
 from typing import Any
 
@@ -100,12 +101,11 @@ def lerc(configuration: Configuration, form: BufferSpec) -> DecodeStep:
     decode = require_function("imagecodecs_lerc", ("imagecodecs", "lerc_decode"))
 
     def image(data: Data, room: NDArray[Any]) -> Any:
-        values, valid = decode(bytes(as_octets(data)), masks=True)
+        values, valid = decode(bytes(as_octets(data)), masks=True, out=room)
         if room.dtype.kind == "f" and valid is not None and not np.all(valid):
             valid = np.asarray(valid, bool)
             if valid.ndim == room.ndim and valid.shape != room.shape:  # one plane for each band, in front
                 valid = np.moveaxis(valid, 0, -1)
-            values = np.array(values)
             mask = valid if valid.shape == room.shape else np.broadcast_to(valid[..., None], room.shape)
             values.reshape(room.shape)[~mask] = np.nan
         return values
@@ -125,7 +125,51 @@ def jpegxl(configuration: Configuration, form: BufferSpec) -> DecodeStep:
 
 def jpeg2k(configuration: Configuration, form: BufferSpec) -> DecodeStep:
     """Return the step for JPEG 2000."""
-    return _plain_step("imagecodecs_jpeg2k", "jpeg2k_decode", form)
+    decode = require_function("imagecodecs_jpeg2k", ("imagecodecs", "jpeg2k_decode"))
+
+    def image(data: Data, room: NDArray[Any]) -> Any:
+        whole = bytes(as_octets(data))
+        height, width, channels = _jpeg2k_size(whole)
+        if height * width * channels > room.size:
+            raise CodecError(
+                f"the image has {height} rows, {width} columns and {channels} channels, the chunk {room.size} values"
+            )
+        return decode(whole, out=room)
+
+    return _image_step("imagecodecs_jpeg2k", form, image)
+
+
+def _jpeg2k_size(data: bytes) -> tuple[int, int, int]:
+    """Return rows, columns and channels of a JPEG 2000 image (ISO/IEC 15444-1, annex A.5.1)."""
+    at, channels = (0, 0) if data.startswith(b"\xff\x4f") else _find_codestream(data)
+    if data[at : at + 4] != b"\xff\x4f\xff\x51" or len(data) < at + 42:
+        raise CodecError("the data is not a JPEG 2000 image: it has no header that says its size")
+    right, bottom, left, top = struct.unpack_from(">4I", data, at + 8)
+    (components,) = struct.unpack_from(">H", data, at + 40)
+    return max(bottom - top, 0), max(right - left, 0), max(components, channels)
+
+
+def _find_codestream(data: bytes) -> tuple[int, int]:
+    """Return where the codestream of a JP2 file begins, and the channels of its palette (annex I); the end of the
+    data if it has no codestream.
+    """
+    at, channels = 0, 0
+    while at + 8 <= len(data):
+        length, kind = struct.unpack_from(">I4s", data, at)
+        content = at + 8
+        if length == 1:  # the length has 64 bits
+            length, content = int.from_bytes(data[content : content + 8], "big"), content + 8
+        if kind == b"jp2c":
+            return content, channels
+        if kind == b"pclr":
+            channels = max(channels, *data[content + 2 : content + 3], 0)
+        if kind == b"jp2h":
+            at = content  # a box of boxes
+        elif length < 8:
+            break  # it reaches to the end, or is damaged
+        else:
+            at += length
+    return len(data), channels
 
 
 def jpegxr(configuration: Configuration, form: BufferSpec) -> DecodeStep:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from insitu.active.message_decoder import decode_json
+from insitu.errors import ModelError
 from insitu.server.error_responses import RequestError
 
 __all__ = ["ApiQuery"]
@@ -110,6 +111,6 @@ class ApiQuery(Mapping[str, str]):
         if not text:
             return default
         try:
-            return json.loads(text)
-        except (ValueError, RecursionError):
+            return decode_json(text)
+        except ModelError:
             raise RequestError(f"{name} is not JSON: {text[:40]!r}") from None

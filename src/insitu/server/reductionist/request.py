@@ -14,8 +14,10 @@ from typing import Any
 
 import numpy as np
 
+from insitu.active.message_decoder import decode_json
 from insitu.active.wire_array import MAX_CODECS, MAX_CONFIGURATION_CHARS
 from insitu.codecs.registry import ALIASES, CODECS
+from insitu.errors import ModelError
 from insitu.model import Codec
 from insitu.server.error_responses import RequestError
 from insitu.server.reductionist.missing import Missing, parse_missing
@@ -68,7 +70,7 @@ def parse_chunk_request(body: bytes) -> ChunkRequest:
     unknown = [name for name in data if name not in FIELDS]
     if unknown:
         raise invalid_request(
-            f"unknown field `{unknown[0]}`, expected one of {', '.join(f'`{name}`' for name in FIELDS)}"
+            f"unknown field `{unknown[0][:60]}`, expected one of {', '.join(f'`{name}`' for name in FIELDS)}"
         )
     for name in ("interface_type", "url", "dtype"):
         if name not in data:
@@ -116,16 +118,10 @@ def invalid_request(why: str) -> RequestError:
 
 
 def _json_object(body: bytes) -> dict[str, Any]:
-    def pairs(items: list[tuple[str, Any]]) -> dict[str, Any]:
-        found = dict(items)
-        if len(found) != len(items):
-            raise ValueError("duplicate field")
-        return found
-
     try:
-        data = json.loads(body, object_pairs_hook=pairs)
-    except (ValueError, RecursionError) as problem:
-        raise invalid_request(f"Failed to parse the request body as JSON: {str(problem)[:200]}") from None
+        data = decode_json(body)
+    except ModelError as problem:
+        raise invalid_request(f"Failed to parse the request body as JSON: {problem}") from None
     if not isinstance(data, dict):
         raise invalid_request("the request body is not a JSON object")
     return data
@@ -229,7 +225,7 @@ def _codec(value: Any) -> tuple[str, dict[str, Any]]:
 def _compression(value: Any) -> tuple[Codec, ...]:
     name, rest = _codec(value)
     if rest and name in COMPRESSIONS_WITHOUT_OPTIONS:
-        raise ValueError(f"unknown field `{next(iter(rest))}`, expected `id`")
+        raise ValueError(f"unknown field `{next(iter(rest))[:60]}`, expected `id`")
     return (Codec(name, rest),)
 
 
@@ -242,7 +238,7 @@ def _filters(value: Any) -> tuple[Codec, ...]:
         if name in SHUFFLES:
             unknown = [key for key in rest if key != "element_size"]
             if unknown:
-                raise ValueError(f"unknown field `{unknown[0]}`, expected `element_size`")
+                raise ValueError(f"unknown field `{unknown[0][:60]}`, expected `element_size`")
             if "element_size" not in rest:
                 raise ValueError("missing field `element_size`")
             size = _count(rest["element_size"])

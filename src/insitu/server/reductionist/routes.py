@@ -22,7 +22,7 @@ from insitu.server.error_responses import (
 )
 from insitu.server.reductionist.operations import OPERATIONS, encode_result, operate
 from insitu.server.reductionist.request import ChunkRequest, parse_chunk_request
-from insitu.server.request_body import read_body
+from insitu.server.request_body import SMALL_REQUEST_BYTES, read_body
 from insitu.server.worker import Worker
 from insitu.sources.access_policy import RefusedError
 
@@ -49,7 +49,7 @@ def _make_endpoint(worker: Worker, keep_dims: bool) -> Callable[[Request], Await
             return json_error_response(404, f"unsupported operation {operation[:60]}")
         try:
             who = authenticate(request.headers, worker.tokens.current())
-            wanted = parse_chunk_request(await read_body(request, worker))
+            wanted = parse_chunk_request(await read_body(request, worker, SMALL_REQUEST_BYTES))
             _check_access(worker, wanted)
             cost = worker.loader.cost(wanted)
             data = await worker.run(
