@@ -102,7 +102,8 @@ def serve(
         serve_log.warning("the environment variable %s is no option of insitu serve and is ignored", name)
     if not roots:
         serve_log.warning("no root is given: clients cannot read anything from this server")
-    Roots(roots or [])  # report a wrong root here, not in every worker
+    roots = [_absolute_root(root) for root in roots or []]
+    Roots(roots)  # report a wrong root here, not in every worker
     limits = Limits(
         memory=int(memory * 2**30 / workers),
         cache=int(cache * 2**30 / workers),
@@ -118,7 +119,7 @@ def serve(
     if (tls_key or tls_client_ca) and not tls_cert:
         raise InsituError("TLS needs a certificate", hint="Give it with --tls-cert")
     settings = Settings(
-        roots=tuple(_absolute_root(root) for root in roots or []),
+        roots=tuple(roots),
         tokens=tuple(token or []),
         token_file=str(token_file.absolute()) if token_file else None,
         limits=limits,
@@ -156,6 +157,11 @@ def _read_storage_options(path: Path) -> dict[str, Any]:
 
 
 def _absolute_root(root: str) -> str:
+    from insitu.server.roots import split_root
+
+    url, folder = split_root(root)
+    if folder is not None:
+        return f"{url}={os.path.abspath(os.path.expanduser(folder))}"
     return root if scheme_of(root) else os.path.abspath(os.path.expanduser(root))
 
 

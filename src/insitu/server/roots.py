@@ -20,9 +20,11 @@ from insitu.sources.address import bucket_address, file_url_path, scheme_of
 from insitu.sources.globs import is_glob
 from insitu.sources.redaction import redact_url
 
-__all__ = ["Roots", "local_path", "refers_outside_error"]
+__all__ = ["Roots", "local_path", "refers_outside_error", "split_root"]
 
 DEFAULT_PORTS = {"http": 80, "https": 443}
+_PATH_START = re.compile(r"[/~.\\]|[A-Za-z]:[/\\]")
+"""How a folder begins that is not the rest of a URL."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,8 +97,9 @@ class Roots:
             self._add(root)
 
     def _add(self, root: str) -> None:
-        url, equals, folder = root.partition("=")
-        if equals and (known := _WebPrefix.of(url)) is not None:
+        url, folder = split_root(root)
+        known = _WebPrefix.of(url)
+        if folder is not None and known is not None:
             if not os.path.isdir(folder):
                 raise SourceError("the folder of a root does not exist", url=folder, hint="Write URL=FOLDER")
             self.webs.append(known)
@@ -109,9 +112,12 @@ class Roots:
                 raise SourceError("the root does not exist", url=root, hint="Name an existing folder or file")
             self.paths.append(os.path.realpath(local))
             return
-        web = _WebPrefix.of(root)
-        if web is not None:
-            self.webs.append(web)
+        if known is not None:
+            if "?" in url:
+                raise SourceError(
+                    "a root is a prefix of URLs and has no query", url=redact_url(url), hint="Leave out what follows ?"
+                )
+            self.webs.append(known)
             return
         address = bucket_address(root)
         if address is None:
@@ -218,6 +224,24 @@ def default_endpoint(kind: str) -> str | None:
         return None
     names = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
     return next((os.environ[name] for name in names if os.environ.get(name)), None)
+
+
+def split_root(root: str) -> tuple[str, str | None]:
+    """Return the URL and the folder of a root `URL=FOLDER`; of any other root itself and None.
+
+    A URL may hold equals signs, and so may the name of a folder: the folder is what exists after one of them, or
+    looks like a path.
+
+    Examples
+    --------
+    >>> split_root("https://host/data=/srv/data"), split_root("https://host/year=2020/")
+    (('https://host/data', '/srv/data'), ('https://host/year=2020/', None))
+    """
+    ends = [place for place, letter in enumerate(root) if letter == "="] if scheme_of(root) in DEFAULT_PORTS else []
+    splits = [(root[:end], root[end + 1 :]) for end in ends]
+    found = [split for split in splits if os.path.isdir(split[1])]
+    found += [split for split in splits if _PATH_START.match(split[1])]
+    return found[0] if found else (root, None)
 
 
 def local_path(url: str) -> str | None:
