@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from insitu.cli.access import StorageOption, storage_options
+from insitu.cli.option_sources import refuse_empty_variables
 from insitu.cli.screen import stderr
 from insitu.combining.file_names import absolute_path, expand_paths, is_many
 from insitu.errors import InsituError, NotFoundError
@@ -42,10 +43,14 @@ def explore(
     """
     try:
         from insitu.server import Limits, Settings, run
+        from insitu.server.authentication import check_tokens
     except ImportError as problem:
         raise InsituError(
             f"the explorer needs the package {problem.name}", hint="pip install 'insitu[serve]'"
         ) from problem
+    refuse_empty_variables({"INSITU_TOKEN": token})
+    if token is not None:
+        check_tokens([token])
     options = storage_options(option) or {}
     archives = []
     for url in urls:

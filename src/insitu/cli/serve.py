@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from insitu.cli.option_sources import apply_option_file, unknown_variables, variable_name
+from insitu.cli.option_sources import apply_option_file, refuse_empty_variables, unknown_variables, variable_name
 from insitu.errors import InsituError
 from insitu.sources.address import scheme_of
 
@@ -25,6 +25,8 @@ serve_log = logging.getLogger("insitu.serve")
 def _apply_config(context: typer.Context, path: Path | None) -> Path | None:
     if path is not None:
         apply_option_file(context, path, serve, "config")
+        if (context.default_map or {}).get("token") == []:
+            raise InsituError(f"{path}: the list of tokens is empty", hint="Give tokens, or leave the key out")
     return path
 
 
@@ -92,6 +94,7 @@ def serve(
     """
     try:
         from insitu.server import CertificateFiles, Limits, Settings, log_config, run
+        from insitu.server.authentication import check_tokens
         from insitu.server.roots import Roots
     except ImportError as problem:
         raise InsituError(
@@ -112,10 +115,12 @@ def serve(
         request=int(max_request * 2**20),
         chunk=int(max_chunk * 2**20),
     )
-    if not all(token or []):
-        raise InsituError("an accepted token is empty: everybody would be let in", hint="Give a token, or no --token")
-    if token_file is not None and not _has_tokens(token_file):
-        serve_log.warning("%s contains no token: no client is accepted until it does", token_file)
+    restricting = {"token": token, "token_file": token_file, "tls_client_ca": tls_client_ca, "tls_cert": tls_cert}
+    given = {variable_name(PREFIX, name): value for name, value in {**restricting, "config": config}.items()}
+    refuse_empty_variables({**given, "INSITU_TOKENS": token})
+    check_tokens(token or [])
+    if token_file is not None:
+        check_tokens(_read_token_file(token_file))
     if (tls_key or tls_client_ca) and not tls_cert:
         raise InsituError("TLS needs a certificate", hint="Give it with --tls-cert")
     settings = Settings(
@@ -165,12 +170,15 @@ def _absolute_root(root: str) -> str:
     return root if scheme_of(root) else os.path.abspath(os.path.expanduser(root))
 
 
-def _has_tokens(path: Path) -> bool:
+def _read_token_file(path: Path) -> tuple[str, ...]:
     from insitu.server.authentication import read_tokens
 
     try:
-        return bool(read_tokens(str(path)))
+        found = read_tokens(str(path))
     except (OSError, UnicodeDecodeError) as problem:
         raise InsituError(
             f"cannot read the token file {path}: {problem}", hint="Give a text file with one token per line"
         ) from None
+    if not found:
+        raise InsituError(f"{path} contains no token: nobody would be let in", hint="Write one token per line")
+    return found
