@@ -8,6 +8,7 @@ file before the default.
 from __future__ import annotations
 
 import difflib
+import json
 import os
 import tomllib
 from collections.abc import Iterator, Mapping
@@ -59,8 +60,12 @@ def apply_option_file(context: typer.Context, path: Path, command: Any, own: str
                 f"{path}: there is no option {key!r}{f', perhaps {near[0]!r} is meant' if near else ''}",
                 hint=f"Known keys: {', '.join(types)}",
             )
+        if isinstance(value, dict) and types[key] is str:
+            value = json.dumps(value)  # a table is the JSON that a flag takes
         if not _fits(value, types[key]):
-            raise InsituError(f"{path}: {key} must be {TYPE_NAMES[types[key]]}, not {value!r}", hint=f"Change {key}")
+            # The value is not shown: it may be a secret.
+            given = TYPE_NAMES.get(type(value), "a table or a date")
+            raise InsituError(f"{path}: {key} must be {TYPE_NAMES[types[key]]}, not {given}", hint=f"Change {key}")
         try:
             parameters[key].process_value(context, value)
         except typer.BadParameter as problem:  # outside of its range

@@ -13,6 +13,7 @@ import typer
 from insitu.cli.option_sources import apply_option_file, refuse_empty_variables, unknown_variables, variable_name
 from insitu.errors import InsituError
 from insitu.sources.address import scheme_of
+from insitu.sources.redaction import redact_url
 
 __all__ = ["CONTEXT_SETTINGS", "serve"]
 
@@ -65,8 +66,8 @@ def serve(
         Path | None, typer.Option(help="File of accepted tokens, one per line; read again when it changes.")
     ] = None,
     storage_options: Annotated[
-        Path | None,
-        typer.Option(help="JSON file that maps URL prefixes to storage options: the server's own credentials."),
+        str | None,
+        typer.Option(help="JSON, or a file of it: storage options by URL prefix, the server's own credentials."),
     ] = None,
     keep_dims: Annotated[
         bool, typer.Option(help="Keep reduced dimensions in /v2, so that PyActiveStorage can reduce any axes.")
@@ -95,7 +96,8 @@ def serve(
     try:
         from insitu.server import CertificateFiles, Limits, Settings, log_config, run
         from insitu.server.authentication import check_tokens
-        from insitu.server.roots import Roots
+        from insitu.server.operator_options import unmatched_options
+        from insitu.server.roots import Roots, split_root
     except ImportError as problem:
         raise InsituError(
             f"the server needs the package {problem.name}", hint="pip install 'insitu[serve]'"
@@ -123,13 +125,19 @@ def serve(
         check_tokens(_read_token_file(token_file))
     if (tls_key or tls_client_ca) and not tls_cert:
         raise InsituError("TLS needs a certificate", hint="Give it with --tls-cert")
+    own = _read_storage_options(storage_options) if storage_options else {}
+    for name in unmatched_options([split_root(root)[0] for root in roots], own):
+        serve_log.warning(
+            "the storage options for %r match no root and are not used: name a prefix of a root, such as s3://bucket/",
+            redact_url(name),
+        )
     settings = Settings(
         roots=tuple(roots),
         tokens=tuple(token or []),
         token_file=str(token_file.absolute()) if token_file else None,
         limits=limits,
         keep_dims=keep_dims,
-        storage_options=_read_storage_options(storage_options) if storage_options else {},
+        storage_options=own,
         grace=grace,
     )
     if host not in ("127.0.0.1", "localhost", "::1") and not (token or token_file or tls_client_ca):
@@ -151,13 +159,18 @@ def serve(
     )
 
 
-def _read_storage_options(path: Path) -> dict[str, Any]:
+def _read_storage_options(given: str) -> dict[str, Any]:
+    is_json = given.lstrip().startswith(("{", "["))  # it is not shown: it holds secrets
+    place = "--storage-options" if is_json else given
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        found = json.loads(given if is_json else Path(given).read_text(encoding="utf-8"))
     except (OSError, ValueError) as problem:
-        raise InsituError(f"cannot read the storage options in {path}: {problem}", hint="Give a JSON file") from None
+        reason = problem.strerror if isinstance(problem, OSError) else problem
+        raise InsituError(
+            f"cannot read the storage options in {place}: {reason}", hint="Give JSON, or a file of it"
+        ) from None
     if not isinstance(found, dict):
-        raise InsituError(f"{path} holds no storage options", hint='Write a JSON object: {"s3://bucket/": {"key": …}}')
+        raise InsituError(f"{place} holds no storage options", hint='Write a JSON object: {"s3://bucket/": {"key": …}}')
     return found
 
 
