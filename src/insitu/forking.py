@@ -62,9 +62,16 @@ def import_before_fork(name: str) -> ModuleType:
 
     A child that is forked in the middle of an import can never import that module: its lock belongs
     to a thread that does not exist there.
+
+    The packages that the module lies in are complete then, too: Python itself returns a module that is
+    there while another thread is still importing its package (numcodecs fills its registry that way).
     """
     with delay_forks():
-        return importlib.import_module(name)
+        found = importlib.import_module(name)
+    # Without the lock: the thread that imports the package may need it.
+    for end in (place for place, letter in enumerate(name) if letter == "."):
+        importlib.import_module(name[:end])
+    return found
 
 
 @contextmanager

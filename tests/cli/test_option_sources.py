@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import typer
 
-from insitu.cli import load_verb
+from insitu.cli import app, load_verb
 from insitu.cli.option_sources import unknown_variables
 from insitu.cli.serve import serve
 from insitu.errors import InsituError
@@ -141,7 +141,7 @@ def test_a_wrong_type(name: str, tmp_path: Path) -> None:
         ("help = true", ["'help'"]),
         ("[serve]\nport = 80", ["'serve'", "Known keys"]),
         ("workers = 0", ["workers is wrong"]),
-        ("port = '80'", ["port must be an integer, not '80'"]),
+        ("port = '80'", ["port must be an integer, not a text"]),
         ("roots = '/data'", ["roots must be a list of texts"]),
         ("port = 1\nport 2", ["is not a TOML file", "line 2"]),
         ("# \xff", ["is not a TOML file"]),
@@ -191,3 +191,57 @@ def test_the_example_in_the_documentation(tmp_path: Path) -> None:
     path = tmp_path / "server.toml"
     path.write_text(text)
     assert parsed("--config", str(path))["token_file"] == Path("/etc/insitu/tokens")
+
+
+@pytest.fixture
+def not_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No server runs; one that would is an error of the test."""
+
+    def run(*settings: object, **more: object) -> None:
+        raise AssertionError("it would have started")
+
+    monkeypatch.setattr("insitu.server.run", run)
+    monkeypatch.setattr("logging.config.dictConfig", lambda settings: None)
+
+
+def start(*arguments: str) -> None:
+    app(list(arguments), standalone_mode=False)
+
+
+RESTRICTING = [
+    "INSITU_TOKENS",
+    *(f"INSITU_SERVE_{name}" for name in ("TOKEN", "TOKEN_FILE", "CONFIG", "TLS_CLIENT_CA")),
+]
+
+
+@pytest.mark.usefixtures("not_started")
+@pytest.mark.parametrize("name", RESTRICTING)
+def test_an_empty_variable_does_not_leave_the_server_open(
+    name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    for value in ("", "  ") if name.endswith(("TOKEN", "TOKENS")) else ("",):
+        monkeypatch.setenv(name, value)
+        with pytest.raises(InsituError, match=f"{name} is empty"):
+            start("serve", str(tmp_path))
+
+
+@pytest.mark.usefixtures("not_started")
+@pytest.mark.parametrize("token", ["", "a ", "None:None", "None", ":", "null"])
+def test_tokens_that_are_no_secrets(token: str, tmp_path: Path) -> None:
+    (tmp_path / "tokens").write_text(f"# to come\n\n{token}")
+    ways = [["serve", str(tmp_path), "--token", "good", "--token", token], ["explore", str(tmp_path), "--token", token]]
+    if token != "a ":  # lines of a file are stripped
+        ways.append(["serve", str(tmp_path), "--token-file", str(tmp_path / "tokens")])
+    for way in ways:
+        with pytest.raises(InsituError, match="token"):
+            start(*way)
+
+
+@pytest.mark.usefixtures("not_started")
+def test_no_tokens_in_the_places_for_them(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "serve.toml").write_text("token = []")
+    with pytest.raises(InsituError, match="list of tokens is empty"):
+        start("serve", str(tmp_path), "--config", str(tmp_path / "serve.toml"))
+    monkeypatch.setenv("INSITU_TOKEN", "")
+    with pytest.raises(InsituError, match="INSITU_TOKEN is empty"):
+        start("explore", str(tmp_path))

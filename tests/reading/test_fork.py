@@ -7,6 +7,7 @@ from __future__ import annotations
 import os
 import re
 import signal
+import subprocess
 import sys
 import threading
 from collections.abc import Callable
@@ -33,6 +34,7 @@ from insitu.references.urls import UrlResolver
 from insitu.sources import threads as fetching
 from insitu.sources import tracing
 from insitu.sources.local import LocalSource
+from waiting import LONG
 
 pytestmark = [
     pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork"),
@@ -304,3 +306,41 @@ def test_no_lock_is_made_without_a_thought_of_fork() -> None:
         if makes and not re.search(r"def renew\(self\)|register_at_fork|turn = threading\.Lock\(\)", text):
             strange.append(name)
     assert strange == []
+
+
+COLD = """
+import importlib.abc, sys, threading
+import numpy as np
+from insitu.model import Codec
+from insitu.reading.zarr_store.encoded_chunks import _apply_codec
+
+begun, ended, found = threading.Event(), threading.Event(), []
+
+class Halt(importlib.abc.MetaPathFinder):
+    '''Holds the import of numcodecs up after its registry is there, and before it is filled.'''
+
+    def find_spec(self, name, path=None, target=None):
+        if name == "numcodecs.zlib":
+            begun.set()
+            ended.wait(1)  # until the other thread has failed; if it waits as it should, for a second
+
+def encode():
+    begun.wait()
+    try:
+        found.append(_apply_codec(Codec("gzip", {"level": 1}), np.zeros(9)))
+    finally:
+        ended.set()
+
+sys.meta_path.insert(0, Halt())
+thread = threading.Thread(target=encode)
+thread.start()
+import numcodecs
+thread.join()
+assert found
+"""
+
+
+def test_a_library_that_another_thread_is_importing() -> None:
+    """The first request for a Zarr key of a cold server found no codec in numcodecs' registry."""
+    done = subprocess.run([sys.executable, "-c", COLD], capture_output=True, text=True, timeout=LONG, check=False)
+    assert done.returncode == 0, done.stderr

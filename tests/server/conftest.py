@@ -15,6 +15,7 @@ from urllib.parse import quote
 import pytest
 
 from server.places import Place, Website, basic, bucket_of, servers
+from server.private_site import Site
 from server.serving import Server, serving
 
 
@@ -49,6 +50,15 @@ def web() -> Iterator[tuple[str, dict[str, bytes]]]:
     yield f"http://127.0.0.1:{site.server_address[1]}", handler.objects  # type: ignore[attr-defined]
     site.shutdown()
     site.server_close()
+
+
+@pytest.fixture(scope="session")
+def site() -> Iterator[Site]:
+    """A web server that lets ann in."""
+    found = Site()
+    yield found
+    found.server.shutdown()
+    found.server.server_close()
 
 
 @pytest.fixture(scope="session")

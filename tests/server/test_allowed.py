@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from insitu.errors import AccessError
+from insitu.errors import AccessError, SourceError
 from insitu.server.roots import Roots
 from insitu.sources import LocalSource, open_source
 from insitu.sources.access_policy import access_policy_scope
@@ -304,6 +304,14 @@ def test_roots(tmp_path: Path) -> None:
         ]
     )
     assert found.path(str(tmp_path / "data" / "x" / "y"))
+    parts = Roots(["https://host.org/year=2020/", f"https://host.org/month=1={tmp_path}/data"])
+    assert parts.web("https://host.org/year=2020/a.nc")
+    assert not parts.web("https://host.org/year=2021/a.nc")
+    assert parts.local_copy("https://host.org/month=1/a.nc") == str(tmp_path / "data" / "a.nc")
+    for wrong in ("https://host.org/a?sig=hush", f"https://host.org/={tmp_path}/none"):
+        with pytest.raises(SourceError) as problem:
+            Roots([wrong])
+        assert "hush" not in str(problem.value)
     assert found.path(str(tmp_path / "one"))
     assert not found.path(str(tmp_path / "one-more"))
     assert not found.path(str(tmp_path))

@@ -48,8 +48,9 @@ def test_let_in(headers: dict[str, str], passed_on: Credentials) -> None:
     ],
 )
 def test_kept_out(headers: dict[str, str]) -> None:
-    with pytest.raises(TokenError):
-        authenticate(headers, TOKENS)
+    for tokens in (TOKENS, ("None:None",)):
+        with pytest.raises(TokenError):
+            authenticate(headers, tokens)
 
 
 def test_without_tokens_everything_is_passed_on() -> None:

@@ -117,3 +117,60 @@ def test_a_website_under_a_root(website: str, tmp_path: Path) -> None:
         assert [entry["name"] for entry in listing.json("list", search="v_2000")["entries"]] == ["v_2000.nc"]
         for outside in (f"{website}/secret", website, f"{website}/data/../secret"):
             assert listing.ask("list", folder=outside).status == 403
+
+
+class Signed(SimpleHTTPRequestHandler):
+    """Gives a file to whoever has its signature, and everything to a user and his password."""
+
+    def send_head(self) -> Any:
+        known = self.path.endswith("?year=1&sig=hush") or self.headers.get("Authorization") == "Basic bWU6aHVzaA=="
+        if not known:
+            self.send_error(403)
+            return None
+        return super().send_head()
+
+    def log_message(self, *arguments: object) -> None:
+        pass
+
+
+@pytest.fixture(scope="module")
+def signed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    folder = tmp_path_factory.mktemp("signed")
+    for year in (2000, 2001):
+        (folder / f"v_{year}.nc").write_bytes(file_of(year))
+    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Signed, directory=str(folder)))
+    threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
+    yield f"127.0.0.1:{server.server_address[1]}"
+    server.shutdown()
+    server.server_close()
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        ["http://{}/v_2000.nc?year=1&sig=hush"],
+        ["http://{}/v_2000.nc?year=1&sig=hush", "http://{}/v_2001.nc?year=1&sig=hush"],
+        ["http://me:hush@{}/v_2000.nc"],
+        ["http://me:hush@{}/v_*.nc"],
+        ["http://me:hush@{}/"],
+    ],
+)
+def test_signatures_and_passwords_stay_with_the_server(signed: str, given: list[str], tmp_path: Path) -> None:
+    """Everybody on the machine could read them, from the state of the server; and the listing cut URLs at `=`."""
+    urls = [url.format(signed) for url in given]
+    with exploring(*urls, "--token", "sesame", folder=tmp_path) as server:
+        stranger, user = Explorer(server), Explorer(server, headers={"Authorization": "Bearer sesame"})
+        assert stranger.json("server")["open"] is None
+        listed = [entry["url"] for entry in user.json("list")["entries"]]
+        public = [url.replace("me:hush@", "").replace("&sig=hush", "") for url in urls]
+        assert listed == (public if len(public) == 1 else [*public, "collection:0"])
+        is_folder = public[0].endswith("/")
+        assert user.json("server")["open"] == (public[0] if len(public) == 1 and not is_folder else None)
+        for url in [f"{public[0]}v_2001.nc"] if is_folder else listed:
+            for _ in range(2):
+                archive = Explorer(server, url, user.headers)
+                assert archive.ask("field", variable="v").status == 200
+                assert b"hush" not in archive.ask("archive").body
+        if is_folder:
+            assert len(user.json("list", folder=public[0])["entries"]) == 2
+    assert "hush" not in (tmp_path / "explore.log").read_text()

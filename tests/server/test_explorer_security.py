@@ -265,7 +265,9 @@ def test_explore_keeps_other_websites_out(explored: tuple[Server, Path]) -> None
 def test_explore_of_one_pattern(explored: tuple[Server, Path], tmp_path: Path) -> None:
     _, folder = explored
     with exploring(f"{folder}/v_*.nc", "--token", "mine", folder=tmp_path) as server:
-        assert Explorer(server).json("server")["open"] == f"{folder}/v_*.nc"
+        assert Explorer(server).json("server")["open"] is None
+        user = Explorer(server, headers={"Authorization": "Bearer mine"})
+        assert user.json("server")["open"] == f"{folder}/v_*.nc"
         assert Explorer(server, f"{folder}/v_*.nc").ask("archive").status == 401
         mine = Explorer(server, f"{folder}/v_*.nc", {"Authorization": "Bearer mine"})
         assert mine.variable("v")["shape"] == [6, 2, 2]

@@ -204,8 +204,10 @@ def test_a_file_of_tokens_is_read_again(tmp_path: Path) -> None:
     def let_in(server: Server, *names: str) -> list[int]:
         return [sum_of(server, url, Authorization=f"Bearer {name}").status for name in names]
 
-    tokens.write_text("")  # a file without tokens lets nobody in, not everybody
+    tokens.write_text("first\n")
     with serving([tmp_path], tmp_path / "log", "--token-file", str(tokens)) as server:
+        assert let_in(server, "first") == [200]
+        tokens.write_text("")  # a file without tokens lets nobody in, not everybody
         assert let_in(server, "one", "two", "") == [401, 401, 401]
         assert sum_of(server, url).status == 401
         tokens.write_text("one\n")

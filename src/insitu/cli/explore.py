@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import os
+import re
 import webbrowser
 from typing import Annotated
 
 import typer
 
 from insitu.cli.access import StorageOption, storage_options
+from insitu.cli.option_sources import refuse_empty_variables
 from insitu.cli.screen import stderr
 from insitu.combining.file_names import absolute_path, expand_paths, is_many
 from insitu.errors import InsituError, NotFoundError
+from insitu.sources import detach_secrets
 from insitu.sources.address import is_remote
 
 __all__ = ["explore"]
@@ -40,19 +43,29 @@ def explore(
     """
     try:
         from insitu.server import Limits, Settings, run
+        from insitu.server.authentication import check_tokens
     except ImportError as problem:
         raise InsituError(
             f"the explorer needs the package {problem.name}", hint="pip install 'insitu[serve]'"
         ) from problem
-    options = storage_options(option)
-    archives = [_checked_location(url, options) for url in urls]
+    refuse_empty_variables({"INSITU_TOKEN": token})
+    if token is not None:
+        check_tokens([token])
+    options = storage_options(option) or {}
+    archives = []
+    for url in urls:
+        # Signatures and passwords move to the options: the page, its address and its clients get names without them.
+        public, options = detach_secrets(url, options)
+        if public != url and is_many(public):  # they hold for what the pattern matches
+            options[f"{re.split(r'[*[]', public)[0].rpartition('/')[0]}/"] = options.pop(public)
+        archives.append(_checked_location(public, options))
     gib = 1 << 30
     settings = Settings(
         roots=tuple(url for url in archives if _can_be_root(url)),
         archives=tuple(dict.fromkeys(archives)),
         tokens=(token,) if token else (),
         limits=Limits(memory=int(memory * gib), cache=gib // 4),
-        storage_options=options or {},
+        storage_options=options,
     )
 
     def announce(address: str) -> None:
@@ -64,7 +77,7 @@ def explore(
     run(settings, host="127.0.0.1", port=port, log_level=log_level, on_ready=announce)
 
 
-def _checked_location(url: str, options: dict[str, object] | None) -> str:
+def _checked_location(url: str, options: dict[str, object]) -> str:
     """Return a location as an absolute one; an error if nothing is there on this machine."""
     found: str = absolute_path(url)
     if is_many(found):

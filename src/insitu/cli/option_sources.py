@@ -8,9 +8,10 @@ file before the default.
 from __future__ import annotations
 
 import difflib
+import json
 import os
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import UnionType
 from typing import Any, Union, get_args, get_origin, get_type_hints
@@ -19,7 +20,7 @@ import typer
 
 from insitu.errors import InsituError
 
-__all__ = ["apply_option_file", "unknown_variables", "variable_name"]
+__all__ = ["apply_option_file", "refuse_empty_variables", "unknown_variables", "variable_name"]
 
 TYPE_NAMES = {int: "an integer", float: "a number", bool: "true or false", str: "a text", list: "a list of texts"}
 
@@ -59,14 +60,34 @@ def apply_option_file(context: typer.Context, path: Path, command: Any, own: str
                 f"{path}: there is no option {key!r}{f', perhaps {near[0]!r} is meant' if near else ''}",
                 hint=f"Known keys: {', '.join(types)}",
             )
+        if isinstance(value, dict) and types[key] is str:
+            value = json.dumps(value)  # a table is the JSON that a flag takes
         if not _fits(value, types[key]):
-            raise InsituError(f"{path}: {key} must be {TYPE_NAMES[types[key]]}, not {value!r}", hint=f"Change {key}")
+            # The value is not shown: it may be a secret.
+            given = TYPE_NAMES.get(type(value), "a table or a date")
+            raise InsituError(f"{path}: {key} must be {TYPE_NAMES[types[key]]}, not {given}", hint=f"Change {key}")
         try:
             parameters[key].process_value(context, value)
         except typer.BadParameter as problem:  # outside of its range
             raise InsituError(f"{path}: {key} is wrong: {problem.message}", hint=f"Change {key}") from None
         found[key] = value
     context.default_map = found
+
+
+def refuse_empty_variables(values: Mapping[str, object]) -> None:
+    """Raise an error if a variable of the environment is set to nothing, and so does not restrict access.
+
+    Parameters
+    ----------
+    values
+        What the options are, by the names of their variables.
+    """
+    for name, value in values.items():
+        if not value and name in os.environ:
+            raise InsituError(
+                f"the environment variable {name} is empty: access would not be restricted",
+                hint="Give it a value, or unset it",
+            )
 
 
 def unknown_variables(prefix: str, command: Any) -> list[str]:

@@ -10,9 +10,10 @@ from typing import Annotated, Any
 
 import typer
 
-from insitu.cli.option_sources import apply_option_file, unknown_variables, variable_name
+from insitu.cli.option_sources import apply_option_file, refuse_empty_variables, unknown_variables, variable_name
 from insitu.errors import InsituError
 from insitu.sources.address import scheme_of
+from insitu.sources.redaction import redact_url
 
 __all__ = ["CONTEXT_SETTINGS", "serve"]
 
@@ -25,6 +26,8 @@ serve_log = logging.getLogger("insitu.serve")
 def _apply_config(context: typer.Context, path: Path | None) -> Path | None:
     if path is not None:
         apply_option_file(context, path, serve, "config")
+        if (context.default_map or {}).get("token") == []:
+            raise InsituError(f"{path}: the list of tokens is empty", hint="Give tokens, or leave the key out")
     return path
 
 
@@ -67,8 +70,8 @@ def serve(
         Path | None, typer.Option(help="File of accepted tokens, one per line; read again when it changes.")
     ] = None,
     storage_options: Annotated[
-        Path | None,
-        typer.Option(help="JSON file that maps URL prefixes to storage options: the server's own credentials."),
+        str | None,
+        typer.Option(help="JSON, or a file of it: storage options by URL prefix, the server's own credentials."),
     ] = None,
     keep_dims: Annotated[
         bool, typer.Option(help="Keep reduced dimensions in /v2, so that PyActiveStorage can reduce any axes.")
@@ -96,7 +99,9 @@ def serve(
     """
     try:
         from insitu.server import CertificateFiles, Limits, Settings, log_config, run
-        from insitu.server.roots import Roots
+        from insitu.server.authentication import check_tokens
+        from insitu.server.operator_options import unmatched_options
+        from insitu.server.roots import Roots, split_root
     except ImportError as problem:
         raise InsituError(
             f"the server needs the package {problem.name}", hint="pip install 'insitu[serve]'"
@@ -106,7 +111,8 @@ def serve(
         serve_log.warning("the environment variable %s is no option of insitu serve and is ignored", name)
     if not roots:
         serve_log.warning("no root is given: clients cannot read anything from this server")
-    Roots(roots or [])  # report a wrong root here, not in every worker
+    roots = [_absolute_root(root) for root in roots or []]
+    Roots(roots)  # report a wrong root here, not in every worker
     limits = Limits(
         memory=int(memory * 2**30 / workers),
         cache=int(cache * 2**30 / workers),
@@ -116,19 +122,27 @@ def serve(
         chunk=int(max_chunk * 2**20),
         rate=min_rate,
     )
-    if not all(token or []):
-        raise InsituError("an accepted token is empty: everybody would be let in", hint="Give a token, or no --token")
-    if token_file is not None and not _has_tokens(token_file):
-        serve_log.warning("%s contains no token: no client is accepted until it does", token_file)
+    restricting = {"token": token, "token_file": token_file, "tls_client_ca": tls_client_ca, "tls_cert": tls_cert}
+    given = {variable_name(PREFIX, name): value for name, value in {**restricting, "config": config}.items()}
+    refuse_empty_variables({**given, "INSITU_TOKENS": token})
+    check_tokens(token or [])
+    if token_file is not None:
+        check_tokens(_read_token_file(token_file))
     if (tls_key or tls_client_ca) and not tls_cert:
         raise InsituError("TLS needs a certificate", hint="Give it with --tls-cert")
+    own = _read_storage_options(storage_options) if storage_options else {}
+    for name in unmatched_options([split_root(root)[0] for root in roots], own):
+        serve_log.warning(
+            "the storage options for %r match no root and are not used: name a prefix of a root, such as s3://bucket/",
+            redact_url(name),
+        )
     settings = Settings(
-        roots=tuple(_absolute_root(root) for root in roots or []),
+        roots=tuple(roots),
         tokens=tuple(token or []),
         token_file=str(token_file.absolute()) if token_file else None,
         limits=limits,
         keep_dims=keep_dims,
-        storage_options=_read_storage_options(storage_options) if storage_options else {},
+        storage_options=own,
         grace=grace,
     )
     if host not in ("127.0.0.1", "localhost", "::1") and not (token or token_file or tls_client_ca):
@@ -150,26 +164,39 @@ def serve(
     )
 
 
-def _read_storage_options(path: Path) -> dict[str, Any]:
+def _read_storage_options(given: str) -> dict[str, Any]:
+    is_json = given.lstrip().startswith(("{", "["))  # it is not shown: it holds secrets
+    place = "--storage-options" if is_json else given
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        found = json.loads(given if is_json else Path(given).read_text(encoding="utf-8"))
     except (OSError, ValueError) as problem:
-        raise InsituError(f"cannot read the storage options in {path}: {problem}", hint="Give a JSON file") from None
+        reason = problem.strerror if isinstance(problem, OSError) else problem
+        raise InsituError(
+            f"cannot read the storage options in {place}: {reason}", hint="Give JSON, or a file of it"
+        ) from None
     if not isinstance(found, dict):
-        raise InsituError(f"{path} holds no storage options", hint='Write a JSON object: {"s3://bucket/": {"key": …}}')
+        raise InsituError(f"{place} holds no storage options", hint='Write a JSON object: {"s3://bucket/": {"key": …}}')
     return found
 
 
 def _absolute_root(root: str) -> str:
+    from insitu.server.roots import split_root
+
+    url, folder = split_root(root)
+    if folder is not None:
+        return f"{url}={os.path.abspath(os.path.expanduser(folder))}"
     return root if scheme_of(root) else os.path.abspath(os.path.expanduser(root))
 
 
-def _has_tokens(path: Path) -> bool:
+def _read_token_file(path: Path) -> tuple[str, ...]:
     from insitu.server.authentication import read_tokens
 
     try:
-        return bool(read_tokens(str(path)))
+        found = read_tokens(str(path))
     except (OSError, UnicodeDecodeError) as problem:
         raise InsituError(
             f"cannot read the token file {path}: {problem}", hint="Give a text file with one token per line"
         ) from None
+    if not found:
+        raise InsituError(f"{path} contains no token: nobody would be let in", hint="Write one token per line")
+    return found

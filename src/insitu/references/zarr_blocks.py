@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from insitu.codecs import decode
 from insitu.errors import InsituError, TruncatedError, UnsupportedError
+from insitu.forking import import_before_fork
 from insitu.model import INLINE, UNWRITTEN, ChunkLocations, VirtualGroup
 from insitu.model.axis import Indices
 from insitu.references.to_standard_codecs import to_standard_codecs
@@ -246,8 +247,7 @@ def _documents_with_fill_chunk(array: ZarrArraySpec, zarr_format: int) -> tuple[
 
 def fill_chunk(array: ZarrArraySpec) -> bytes | None:
     """Return an encoded chunk of fill values; None if it is large or cannot be encoded."""
-    from numcodecs.registry import get_codec
-
+    get_codec = import_before_fork("numcodecs.registry").get_codec
     encoding = array.encoding
     if encoding.dtype.hasobject:
         return None

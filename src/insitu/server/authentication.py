@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 
 from insitu.errors import InsituError
 
-__all__ = ["Credentials", "TokenError", "Tokens", "authenticate", "read_tokens"]
+__all__ = ["Credentials", "TokenError", "Tokens", "authenticate", "check_tokens", "read_tokens"]
 
 error_log = logging.getLogger("insitu.serve")
 
@@ -43,6 +43,21 @@ class Credentials:
             return "anonymous"
         # A name contains no colon, so no other pair gives this text.
         return hashlib.sha256(f"{self.name}:{self.secret}".encode()).hexdigest()
+
+
+def check_tokens(tokens: Sequence[str]) -> None:
+    """Raise an error if a token that is to be accepted is no secret."""
+    for token in tokens:
+        if not token.strip():
+            raise InsituError(
+                "an accepted token is empty: everybody would be let in", hint="Give a token, or no --token"
+            )
+        if token != token.strip():
+            raise InsituError("an accepted token begins or ends with a space: no client can send it", hint="Strip it")
+        if all(part in ("None", "null", "") for part in token.split(":")):
+            raise InsituError(
+                f"the accepted token {token!r} is what a missing value looks like", hint="Give a secret as the token"
+            )
 
 
 def read_tokens(path: str) -> tuple[str, ...]:
@@ -100,7 +115,8 @@ def authenticate(headers: Mapping[str, str], tokens: Sequence[str] | None) -> Cr
     bearer = rest.strip() if scheme.lower() == "bearer" else headers.get("x-insitu-token", "")
     # The password may be the token. It is for this server then, and the storage does not get it.
     is_password = basic.secret is not None and _is_accepted(basic.secret, tokens)
-    if not (is_password or _is_accepted(bearer, tokens) or _is_accepted(f"{basic.name}:{basic.secret}", tokens)):
+    is_pair = basic.name is not None and _is_accepted(f"{basic.name}:{basic.secret}", tokens)
+    if not (is_password or is_pair or _is_accepted(bearer, tokens)):
         raise TokenError(
             "Access Denied: this server needs a token",
             hint="Send it in the header Authorization as Bearer TOKEN, as the password of Basic, or in X-Insitu-Token",

@@ -23,7 +23,7 @@ from insitu.server.client_cache import ExpiringSource, to_hashable
 from insitu.sources import ByteSource, open_source
 from insitu.sources.address import is_remote
 
-__all__ = ["ClientSourcePools", "RequestSources"]
+__all__ = ["ClientSourcePools", "RequestSources", "open_local_copy"]
 
 Answer = TypeVar("Answer")
 MAX_CLIENTS = 64

@@ -4,7 +4,7 @@ client may read them; and how their sources are opened.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 from urllib.parse import urlsplit
@@ -13,27 +13,54 @@ from insitu.cancellation import check_deadline
 from insitu.model import VirtualArray
 from insitu.server.authentication import Credentials
 from insitu.server.jobs import ArrayRequest, BatchRequest
+from insitu.server.operator_options import options_at_endpoint
+from insitu.server.reductionist.object_url import RequestLocation
 from insitu.server.roots import refers_outside_error
 from insitu.server.worker import Worker
 from insitu.sources.access_policy import RefusedError
 from insitu.sources.address import scheme_of
 from insitu.sources.http.login import basic_auth_header
+from insitu.sources.storage_options import is_prefix
 
-__all__ = ["add_login", "find_array", "report_archive_on_refusal", "storage_options"]
+__all__ = ["add_login", "chunk_options", "find_array", "report_archive_on_refusal", "storage_options"]
 
 
 def storage_options(worker: Worker, batch: BatchRequest, who: Credentials) -> dict[str, Any]:
     """Return how to open sources:
-    the server's own options by URL prefix, else the client's credentials, else anonymously. Of
-    `insitu explore` the user is the client, whose own credentials hold.
+    the server's own options by URL prefix, else the client's credentials, else the server's own
+    options for everything, else anonymously. Of `insitu explore` the user is the client, whose own
+    credentials hold.
     """
-    options: dict[str, Any] = {**worker.settings.storage_options, **batch.options}
+    own, given = worker.settings.storage_options, dict(batch.options)
+    given.pop("anon", None)  # only the operator lends what the machine has
+    if given.get("endpoint_url"):
+        own = options_at_endpoint(own, str(given["endpoint_url"]))
+    options: dict[str, Any] = {**own, **given}
     if who.name is not None:
+        for name in ("anon", "token", "profile"):
+            options.pop(name, None)
         options |= {"key": who.name, "secret": who.secret}
-        options.pop("anon", None)
-    elif not worker.settings.archives:
-        options["anon"] = True
+    elif not worker.settings.archives and not any(name in options for name in ("key", "profile", "token")):
+        options.setdefault("anon", True)
     return options
+
+
+def chunk_options(worker: Worker, location: RequestLocation, who: Credentials) -> dict[str, Any]:
+    """Return how to open the object of a Reductionist request."""
+    if location.interface == "s3":
+        return _without_cache(storage_options(worker, BatchRequest((), location.options), who))
+    options = _without_cache(worker.settings.storage_options)
+    add_login(options, location.url, who)
+    return options
+
+
+def _without_cache(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return options without the cache on disk: a request for a chunk brings no ETag that could tell versions apart."""
+    return {
+        name: _without_cache(value) if is_prefix(name, value) else value
+        for name, value in options.items()
+        if name != "cache"
+    }
 
 
 def add_login(options: dict[str, Any], url: str, who: Credentials) -> None:

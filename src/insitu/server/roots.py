@@ -8,21 +8,24 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 from urllib.parse import quote, unquote, urlsplit
 
 from insitu.errors import SourceError
+from insitu.server.operator_options import bucket_endpoint, is_same_endpoint
 from insitu.server.request_context import record_archive
 from insitu.sources.access_policy import RefusedError
-from insitu.sources.address import bucket_address, file_url_path, scheme_of
+from insitu.sources.address import Address, StoreKind, bucket_address, file_url_path, scheme_of
 from insitu.sources.globs import is_glob
 from insitu.sources.redaction import redact_url
 
-__all__ = ["Roots", "local_path", "refers_outside_error"]
+__all__ = ["Roots", "local_path", "refers_outside_error", "split_root"]
 
 DEFAULT_PORTS = {"http": 80, "https": 443}
+_PATH_START = re.compile(r"[/~.\\]|[A-Za-z]:[/\\]")
+"""How a folder begins that is not the rest of a URL."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,12 +84,14 @@ class Roots:
         `URL=FOLDER`: objects under that URL are read from that folder of this machine.
     archives
         Locations that may be requested by exactly this name, patterns too.
-    endpoint
-        The endpoint of buckets that the operator chose; that of the environment without.
+    options
+        Storage options of the operator: they say at which endpoints the buckets are.
     """
 
-    def __init__(self, roots: Sequence[str], archives: Sequence[str] = (), endpoint: str | None = None) -> None:
-        self.archives, self.endpoint = frozenset(archives), endpoint
+    def __init__(
+        self, roots: Sequence[str], archives: Sequence[str] = (), options: Mapping[str, Any] | None = None
+    ) -> None:
+        self.archives, self.options = frozenset(archives), options or {}
         self.paths: list[str] = []
         self.webs: list[_WebPrefix] = []
         self.buckets: list[_BucketPrefix] = []
@@ -95,8 +100,9 @@ class Roots:
             self._add(root)
 
     def _add(self, root: str) -> None:
-        url, equals, folder = root.partition("=")
-        if equals and (known := _WebPrefix.of(url)) is not None:
+        url, folder = split_root(root)
+        known = _WebPrefix.of(url)
+        if folder is not None and known is not None:
             if not os.path.isdir(folder):
                 raise SourceError("the folder of a root does not exist", url=folder, hint="Write URL=FOLDER")
             self.webs.append(known)
@@ -109,9 +115,12 @@ class Roots:
                 raise SourceError("the root does not exist", url=root, hint="Name an existing folder or file")
             self.paths.append(os.path.realpath(local))
             return
-        web = _WebPrefix.of(root)
-        if web is not None:
-            self.webs.append(web)
+        if known is not None:
+            if "?" in url:
+                raise SourceError(
+                    "a root is a prefix of URLs and has no query", url=redact_url(url), hint="Leave out what follows ?"
+                )
+            self.webs.append(known)
             return
         address = bucket_address(root)
         if address is None:
@@ -131,7 +140,7 @@ class Roots:
 
     def bucket(self, kind: str, endpoint: str | None, bucket: str, key: str) -> bool:
         """Return whether an object lies under a root:
-        by its bucket URL at the default endpoint, or by its endpoint.
+        by its bucket URL at the operator's endpoint, or by any endpoint that is a root.
         """
         segments = _segments(key)
         if any(_is_traversal(segment) for segment in segments):
@@ -142,7 +151,7 @@ class Roots:
                 found = _WebPrefix(found.scheme, found.host, found.port, (*found.segments, *segments))
                 if any(root.is_prefix_of(found) for root in self.webs):
                     return True
-            if endpoint.rstrip("/") != (self.endpoint or default_endpoint(kind) or "").rstrip("/"):
+            if not is_same_endpoint(Address(cast(StoreKind, kind), bucket, key), endpoint, self.options):
                 return False
         return any(
             (root.kind, root.bucket) == (kind, bucket) and segments[: len(root.segments)] == root.segments
@@ -187,7 +196,9 @@ class Roots:
                 address = bucket_address(url)
             except SourceError:
                 address = None
-            endpoint = (options or {}).get("endpoint_url")
+            endpoint = (
+                None if address is None else bucket_endpoint(address, self.options if options is None else options)
+            )
             good = address is not None and self.bucket(address.kind, endpoint, address.bucket, address.key)
         if not good:
             # Show a local path only if it lies under a root as written: a link may lead out.
@@ -210,14 +221,22 @@ def refers_outside_error(archive: str) -> RefusedError:
     )
 
 
-def default_endpoint(kind: str) -> str | None:
-    """Return the endpoint that the environment sets for buckets of a kind;
-    None: that of the provider.
+def split_root(root: str) -> tuple[str, str | None]:
+    """Return the URL and the folder of a root `URL=FOLDER`; of any other root itself and None.
+
+    A URL may hold equals signs, and so may the name of a folder: the folder is what exists after one of them, or
+    looks like a path.
+
+    Examples
+    --------
+    >>> split_root("https://host/data=/srv/data"), split_root("https://host/year=2020/")
+    (('https://host/data', '/srv/data'), ('https://host/year=2020/', None))
     """
-    if kind != "s3":
-        return None
-    names = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
-    return next((os.environ[name] for name in names if os.environ.get(name)), None)
+    ends = [place for place, letter in enumerate(root) if letter == "="] if scheme_of(root) in DEFAULT_PORTS else []
+    splits = [(root[:end], root[end + 1 :]) for end in ends]
+    found = [split for split in splits if os.path.isdir(split[1])]
+    found += [split for split in splits if _PATH_START.match(split[1])]
+    return found[0] if found else (root, None)
 
 
 def local_path(url: str) -> str | None:

@@ -54,7 +54,7 @@ class Worker:
     def __init__(self, settings: Settings) -> None:
         limits = settings.limits
         self.settings, self.limits = settings, limits
-        self.roots = Roots(settings.roots, settings.archives, settings.storage_options.get("endpoint_url"))
+        self.roots = Roots(settings.roots, settings.archives, settings.storage_options)
         self.tokens = Tokens(settings.tokens, settings.token_file)
         self.source_pools = ClientSourcePools(self.roots.local_copy)
         self.cache = ChunkCache(limits.cache)

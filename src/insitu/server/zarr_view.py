@@ -32,6 +32,7 @@ from insitu.reading.zarr_store import ByteSpan, ZarrTree
 from insitu.reading.zarr_store.encoded_chunks import EncodedChunks
 from insitu.server.authentication import Credentials, authenticate
 from insitu.server.client_cache import ClientCache
+from insitu.server.client_source_pools import open_local_copy
 from insitu.server.error_responses import RequestError, RequestTooLargeError, error_response
 from insitu.server.jobs import BatchRequest
 from insitu.server.keyed_locks import KeyedLocks
@@ -179,7 +180,8 @@ class _ZarrTreeCache:
         self.worker.roots.check(url, options)
         add_login(options, url, who)
         key = (who.digest, url, zarr_format)
-        version = content_version(url)
+        place = self.worker.roots.local_copy(url)
+        version = content_version(place)
         with self._making.hold(key):  # if several requests need one archive, one of them scans it
             kept = self._trees.get(key)
             fresh = kept is not None and time.monotonic() - kept.since < self.worker.limits.fresh
@@ -187,7 +189,7 @@ class _ZarrTreeCache:
                 return kept
             self.worker.metrics.add("insitu_scans_total", 1)
             compression = "gzip" if zarr_format == 3 else "zlib"
-            found = Archive.open(url, errors="warn", storage_options=options).tree
+            found = Archive.open(place, errors="warn", storage_options=options).tree
             tree = ZarrTree(
                 zarr_tree(found, make_loader(options)),
                 zarr_format,
@@ -195,6 +197,7 @@ class _ZarrTreeCache:
                 portable=True,
                 storage_options=options,
                 cache=ClientCache(self.worker.cache, who, {}),
+                opener=lambda source: open_local_copy(source, options, self.worker.roots.local_copy),
             )
             tree.documents  # noqa: B018  built now, while only requests for this archive wait
             check_deadline()  # a scan that was cancelled may be incomplete

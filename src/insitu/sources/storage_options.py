@@ -28,6 +28,8 @@ __all__ = [
     "gcs_settings",
     "has_credentials",
     "http_settings",
+    "is_below",
+    "is_prefix",
     "obstore_retry_config",
     "options_for",
     "s3_settings",
@@ -71,23 +73,25 @@ _IGNORED_OPTIONS = frozenset({
 
 def options_for(url: str, storage_options: Options | None) -> dict[str, Any]:
     """Return the options that hold for `url`: those of its longest prefix, over those given for
-    everything.
+    everything. Credentials of a prefix are used, whatever `anon` says of everything.
 
     Examples
     --------
     >>> options_for("s3://a/b.nc", {"anon": True, "s3://a/": {"key": "k"}, "s3://": {"key": "x"}, "s3://c": {}})
-    {'anon': True, 'key': 'k'}
+    {'key': 'k'}
     """
     if not storage_options:
         return {}
-    chosen = {name: value for name, value in storage_options.items() if not _is_prefix(name, value)}
-    fitting = [name for name, value in storage_options.items() if _is_prefix(name, value) and _is_below(name, url)]
+    chosen = {name: value for name, value in storage_options.items() if not is_prefix(name, value)}
+    fitting = [name for name, value in storage_options.items() if is_prefix(name, value) and is_below(name, url)]
     if fitting:
         longest = max(fitting, key=len)
         special = dict(storage_options[longest])
         if longest.startswith("http") and "token" in special and "key" not in special:
             # Given for this very web server, so it may be sent there.
             special["bearer_token"] = special.pop("token")
+        if "anon" not in special and any(name in _CREDENTIAL_OPTIONS - {"endpoint_url"} for name in special):
+            chosen.pop("anon", None)  # what is said of everything is not said of a place with credentials
         chosen |= special
     return {name: value for name, value in chosen.items() if value is not None and name not in _IGNORED_OPTIONS}
 
@@ -265,11 +269,13 @@ def _nested_options(options: Options) -> dict[str, Any]:
     return dict(options.get("client_kwargs") or {})
 
 
-def _is_prefix(name: str, value: object) -> bool:
+def is_prefix(name: str, value: object) -> bool:
+    """Return whether an entry of storage options gives the options of a URL prefix."""
     return isinstance(value, Mapping) and ("://" in name or name.startswith("/"))
 
 
-def _is_below(prefix: str, url: str) -> bool:
+def is_below(prefix: str, url: str) -> bool:
+    """Return whether a URL lies below a prefix, by whole segments."""
     if not url.startswith(prefix):
         return False
     # "s3://data" is meant for that bucket, not for "s3://data-of-others".

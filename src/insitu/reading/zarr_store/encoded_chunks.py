@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from insitu.errors import UnsupportedError
+from insitu.forking import import_before_fork
 from insitu.model import Axis, Codec, Columns, Encoding, Selection, Tile, VirtualArray
 from insitu.model.array import RELATION_ATTRIBUTES
 from insitu.reading.cache import ChunkCache
@@ -85,8 +86,7 @@ class EncodedChunks:
 
 
 def _apply_codec(codec: Codec, data: Any) -> Any:
-    from numcodecs.registry import get_codec
-
+    get_codec = import_before_fork("numcodecs.registry").get_codec
     if isinstance(data, np.ndarray) and codec.name != "vlen-utf8":
         data = np.ascontiguousarray(data)
     elif isinstance(data, np.ndarray):

@@ -8,17 +8,18 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from insitu.errors import InsituError, UnsupportedError
-from insitu.model import VirtualArray, VirtualGroup
+from insitu.model import Source, VirtualArray, VirtualGroup
 from insitu.reading.cache import ChunkCache
 from insitu.reading.source_pool import SourcePool
 from insitu.reading.zarr_store.byte_span import ALL_BYTES, ByteSpan
 from insitu.reading.zarr_store.encoded_chunks import EncodedChunks, encode_chunks
 from insitu.reading.zarr_store.stored_chunks import StoredChunks, find_stored_chunks
+from insitu.sources import ByteSource
 from insitu.zarr_metadata import ChunkKeys, to_documents
 
 __all__ = ["ByteSpan", "ZarrTree"]
@@ -44,6 +45,8 @@ class ZarrTree:
     storage_options: Mapping[str, Any] | None = field(default=None, repr=False)
     cache: ChunkCache | None = field(default=None, repr=False)
     """Cache of decoded chunks that several chunks of the view need."""
+    opener: Callable[[Source], ByteSource] | None = field(default=None, repr=False)
+    """Opens the archive's sources in another way than by their URLs."""
     problems: dict[str, str] = field(default_factory=dict, repr=False)
     """Arrays that are left out, with the reasons."""
     _views: dict[str, StoredChunks | EncodedChunks] | None = field(default=None, repr=False)
@@ -64,6 +67,7 @@ class ZarrTree:
             self.portable,
             self.storage_options,
             self.cache,
+            self.opener,
         )
 
     @property
@@ -158,7 +162,7 @@ class ZarrTree:
     def _source_pool(self) -> SourcePool:
         with self._lock:
             if self._opened is None:
-                self._opened = SourcePool(self.storage_options)
+                self._opened = SourcePool(self.storage_options, opener=self.opener)
             return self._opened
 
     def close(self) -> None:

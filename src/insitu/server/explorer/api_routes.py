@@ -11,7 +11,7 @@ from starlette.routing import BaseRoute, Route
 
 from insitu import __version__
 from insitu.errors import InsituError
-from insitu.server.authentication import Credentials, authenticate
+from insitu.server.authentication import Credentials, TokenError, authenticate
 from insitu.server.error_responses import error_response
 from insitu.server.explorer.api_answer import json_answer
 from insitu.server.explorer.api_query import ApiQuery
@@ -97,12 +97,16 @@ def _file_response(request: Request, found: PageFile | None) -> Response:
 
 def _server_route(worker: Worker) -> BaseRoute:
     async def respond(request: Request) -> Response:
-        state = {
+        tokens = worker.tokens.current()
+        state: dict[str, object] = {
             "version": __version__,
-            "needs_token": worker.tokens.current() is not None,
+            "needs_token": tokens is not None,
             "mode": "explore" if worker.settings.archives else "serve",
-            "open": first_archive(worker),
+            "open": None,
         }
+        with suppress(TokenError):  # everybody may ask this; what is open here only clients learn
+            authenticate(request.headers, tokens)
+            state["open"] = first_archive(worker)
         return JSONResponse(state)
 
     return Route("/explorer/api/server", respond, methods=["GET"])

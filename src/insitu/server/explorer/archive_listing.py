@@ -25,7 +25,7 @@ from insitu.server.explorer.recognise_archives import (
     is_folder,
     store_format,
 )
-from insitu.server.roots import local_path
+from insitu.server.roots import local_path, split_root
 from insitu.sources.address import is_remote, scheme_of
 from insitu.sources.listing import FolderListing, list_folder
 from insitu.sources.redaction import redact_url
@@ -84,8 +84,7 @@ class _Lister:
         """Return what the operator named."""
         settings = self.opener.worker.settings
         found = []
-        for root in settings.archives or settings.roots:
-            url = root.partition("=")[0] if "://" in root else root
+        for url in settings.archives or [split_root(root)[0] for root in settings.roots]:
             shown = redact_url(url)
             # A prefix that the operator lets clients read is a folder, with or without a slash at its end.
             is_prefix = not settings.archives and is_remote(url) and format_by_suffix(url) is None
@@ -131,7 +130,7 @@ class _Lister:
     def parents(self, folder: str) -> list[dict[str, str]]:
         """Return the folders above a folder, from its root down."""
         settings = self.opener.worker.settings
-        tops = [root.partition("=")[0].rstrip("/") if "://" in root else root.rstrip("/") for root in settings.roots]
+        tops = [split_root(root)[0].rstrip("/") for root in settings.roots]
         above = [top for top in tops if folder == top or folder.startswith(f"{top}/")]
         if not above:
             return []

@@ -24,21 +24,9 @@ from insitu.server.settings import Limits
 from insitu.sources import ByteSource
 from insitu.sources.address import is_remote
 
-__all__ = ["ChunkLoader", "storage_options_for"]
+__all__ = ["ChunkLoader"]
 
 Array = npt.NDArray[Any]
-
-
-def storage_options_for(request: ChunkRequest, who: Credentials) -> dict[str, Any]:
-    """Return the storage options of a request: with the client's credentials, or anonymous."""
-    if request.location.interface == "s3":
-        keys = {"anon": True} if who.name is None else {"key": who.name, "secret": who.secret}
-        return {**request.location.options, **keys}
-    if request.location.interface in ("http", "https") and who.name is not None:
-        from insitu.sources.http.login import basic_auth_header
-
-        return {"headers": {"Authorization": basic_auth_header(who.name, who.secret or "")}}
-    return {}
 
 
 class ChunkLoader:
@@ -84,9 +72,8 @@ class ChunkLoader:
             raise RequestError(f"Insufficient memory to process request ({max(decoded, stored)} > {self.limits.chunk})")
         return stored + 2 * decoded
 
-    def load(self, request: ChunkRequest, who: Credentials) -> Array:
+    def load(self, request: ChunkRequest, who: Credentials, options: dict[str, Any]) -> Array:
         """Return the decoded chunk, in native byte order; do not write to it."""
-        options = storage_options_for(request, who)
         return self.source_pools.retry_if_stale(who, options, lambda: self._load(request, who, options))
 
     def _load(self, request: ChunkRequest, who: Credentials, options: dict[str, Any]) -> Array:

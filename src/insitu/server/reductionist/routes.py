@@ -23,6 +23,7 @@ from insitu.server.error_responses import (
 from insitu.server.reductionist.operations import OPERATIONS, encode_result, operate
 from insitu.server.reductionist.request import ChunkRequest, parse_chunk_request
 from insitu.server.request_body import SMALL_REQUEST_BYTES, read_body
+from insitu.server.requested_arrays import chunk_options
 from insitu.server.worker import Worker
 from insitu.sources.access_policy import RefusedError
 
@@ -71,7 +72,7 @@ def _compute_answer(
     worker: Worker, operation: str, wanted: ChunkRequest, who: Credentials, keep_dims: bool, deadline: Deadline
 ) -> bytes:
     deadline.check()
-    chunk = worker.loader.load(wanted, who)
+    chunk = worker.loader.load(wanted, who, chunk_options(worker, wanted.location, who))
     deadline.check()
     return encode_result(operate(operation, wanted, chunk, keep_dims), wanted, keep_dims)
 

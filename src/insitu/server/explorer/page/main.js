@@ -152,11 +152,19 @@ async function renewToken() {
   keepToken(null);
   await askToken(message);
   asking = false;
+  server = await askJson("server").catch(() => server);
+  openNamed();
   document.getElementById("tools").querySelector(".forget")?.toggleAttribute("hidden", !token());
   reload();
 }
 
 followProblems((problem) => (problem.status === 401 ? renewToken() : waitForServer()));
+
+/** Go to the archive that the server was started for, unless the address names something; without a token the server
+ * does not say which. */
+function openNamed() {
+  if (!location.hash && server.open) history.replaceState(null, "", formatState({ url: server.open }));
+}
 
 let started = false;
 
@@ -165,7 +173,7 @@ async function start() {
   document.getElementById("version").textContent = server.version;
   if (started) return;
   started = true;
-  if (!location.hash && server.open) history.replaceState(null, "", formatState({ url: server.open }));
+  openNamed();
   followState(show);
   startAddress();
 }
