@@ -13,10 +13,12 @@ from dataclasses import dataclass
 
 from insitu.sources.redaction import redact_url
 
-__all__ = ["STOPPING", "RequestFacts", "current_request", "record_archive", "request_id"]
+__all__ = ["HEAD_BYTES", "STOPPING", "RequestFacts", "current_request", "record_archive", "request_id"]
 
 STOPPING = "insitu.stopping"
 """Key in the ASGI scope of a request that is under way when the server stops."""
+HEAD_BYTES = 64 << 10
+"""Largest head of a request: path, query and header fields."""
 MAX_ARCHIVE_CHARS = 500
 """Longest name of an archive in logs: clients choose it."""
 _ID = re.compile(r"[A-Za-z0-9._:/+=@-]{1,128}")
