@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import threading
 from collections.abc import Iterator
+from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +17,8 @@ import pytest
 
 from server.certificates_made import make_certificate
 from server.places import servers
-from server.serving import Server, serving
-from waiting import wait_until
+from server.serving import Server, free_port, serving, started
+from waiting import LONG, wait_until
 
 pytestmark = pytest.mark.filterwarnings("ignore::urllib3.exceptions.InsecureRequestWarning")
 HOWTO = Path(__file__).resolve().parents[2] / "docs" / "howto"
@@ -92,3 +94,44 @@ def test_the_log_names_the_client(proxied: tuple[Server, Server]) -> None:
 
     (entry,) = wait_until(entries)  # the line is written after the answer
     assert entry["client"] == "127.0.0.1"
+
+
+def test_an_upgrade_behind_a_proxy(root: Path, archive: Path, tmp_path: Path) -> None:
+    """One server after the other is replaced, as the page says, and no client notices."""
+    if (why := servers.reason("nginx")) is not None:
+        pytest.skip(why)
+    make_certificate(tmp_path, "store")
+    (block,) = nginx_blocks("upgrading.md")
+    ports = {"8081": free_port(), "8082": free_port()}
+    for old, new in (*ports.items(), ("/etc/ssl/store", str(tmp_path / "store"))):
+        assert old in block
+        block = block.replace(old, str(new))
+    (tmp_path / "site.conf").write_text(block)
+
+    def start(port: int, name: str) -> AbstractContextManager[Server]:
+        return started([str(root), "--port", str(port)], f"http://127.0.0.1:{port}", tmp_path / name)
+
+    job = {"jobs": [{"url": str(archive), "variable": "v", "methods": ["sum"]}]}
+    statuses, ended = [], threading.Event()
+    with ExitStack() as stack:
+        olds = [stack.enter_context(start(port, f"old-{port}")) for port in ports.values()]
+        through = Server(stack.enter_context(servers.start("nginx", tmp_path)).url, olds[0].process, tmp_path / "log")
+
+        def ask() -> None:
+            while not ended.is_set():
+                statuses.append(through.post("/reduce", job).status)
+
+        load = [threading.Thread(target=ask) for _ in range(3)]
+        for thread in load:
+            thread.start()
+        for old, port in zip(olds, ports.values(), strict=True):
+            counted = len(statuses)
+            wait_until(lambda counted=counted: len(statuses) > counted + 5)  # type: ignore[misc]
+            old.process.terminate()
+            old.process.wait(LONG)
+            new = stack.enter_context(start(port, f"new-{port}"))
+            wait_until(lambda new=new: "/reduce" in new.log.read_text())  # type: ignore[misc]
+        ended.set()
+        for thread in load:
+            thread.join(LONG)
+    assert set(statuses) == {200}

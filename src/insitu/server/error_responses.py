@@ -84,6 +84,7 @@ STATUS_BY_KIND = {
     "slow": 408,
     "too-large": 413,
     "busy": 429,
+    "quota": 429,
     "stopping": 503,
     "refused": 403,
     "token": 401,

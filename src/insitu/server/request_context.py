@@ -10,10 +10,11 @@ import re
 import uuid
 from contextvars import ContextVar
 from dataclasses import dataclass
+from typing import Protocol
 
 from insitu.sources.redaction import redact_url
 
-__all__ = ["HEAD_BYTES", "STOPPING", "RequestFacts", "current_request", "record_archive", "request_id"]
+__all__ = ["HEAD_BYTES", "STOPPING", "RequestFacts", "Usage", "current_request", "record_archive", "request_id"]
 
 STOPPING = "insitu.stopping"
 """Key in the ASGI scope of a request that is under way when the server stops."""
@@ -24,6 +25,16 @@ MAX_ARCHIVE_CHARS = 500
 _ID = re.compile(r"[A-Za-z0-9._:/+=@-]{1,128}")
 
 
+class Usage(Protocol):
+    """What a request uses of a quota."""
+
+    key: str
+    """Whose quota it is."""
+
+    def add_seconds(self, seconds: float) -> None:
+        """Add processor time."""
+
+
 @dataclass(slots=True)
 class RequestFacts:
     """Facts about one request."""
@@ -31,6 +42,8 @@ class RequestFacts:
     id: str
     archive: str | None = None
     """URL or path of the first archive that it named, without credentials."""
+    usage: Usage | None = None
+    """What it is counted for, if there are quotas."""
 
 
 current_request: ContextVar[RequestFacts | None] = ContextVar("insitu_request", default=None)

@@ -22,7 +22,9 @@ from insitu.server.client_source_pools import ClientSourcePools
 from insitu.server.error_responses import RequestTooLargeError
 from insitu.server.metrics import Metrics
 from insitu.server.process_end import end_soon
+from insitu.server.quotas import Quotas, parse_quotas
 from insitu.server.reductionist.load_chunk import ChunkLoader
+from insitu.server.request_context import current_request
 from insitu.server.roots import Roots
 from insitu.server.scanned_archives import ScanCache
 from insitu.server.settings import Settings
@@ -57,6 +59,7 @@ class Worker:
         self.loader = ChunkLoader(self.source_pools, self.cache, limits, self.roots.local_copy, self.metrics)
         self.scans = ScanCache(limits.scans, limits.fresh, self.metrics)
         self.siblings = Siblings.from_environment()
+        self.quotas = Quotas.from_environment(parse_quotas(settings.quotas)) if settings.quotas else None
         threads = settings.threads or THREADS_PER_CORE * count_cores()
         self.admission = Admission(limits.memory, limits.queue, limits.wait, threads)
         self.pool = ThreadPoolExecutor(threads, thread_name_prefix="insitu-serve")
@@ -92,6 +95,8 @@ class Worker:
                 end_soon(FAREWELL_SECONDS)
         self.source_pools.close()
         self.metrics.close()
+        if self.quotas is not None:
+            self.quotas.close()
 
     def record_reads(self, tally: ReadStatistics) -> None:
         """Add what was read to the counters."""
@@ -105,6 +110,7 @@ class Worker:
         self.metrics.set("insitu_running", self.admission.running)
         self.metrics.set("insitu_waiting", self.admission.waiting)
         self.metrics.set("insitu_cache_bytes", self.cache.nbytes)
+        self.metrics.set("insitu_pool_size", self.admission.width)
         self.metrics.add_up_to("insitu_cache_hits_total", self.cache.hits)
         self.metrics.add_up_to("insitu_cache_misses_total", self.cache.misses)
 
@@ -115,6 +121,18 @@ class Worker:
         self._deadlines.add(deadline)
         self.update_gauges()  # now, not only at its end: the request for /metrics may go to another worker
         return deadline
+
+    def _charge(self, deadline: Deadline) -> Callable[[], None]:
+        """Return what to call when the work of the current request is done: it counts the processor time."""
+        request = current_request.get()
+        usage = None if request is None else request.usage
+
+        def charge() -> None:
+            self.metrics.add("insitu_processor_seconds_total", deadline.processor_seconds)
+            if usage is not None:
+                usage.add_seconds(deadline.processor_seconds)
+
+        return charge
 
     async def run(self, cost: int, work: Callable[[Deadline], Answer]) -> Answer:
         """Run a function on a thread, when there is memory for it, and return its result.
@@ -131,8 +149,9 @@ class Worker:
         deadline = self._deadline()
         inherit = contextvars.copy_context().run  # log lines of the thread name the request, too
         future = loop.run_in_executor(self.pool, inherit, _run_with_deadline, deadline, lambda: work(deadline))
+        charge = self._charge(deadline)
         # Its memory counts until the thread is done, even if the client has gone.
-        future.add_done_callback(lambda done: (leave(), done.cancelled() or done.exception())[0])
+        future.add_done_callback(lambda done: (leave(), charge(), done.cancelled() or done.exception())[0])
         try:
             return await asyncio.wait_for(asyncio.shield(future), self.limits.seconds)
         except TimeoutError:
@@ -170,8 +189,11 @@ class Worker:
                     return
                 loop.call_soon_threadsafe(pieces.put_nowait, piece)
 
+        charge = self._charge(deadline)
+
         def on_done(done: asyncio.Future[None]) -> None:
             leave()
+            charge()
             pieces.put_nowait(_EndOfStream(None if done.cancelled() else done.exception()))
 
         inherit = contextvars.copy_context().run
