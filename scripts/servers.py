@@ -358,7 +358,6 @@ http {{
         if ($http_authorization != "Bearer t0ken-never-shown") {{ return 401; }}
     }}
     location /busy/ {{ alias {folder}/files/; limit_req zone=few burst=3 nodelay; limit_req_status 429; }}
-    {proxy}
   }}
   limit_req_zone all zone=few:1m rate=50r/s;
 }}
@@ -370,15 +369,21 @@ def _nginx(name: str, folder: Path) -> Running:
     (folder / "files").mkdir(exist_ok=True)
     (folder / "compressed").mkdir(exist_ok=True)
     (folder / "passwords").write_text("me:{PLAIN}secret\n")
-    tls = proxy = ""
+    tls = ""
     if (folder / "certificate.pem").exists():
         tls = (
             f"listen 127.0.0.1:{port} ssl; ssl_certificate {folder}/certificate.pem; "
             f"ssl_certificate_key {folder}/key.pem;"
         )
-    text = _NGINX.format(folder=folder, port=port, tls=tls, proxy=proxy)
+    text = _NGINX.format(folder=folder, port=port, tls=tls)
     if tls:
         text = text.replace(f"    listen 127.0.0.1:{port};\n", "")
+    own = folder / "site.conf"
+    if own.exists():  # what it is to serve instead, with the port of the documentation
+        text = (
+            text[: text.index("  server {")] + own.read_text().replace("listen 443", f"listen 127.0.0.1:{port}") + "}\n"
+        )
+        tls = "ssl" if "listen 443 ssl" in own.read_text() else ""
     (folder / "nginx.conf").write_text(text)
     command = [program(name) or "", "-p", folder, "-e", folder / "error.log", "-c", folder / "nginx.conf"]
     return _run(name, folder, command, f"{'https' if tls else 'http'}://127.0.0.1:{port}")

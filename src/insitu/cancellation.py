@@ -3,8 +3,8 @@
 A server gives each request a `Deadline` and runs its work inside `deadline_scope`. Loops that may
 take long (over chunks, tiles, retries, structures of a file) call `check_deadline`, which raises
 `LateError` once time is up or nobody waits for the answer any more. So the work ends, not only the
-answer. `carry_deadline` takes the deadline along to the threads of a pool. Without a deadline a
-check costs some 50 ns.
+answer. `carry_deadline` takes the deadline along to the threads of a pool, and so the processor time
+of the request is known. Without a deadline a check costs some 50 ns.
 
 The deadline of one HTTP request is another thing: see `insitu.sources.http.deadline`.
 """
@@ -53,6 +53,8 @@ class Deadline:
     """By the monotonic clock."""
     cancelled: bool = False
     """Whether nobody waits for the result any more."""
+    processor_seconds: float = 0.0
+    """Processor time that threads have spent within its scope."""
 
     @classmethod
     def after(cls, seconds: float) -> Deadline:
@@ -71,6 +73,7 @@ class Deadline:
 
 
 _current: ContextVar[Deadline | None] = ContextVar("insitu_deadline", default=None)
+_adding = threading.Lock()
 
 
 def check_deadline() -> None:
@@ -104,11 +107,16 @@ def deadline_scope(deadline: Deadline | None) -> Iterator[None]:
     Traceback (most recent call last):
     insitu.cancellation.LateError: the request took longer than this server allows
     """
+    measured = deadline is not None and _current.get() is not deadline
+    began = time.thread_time() if measured else 0.0
     before = _current.set(deadline)
     try:
         yield
     finally:
         _current.reset(before)
+        if measured and deadline is not None:
+            with _adding:
+                deadline.processor_seconds += time.thread_time() - began
 
 
 def carry_deadline(function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:

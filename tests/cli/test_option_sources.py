@@ -53,6 +53,8 @@ def samples(name: str) -> list[Any]:
         return [default + 1, default + 2, default + 3]
     if isinstance(default, float):
         return [default + 0.5, default + 1.5, default + 2.5]
+    if name == "quotas":
+        return [{"default": {"requests": number}} for number in (1, 2, 3)]
     words = ["one", "two", "three"]
     return [[word] for word in words] if _is_list(name) else words
 
@@ -68,11 +70,21 @@ def flags(name: str, value: Any) -> list[str]:
     spelled = PARAMETERS[name].opts[0]
     if isinstance(value, bool):
         return [spelled if value else PARAMETERS[name].secondary_opts[0]]
-    return [word for item in (value if isinstance(value, list) else [value]) for word in (spelled, str(item))]
+    return [word for item in (value if isinstance(value, list) else [value]) for word in (spelled, text_of(item))]
+
+
+def text_of(value: Any) -> str:
+    return json.dumps(value) if isinstance(value, dict) else str(value)
+
+
+def toml(name: str, value: Any) -> str:
+    if isinstance(value, dict):
+        return "\n".join(f"[{name}.{key}]\nrequests = {limits['requests']}" for key, limits in value.items())
+    return f"{name} = {json.dumps(value)}"
 
 
 def variable(value: Any) -> str:
-    return " ".join(value) if isinstance(value, list) else str(value).lower()
+    return " ".join(value) if isinstance(value, list) else text_of(value).lower()
 
 
 def same(found: Any, value: Any) -> bool:
@@ -104,7 +116,7 @@ def test_by_flag_and_by_environment(name: str, monkeypatch: pytest.MonkeyPatch, 
 def test_by_file(name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     values = samples(name)
     path = tmp_path / "server.toml"
-    path.write_text(f"{name} = {json.dumps(values[0])}")
+    path.write_text(toml(name, values[0]))
     given = ("--config", str(path))
     assert same(parsed(*given)[name], values[0])
     assert {key: value for key, value in parsed(*given).items() if key not in (name, "config")} == {
@@ -143,6 +155,10 @@ def test_a_wrong_type(name: str, tmp_path: Path) -> None:
         ("workers = 0", ["workers is wrong"]),
         ("port = '80'", ["port must be an integer, not a text"]),
         ("roots = '/data'", ["roots must be a list of texts"]),
+        ("quotas = 5", ["quotas must be a table"]),
+        ("[quotas]\nrequests = 5", ["quotas is wrong", "a table of requests, bytes, processor_seconds"]),
+        ("[quotas.default]\nbits = 5", ["quotas is wrong", "'bits'"]),
+        ("[quotas.hush]\nbytes = -1", ["quotas is wrong", "bytes in the quota of a token must be a number"]),
         ("port = 1\nport 2", ["is not a TOML file", "line 2"]),
         ("# \xff", ["is not a TOML file"]),
         (None, ["cannot read the file of options", "No such file"]),
@@ -245,3 +261,14 @@ def test_no_tokens_in_the_places_for_them(monkeypatch: pytest.MonkeyPatch, tmp_p
     monkeypatch.setenv("INSITU_TOKEN", "")
     with pytest.raises(InsituError, match="INSITU_TOKEN is empty"):
         start("explore", str(tmp_path))
+
+
+def test_a_file_is_checked_beside_help(tmp_path: Path) -> None:
+    """As the page about upgrades says."""
+    path = tmp_path / "server.toml"
+    path.write_text("port = 1")
+    with pytest.raises(typer.Exit):
+        parsed("--config", str(path), "--help")
+    path.write_text("prot = 1")
+    with pytest.raises(InsituError, match="prot"):
+        parsed("--config", str(path), "--help")

@@ -22,8 +22,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
 from insitu.cli import load_verb
+from insitu.server.metrics import COUNTERS, GAUGES, Metrics
 from server.serving import free_port, started
 from waiting import LONG
 
@@ -137,6 +139,41 @@ def test_ports_and_times_agree(tmp_path: Path) -> None:
     endpoint = re.search(r"-s3\.port=(\d+)", services["s3"]["command"])
     assert endpoint is not None
     assert f"http://s3:{endpoint[1]}" in (DEPLOY / "storage_options.json").read_text()
+
+
+def test_the_dashboard_that_compose_loads() -> None:
+    """Grafana finds it, its source of numbers, and every name in it among the server's metrics."""
+    service, files = compose()["services"]["grafana"], compose()["configs"]
+    mounted = {one["target"]: DEPLOY / files[one["source"]]["file"] for one in service["configs"]}
+    folders = {"datasources": None, "dashboards": None}
+    for kind in folders:
+        (path,) = [path for target, path in mounted.items() if f"/provisioning/{kind}/" in target]
+        folders[kind] = yaml.safe_load(path.read_text())
+    (source,), (provider,) = folders["datasources"]["datasources"], folders["dashboards"]["providers"]
+    assert source["url"].removeprefix("http://") == "prometheus:9090"
+    assert "9090:9090" in compose()["services"]["prometheus"]["ports"]
+    home = service["environment"]["GF_DASHBOARDS_DEFAULT_HOME_DASHBOARD_PATH"]
+    assert str(Path(home).parent) == provider["options"]["path"]
+    dashboard = json.loads(mounted[home].read_text())
+    metrics = Metrics()
+    metrics.record_response("reduce", 200, 0.1, 1)
+    known = {
+        sample.name for family in text_string_to_metric_families(metrics.text().decode()) for sample in family.samples
+    }
+    shown = set()
+    for panel in dashboard["panels"]:
+        assert panel["datasource"]["uid"] == source["uid"]
+        for target in panel["targets"]:
+            names = set(re.findall(r"\binsitu_\w+", target["expr"]))
+            assert names, panel["title"]
+            assert target["expr"].count("(") == target["expr"].count(")")
+            shown |= names
+    assert shown <= known
+    assert {*COUNTERS, *GAUGES} <= shown
+    (job,) = yaml.safe_load((DEPLOY / "prometheus.yml").read_text())["scrape_configs"]
+    assert dashboard["templating"]["list"][0]["current"]["value"] == job["job_name"]
+    places = [(panel["gridPos"]["x"], panel["gridPos"]["y"]) for panel in dashboard["panels"]]
+    assert len(set(places)) == len(places)
 
 
 def _servers() -> ModuleType:

@@ -12,7 +12,7 @@ import anyio
 from server.serving import Answer
 
 
-@dataclass
+@dataclass(eq=False)
 class Asked:
     """A request; a body that is no bytes is sent as JSON."""
 

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from docs.running import blocks
 from server.serving import serving
 from waiting import LONG
 
@@ -186,6 +187,33 @@ def test_any_axes_where_dimensions_are_kept(places: dict[str, dict[str, Any]], a
     for case, want, found in zip(cases, expected, _run(cases), strict=True):
         assert "error" not in found, (case, found)
         np.testing.assert_allclose(np.array(found["values"]), want, rtol=1e-6, err_msg=str(case))
+
+
+def test_the_page_about_it(places: dict[str, dict[str, Any]], tmp_path: Path) -> None:
+    """Both halves of the page run as they are printed, each in its own environment, and give the same."""
+    endpoint = places["keys"]["storage_options"]["client_kwargs"]["endpoint_url"]
+    named = {
+        "https://s3.example": endpoint, "http://store.example:8080": places["keys"]["server"],
+        "bucket/era5.nc": "private/archive.nc", '"tas"': '"masked"', "ds.tas": "ds.masked",
+        '"KEY"': repr(servers.KEY), '"SECRET"': repr(servers.SECRET),
+    }  # fmt: skip
+    page = SCRIPTS.parent / "docs" / "howto" / "from_pyactivestorage.md"
+    theirs, ours = (text for _, text in blocks(page))
+    found = []
+    for code, interpreter in ((theirs, active_storage.python()), (ours, sys.executable)):
+        for old, new in named.items():
+            code = code.replace(old, new)
+        shown = "\nimport json, sys, numpy as np\nprint(json.dumps("
+        shown += "[np.ma.filled(np.ma.asarray(np.asanyarray(v), 'f8'), np.nan).ravel().tolist()"
+        shown += " for v in (average, warmest, maps)]))"
+        # An error instead of the warning that is given where the server is not asked.
+        strict = "import warnings; warnings.simplefilter('error', UserWarning)\n"
+        done = subprocess.run([interpreter, "-c", strict + code + shown], capture_output=True, text=True, timeout=LONG)
+        assert done.returncode == 0, done.stderr
+        found.append(json.loads(done.stdout.splitlines()[-1]))
+    for one, other in zip(*found, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-6)  # partial sums of theirs are float32 on the wire
+        assert np.isfinite(other).all()
 
 
 def test_a_server_with_tokens(places: dict[str, dict[str, Any]], arrays: dict[str, Any]) -> None:

@@ -141,6 +141,9 @@ class _All:
     def bucket(self, kind: str, endpoint: str | None, bucket: str, key: str) -> bool:
         return True
 
+    def public_url(self, path: str) -> str:
+        return path
+
 
 @pytest.fixture
 def netrc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,7 +18,7 @@ from insitu.server.metrics import COUNTERS, ENVIRONMENT_VARIABLE, GAUGES, Metric
 from insitu.server.settings import Settings
 from insitu.server.worker import Worker
 from server.serving import serving
-from waiting import LONG
+from waiting import LONG, wait_until
 
 
 def samples(metrics: Metrics) -> dict[tuple[str, ...], float]:
@@ -85,6 +85,14 @@ def test_a_killed_worker_keeps_its_counters_and_loses_its_gauges(tmp_path: Path)
         while len(list(folder.glob("gauge_livesum_*.db"))) < 2:
             assert time.monotonic() < until, "two workers write their gauges"
             time.sleep(0.1)
+        processes = wait_until(lambda: found if (found := server.metrics())["insitu_workers"] == 2 else None)
+        assert processes["insitu_pool_size"] >= 2
+        assert processes["insitu_process_threads"] >= 2
+        if Path("/proc/self/statm").exists():
+            workers = psutil.Process(server.process.pid).children(recursive=True)
+            whole = sum(worker.memory_info().rss for worker in workers)
+            assert whole / 4 < processes["insitu_process_resident_bytes"] < whole * 4
+            assert processes["insitu_process_open_descriptors"] > 10
         for _ in range(20):
             assert server.get("/health").status == 200
         assert server.metrics()["insitu_requests_total"] >= 20

@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from urllib.parse import quote
 
 import cbor2
 import h5py
@@ -25,12 +26,17 @@ from insitu.sources.access_policy import access_policy_scope, without_outside_pa
 from server.serving import Answer, Server, serving
 
 SECRET = "keep-this-name-to-yourself"
+COPIED = "http://copied.example/a"
 
 
 class Redirecting(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
-        self.send_response(302)
-        self.send_header("Location", f"http://{SECRET}.internal/{SECRET}")
+        if self.path.startswith("/locked"):
+            self.send_response(401)
+        else:
+            self.send_response(302)
+            scheme = "s3" if self.path.startswith("/bucket") else "http"
+            self.send_header("Location", f"{scheme}://{SECRET}.internal/{SECRET}")
         self.send_header("Content-Length", "0")
         self.end_headers()
 
@@ -94,7 +100,14 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 
 @pytest.fixture(scope="module")
 def client(folders: tuple[Path, Path], site: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    with serving([folders[0], site], tmp_path_factory.mktemp("log") / "log") as found:
+    copies = tmp_path_factory.mktemp(SECRET)
+    for path in folders[0].iterdir():
+        if path.is_file() and not path.is_symlink():
+            (copies / path.name).write_bytes(path.read_bytes())
+    (copies / "damaged.h5").write_bytes(b"\x89HDF\r\n\x1a\n" + b"\0" * 100)
+    (copies / "text.nc").write_text("hello")
+    (copies / "empty.zarr").mkdir()
+    with serving([folders[0], site, f"{COPIED}={copies}"], tmp_path_factory.mktemp("log") / "log") as found:
         yield found
 
 
@@ -165,9 +178,38 @@ def test_a_path_outside_is_refused_without_its_name(client: Server, folders: tup
     assert SECRET.encode() not in there.body
 
 
+@pytest.mark.parametrize(
+    "name", ["x.h5", "damaged.h5", "text.nc", "empty.zarr", "none.nc", "storage.h5", "refs.json", ""]
+)
+@pytest.mark.parametrize("route", [*ROUTES, "chunks"])
+def test_a_copy_is_named_by_its_url(client: Server, route: str, name: str) -> None:
+    """The folder of a root URL=FOLDER is the operator's business."""
+    url = f"{COPIED}/{name}"
+    if route == "chunks":
+        answer = client.get(f"/explorer/api/chunks?archive={quote(url)}&variable=v")
+    else:
+        answer = ROUTES[route](client, url)
+    assert answer.status != 500, answer.body.decode(errors="replace")
+    assert (name, route) == ("refs.json", "scan") or SECRET.encode() not in answer.body
+    if route in ("reduce", "scan") and name in ("damaged.h5", "text.nc", "none.nc", "empty.zarr"):
+        assert f"[in {url}]" in answer.message or f", in {url}]" in answer.message
+
+
 @pytest.mark.parametrize("route", ROUTES)
-def test_a_redirect_to_the_outside_is_refused_by_the_address_asked_for(client: Server, site: str, route: str) -> None:
-    answer = ROUTES[route](client, f"{site}/x.nc")
+def test_hints_are_for_the_client(client: Server, site: str, route: str) -> None:
+    answer = ROUTES[route](client, f"{site}/locked.nc")
+    assert answer.status == 401
+    assert "netrc" not in answer.message
+    assert "storage_options" not in answer.message
+    assert "Basic credentials" in answer.message
+
+
+@pytest.mark.parametrize("place", ["x.nc", "bucket.nc"])
+@pytest.mark.parametrize("route", ROUTES)
+def test_a_redirect_to_the_outside_is_refused_by_the_address_asked_for(
+    client: Server, site: str, route: str, place: str
+) -> None:
+    answer = ROUTES[route](client, f"{site}/{place}")
     assert answer.status == 403
     assert SECRET not in answer.body.decode(errors="replace")
     assert site.removeprefix("http://") in answer.body.decode(errors="replace")
@@ -185,6 +227,9 @@ class _Root:
 
     def bucket(self, kind: str, endpoint: str | None, bucket: str, key: str) -> bool:
         return False
+
+    def public_url(self, path: str) -> str:
+        return path
 
 
 def test_hints_and_causes_are_searched() -> None:

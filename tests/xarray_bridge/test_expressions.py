@@ -314,6 +314,33 @@ def test_long_sums_stay_flat(path: Path) -> None:
         np.testing.assert_allclose(total[:2].read(), 151 * ds.lsm.values[:2])
 
 
+def test_operations_are_counted_once_however_often_they_are_used(path: Path) -> None:
+    with insitu.open_dataset(path) as ds:
+        array: Any = ds.lsm.variable._data
+        for _ in range(199):
+            array = array + array
+        assert isinstance(array, LazyArray)
+        assert len(repr(array)) < 2000
+        np.testing.assert_array_equal(np.asarray(array), ds.lsm.values * 2.0**199)
+        assert not isinstance(array + array + 1, LazyArray)
+
+
+def test_a_formula_that_uses_its_parts_very_often(path: Path) -> None:
+    """Its parts are used 2^22 times, and visited once each."""
+    with insitu.open_dataset(path) as ds:
+        array: Any = ds.lsm.variable._data
+        values = ds.lsm.values
+        for _ in range(22):
+            array = array * 0.5 + np.floor(array)
+            values = values * 0.5 + np.floor(values)
+        assert isinstance(array, LazyArray)
+        assert len(repr(array)) + len(array._repr_html_()) < 10_000
+        np.testing.assert_array_equal(array[1:, 2].read(), values[1:, 2])
+        np.testing.assert_array_equal(np.asarray(array), values)
+        again = pickle.loads(pickle.dumps(array))
+        np.testing.assert_array_equal(reduce_by_boxes(again, ["max"], (0,), ReductionRules())["max"][0], values.max(0))
+
+
 def test_boxes_are_bounded_whatever_the_chunks(tmp_path: Path) -> None:
     """Chunks that are long along different dimensions: a box of whole chunks of both would be all of it."""
     values = np.random.default_rng(0).random((600, 700)).astype("f4")

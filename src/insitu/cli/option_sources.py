@@ -22,7 +22,14 @@ from insitu.errors import InsituError
 
 __all__ = ["apply_option_file", "refuse_empty_variables", "unknown_variables", "variable_name"]
 
-TYPE_NAMES = {int: "an integer", float: "a number", bool: "true or false", str: "a text", list: "a list of texts"}
+TYPE_NAMES = {
+    int: "an integer",
+    float: "a number",
+    bool: "true or false",
+    str: "a text",
+    list: "a list of texts",
+    dict: "a table",
+}
 
 
 def variable_name(prefix: str, parameter: str) -> str:

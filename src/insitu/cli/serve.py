@@ -31,6 +31,20 @@ def _apply_config(context: typer.Context, path: Path | None) -> Path | None:
     return path
 
 
+def _parse_quotas(given: str | dict[str, Any]) -> dict[str, Any]:
+    """Return quotas that the file gives as tables, and everything else as JSON."""
+    from insitu.server.quotas import parse_quotas
+
+    try:
+        found = json.loads(given) if isinstance(given, str) else given
+        if not isinstance(found, dict):
+            raise ValueError("it must be an object")
+        parse_quotas(found)
+    except ValueError as problem:
+        raise typer.BadParameter(str(problem)) from None
+    return found
+
+
 def serve(
     roots: Annotated[
         list[str] | None,
@@ -72,6 +86,15 @@ def serve(
     storage_options: Annotated[
         str | None,
         typer.Option(help="JSON, or a file of it: storage options by URL prefix, the server's own credentials."),
+    ] = None,
+    quotas: Annotated[
+        dict[str, Any] | None,
+        typer.Option(
+            parser=_parse_quotas,
+            metavar="JSON",
+            help="What tokens may use in an hour; in the TOML file tables: [quotas.default] requests, bytes, "
+            "processor_seconds.",
+        ),
     ] = None,
     keep_dims: Annotated[
         bool, typer.Option(help="Keep reduced dimensions in /v2, so that PyActiveStorage can reduce any axes.")
@@ -143,6 +166,7 @@ def serve(
         limits=limits,
         keep_dims=keep_dims,
         storage_options=own,
+        quotas=quotas or {},
         grace=grace,
     )
     if host not in ("127.0.0.1", "localhost", "::1") and not (token or token_file or tls_client_ca):

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from insitu.lazy_array.deferred_values import DeferredValues
 from insitu.lazy_array.options import options
 from insitu.lazy_array.window_reach import MOST_BYTES, find_reach, fit_windows
-from insitu.lazy_array.windows import operands_of
+from insitu.lazy_array.windows import each_part
 
 __all__ = ["CHUNK_BYTES", "MOST_ROOMS", "Box", "BoxMemory", "is_uncompressed", "iterate_boxes"]
 
@@ -94,9 +94,10 @@ def iterate_boxes(
 
 def _largest_chunk(array: DeferredValues) -> int:
     """Return the elements of the largest chunk of all arrays of an expression, about."""
-    own = math.prod(min(size, n) for size, n in zip(DeferredValues(array.array).chunk_sizes, array.shape, strict=True))
-    operands = [operand for step in array.steps for operand in operands_of(step)]
-    return max([own, *map(_largest_chunk, operands)])
+    return max(
+        math.prod(min(size, n) for size, n in zip(DeferredValues(part.array).chunk_sizes, part.shape, strict=True))
+        for part in each_part(array)
+    )
 
 
 def is_uncompressed(array: DeferredValues) -> bool:

@@ -216,9 +216,9 @@ class DeferredValues:
         for step in self.steps:
             for operand in step.operands if isinstance(step, Apply) else ():
                 sizes = [
-                    max(size, other) if length == whole else size
+                    max(size, other[0]) if length == whole else size
                     for size, other, length, whole in zip(
-                        sizes, operand.chunk_sizes, operand.shape, self.shape, strict=True
+                        sizes, operand.uniform_chunks, operand.shape, self.shape, strict=True
                     )
                 ]
         return sizes

@@ -23,7 +23,7 @@ from insitu.lazy_array.kept_values import MAX_DEPTH, ValueCache
 from insitu.lazy_array.steps import Apply, Step
 from insitu.lazy_array.structural_moves import SelectEach
 from insitu.lazy_array.window_reach import COPIES, find_reach
-from insitu.lazy_array.windows import has_windows, operands_of
+from insitu.lazy_array.windows import each_part, has_windows, operands_of
 from insitu.lru import LruCache
 from insitu.reading import PartialChunkCache, read_arrays
 from insitu.reading.thread_pools import count_cores
@@ -241,7 +241,10 @@ class _Evaluation:
         """Return the values of the arrays."""
         leaves: dict[Key, DeferredValues] = {}
         for array in self.arrays:
-            self._collect(array, leaves)
+            # Windows are taken of other arrays: what an array was before them is not read.
+            for part in (part for part in each_part(array) if has_windows(part.steps) is None):
+                leaf = part if part.leaf is None else part.leaf
+                leaves.setdefault(_key(leaf), leaf)
         missing: dict[Key, DeferredValues] = {}
         asked = {id(array) for array in self.arrays}
         for key, leaf in leaves.items():
@@ -255,16 +258,6 @@ class _Evaluation:
         read = _read_stored(list(missing.values()), self.once, self.chunks)
         self.values.update(zip(missing, read, strict=True))
         return [self._value(array) for array in self.arrays]
-
-    def _collect(self, array: DeferredValues, leaves: dict[Key, DeferredValues]) -> None:
-        """Add the stored arrays of an expression, each with its steps that need no operand."""
-        first = has_windows(array.steps)
-        if first is None:
-            leaf = array if array.leaf is None else array.leaf
-            leaves.setdefault(_key(leaf), leaf)
-        for step in array.steps[first or 0 :]:
-            for operand in operands_of(step):
-                self._collect(operand, leaves)
 
     def _value(self, array: DeferredValues) -> Values:
         key = _key(array)

@@ -18,7 +18,7 @@ from insitu.lazy_array.dispatch import IMPLEMENTATIONS, implements
 from insitu.lazy_array.duck_array import LazyArray
 from insitu.lazy_array.steps import ITSELF, Apply, Errors, IsNull, Not, current_errors
 from insitu.lazy_array.structural_moves import Broadcast
-from insitu.lazy_array.windows import TakeWindows, operands_of
+from insitu.lazy_array.windows import TakeWindows, each_part, operands_of
 from insitu.model.elementwise import UFUNCS, Members, result_type
 
 __all__ = ["combine"]
@@ -26,7 +26,7 @@ __all__ = ["combine"]
 CONSTANT_BYTES = 64 << 20
 """Bytes of an array in memory that an expression takes along."""
 MAX_OPERATIONS = 200
-"""Operations on the way from a stored value to a result: with more, the values are computed."""
+"""Operations of an expression: with more, the values are computed."""
 MAX_NESTING = 24
 """Operands within operands: each level takes some ten calls within each other, and Python allows 1000."""
 KINDS = "biufcmM"
@@ -51,9 +51,10 @@ def combine(name: str, *inputs: Any, errors: Errors | None = None) -> Any:
     virtual = [given for given in prepared if isinstance(given, LazyArray)]
     # Of arrays of one size the one with most steps goes on: a long sum stays a list of steps.
     main = max(virtual, key=lambda array: (array.size, len(array.steps)))
-    if sum(_count_operations(array) for array in virtual) >= MAX_OPERATIONS:
+    if _count_operations(virtual) >= MAX_OPERATIONS:
         return NotImplemented
-    if max((_count_levels(array) for array in virtual if array is not main), default=0) >= MAX_NESTING:
+    levels: dict[int, int] = {}
+    if max((_count_levels(array, levels) for array in virtual if array is not main), default=0) >= MAX_NESTING:
         return NotImplemented
     types = [given.dtype if isinstance(given, (LazyArray, np.ndarray)) else given for given in prepared]
     dtype = result_type(name, types)
@@ -79,16 +80,18 @@ def _prepare(given: Any) -> Any:
     return NotImplemented if shown.nbytes > CONSTANT_BYTES else shown.copy()
 
 
-def _count_operations(array: Any) -> int:
-    """Return how many operations an expression has on its longest way, about."""
-    own = [step for step in array.steps if isinstance(step, (Apply, TakeWindows))]
-    return len(own) + sum(_count_operations(operand) for step in own for operand in step.operands)
+def _count_operations(arrays: list[LazyArray]) -> int:
+    """Return how many operations some expressions have together; one that is used several times counts once."""
+    parts = (part for array in arrays for part in each_part(array))
+    return len({id(step) for part in parts for step in part.steps if isinstance(step, (Apply, TakeWindows))})
 
 
-def _count_levels(array: Any) -> int:
-    """Return how many operands of an expression lie within each other."""
-    operands = [operand for step in array.steps for operand in operands_of(step)]
-    return 1 + max(map(_count_levels, operands), default=0)
+def _count_levels(array: Any, known: dict[int, int]) -> int:
+    """Return how many operands of an expression lie within each other; `known`: of those seen before."""
+    for step in array.steps:
+        if id(step) not in known:
+            known[id(step)] = max((_count_levels(operand, known) for operand in operands_of(step)), default=0)
+    return 1 + max((known[id(step)] for step in array.steps), default=0)
 
 
 @implements(np.isnan)

@@ -20,7 +20,7 @@ from insitu.lazy_array.steps import (
     Step,
     Where,
 )
-from insitu.lazy_array.windows import TakeWindows, has_windows, operands_of
+from insitu.lazy_array.windows import TakeWindows, each_part, has_windows
 from insitu.model.elementwise import Members
 
 __all__ = ["formula", "stored_arrays"]
@@ -52,30 +52,38 @@ MAX_CHARS = 400
 
 def formula(array: DeferredValues) -> str:
     """Return an array as a formula of the variables that it is computed from."""
-    text = _text(array)
+    text = _text(array, {})
     if array.steps and text.startswith("(") and _is_infix(array.steps[-1]):
         text = text[1:-1]
-    if len(text) > MAX_CHARS:
-        text = f"{text[: MAX_CHARS // 2]} … {text[-MAX_CHARS // 2 :]}"
     return text
 
 
-def _text(array: DeferredValues) -> str:
-    text = array.access.name or "array"
-    for step in array.steps:
-        text = _apply_text(step, text)
-    return text
+Known = dict[int, str]
+"""Texts of parts that several steps share, by identity."""
+
+
+def _text(array: DeferredValues, known: Known) -> str:
+    if id(array) not in known:
+        text = array.access.name or "array"
+        for step in array.steps:
+            text = _apply_text(step, text, known)
+            if len(text) > MAX_CHARS:  # at once: `x = x + x` would double it each time
+                text = f"{text[: MAX_CHARS // 2]} … {text[-MAX_CHARS // 2 :]}"
+        known[id(array)] = text
+    return known[id(array)]
 
 
 def _is_infix(step: Step) -> bool:
     return isinstance(step, Apply) and step.operation in SYMBOLS and len(step.arguments) == 2
 
 
-def _apply_text(step: Step, before: str) -> str:
+def _apply_text(step: Step, before: str, known: Known) -> str:
     """Return the text of a step on something."""
     match step:
         case Apply():
-            arguments = [before if argument is ITSELF else _argument_text(argument) for argument in step.arguments]
+            arguments = [
+                before if argument is ITSELF else _argument_text(argument, known) for argument in step.arguments
+            ]
             if _is_infix(step):
                 return f"({arguments[0]} {SYMBOLS[step.operation]} {arguments[1]})"
             return f"{step.operation}({', '.join(arguments)})"
@@ -95,13 +103,13 @@ def _apply_text(step: Step, before: str) -> str:
             return f"round({before}, {decimals})"
         case TakeWindows(windows, _, method):
             lengths = "×".join(str(len(window.offsets)) for window in windows.along.values())
-            shown = f"windows({_text(windows.inner)}, {lengths})"
+            shown = f"windows({_text(windows.inner, known)}, {lengths})"
             return shown if method is None else f"{method}({shown})"
 
 
-def _argument_text(argument: Any) -> str:
+def _argument_text(argument: Any, known: Known) -> str:
     if isinstance(argument, DeferredValues):
-        return _text(argument)
+        return _text(argument, known)
     if isinstance(argument, Members):
         shown = [*map(str, argument.values.ravel()[:4].tolist()), *(["…"] if argument.values.size > 4 else [])]
         return f"{{{', '.join(shown)}}}"
@@ -112,16 +120,8 @@ def _argument_text(argument: Any) -> str:
 
 def stored_arrays(array: DeferredValues) -> Iterator[DeferredValues]:
     """Yield the stored arrays that an expression consists of, each once; not those that carry their values."""
-    seen: set[int] = set()
-
-    def visit(node: DeferredValues) -> Iterator[DeferredValues]:
-        first = has_windows(node.steps)
-        if first is None and id(node.array) not in seen:
-            seen.add(id(node.array))
-            if node.array.sources:
-                yield node
-        for step in node.steps[first or 0 :]:
-            for operand in operands_of(step):
-                yield from visit(operand)
-
-    return visit(array)
+    stored: dict[int, DeferredValues] = {}
+    for part in each_part(array):
+        if has_windows(part.steps) is None:
+            stored.setdefault(id(part.array), part)
+    return (part for part in stored.values() if part.array.sources)

@@ -61,15 +61,26 @@ class WindowReach:
         return cut if self.count(cut) < count else list(size)
 
 
-def find_reach(array: DeferredValues) -> WindowReach:
-    """Return what is read for boxes of an array because of windows, its own and those of its operands."""
+def find_reach(array: DeferredValues, known: dict[int, WindowReach] | None = None) -> WindowReach:
+    """Return what is read for boxes of an array because of windows, its own and those of its operands.
+
+    Parameters
+    ----------
+    array
+        The array.
+    known
+        Of operands that were looked at before, by identity: formulas may use one many times.
+    """
+    known = {} if known is None else known
     reach = WindowReach((1,) * array.ndim, (0,) * array.ndim, array.shape)
     for step in array.steps[has_windows(array.steps) or 0 :]:
         if isinstance(step, TakeWindows):
-            reach = _reach_of(step.windows)
+            reach = _reach_of(step.windows, known)
         else:
             for operand in operands_of(step):
-                reach = _larger(reach, find_reach(operand))
+                if id(operand) not in known:
+                    known[id(operand)] = find_reach(operand, known)
+                reach = _larger(reach, known[id(operand)])
     return reach
 
 
@@ -82,8 +93,8 @@ def _larger(one: WindowReach, other: WindowReach) -> WindowReach:
     )
 
 
-def _reach_of(windows: Windows) -> WindowReach:
-    inside = find_reach(windows.inner)
+def _reach_of(windows: Windows, known: dict[int, WindowReach]) -> WindowReach:
+    inside = find_reach(windows.inner, known)
     distances, overlaps, most = [], [], []
     for kind, axis in windows.layout:
         if kind != "kept":

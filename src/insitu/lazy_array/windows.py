@@ -6,7 +6,7 @@ is that part of the array and what its windows reach beyond, once; `window_stati
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from insitu.lazy_array.window_statistics import METHODS, Slices, Window
 
-__all__ = ["NEW", "SHOWN", "Place", "TakeWindows", "Windows", "has_windows", "operands_of"]
+__all__ = ["NEW", "SHOWN", "Place", "TakeWindows", "Windows", "each_part", "has_windows", "operands_of"]
 
 Values = npt.NDArray[Any]
 NEW = "new"
@@ -155,6 +155,21 @@ def operands_of(step: Any) -> tuple[Any, ...]:
     """Return the virtual arrays that a step needs beside its own."""
     found: tuple[Any, ...] = getattr(step, "operands", ())
     return found
+
+
+def each_part(array: Any) -> Iterator[Any]:
+    """Yield an array and all virtual arrays that its steps need, those of a step that several share once.
+
+    A formula of n operations may use its parts 2^n times.
+    """
+    seen: set[int] = set()
+    waiting = [array]
+    while waiting:
+        part = waiting.pop()
+        yield part
+        new = [step for step in part.steps[has_windows(part.steps) or 0 :] if id(step) not in seen]
+        seen.update(map(id, new))
+        waiting.extend(reversed([operand for step in new for operand in operands_of(step)]))
 
 
 def _is_whole(key: slice, length: int) -> bool:

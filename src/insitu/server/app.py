@@ -35,6 +35,7 @@ from insitu.server.explorer.api_routes import explorer_routes, open_first_archiv
 from insitu.server.explorer.guarded_app import GuardedApp
 from insitu.server.jobs import BatchRequest, parse_scan_request
 from insitu.server.process_end import end_with_parent
+from insitu.server.quotas import QuotaMiddleware
 from insitu.server.reductionist.routes import reductionist_routes
 from insitu.server.request_body import SMALL_REQUEST_BYTES, read_body
 from insitu.server.request_log import RequestLogMiddleware
@@ -49,6 +50,8 @@ __all__ = ["ROUTE_FACTORIES", "create_app", "from_environment", "openapi_documen
 
 STUCK_SECONDS = 5.0
 """Seconds without room, in which no request ends, after which a worker says that it is not ready."""
+GAUGE_SECONDS = 5.0
+"""Seconds after which the gauges of a worker are set again."""
 SCAN_BYTES = 32 << 20
 """Bytes that are counted for a scan: metadata of one archive."""
 
@@ -120,12 +123,14 @@ def create_app(settings: Settings, worker: Worker | None = None) -> ASGIApp:
         isolation.allows_in_process = False
         first = asyncio.ensure_future(open_first_archive(state))
         watch = asyncio.ensure_future(state.replies.run())
+        gauges = asyncio.ensure_future(_refresh_gauges(state))
         await state.siblings.listen(partial(answer_sibling, state))
         try:
             yield
         finally:
             first.cancel()
             watch.cancel()
+            gauges.cancel()
             await state.siblings.close()
             await state.finish_requests()
             state.close()
@@ -143,7 +148,16 @@ def create_app(settings: Settings, worker: Worker | None = None) -> ASGIApp:
         exception_handlers={HTTPException: _http_error_response, Exception: _internal_error_response},
     )
     app.router.redirect_slashes = False
-    return RequestLogMiddleware(GuardedApp(app, loopback_only=bool(settings.archives)), state, spans)
+    guarded = GuardedApp(app, loopback_only=bool(settings.archives))
+    return RequestLogMiddleware(QuotaMiddleware(guarded, state.quotas, state.tokens), state, spans)
+
+
+async def _refresh_gauges(worker: Worker) -> None:
+    """Set the gauges again and again: whichever worker is asked for metrics reads those of all."""
+    while True:
+        worker.update_gauges()
+        worker.metrics.set_process_gauges()
+        await asyncio.sleep(GAUGE_SECONDS)
 
 
 def from_environment() -> ASGIApp:
@@ -171,6 +185,7 @@ def _status_routes(worker: Worker) -> list[BaseRoute]:
         except TokenError as error:
             return error_response(error)
         worker.update_gauges()
+        worker.metrics.set_process_gauges()
         return Response(worker.metrics.text(), media_type="text/plain; version=0.0.4")
 
     async def openapi(request: Request) -> Response:

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 
 from insitu.errors import InsituError
 
-__all__ = ["Credentials", "TokenError", "Tokens", "authenticate", "check_tokens", "read_tokens"]
+__all__ = ["Credentials", "TokenError", "Tokens", "authenticate", "check_tokens", "identify", "read_tokens"]
 
 error_log = logging.getLogger("insitu.serve")
 
@@ -108,20 +108,29 @@ def authenticate(headers: Mapping[str, str], tokens: Sequence[str] | None) -> Cr
     tokens
         The accepted tokens; None: no token is needed.
     """
+    return identify(headers, tokens)[1]
+
+
+def identify(headers: Mapping[str, str], tokens: Sequence[str] | None) -> tuple[str | None, Credentials]:
+    """Return the token that lets a request in (None: none is needed), and its credentials for the storage.
+
+    The parameters are those of `authenticate`.
+    """
     scheme, _, rest = headers.get("authorization", "").partition(" ")
     basic = _basic_credentials(rest) if scheme.lower() == "basic" else Credentials()
     if tokens is None:
-        return basic
+        return None, basic
     bearer = rest.strip() if scheme.lower() == "bearer" else headers.get("x-insitu-token", "")
     # The password may be the token. It is for this server then, and the storage does not get it.
-    is_password = basic.secret is not None and _is_accepted(basic.secret, tokens)
-    is_pair = basic.name is not None and _is_accepted(f"{basic.name}:{basic.secret}", tokens)
-    if not (is_password or is_pair or _is_accepted(bearer, tokens)):
+    password = basic.secret
+    sent = [password, bearer, None if basic.name is None else f"{basic.name}:{basic.secret}"]
+    token = next((one for one in sent if one is not None and _is_accepted(one, tokens)), None)
+    if token is None:
         raise TokenError(
             "Access Denied: this server needs a token",
             hint="Send it in the header Authorization as Bearer TOKEN, as the password of Basic, or in X-Insitu-Token",
         )
-    return Credentials() if is_password else basic
+    return token, Credentials() if token == password else basic
 
 
 def _is_accepted(sent: str, tokens: Sequence[str]) -> bool:

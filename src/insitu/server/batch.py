@@ -50,7 +50,9 @@ from insitu.server.declared_cost import (
 from insitu.server.error_responses import error_response, public_message
 from insitu.server.expression_job import PreparedExpression, prepare_expression, read_expression, reduce_expression
 from insitu.server.jobs import ArrayRequest, BatchJob, BatchRequest, parse_batch
+from insitu.server.quotas import RequestUsage
 from insitu.server.request_body import read_body
+from insitu.server.request_context import RequestFacts, current_request, request_id
 from insitu.server.requested_arrays import find_array, report_archive_on_refusal, storage_options
 from insitu.server.shared_reduction import BUSY, Sharing, reduce_shared
 from insitu.server.worker import Worker
@@ -137,6 +139,8 @@ async def answer_sibling(worker: Worker, data: bytes) -> bytes:
     if worker.closing or worker.admission.running or worker.admission.waiting:
         return BUSY
     request = decode_cbor(data)
+    if worker.quotas is not None and request["quota"] is not None:  # the time is the asking client's
+        current_request.set(RequestFacts(request_id(None), usage=RequestUsage(worker.quotas, request["quota"], True)))
     try:
         who = Credentials(*request["who"])
         ready = await _prepare(worker, request["batch"], "application/cbor", who, True, request["options"])
@@ -208,10 +212,13 @@ def _sharing(worker: Worker, batch: BatchRequest, who: Credentials, options: dic
     if not paths or count_cores() < 2:
         return None
 
+    facts = current_request.get()
+    quota = None if facts is None or facts.usage is None else facts.usage.key
+
     def request(job: dict[str, Any], kept: bool) -> bytes:
         cache = batch.cache and kept
         body = cbor2.dumps({"jobs": [job], "options": batch.options, "cache": cache}, default=encode_numpy)
-        return cbor2.dumps({"who": [who.name, who.secret], "options": options, "batch": body})
+        return cbor2.dumps({"who": [who.name, who.secret], "options": options, "batch": body, "quota": quota})
 
     return Sharing(paths, request, worker.limits.memory // 8)
 

@@ -14,7 +14,7 @@ from starlette.responses import Response
 
 from insitu.errors import InsituError, SourceError
 from insitu.server.roots import local_path
-from insitu.sources.access_policy import is_inside, without_outside_paths
+from insitu.sources.access_policy import public_path, without_outside_paths
 from insitu.sources.redaction import redact_text
 
 __all__ = [
@@ -86,6 +86,7 @@ STATUS_BY_KIND = {
     "slow": 408,
     "too-large": 413,
     "busy": 429,
+    "quota": 429,
     "stopping": 503,
     "refused": 403,
     "token": 401,
@@ -124,16 +125,19 @@ def public_message(error: BaseException) -> str:
     # and searching those for secrets takes seconds.
     if not isinstance(error, InsituError):
         return without_outside_paths(redact_text(str(error)[:MAX_MESSAGE_CHARS]))
-    place = {name: value for name, value in error.place.items() if not _is_outside(value)}
+    place = {name: shown for name, value in error.place.items() if (shown := _shown_place(value)) is not None}
     message, hint = error.message[:MAX_MESSAGE_CHARS], error.hint
+    if error.kind == "access":
+        hint = hint or "Send the credentials of the storage as Basic credentials, or ask the operator of the server"
     if isinstance(error, SourceError):
         message, hint = without_outside_paths(message), hint and without_outside_paths(hint)
     return redact_text(str(InsituError(message, hint=hint, **place)))
 
 
-def _is_outside(value: object) -> bool:
+def _shown_place(value: object) -> object:
+    """Return what an error says about its place, for a client; None: nothing."""
     path = local_path(value) if isinstance(value, str) else None
-    return path is not None and os.path.isabs(path) and not is_inside(path)
+    return value if path is None or not os.path.isabs(path) else public_path(path)
 
 
 def error_response(error: InsituError, status: int | None = None) -> Response:

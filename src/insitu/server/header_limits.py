@@ -1,7 +1,8 @@
 """Limits on the head of a request: Uvicorn's protocol class with a timeout and a size limit.
 
 Uvicorn itself waits for ever for the end of a head and accepts one of any size. A few hundred
-connections that never send a complete head would then keep everybody else out.
+connections that never send a complete head would then keep everybody else out. A head that is complete
+when its last bytes arrive is measured by `GuardedApp`.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from insitu.server.request_context import STOPPING, TRANSPORT
+from insitu.server.request_context import HEAD_BYTES, STOPPING, TRANSPORT
 
 if TYPE_CHECKING:
     from uvicorn.protocols.http.h11_impl import H11Protocol as Protocol
@@ -23,7 +24,6 @@ __all__ = ["HeaderLimitsProtocol"]
 
 HEAD_SECONDS = 20.0
 """Time for the head of a request, from the connection or the first byte on."""
-HEAD_BYTES = 64 << 10
 FAREWELL_SECONDS = 1.0
 """Time that a client gets to close its TLS connection when the server stops."""
 TOO_LARGE = (

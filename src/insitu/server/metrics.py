@@ -42,12 +42,18 @@ COUNTERS = {
     "insitu_cache_hits_total": "Decoded chunks that were taken from the cache.",
     "insitu_cache_misses_total": "Chunks that were not in the cache and had to be decoded.",
     "insitu_scans_total": "Archives whose metadata was scanned.",
+    "insitu_processor_seconds_total": "Processor time of the threads that worked for requests.",
 }
 GAUGES = {
     "insitu_memory_bytes": "Decoded bytes of requests that run now.",
     "insitu_running": "Requests that run now.",
     "insitu_waiting": "Requests in the queue.",
     "insitu_cache_bytes": "Bytes of decoded chunks in the cache.",
+    "insitu_pool_size": "Requests that can run at once.",
+    "insitu_process_resident_bytes": "Memory of the worker processes.",
+    "insitu_process_open_descriptors": "Open files and connections of the worker processes.",
+    "insitu_process_threads": "Threads of the worker processes.",
+    "insitu_workers": "Worker processes.",
 }
 
 
@@ -99,6 +105,18 @@ class Metrics:
         self._requests.labels(route, str(status) if status else "other").inc()
         self._seconds.labels(route).observe(seconds)
         self.add("insitu_bytes_sent_total", sent)
+
+    def set_process_gauges(self) -> None:
+        """Set the gauges of this process: memory and descriptors where the system says them by files, as Linux does."""
+        self.set("insitu_workers", 1)
+        self.set("insitu_process_threads", threading.active_count())
+        try:
+            pages = int(Path("/proc/self/statm").read_text().split()[1])
+            self.set("insitu_process_resident_bytes", pages * os.sysconf("SC_PAGE_SIZE"))
+            self.set("insitu_process_open_descriptors", len(os.listdir("/proc/self/fd")))
+            self.set("insitu_process_threads", len(os.listdir("/proc/self/task")))
+        except OSError:
+            pass
 
     def close(self) -> None:
         """Set the gauges of this worker to 0."""

@@ -10,19 +10,41 @@ import re
 import uuid
 from contextvars import ContextVar
 from dataclasses import dataclass
+from typing import Protocol
 
 from insitu.server.reply_watch import Reply
 from insitu.sources.redaction import redact_url
 
-__all__ = ["STOPPING", "TRANSPORT", "RequestFacts", "current_request", "record_archive", "request_id"]
+__all__ = [
+    "HEAD_BYTES",
+    "STOPPING",
+    "TRANSPORT",
+    "RequestFacts",
+    "Usage",
+    "current_request",
+    "record_archive",
+    "request_id",
+]
 
 STOPPING = "insitu.stopping"
 """Key in the ASGI scope of a request that is under way when the server stops."""
 TRANSPORT = "insitu.transport"
 """Key in the ASGI scope of the connection by which a request came."""
+HEAD_BYTES = 64 << 10
+"""Largest head of a request: path, query and header fields."""
 MAX_ARCHIVE_CHARS = 500
 """Longest name of an archive in logs: clients choose it."""
 _ID = re.compile(r"[A-Za-z0-9._:/+=@-]{1,128}")
+
+
+class Usage(Protocol):
+    """What a request uses of a quota."""
+
+    key: str
+    """Whose quota it is."""
+
+    def add_seconds(self, seconds: float) -> None:
+        """Add processor time."""
 
 
 @dataclass(slots=True)
@@ -34,6 +56,8 @@ class RequestFacts:
     """URL or path of the first archive that it named, without credentials."""
     reply: Reply | None = None
     """Its reply, which may wait for the client."""
+    usage: Usage | None = None
+    """What it is counted for, if there are quotas."""
 
 
 current_request: ContextVar[RequestFacts | None] = ContextVar("insitu_request", default=None)

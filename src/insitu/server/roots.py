@@ -169,7 +169,7 @@ class Roots:
     def public_url(self, path: str) -> str:
         """Return the URL of a local path under a root `URL=FOLDER`; any other path as it is."""
         for root, folder in self.local_copies:
-            if path.startswith(folder + os.sep):
+            if path == folder or path.startswith(folder + os.sep):
                 port = "" if root.port == DEFAULT_PORTS[root.scheme] else f":{root.port}"
                 host = f"[{root.host}]" if ":" in root.host else root.host
                 rest = path[len(folder) + 1 :].split(os.sep)

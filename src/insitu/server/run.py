@@ -16,6 +16,7 @@ import uvicorn
 from insitu.server.certificate_files import CertificateFiles, context_factory
 from insitu.server.log_format import log_config
 from insitu.server.metrics import multiprocess_folder
+from insitu.server.quotas import quota_folder
 from insitu.server.request_spans import check_exporter
 from insitu.server.settings import ENVIRONMENT_VARIABLE, Settings
 from insitu.server.siblings import sibling_folder
@@ -70,7 +71,7 @@ def run(
     if tls_files is not None:
         tls_files.context()  # the same for wrong files
         tls = {"ssl_certfile": tls_files.certificate, "ssl_context_factory": partial(context_factory, tls_files)}
-    with multiprocess_folder(workers), sibling_folder(workers):
+    with multiprocess_folder(workers), sibling_folder(workers), quota_folder(workers, bool(settings.quotas)):
         ended = threading.Event()
         if (found := _free_port(host, port)) is not None:  # else Uvicorn says what is wrong
             port, address = found, f"{'https' if tls else 'http'}://{_shown_host(host)}:{found}/"

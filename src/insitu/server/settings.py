@@ -64,6 +64,8 @@ class Settings:
     storage_options: Mapping[str, Any] = field(default_factory=dict, repr=False)
     """The server's own storage options by URL prefix. Without, it reads remote stores anonymously.
     """
+    quotas: Mapping[str, Mapping[str, float]] = field(default_factory=dict, repr=False)
+    """What tokens may use in an hour, as `insitu.server.quotas.parse_quotas` takes it."""
     grace: int = 30
     """Seconds that running requests get to finish when the server stops."""
     threads: int | None = None

@@ -23,6 +23,7 @@ from insitu.server.client_source_pools import ClientSourcePools
 from insitu.server.error_responses import RequestTooLargeError
 from insitu.server.metrics import Metrics
 from insitu.server.process_end import end_soon
+from insitu.server.quotas import Quotas, parse_quotas
 from insitu.server.reductionist.load_chunk import ChunkLoader
 from insitu.server.reply_watch import Reply, ReplyWatch
 from insitu.server.request_context import current_request
@@ -62,6 +63,7 @@ class Worker:
         self.loader = ChunkLoader(self.source_pools, self.cache, limits, self.roots.local_copy, self.metrics)
         self.scans = ScanCache(limits.scans, limits.fresh, self.metrics)
         self.siblings = Siblings.from_environment()
+        self.quotas = Quotas.from_environment(parse_quotas(settings.quotas)) if settings.quotas else None
         threads = settings.threads or THREADS_PER_CORE * count_cores()
         self.admission = Admission(limits.memory, limits.queue, limits.wait, threads)
         self.replies = ReplyWatch(limits.rate, limits.replies)
@@ -98,6 +100,8 @@ class Worker:
                 end_soon(FAREWELL_SECONDS)
         self.source_pools.close()
         self.metrics.close()
+        if self.quotas is not None:
+            self.quotas.close()
 
     def record_reads(self, tally: ReadStatistics) -> None:
         """Add what was read to the counters."""
@@ -111,6 +115,7 @@ class Worker:
         self.metrics.set("insitu_running", self.admission.running)
         self.metrics.set("insitu_waiting", self.admission.waiting)
         self.metrics.set("insitu_cache_bytes", self.cache.nbytes)
+        self.metrics.set("insitu_pool_size", self.admission.width)
         self.metrics.add_up_to("insitu_cache_hits_total", self.cache.hits)
         self.metrics.add_up_to("insitu_cache_misses_total", self.cache.misses)
 
@@ -121,6 +126,21 @@ class Worker:
         self._deadlines.add(deadline)
         self.update_gauges()  # now, not only at its end: the request for /metrics may go to another worker
         return deadline
+
+    def _charge(self, deadline: Deadline) -> Callable[[], None]:
+        """Return what to call when work of the current request is done: it counts the processor time since then."""
+        request = current_request.get()
+        usage = None if request is None else request.usage
+        counted = 0.0
+
+        def charge() -> None:
+            nonlocal counted
+            seconds, counted = deadline.processor_seconds - counted, deadline.processor_seconds
+            self.metrics.add("insitu_processor_seconds_total", seconds)
+            if usage is not None:
+                usage.add_seconds(seconds)
+
+        return charge
 
     async def run(self, cost: int, work: Callable[[Deadline], Answer]) -> Answer:
         """Run a function on a thread, when there is memory for it, and return its result.
@@ -142,8 +162,9 @@ class Worker:
             return work(deadline)
 
         future = loop.run_in_executor(self.pool, inherit, _run_with_deadline, deadline, checked_work)
+        charge = self._charge(deadline)
         # Its memory counts until the thread is done, even if the client has gone.
-        future.add_done_callback(lambda done: (leave(), done.cancelled() or done.exception())[0])
+        future.add_done_callback(lambda done: (leave(), charge(), done.cancelled() or done.exception())[0])
         try:
             return await asyncio.wait_for(asyncio.shield(future), self.limits.seconds)
         except TimeoutError:
@@ -198,6 +219,7 @@ class Worker:
                 return True
             return False
 
+        charge = self._charge(deadline)
         paused = False
 
         def start(leave: Callable[[], None]) -> None:
@@ -207,6 +229,7 @@ class Worker:
             def on_done(done: asyncio.Future[bool]) -> None:
                 nonlocal paused
                 leave()
+                charge()
                 error = None if done.cancelled() else done.exception()
                 if done.cancelled() or error is not None or done.result():
                     pieces.put_nowait(_EndOfStream(error))

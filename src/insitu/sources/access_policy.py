@@ -26,6 +26,8 @@ __all__ = [
     "check_path",
     "check_web_url",
     "has_access_policy",
+    "hint_for_user",
+    "public_path",
     "refuse_third_party",
     "set_access_policy",
     "without_outside_paths",
@@ -49,6 +51,9 @@ class AccessPolicy(Protocol):
 
     def bucket(self, kind: str, endpoint: str | None, bucket: str, key: str) -> bool:
         """Return whether an object (or a prefix) of a bucket may be read."""
+
+    def public_url(self, path: str) -> str:
+        """Return a path under a root as clients know it: a URL, if it is a copy of what lies there."""
 
 
 _policy: AccessPolicy | None = None
@@ -135,20 +140,40 @@ def is_inside(path: str) -> bool:
     return _policy is None or ("\0" not in path and _policy.path(os.path.abspath(path)))
 
 
+def public_path(path: str) -> str | None:
+    """Return a local path as clients may see it; None if it lies outside the roots."""
+    if _policy is None:
+        return path
+    return _policy.public_url(os.path.abspath(path)) if is_inside(path) else None
+
+
 _START = r"(?:/|[A-Za-z]:[\\/]|\\\\)"
 """How a path begins: at the root, with a drive or with a network share."""
 _PATH = re.compile(rf"""(?<![\w:/.~-])(?:(?<=['"`]){_START}[^'"`]*|{_START}[^\s'"`,;)\]]+)""")
 
 
 def without_outside_paths(text: str) -> str:
-    """Return a text without the paths that lie outside the roots, so that a client does not learn
-    the layout of the server's disk.
+    """Return a text without the paths that lie outside the roots, and with the URLs of those that are copies, so
+    that a client does not learn the layout of the server's disk.
 
     Without an access policy the text stays as it is.
     """
     if _policy is None:
         return text
-    return _PATH.sub(lambda found: found[0] if is_inside(found[0].rstrip(".:")) else "…", text)
+
+    def show(found: re.Match[str]) -> str:
+        path = found[0].rstrip(".:")
+        shown = public_path(path)
+        return "…" if shown is None else shown + found[0][len(path) :]
+
+    return _PATH.sub(show, text)
+
+
+def hint_for_user(hint: str) -> str | None:
+    """Return a hint about options, files and variables of this process; None under an access policy: the client
+    of a server cannot follow it.
+    """
+    return hint if _policy is None else None
 
 
 def _refusal(url: str | None) -> RefusedError:

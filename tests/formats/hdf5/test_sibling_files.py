@@ -59,6 +59,9 @@ class _Folder:
     def bucket(self, kind: str, endpoint: str | None, bucket: str, key: str) -> bool:
         return False
 
+    def public_url(self, path: str) -> str:
+        return path
+
 
 def test_nothing_gets_past_a_gate(virtual: Path) -> None:
     with access_policy_scope(_Folder(virtual.parent)):

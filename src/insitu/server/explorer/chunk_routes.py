@@ -32,7 +32,7 @@ from insitu.server.explorer.archive_route import ApiTask, ArchiveRequest, archiv
 from insitu.server.explorer.opened_archives import OpenedArchive
 from insitu.server.roots import local_path
 from insitu.server.worker import Worker
-from insitu.sources.access_policy import is_inside
+from insitu.sources.access_policy import public_path
 from insitu.sources.address import scheme_of
 from insitu.sources.redaction import redact_url
 
@@ -196,9 +196,9 @@ def _name(numbering: Numbering, colour: str, number: int) -> str:
 def public_url(url: str) -> str:
     """Return the name of a source for a client: without credentials, and without paths outside the roots."""
     path = local_path(url)
-    if path is not None and os.path.isabs(path) and not is_inside(path):
-        return "a file outside the roots of this server"
-    return redact_url(url)
+    if path is None or not os.path.isabs(path):
+        return redact_url(url)
+    return public_path(path) or "a file outside the roots of this server"
 
 
 def _picture_text(picture: ChunkPicture, dims: Sequence[str], index: dict[str, int]) -> str:

@@ -1,4 +1,5 @@
-"""Headers that protect the explorer's page in a browser, and the check that a request means this server.
+"""Headers that protect the explorer's page in a browser, and the checks that a request means this server and has
+no larger head than is allowed.
 
 A page of another website can send requests to a server on the same machine, and by DNS rebinding even
 read the answers: its own name then leads to 127.0.0.1. The name is in the header `Host`, so a server
@@ -11,6 +12,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from insitu.server.error_responses import json_error_response
+from insitu.server.request_context import HEAD_BYTES
 
 __all__ = ["SECURITY_HEADERS", "GuardedApp"]
 
@@ -28,7 +30,7 @@ MISDIRECTED = 421
 
 
 class GuardedApp:
-    """Middleware that adds security headers to the explorer's answers.
+    """Middleware that adds security headers to the explorer's answers, and refuses what no route should see.
 
     Parameters
     ----------
@@ -45,6 +47,12 @@ class GuardedApp:
         """Serve one request."""
         if scope["type"] != "http":
             await self.app(scope, receive, send)
+            return
+        if _head_bytes(scope) > HEAD_BYTES:
+            refusal = json_error_response(
+                431, f"the head of the request is larger than {HEAD_BYTES} bytes", headers={"Connection": "close"}
+            )
+            await refusal(scope, receive, send)
             return
         if self.loopback_only and not is_loopback_name(Headers(scope=scope).get("host", "")):
             refusal = json_error_response(
@@ -64,6 +72,11 @@ class GuardedApp:
             await send(message)
 
         await self.app(scope, receive, send_with_headers)
+
+
+def _head_bytes(scope: Scope) -> int:
+    fields = sum(len(name) + len(value) + 4 for name, value in scope["headers"])
+    return fields + len(scope.get("raw_path") or b"") + len(scope["query_string"])
 
 
 def is_loopback_name(host: str) -> bool:

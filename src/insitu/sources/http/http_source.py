@@ -20,6 +20,7 @@ from urllib3 import exceptions as failures
 from insitu.errors import AccessError, NotFoundError, SourceError
 from insitu.model import Source
 from insitu.sources import tracing
+from insitu.sources.access_policy import hint_for_user
 from insitu.sources.address import host_of
 from insitu.sources.http.certificates import Trust
 from insitu.sources.http.deadline import RequestDeadline
@@ -373,7 +374,7 @@ class HttpSource:
         if status in (404, 410):
             return NotFoundError(said, url=self.url)
         if status in (401, 403, 407):
-            return AccessError(said, url=self.url, hint=_LOGIN_HINT)
+            return AccessError(said, url=self.url, hint=hint_for_user(_LOGIN_HINT))
         if status == 412:
             return self._identity.stale_error(said)
         error = SourceError(said, url=self.url)

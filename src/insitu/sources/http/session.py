@@ -17,7 +17,7 @@ from urllib3 import exceptions as failures
 from urllib3.connectionpool import HTTPConnectionPool
 
 from insitu.errors import SourceError, TimedOutError
-from insitu.sources.access_policy import check_web_url, has_access_policy
+from insitu.sources.access_policy import check_web_url, has_access_policy, hint_for_user
 from insitu.sources.http.certificates import Trust
 from insitu.sources.http.connections import find_connection_pool
 from insitu.sources.http.deadline import RequestDeadline
@@ -112,6 +112,7 @@ class HttpSession:
                 except ValueError:
                     raise SourceError("the server redirects to an invalid URL", url=self.url) from None
                 if urlsplit(target).scheme not in ("http", "https"):
+                    check_web_url(target, self.url)  # under an access policy nobody learns where it leads
                     raise SourceError(
                         "the server redirects to something that is no web address", url=self.url, to=redact_url(target)
                     )
@@ -195,7 +196,7 @@ def to_source_error(error: Exception, url: str, deadline: RequestDeadline) -> So
         return TimedOutError("the server did not answer in time" if late else f"the request failed: {said}", url=url)
     hint = None
     if isinstance(error, failures.SSLError):
-        hint = 'Name a certificate bundle by storage_options={"verify": path} or SSL_CERT_FILE.'
+        hint = hint_for_user('Name a certificate bundle by storage_options={"verify": path} or SSL_CERT_FILE.')
     return SourceError(f"the request failed: {said}", url=url, hint=hint)
 
 

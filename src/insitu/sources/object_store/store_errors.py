@@ -10,6 +10,7 @@ import re
 from obstore.exceptions import PermissionDeniedError, UnauthenticatedError
 
 from insitu.errors import AccessError, NotFoundError, SourceError, TimedOutError
+from insitu.sources.access_policy import hint_for_user
 from insitu.sources.redaction import redact_text
 
 __all__ = ["as_source_error", "is_throttled", "is_transient", "sends_whole_objects"]
@@ -78,14 +79,14 @@ def as_source_error(
     refused = isinstance(error, PermissionDeniedError | UnauthenticatedError | PermissionError)
     if refused or re.search(r"status code: 40[13]\b", said):  # of a listing, obstore does not say it by the class
         without = " (no credentials were found, so the request was anonymous)" if anonymous else ""
-        return AccessError(f"the store denies access{without}: {said}", url=url, hint=_CREDENTIALS)
+        return AccessError(f"the store denies access{without}: {said}", url=url, hint=hint_for_user(_CREDENTIALS))
     if "timed out" in said or "TimedOut" in str(error):
         return TimedOutError(said, url=url, offset=offset, length=length)
     # 169.254.169.254 is where a cloud machine finds its credentials; asking there in vain means
     # that there are none.
-    hint = _CREDENTIALS if "169.254.169.254" in str(error) or "redential" in said else None
+    hint = hint_for_user(_CREDENTIALS) if "169.254.169.254" in str(error) or "redential" in said else None
     if "redirect" in said:
-        hint = 'The bucket is in another region: pass storage_options={"region": ...}.'
+        hint = hint_for_user('The bucket is in another region: pass storage_options={"region": ...}.')
     return SourceError(f"the store failed: {said}", url=url, offset=offset, length=length, hint=hint)
 
 

@@ -1,0 +1,316 @@
+"""Quotas: what each token may use in an hour, counted over all workers of a server.
+
+The counts lie in an SQLite file in a temporary folder that the parent process makes before the workers
+start (`quota_folder`), so a worker that ends or is replaced takes nothing with it. An hour begins with the
+first request of a token. A request is counted when it begins, so that many at once cannot pass the limit
+together; what it used is added when it is done. Of a request that is refused nothing is counted.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import math
+import os
+import shutil
+import sqlite3
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from insitu.server.authentication import TokenError, Tokens, identify
+from insitu.server.error_responses import BusyError, error_response
+from insitu.server.request_context import current_request
+
+__all__ = [
+    "DEFAULT",
+    "Quota",
+    "QuotaError",
+    "QuotaMiddleware",
+    "Quotas",
+    "RequestUsage",
+    "parse_quotas",
+    "quota_folder",
+]
+
+error_log = logging.getLogger("insitu.serve")
+ENVIRONMENT_VARIABLE = "INSITU_QUOTA_FOLDER"
+"""Names the folder of the counts."""
+FOLDER_PREFIX = "insitu-quotas-"
+WINDOW_SECONDS = 3600
+"""Time for which a quota holds."""
+DEFAULT = "default"
+"""Name of the quota of all tokens that have none of their own."""
+DIGEST_PREFIX = "sha256:"
+UNCOUNTED = ("/", "/health", "/ready", "/metrics", "/openapi.json", "/.well-known/reductionist-schema")
+"""Paths that cost next to nothing; so do the files of the explorer's page."""
+REFUSALS = frozenset({"request", "slow", "too-large", "busy", "stopping", "refused", "token", "quota"})
+"""Kinds of errors of requests that did not run."""
+
+
+@dataclass(frozen=True, slots=True)
+class Quota:
+    """What a token may use in an hour; None: as much as it likes."""
+
+    requests: int | None = None
+    bytes: int | None = None
+    """Bytes of answers."""
+    processor_seconds: float | None = None
+    """Processor time of the server's threads."""
+
+
+UNITS = {"requests": "requests", "bytes": "content-bytes", "processor_seconds": "processor-seconds"}
+"""Units of the header `RateLimit-Policy`."""
+
+
+class QuotaError(BusyError):
+    """The token has used up its quota; `retry_after` says when it gets the next one."""
+
+    kind = "quota"
+
+
+def parse_quotas(given: Mapping[str, Any]) -> dict[str, Quota]:
+    """Return quotas by the digests of their tokens, and `default`; `ValueError` if they are wrong.
+
+    Parameters
+    ----------
+    given
+        By `default`, a token, or `sha256:` and the digest of one: limits by the names of the fields of `Quota`.
+    """
+    found = {}
+    names = [field.name for field in fields(Quota)]
+    for token, limits in given.items():
+        shown = token if token == DEFAULT or token.startswith(DIGEST_PREFIX) else "a token"
+        if not isinstance(limits, Mapping):
+            raise ValueError(f"the quota of {shown} must be a table of {', '.join(names)}")
+        for name, value in limits.items():
+            if name not in names:
+                raise ValueError(f"the quota of {shown} has {name!r}; there are {', '.join(names)}")
+            if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
+                raise ValueError(f"{name} in the quota of {shown} must be a number, and not negative")
+        found[_key(token)] = Quota(**limits)
+    return found
+
+
+def _key(token: str | None) -> str:
+    """Return the name of a token in the counts, which tells nobody the token; None: clients need none."""
+    if token is None or token == DEFAULT:
+        return DEFAULT
+    if token.startswith(DIGEST_PREFIX):
+        return token.removeprefix(DIGEST_PREFIX).lower()
+    return hashlib.sha256(token.encode()).hexdigest()
+
+
+@contextmanager
+def quota_folder(workers: int, has_quotas: bool) -> Iterator[None]:
+    """Let the worker processes that start within the `with` block count together; one alone needs no folder."""
+    if workers < 2 or not has_quotas:
+        yield
+        return
+    folder = os.environ[ENVIRONMENT_VARIABLE] = tempfile.mkdtemp(prefix=FOLDER_PREFIX)
+    try:
+        yield
+    finally:
+        del os.environ[ENVIRONMENT_VARIABLE]
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+class Quotas:
+    """The quotas of a server and what was used of them.
+
+    Parameters
+    ----------
+    quotas
+        By the digests of tokens, and `default`.
+    folder
+        Where all workers count; None: this process counts alone.
+    clock
+        Returns the present time, the same in all processes.
+    """
+
+    def __init__(
+        self, quotas: Mapping[str, Quota], folder: str | None = None, clock: Callable[[], float] = time.time
+    ) -> None:
+        self._quotas, self._clock = dict(quotas), clock
+        self._lock, self._closed = threading.Lock(), False
+        path = ":memory:" if folder is None else str(Path(folder) / "usage.db")
+        self._counts = sqlite3.connect(path, timeout=10, isolation_level=None, check_same_thread=False)
+        # A killed process leaves a sound file; a crash of the machine ends the server as well.
+        self._counts.execute("PRAGMA journal_mode=WAL")
+        self._counts.execute("PRAGMA synchronous=OFF")
+        self._counts.execute(
+            "CREATE TABLE IF NOT EXISTS usage (token TEXT PRIMARY KEY, since REAL NOT NULL, requests INTEGER NOT NULL,"
+            " bytes INTEGER NOT NULL, processor_seconds REAL NOT NULL)"
+        )
+
+    @classmethod
+    def from_environment(cls, quotas: Mapping[str, Quota]) -> Quotas:
+        """Return the quotas of a process that `quota_folder` surrounds, or of one that counts alone."""
+        return cls(quotas, os.environ.get(ENVIRONMENT_VARIABLE))
+
+    def quota_of(self, key: str) -> Quota | None:
+        """Return the quota of a token; None if it has none."""
+        return self._quotas.get(key, self._quotas.get(DEFAULT))
+
+    def begin(self, key: str) -> dict[str, str]:
+        """Count a request; return headers that say what is left. `QuotaError` if nothing is."""
+        quota = self.quota_of(key)
+        assert quota is not None
+        with self._transaction() as counts:
+            now = self._clock()
+            row = counts.execute(
+                "SELECT since, requests, bytes, processor_seconds FROM usage WHERE token = ?", (key,)
+            ).fetchone()
+            since, *used = row if row is not None and 0 <= now - row[0] < WINDOW_SECONDS else (now, 0, 0, 0.0)
+            ends = max(math.ceil(since + WINDOW_SECONDS - now), 1)
+            for name, spent in zip(UNITS, used, strict=True):
+                limit = getattr(quota, name)
+                if limit is not None and spent >= limit:
+                    raise QuotaError(
+                        f"the quota of this token is used up: {limit:,} {name.replace('_', ' ')} in an hour", ends
+                    )
+            used[0] += 1
+            counts.execute("INSERT OR REPLACE INTO usage VALUES (?, ?, ?, ?, ?)", (key, since, *used))
+        return _headers(quota, used, ends)
+
+    def add(self, key: str, nbytes: int, seconds: float, requests: int = 0) -> None:
+        """Add what a request used; -1 requests take one back."""
+        try:
+            with self._transaction() as counts:
+                counts.execute(
+                    "UPDATE usage SET bytes = bytes + ?, processor_seconds = processor_seconds + ?,"
+                    " requests = MAX(requests + ?, 0) WHERE token = ?",
+                    (nbytes, seconds, requests, key),
+                )
+        except sqlite3.Error as problem:
+            if not self._closed:  # work may end after the server
+                error_log.error("quotas cannot be counted: %s", problem)
+
+    def close(self) -> None:
+        """Close the file."""
+        self._closed = True
+        self._counts.close()
+
+    @contextmanager
+    def _transaction(self) -> Iterator[sqlite3.Connection]:
+        with self._lock:
+            self._counts.execute("BEGIN IMMEDIATE")
+            try:
+                yield self._counts
+            except BaseException:
+                self._counts.execute("ROLLBACK")
+                raise
+            self._counts.execute("COMMIT")
+
+
+def _headers(quota: Quota, used: list[float], ends: int) -> dict[str, str]:
+    """Return the headers `RateLimit-Policy` and `RateLimit` of the IETF's draft."""
+    limits = {name: (getattr(quota, name), spent) for name, spent in zip(UNITS, used, strict=True)}
+    limits = {name: pair for name, pair in limits.items() if pair[0] is not None}
+    policy = [f'"{name}";q={int(q)};qu="{UNITS[name]}";w={WINDOW_SECONDS}' for name, (q, _) in limits.items()]
+    left = [f'"{name}";r={max(int(q - spent), 0)};t={ends}' for name, (q, spent) in limits.items()]
+    return {"RateLimit-Policy": ", ".join(policy), "RateLimit": ", ".join(left)}
+
+
+class RequestUsage:
+    """What one request uses: kept until it is known whether it was refused.
+
+    Parameters
+    ----------
+    quotas, key
+        Where it is counted, and for which token.
+    counted
+        Whether it counts; None: that is said by `finish`.
+    """
+
+    def __init__(self, quotas: Quotas, key: str, counted: bool | None = None) -> None:
+        self._quotas, self.key = quotas, key
+        self._seconds = 0.0
+        self._counted = counted
+
+    def add_seconds(self, seconds: float) -> None:
+        """Add processor time; work may end after its request."""
+        if self._counted is None:
+            self._seconds += seconds
+        elif self._counted:
+            self._quotas.add(self.key, 0, seconds)
+
+    def finish(self, nbytes: int, refused: bool) -> None:
+        """Count what was used, or nothing."""
+        self._counted = not refused
+        self._quotas.add(self.key, *((0, 0.0, -1) if refused else (nbytes, self._seconds)))
+
+
+class QuotaMiddleware:
+    """Middleware that refuses requests beyond a quota, and counts the others.
+
+    Parameters
+    ----------
+    app
+        The application.
+    quotas
+        The quotas; None: there are none.
+    tokens
+        The accepted tokens.
+    """
+
+    def __init__(self, app: ASGIApp, quotas: Quotas | None, tokens: Tokens) -> None:
+        self.app, self.quotas, self.tokens = app, quotas, tokens
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request."""
+        key = self._key(scope)
+        if self.quotas is None or key is None:
+            await self.app(scope, receive, send)
+            return
+        try:
+            shown = self.quotas.begin(key)
+        except QuotaError as error:
+            await error_response(error)(scope, receive, send)
+            return
+        except sqlite3.Error as problem:  # a full disk: rather serve without counting than nobody
+            error_log.error("quotas cannot be counted: %s", problem)
+            await self.app(scope, receive, send)
+            return
+        usage, sent, refused = RequestUsage(self.quotas, key), 0, False
+        request = current_request.get()
+        if request is not None:
+            request.usage = usage
+
+        async def count_and_send(message: Message) -> None:
+            nonlocal sent, refused
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                kind = headers.get("x-insitu-error")
+                refused = message["status"] >= 400 and (kind is None or kind in REFUSALS)
+                headers.update(shown)
+            elif message["type"] == "http.response.body":
+                sent += len(message.get("body", b""))
+            await send(message)
+
+        try:
+            await self.app(scope, receive, count_and_send)
+        finally:
+            usage.finish(sent, refused)
+
+    def _key(self, scope: Scope) -> str | None:
+        """Return whose quota a request is counted for; None: nobody's."""
+        if self.quotas is None or scope["type"] != "http" or scope["method"] == "OPTIONS":
+            return None
+        path = scope["path"]
+        if path in UNCOUNTED or (path.startswith("/explorer") and not path.startswith("/explorer/api/")):
+            return None
+        try:
+            token, _ = identify(Headers(scope=scope), self.tokens.current())
+        except TokenError:
+            return None  # the route refuses it
+        key = _key(token)
+        return key if self.quotas.quota_of(key) is not None else None
