@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from insitu.codecs.buffer_spec import Octets
+from insitu.errors import CodecError
 from insitu.formats.grib.codecs.complex_packing import COMPLEX, DIFFERENCES, unpack_groups
 from insitu.formats.grib.codecs.image_packing import CCSDS, JPEG, PNG, unpack_image
 from insitu.formats.grib.codecs.packed_integers import sign_magnitude, unpack_integers
@@ -21,7 +22,7 @@ from insitu.formats.grib.codecs.packed_sections import FieldSections
 
 __all__ = ["needs_eccodes", "values_of"]
 
-SIMPLE, IEEE = 0, 4
+SIMPLE, IEEE, SPECTRAL_SIMPLE, SPECTRAL_COMPLEX, BIFOURIER, LOGARITHMS = 0, 4, 50, 51, 53, 61
 MOST_BITS = 32
 SCALES = 400
 """Largest valid powers of two and ten: beyond, values leave the range of a double."""
@@ -40,7 +41,7 @@ class PackingHeader(NamedTuple):
     decimal: int
     bits: int
     numbers: int
-    """Number of values; -1: not given."""
+    """Number of values; GRIB 1 does not give it: as many as the data holds, and at most one for each point."""
 
 
 def values_of(parts: FieldSections, count: int) -> NDArray[np.float64] | None:
@@ -60,24 +61,28 @@ def values_of(parts: FieldSections, count: int) -> NDArray[np.float64] | None:
     CodecError
         If it is damaged.
     """
-    told = _read_edition2(parts) if parts.edition == 2 else _read_edition1(parts)
-    if told is None or not np.isfinite(told.reference):
-        return None
-    if parts.edition == 2 and parts.points != count:
-        return None
+    told = _read_edition2(parts) if parts.edition == 2 else _read_edition1(parts, count)
     valid = None
     if parts.bitmap is not None:
         valid = _bitmap(parts.bitmap, parts.edition, count)
-        if valid is None:
-            return None
-    wanted = count if valid is None else int(np.count_nonzero(valid))
-    if not wanted or told.numbers not in (-1, wanted):
+    if told is None:
+        _check_size(parts, _count_bits(parts))
         return None
-    values = _numbers(parts, told, wanted)
-    if values is None or valid is None:
+    if told.numbers > count:
+        raise CodecError(f"the message holds {told.numbers} values, not {count}")
+    values = _numbers(parts, told)
+    if values is None or (parts.edition == 2 and parts.points != count) or (valid is None and parts.bitmap is not None):
+        return None
+    wanted = count if valid is None else int(np.count_nonzero(valid))
+    # As ecCodes has it: without values everything is missing, and values that the bitmap has no place for are passed
+    # over.
+    if told.numbers < wanted and (told.numbers or valid is None):
+        raise CodecError(f"the message holds {told.numbers} values, not {wanted}")
+    if valid is None:
         return values
     full = np.full(count, np.nan)
-    full[valid] = values
+    if told.numbers:
+        full[valid] = values[:wanted]
     return full
 
 
@@ -96,25 +101,29 @@ def needs_eccodes(edition: int, packing: bytes) -> bool:
     return len(packing) >= 11 and int.from_bytes(packing[9:11], "big") not in (IEEE, *KNOWN_TEMPLATES)
 
 
-def _numbers(parts: FieldSections, told: PackingHeader, wanted: int) -> NDArray[np.float64] | None:
+def _numbers(parts: FieldSections, told: PackingHeader) -> NDArray[np.float64] | None:
+    """Return all values that a message holds; None if ecCodes has to decode them.
+
+    That the data is as long as these values need is checked in any case: ecCodes would read on behind its end.
+    """
+    wanted, packing = told.numbers, parts.packing.tobytes()
     if told.template == IEEE:
         return _ieee(parts, wanted)
     # Not so in complex packing: there it is the width of the groups' references, and the groups
     # hold numbers all the same.
-    if told.bits == 0 and told.template not in (COMPLEX, DIFFERENCES):  # without scales, as ecCodes has it
-        return np.full(wanted, told.reference)
-    if max(abs(told.binary), abs(told.decimal)) > SCALES or told.bits > MOST_BITS:
-        return None
+    if (told.bits == 0 and told.template not in (COMPLEX, DIFFERENCES)) or not wanted:
+        # Without scales, as ecCodes has it.
+        return np.full(wanted, told.reference) if np.isfinite(told.reference) else None
+    values: NDArray[np.float64] | None = None
     if told.template == SIMPLE:
-        raw = parts.data[: -(-wanted * told.bits // 8)]
-        if raw.size * 8 < wanted * told.bits:
-            return None
-        values: NDArray[np.float64] | None = unpack_integers(raw, told.bits, wanted)
+        _check_size(parts, wanted * told.bits)
+        if told.bits <= MOST_BITS:
+            values = unpack_integers(parts.data[: -(-wanted * told.bits // 8)], told.bits, wanted)
     elif told.template in (COMPLEX, DIFFERENCES):
-        values = unpack_groups(parts.packing.tobytes(), parts.data, wanted)
-    else:
-        values = unpack_image(told.template, parts.packing.tobytes(), parts.data, told.bits, wanted)
-    if values is None:
+        values = unpack_groups(packing, parts.data, wanted)
+    elif told.bits <= MOST_BITS:
+        values = unpack_image(told.template, packing, parts.data, told.bits, wanted)
+    if values is None or not np.isfinite(told.reference) or max(abs(told.binary), abs(told.decimal)) > SCALES:
         return None
     # In this order: ecCodes does the same, and the bits must agree.
     with np.errstate(over="ignore", invalid="ignore"):
@@ -136,8 +145,9 @@ def _eccodes_power(exponent: int, number: int) -> float:
 def _ieee(parts: FieldSections, wanted: int) -> NDArray[np.float64] | None:
     """Return the numbers of GRIB 2, template 5.4: IEEE floats."""
     size = {1: 4, 2: 8}.get(int(parts.packing[11]))
-    if size is None or parts.data.size != size * wanted:
+    if size is None or parts.data.size > size * wanted:
         return None
+    _check_size(parts, 8 * size * wanted)
     return parts.data.view(f">f{size}").astype(np.float64)
 
 
@@ -155,7 +165,7 @@ def _read_edition2(parts: FieldSections) -> PackingHeader | None:
     )
 
 
-def _read_edition1(parts: FieldSections) -> PackingHeader | None:
+def _read_edition1(parts: FieldSections, count: int) -> PackingHeader | None:
     """Return the packing of GRIB 1: a grid in simple packing, without further flags."""
     packing = parts.packing.tobytes()
     if len(packing) < 11 or packing[3] & 0xF0:
@@ -163,7 +173,10 @@ def _read_edition1(parts: FieldSections) -> PackingHeader | None:
     reference = int.from_bytes(packing[7:10], "big") * 16.0 ** ((packing[6] & 0x7F) - 70)
     reference = -reference if packing[6] & 0x80 else reference
     decimal = sign_magnitude(parts.product[26:28].tobytes())
-    return PackingHeader(SIMPLE, reference, sign_magnitude(packing[4:6]), decimal, packing[10], -1)
+    bits = packing[10]
+    # The lower half of octet 4: bits at the end that belong to no value.
+    held = (8 * parts.data.size - (packing[3] & 0x0F)) // bits if bits else count
+    return PackingHeader(SIMPLE, reference, sign_magnitude(packing[4:6]), decimal, bits, min(held, count))
 
 
 def _bitmap(bitmap: Octets, edition: int, count: int) -> NDArray[np.bool_] | None:
@@ -173,6 +186,50 @@ def _bitmap(bitmap: Octets, edition: int, count: int) -> NDArray[np.bool_] | Non
     """
     known = bitmap[5] == 0 if edition == 2 else not bitmap[4:6].any()
     bits = bitmap[6:]
-    if not known or bits.size * 8 < count:
+    if not known:
         return None
+    if bits.size * 8 < count:
+        raise CodecError(f"the bitmap has {bits.size} bytes, too few for {count} points")
     return np.unpackbits(bits, count=count).view(np.bool_)
+
+
+def _check_size(parts: FieldSections, bits: int) -> None:
+    """Raise if the data has fewer bits than its header declares.
+
+    ecCodes would read on behind its end.
+    """
+    if bits > 8 * parts.data.size:
+        raise CodecError(f"the data has {parts.data.size} bytes, but its header declares {-(-bits // 8)}")
+
+
+def _count_bits(parts: FieldSections) -> int:
+    """Return the bits of data that ecCodes reads, of packings that are left to it; 0 if only the data says it."""
+    packing, grid = parts.packing.tobytes(), parts.grid.tobytes()
+    if parts.edition == 1:
+        # Spherical harmonics: the first ones are floats of four bytes, behind the rest of the head.
+        if packing[3] & 0xF0 != 0xC0 or parts.data.size < 7 or len(grid) < 8:
+            return 0
+        order = int.from_bytes(grid[6:8], "big")
+        return 8 * 7 + _spectral_bits((order + 1) * (order + 2), int(parts.data[4]), 4, packing[10])
+    template, numbers = (int.from_bytes(packing[at : at + size], "big") for at, size in ((9, 2), (5, 4)))
+    bits = packing[19] if len(packing) > 19 else 0
+    if template == LOGARITHMS:
+        return numbers * bits
+    if template == SPECTRAL_SIMPLE:
+        return (numbers - 1) * bits
+    if template in (SPECTRAL_COMPLEX, BIFOURIER) and len(packing) > 34:
+        size = 8 if packing[34] == 2 else 4
+        if template == BIFOURIER:
+            unpacked = int.from_bytes(packing[30:34], "big")
+            return 8 * size * unpacked + (numbers - unpacked) * bits // 8 * 8
+        return _spectral_bits(numbers, int.from_bytes(packing[24:26], "big"), size, bits)
+    return 0
+
+
+def _spectral_bits(numbers: int, order: int, size: int, bits: int) -> int:
+    """Return the bits of spherical harmonics, of which those up to an order are floats.
+
+    ecCodes leaves out the last bits where they do not fill a byte.
+    """
+    floats = (order + 1) * (order + 2)
+    return 8 * size * floats + (numbers - floats) * bits // 8 * 8
