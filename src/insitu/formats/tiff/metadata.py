@@ -49,8 +49,8 @@ UNWANTED = ("_FillValue", "missing_value", "fill_value", "nodata", "nodatavals",
 def attributes_of(tags: Directory, bands: int, dtype: np.dtype[Any], keys: Mapping[int, Any]) -> dict[str, Any]:
     """Return the attributes of an image; `keys` are its GeoTIFF keys."""
     found: dict[str, Any] = {}
-    if keys:
-        found["AREA_OR_POINT"] = "Point" if keys.get(RASTER_TYPE) == POINT else "Area"
+    if RASTER_TYPE in keys:
+        found["AREA_OR_POINT"] = "Point" if keys[RASTER_TYPE] == POINT else "Area"
     for tag, name in TEXTS.items():
         text = tags.text(tag)
         if text:
