@@ -197,6 +197,7 @@ def encoded(name: str, hdf5_class: Any) -> Chunk:
         "offset_binary": lambda: raw(),
         "packbits": lambda: numcodecs_of("packbits", "?"),
         "pcodec": lambda: numcodecs_of("pcodec", "<u4"),
+        "pixel_nodata": lambda: raw("<f4", smooth("<u2").tobytes(), dtype="<u2", values=[0.0] * SHAPE[-1]),
         "quantize": lambda: raw("<f4", digits=2, dtype="<f4"),
         "record_member": lambda: raw("<u2", smooth("<u4").tobytes(), member="b", dtype=[["a", "<u2"], ["b", "<u2"]]),
         "scaleoffset": lambda: hdf5(hdf5_class, scaleoffset=0),

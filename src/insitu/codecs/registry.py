@@ -86,6 +86,7 @@ CODECS: dict[str, str] = {
     "offset_binary": "formats.fits.codecs.integers:offset_binary",
     "packbits": "codecs.filters.arithmetic:packbits",
     "pcodec": "codecs.compressors.floating_point:pcodec",
+    "pixel_nodata": "formats.tiff.codecs.strips:pixel_nodata",
     "quantize": "codecs.filters.arithmetic:quantize",
     "record_member": "codecs.filters.struct_member:record_member",
     "scaleoffset": "codecs.filters.scaleoffset:scaleoffset",

@@ -17,7 +17,7 @@ import xarray
 from insitu.cf.decode import MISSING_VALUE_ATTRIBUTES, decode_variable
 from insitu.cf.numbers import fill_values
 from insitu.cf.unpack import unpack
-from insitu.combining.band_packing import decode_by_bands, has_band_packing
+from insitu.combining.band_packing import decode_by_bands, has_band_packing, mask_pixels
 from insitu.combining.conventions import (
     Decoding,
     attributes_with_bounds_units,
@@ -221,10 +221,17 @@ def _decode(file: _ScannedVariable, join: bool, memory: DecodingMemory, alone: b
         return _decode_fixed_texts(file, attributes)
     given = array if attributes is array.attributes else replace(array, attributes=attributes)
     options = {"name": name, "encoding": encoding, **file.how.of_variable(name)}
-    if file.format == "tiff" and options["mask_and_scale"] and has_band_packing(array, attributes):
-        result = decode_by_bands(given, attributes, lambda band: decode_variable(band, **options))
-        kept = _without_attributes(result.array)
-        return Variable(kept.dims, kept, result.attributes, result.encoding)
+    if file.format == "tiff" and options["mask_and_scale"]:
+        masked = mask_pixels(given)
+        by_bands = has_band_packing(array, attributes)
+        if by_bands or masked is not given:
+            if by_bands:
+                result = decode_by_bands(masked, masked.attributes, lambda band: decode_variable(band, **options))
+            else:
+                result = decode_variable(masked, **options)
+            told = {"_FillValue": attributes["_FillValue"]} if "_FillValue" in attributes else {}
+            kept = _without_attributes(result.array)
+            return Variable(kept.dims, kept, result.attributes, {**result.encoding, **told})
     result = decode_variable(given, stack_char_dim=join, values=file.values, **options)
     if result.array.shape != array.shape:  # characters that became texts
         result.encoding["original_shape"] = array.shape

@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from insitu.cf import numbers
 from insitu.cf.decode import MISSING_VALUE_ATTRIBUTES
+from insitu.combining.band_packing import without_pixel_mask
 from insitu.combining.member import Load, in_memory
 from insitu.errors import UnsupportedError
 from insitu.model import INLINE, Packing, Packings, Tile, VirtualArray, VirtualGroup
@@ -47,6 +48,7 @@ def stored_view(array: VirtualArray, name: str | None = None, load: Load | None 
         If the files of the array are packed differently: the error names two of them.
     """
     attributes = array.stored_attributes()
+    array = without_pixel_mask(array)
     if load is not None and _is_in_memory(array) and _is_decoded_in_memory(array):
         return _encode_values(array, name, load)
     _check_one_packing(array, name)

@@ -29,13 +29,16 @@ class Problems:
         if self.errors not in ("raise", "warn", "keep"):
             raise ValueError(f'errors must be "raise", "warn" or "keep", not {self.errors!r}')
 
-    def leave_out(self, path: str, reason: InsituError) -> None:
-        """Raise the reason, or record it and warn."""
+    def leave_out(self, path: str, reason: InsituError, *, needed: bool = True) -> None:
+        """Raise the reason, or record it and warn.
+
+        What the file is complete without (not `needed`: a thumbnail) never raises.
+        """
         reason.with_context(variable=path)
-        if self.errors == "raise":
+        if needed and self.errors == "raise":
             raise reason
         self.note(path, str(reason))
-        if self.errors == "warn":
+        if self.errors != "keep":
             warnings.warn(f"left out: {reason}", InsituWarning, stacklevel=2)
 
     def leave_out_attributes(self, path: str, reasons: Mapping[str, str]) -> None:

@@ -16,6 +16,7 @@ from insitu.errors import FormatError
 tifffile = pytest.importorskip("tifffile")
 rasterio = pytest.importorskip("rasterio")
 
+pytestmark = pytest.mark.filterwarnings("ignore::rasterio.errors.NotGeoreferencedWarning")
 VALUES = np.arange(64 * 40, dtype="u2").reshape(64, 40)
 OFFSETS, COUNTS, SIGNED, UNSIGNED_LONG, LONG8, SIGNED_LONG8 = 273, 279, 9, 4, 16, 17
 
@@ -67,3 +68,64 @@ def test_too_few_byte_counts(tmp_path: Path) -> None:
         group = insitu.scan(path, decode=False)
         (name,) = group.arrays.keys() - {"band", "x", "y", "spatial_ref"}
         np.testing.assert_array_equal(insitu.read(group, name, decode=False).reshape(VALUES.shape), VALUES)
+
+
+def set_places(path: Path, tag: int, number: int, value: int) -> None:
+    """Change one number in a table of the first directory (little-endian, 32 bits)."""
+    with tifffile.TiffFile(path) as file:
+        found = file.pages[0].tags[tag]
+        place, size = found.valueoffset, {3: 2, 4: 4}[int(found.dtype)]
+    data = bytearray(path.read_bytes())
+    data[place + number * size : place + (number + 1) * size] = value.to_bytes(size, "little")
+    path.write_bytes(data)
+
+
+def rename_tags(path: Path, tags: dict[int, int]) -> None:
+    """Give entries of the first directory other numbers."""
+    data = bytearray(path.read_bytes())
+    (place,) = struct.unpack_from("<I", data, 4)
+    for number in range(struct.unpack_from("<H", data, place)[0]):
+        at = place + 2 + 12 * number
+        (tag,) = struct.unpack_from("<H", data, at)
+        struct.pack_into("<H", data, at, tags.get(tag, tag))
+    path.write_bytes(data)
+
+
+FORMS: dict[str, dict[str, Any]] = {
+    "strips": {"rowsperstrip": 16},
+    "tiles": {"tile": (16, 16)},
+    "compressed strips": {"rowsperstrip": 16, "compression": "zlib"},
+    "compressed tiles": {"tile": (16, 16), "compression": "zlib"},
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("lost", ["offsets", "both"])
+def test_an_image_without_its_table_is_refused(tmp_path: Path, form: str, lost: str) -> None:
+    """Rasterio and tifffile refuse it, too; it was read as zeros."""
+    path = tmp_path / "a.tif"
+    tifffile.imwrite(path, VALUES, metadata=None, **FORMS[form])
+    rename_tags(path, {273: 274, 324: 326} if lost == "offsets" else {273: 274, 279: 280, 324: 326, 325: 327})
+    with pytest.raises(rasterio.errors.RasterioIOError), rasterio.open(path):
+        pass
+    with pytest.raises(tifffile.TiffFileError):
+        tifffile.imread(path)
+    with pytest.raises(FormatError, match="0 offsets of strips or tiles"):
+        insitu.scan(path, decode=False)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_length_without_an_offset_is_refused(tmp_path: Path, form: str) -> None:
+    path = tmp_path / "a.tif"
+    tifffile.imwrite(path, VALUES, metadata=None, **FORMS[form])
+    set_places(path, 324 if "tile" in form else OFFSETS, 1, 0)
+    if "compressed" in form:  # rasterio takes the header of the file for pixels that are not compressed
+        with rasterio.open(path) as file, pytest.raises(rasterio.errors.RasterioIOError):
+            file.read()
+    with pytest.raises(FormatError, match=r"1 of [0-9]+ strips or tiles have a length, but no offset"):
+        insitu.scan(path, decode=False)
+    # Neither of them: never written, as in every sparse file of GDAL.
+    set_places(path, 325 if "tile" in form else COUNTS, 1, 0)
+    with rasterio.open(path) as file:
+        expected = file.read()
+    np.testing.assert_array_equal(insitu.read(insitu.scan(path, decode=False), "band_data", decode=False), expected)

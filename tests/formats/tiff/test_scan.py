@@ -452,3 +452,34 @@ def test_errors_say_where() -> None:
     assert caught.value.offset == 999
     with pytest.raises(FormatError, match="does not fit"):
         insitu.scan(MemorySource(b"II*\0" + struct.pack("<IH", 8, 60000)), decode=False)
+
+
+@pytest.mark.filterwarnings("ignore::rasterio.errors.NotGeoreferencedWarning")
+def test_metadata_that_gdal_escaped_twice(tmp_path: Path) -> None:
+    path = tmp_path / "a.tif"
+    note = "<a> & 'b' \"c\" &lt; &amp;amp; &nbsp; é"
+    with rasterio.open(path, "w", driver="GTiff", width=5, height=4, count=2, dtype="uint8") as file:
+        file.write(np.ones((2, 4, 5), "u1"))
+        file.update_tags(NOTE=note, **{"A&B": "x"})
+        file.update_tags(1, FIRST="1 < 2")
+        file.descriptions, file.units = ("x < y & z", "q"), ("m & s", "k>")
+    found = insitu.open_dataset(path).band_data.attrs
+    assert found["NOTE"] == note
+    with xarray.open_dataset(path, engine="rasterio") as theirs:
+        expected = theirs.band_data.attrs
+        assert {name: found[name] for name in ("NOTE", "A&B", "FIRST")} == {
+            name: expected[name] for name in ("NOTE", "A&B", "FIRST")
+        }
+        for name in ("long_name", "units"):
+            assert tuple(found[name]) == tuple(expected[name])
+
+
+@pytest.mark.filterwarnings("ignore::rasterio.errors.NotGeoreferencedWarning")
+def test_metadata_with_numbers_of_characters(tmp_path: Path) -> None:
+    path = tmp_path / "a.tif"
+    text = '<GDALMetadata><Item name="NOTE">&amp;#65;&amp;#x42;&amp;#0;&amp;x;</Item></GDALMetadata>'
+    tifffile.imwrite(path, np.zeros((4, 5), "u1"), metadata=None, extratags=[(42112, "s", 0, text, True)])
+    with rasterio.open(path) as file:
+        expected = file.tags()["NOTE"]
+    found = insitu.open_dataset(path).band_data.attrs["NOTE"]
+    assert (found[:2], expected[:2]) == ("AB", "AB")

@@ -17,6 +17,7 @@ from typing import Any
 
 from insitu.errors import InsituWarning
 from insitu.forking import import_before_fork
+from insitu.formats.tiff.citations import CITATION, PROJECTED, PROJECTED_CITATION, cited_name, cited_unit, local_name
 from insitu.formats.tiff.georeferencing import REVISION
 from insitu.formats.tiff.units import METRE, UNKNOWN_LENGTH, UnitOfMeasure, linear_unit
 from insitu.formats.tiff.wkt import (
@@ -34,10 +35,15 @@ from insitu.formats.tiff.wkt import (
 
 __all__ = ["crs_attributes"]
 
-MODEL_TYPE, CITATION = 1024, 1026
-PROJECTED, PROJECTED_CITATION, PROJECTION, METHOD, LINEAR_UNIT, VERTICAL = 3072, 3073, 3074, 3075, 3076, 4096
-VERTICAL_CITATION, VERTICAL_DATUM, VERTICAL_UNIT = 4097, 4098, 4099
-WITH_ELLIPSOIDAL_HEIGHT = 4979
+MODEL_TYPE, PROJECTION, METHOD, LINEAR_UNIT = 1024, 3074, 3075, 3076
+VERTICAL, VERTICAL_CITATION, VERTICAL_DATUM, VERTICAL_UNIT = 4096, 4097, 4098, 4099
+WITH_ELLIPSOIDAL_HEIGHT, WGS84_HEIGHT = 4979, 5030
+"""EPSG's WGS 84 with heights, and GeoTIFF 1.0's number of such heights."""
+ELLIPSOIDAL_HEIGHTS = range(5001, 5034)
+"""Heights above ellipsoids in GeoTIFF 1.0: EPSG has only their datums, a thousand further."""
+UNKNOWN = "unknown"
+_HEIGHT_KEYS = (VERTICAL, VERTICAL_DATUM, VERTICAL_UNIT)
+_NO_HEIGHTS = (WITH_ELLIPSOIDAL_HEIGHT, WGS84_HEIGHT)
 PE_STRING = "ESRI PE String = "
 
 METHODS: dict[int, tuple[str, dict[str, tuple[int, ...]]]] = {
@@ -81,6 +87,8 @@ def crs_attributes(keys: dict[int, Any]) -> dict[str, Any]:
 def _attributes(items: tuple[tuple[int, Any], ...]) -> tuple[tuple[str, Any], ...]:
     """Compute `crs_attributes`. Cached: the files of an archive share one."""
     keys = dict(items)
+    if keys.get(MODEL_TYPE, USER_DEFINED) == USER_DEFINED and epsg_code(keys, PROJECTED) is not None:
+        keys[MODEL_TYPE] = 1  # some writers leave it out; the number says that the system is projected
     code = _epsg_text(keys)
     try:
         proj: Any = import_before_fork("pyproj")
@@ -115,6 +123,14 @@ def _text(proj: Any, keys: dict[int, Any], code: str) -> str:
 
     By its number, else by its parts, with heights.
     """
+    number = epsg_code(keys, VERTICAL)
+    if number is not None and not _is_vertical(proj, number):
+        code = code.split("+")[0]
+        height = WITH_ELLIPSOIDAL_HEIGHT if number == WGS84_HEIGHT else number
+        if code and (whole := _with_ellipsoidal_heights(proj, code, height)):
+            return whole
+        if number not in ELLIPSOIDAL_HEIGHTS:
+            keys = {key: value for key, value in keys.items() if key not in _HEIGHT_KEYS}
     if code:
         try:
             whole = _numbered_text(proj, keys, code)
@@ -122,13 +138,58 @@ def _text(proj: Any, keys: dict[int, Any], code: str) -> str:
             whole = _described_text(proj, keys)
     else:
         whole = _described_text(proj, keys)
-    return _with_heights(proj, keys, whole)
+    whole, cited = _with_heights(proj, keys, whole), keys.get(CITATION)
+    named = re.match(r'COMPD_CS\["([^"]*)"', whole)
+    if named and isinstance(cited, str) and cited != named[1] and " = " not in cited and '"' not in cited:
+        whole = re.sub(r',AUTHORITY\["EPSG","\d+"\]\]$', "]", f'COMPD_CS["{cited}"{whole[named.end() :]}')
+    return whole
 
 
 def _numbered_text(proj: Any, keys: dict[int, Any], code: str) -> str:
     if keys.get(MODEL_TYPE) == 2 and SEMI_MAJOR in keys and "+" not in code:
         return geographic_text(proj, keys)
-    return _wkt(proj, _by_number(proj, keys, code))
+    crs = _by_number(proj, code)
+    unit = cited_unit(keys) or (linear_unit(proj, keys) if LINEAR_UNIT in keys else None)
+    changed = _with_unit(proj, crs, unit)
+    if changed is crs:
+        return _wkt(proj, crs)
+    # The numbers of datum and ellipsoid are only in the text of the geographic system itself.
+    number = crs.geodetic_crs.to_epsg()
+    base = crs.geodetic_crs if number is None else proj.CRS.from_epsg(number)
+    return with_geographic(_wkt(proj, changed), _wkt(proj, base), None)
+
+
+def _is_vertical(proj: Any, number: int) -> bool:
+    """Return whether a number is one of heights, and not of places with heights."""
+    try:
+        return bool(proj.CRS.from_epsg(number).is_vertical)
+    except proj.exceptions.CRSError:
+        return False
+
+
+def _with_ellipsoidal_heights(proj: Any, code: str, number: int) -> str:
+    """Return the WKT of a system with the heights of a geographic system on the same datum.
+
+    Empty if the number is none of such a system, or of one on another datum: its heights are then
+    left out, as in GDAL.
+    """
+    try:
+        flat, heights = proj.CRS.from_user_input(code), proj.CRS.from_epsg(number)
+    except proj.exceptions.CRSError:
+        return ""
+    if not heights.is_geographic or len(heights.axis_info) != 3 or _datum_id(flat) != _datum_id(heights):
+        return ""
+    if flat.is_geographic:
+        return _wkt(proj, heights)
+    whole = flat.to_3d().to_json_dict()
+    for extra in ("scope", "area", "bbox", "usages", "remarks"):
+        whole.pop(extra, None)
+    text = str(proj.CRS.from_json_dict(whole).to_wkt())
+    return re.sub(r'(LENGTHUNIT\["[^"]*",[^,\]]+),ID\["EPSG",\d+\]', r"\1", text)
+
+
+def _datum_id(crs: Any) -> Any:
+    return None if crs.datum is None else crs.datum.to_json_dict().get("id")
 
 
 def _described_text(proj: Any, keys: dict[int, Any]) -> str:
@@ -141,8 +202,7 @@ def _described_text(proj: Any, keys: dict[int, Any]) -> str:
         return geographic_text(proj, {**keys, GEOGRAPHIC: USER_DEFINED})
     if isinstance(named, str) and named.startswith(PE_STRING):
         return _wkt(proj, proj.CRS.from_wkt(named.removeprefix(PE_STRING)))
-    name = named if isinstance(named, str) and named else keys.get(CITATION)
-    name = name.strip("|") if isinstance(name, str) else None
+    name = cited_name(keys) if model == 1 else local_name(keys)
     crs = _projected_system(proj, keys) if model == 1 else None
     if crs is None:
         # GDAL takes projected coordinates of which nothing is known for metres, whatever their
@@ -160,18 +220,23 @@ def _with_heights(proj: Any, keys: dict[int, Any], wkt: str) -> str:
     found = re.match(r'(GEOGCS|PROJCS|LOCAL_CS)\["([^"]*)"', wkt)
     if not keys.get(REVISION) or found is None:
         return wkt
-    number, system = keys.get(VERTICAL_UNIT), epsg_code(keys, VERTICAL)
+    number, system, datum = keys.get(VERTICAL_UNIT), epsg_code(keys, VERTICAL), epsg_code(keys, VERTICAL_DATUM)
+    if system in ELLIPSOIDAL_HEIGHTS and datum is None:
+        system, datum = None, system + 1000
     if system is not None and found[1] == "PROJCS":
         numbered = proj.CRS.from_epsg(system)
         return f'COMPD_CS["{found[2]} + {numbered.name}",{wkt},{_wkt(proj, numbered)}]'
-    unit = linear_unit(proj, {LINEAR_UNIT: number}) if number is not None and system is None else None
+    if system is not None or (number is None and datum is None and VERTICAL not in keys):
+        return wkt
+    unit = METRE if number is None else linear_unit(proj, {LINEAR_UNIT: number})
     if unit is None:
         return wkt
     cited = keys.get(VERTICAL_CITATION)
-    name = cited if isinstance(cited, str) else None
-    heights = vertical_text(proj, name, epsg_code(keys, VERTICAL_DATUM), unit)
-    called = f"{found[2]} + {name if found[1] == 'LOCAL_CS' and name else 'unknown'}"
-    return f'COMPD_CS["{called}",{wkt},{heights}]'
+    text = cited if isinstance(cited, str) else None
+    name = text and re.sub(r"^VCS Name = ([^|]*).*", r"\1", text)
+    heights = vertical_text(proj, name, datum, unit)
+    shown = name if name != text or found[1] == "LOCAL_CS" else None
+    return f'COMPD_CS["{found[2]} + {shown or UNKNOWN}",{wkt},{heights}]'
 
 
 def _wkt(proj: Any, crs: Any) -> str:
@@ -194,21 +259,21 @@ def _epsg_text(keys: dict[int, Any]) -> str:
     if not isinstance(number, int) or not 0 < number < USER_DEFINED:
         return ""
     vertical = keys.get(VERTICAL)
-    if vertical == WITH_ELLIPSOIDAL_HEIGHT and number == 4326:
+    if vertical in _NO_HEIGHTS and number == 4326:
         return f"EPSG:{WITH_ELLIPSOIDAL_HEIGHT}"
     # Like GDAL: the numbers of vertical systems in files of GeoTIFF 1.0 are not to be trusted.
     trusted = bool(keys.get(REVISION))
-    if trusted and isinstance(vertical, int) and 0 < vertical < USER_DEFINED and vertical not in (4979, 5030):
+    if trusted and isinstance(vertical, int) and 0 < vertical < USER_DEFINED and vertical not in _NO_HEIGHTS:
         return f"EPSG:{number}+{vertical}"
     return f"EPSG:{number}"
 
 
-def _by_number(proj: Any, keys: dict[int, Any], code: str) -> Any:
+def _by_number(proj: Any, code: str) -> Any:
     try:
         crs = proj.CRS.from_user_input(code)
         if crs.is_compound and (number := crs.to_epsg(min_confidence=100)) is not None:
             crs = proj.CRS.from_epsg(number)
-        return _with_unit(proj, crs, linear_unit(proj, keys) if LINEAR_UNIT in keys else None)
+        return crs
     except proj.exceptions.CRSError:
         if "+" not in code:
             raise
@@ -225,22 +290,24 @@ def _projected_system(proj: Any, keys: dict[int, Any]) -> Any:
     if _first_number(keys, (PRIME_MERIDIAN,)):
         body["pm"] = keys[PRIME_MERIDIAN]
     number = epsg_code(keys, PROJECTION)
+    cited = cited_unit(keys)
     if number is None:
         definition = _projection(proj, keys)
-        return None if definition is None else proj.CRS.from_dict({**definition, **body})
-    unit = linear_unit(proj, keys)
+        made = None if definition is None else proj.CRS.from_dict({**definition, **body})
+        return made if made is None or cited is None else _with_unit(proj, made, cited, always=True)
+    unit = cited or linear_unit(proj, keys)
     crs = proj.CRS.from_dict({"proj": "tmerc", **body}).to_json_dict()
     crs["conversion"] = proj.crs.CoordinateOperation.from_epsg(number).to_json_dict()
     crs["conversion"].pop("$schema", None)
     return None if unit is None else _with_unit(proj, proj.CRS.from_json_dict(crs), unit)
 
 
-def _with_unit(proj: Any, crs: Any, unit: UnitOfMeasure | None) -> Any:
-    """Return the EPSG system with the linear unit of the file."""
+def _with_unit(proj: Any, crs: Any, unit: UnitOfMeasure | None, *, always: bool = False) -> Any:
+    """Return the EPSG system with the linear unit of the file, if its size differs, or `always`."""
     axes = crs.axis_info
     if not crs.is_projected or unit is None or crs.is_compound:
         return crs
-    if all(abs(axis.unit_conversion_factor - unit.factor) < 1e-9 for axis in axes):
+    if not always and all(abs(axis.unit_conversion_factor - unit.factor) < 1e-9 for axis in axes):
         return crs
     said = crs.to_json_dict()
     for axis in said["coordinate_system"]["axis"]:

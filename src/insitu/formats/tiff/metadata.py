@@ -49,8 +49,8 @@ UNWANTED = ("_FillValue", "missing_value", "fill_value", "nodata", "nodatavals",
 def attributes_of(tags: Directory, bands: int, dtype: np.dtype[Any], keys: Mapping[int, Any]) -> dict[str, Any]:
     """Return the attributes of an image; `keys` are its GeoTIFF keys."""
     found: dict[str, Any] = {}
-    if keys:
-        found["AREA_OR_POINT"] = "Point" if keys.get(RASTER_TYPE) == POINT else "Area"
+    if RASTER_TYPE in keys:
+        found["AREA_OR_POINT"] = "Point" if keys[RASTER_TYPE] == POINT else "Area"
     for tag, name in TEXTS.items():
         text = tags.text(tag)
         if text:
@@ -109,8 +109,23 @@ def _parse_gdal_items(tags: Directory) -> dict[tuple[int | None, str], dict[str,
         if name is None or item.get("domain"):
             continue
         band = int(sample) if sample is not None and sample.isdecimal() else None
-        found.setdefault((band, role), {})[name] = item.text or ""
+        found.setdefault((band, role), {})[name] = _unescape(item.text or "")
     return found
+
+
+def _unescape(text: str) -> str:
+    """Return the text of an item, which GDAL has always escaped twice; the parser undid it once."""
+    if "&" not in text:
+        return text
+    plain = {"lt": "<", "gt": ">", "amp": "&", "apos": "'", "quot": '"'}
+
+    def character(found: re.Match[str]) -> str:
+        if found[1] in plain:
+            return plain[found[1]]
+        number = int(found[2], 16) if found[2] else int(found[3])
+        return chr(number) if 0 < number < 0x110000 and not 0xD800 <= number < 0xE000 else found[0]
+
+    return re.sub(r"&(lt|gt|amp|apos|quot|#x([0-9a-fA-F]{1,6})|#([0-9]{1,7}));", character, text)
 
 
 def _packing(items: dict[tuple[int | None, str], dict[str, str]], bands: int) -> dict[str, Any]:

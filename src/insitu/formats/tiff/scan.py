@@ -2,8 +2,10 @@
 
 The first image is the root: `band_data` with the dimensions band, y, x. Its overviews are groups
 `overview_0`, `overview_1`, … (numbered as in rasterio), each with the coordinates of its larger
-pixels. A mask is an array `mask` beside its image. Further images of the same kind are stacked
-along a dimension `page`; if they differ, each is a group `page_1`, `page_2`, ….
+pixels. A mask is an array `mask` beside its image. Other images that belong to it (a thumbnail in
+colours of its own, SubIFDs that are no smaller) are groups `subimage_0`, `subimage_1`, …. Further
+images of the same kind are stacked along a dimension `page`; if they differ, each is a group
+`page_1`, `page_2`, ….
 """
 
 from __future__ import annotations
@@ -87,19 +89,26 @@ def scan_tiff(
     prefix = f"{group.strip('/')}/" if group and group.strip("/") else ""
     for path, problem in scanner.failed.items():
         if path.startswith(prefix) and (asked is None or path.removeprefix(prefix) in asked):
-            problems.leave_out(path, problem)
+            # The image is complete without its overviews and thumbnails, as in GDAL and tifffile.
+            needed = asked is not None or not _BELONGING.match(path.removeprefix(prefix))
+            problems.leave_out(path, problem, needed=needed)
     tree = replace(tree, problems=problems.found)
     return select_variables(subtree(tree, group, url=window.url), variables, url=window.url)
 
 
 @dataclass(slots=True)
 class _TiffPage:
-    """A full image with its mask and overviews."""
+    """A full image with its mask, its overviews, and other images that belong to it."""
 
     name: str
     image: TiffImage | None = None
     mask: TiffImage | None = None
     overviews: list[_TiffPage] = field(default_factory=list)
+    others: list[_TiffPage] = field(default_factory=list)
+
+
+_BELONGING = re.compile(r"(page_\d+/)?(overview|subimage|directory)_\d+(/|$)")
+"""Paths of images that belong to another one."""
 
 
 def _pages(directories: list[Directory]) -> tuple[list[_TiffPage], dict[str, InsituError]]:
@@ -107,28 +116,40 @@ def _pages(directories: list[Directory]) -> tuple[list[_TiffPage], dict[str, Ins
     pages: list[_TiffPage] = []
     failed: dict[str, InsituError] = {}
     for directory in directories:
+        owner = pages[-1] if pages else None
         try:
             found = image_of(directory)
         except InsituError as problem:
-            reduced = directory.parent is not None or _flags(directory) & 5
-            page = pages[-1] if reduced and pages else _TiffPage(f"page_{len(pages)}")
-            if page not in pages:
-                pages.append(page)
-                failed[_path(page.name, DATA)] = problem
+            if owner is not None and (directory.parent is not None or _flags(directory) & 5):
+                kind = MASK if _flags(directory) & 4 else f"directory_{directory.offset}"
+                failed[_path(owner.name, kind)] = problem
             else:
-                failed[_path(page.name, f"directory_{directory.offset}")] = problem
+                pages.append(_TiffPage(f"page_{len(pages)}"))
+                failed[_path(pages[-1].name, DATA)] = problem
             continue
-        owner = pages[-1] if pages else None
-        if owner is None or not (found.mask or found.reduced):
+        if owner is None or not (found.mask or found.reduced or directory.parent is not None):
             pages.append(_TiffPage(f"page_{len(pages)}", found))
-        elif not found.mask:
-            owner.overviews.append(_TiffPage(f"overview_{len(owner.overviews)}", found))
-        else:
+        elif found.mask:
             size = (found.width, found.height)
             for candidate in (owner, *owner.overviews):
                 if candidate.image is not None and (candidate.image.width, candidate.image.height) == size:
                     candidate.mask = candidate.mask or found
+        elif _is_overview(found, owner.image):
+            owner.overviews.append(_TiffPage(f"overview_{len(owner.overviews)}", found))
+        else:
+            owner.others.append(_TiffPage(f"subimage_{len(owner.others)}", found))
     return pages, failed
+
+
+def _is_overview(found: TiffImage, full: TiffImage | None) -> bool:
+    """Return whether an image that belongs to another one shows it with fewer pixels.
+
+    As in GDAL it has as many bands, and as in tifffile a SubIFD need not say that it is reduced.
+    """
+    if full is None:
+        return found.reduced
+    smaller = found.width < full.width and found.height < full.height
+    return found.bands == full.bands and (found.reduced or smaller)
 
 
 def _flags(directory: Directory) -> int:
@@ -179,6 +200,7 @@ class _Scanner:
         groups = {
             overview.name: self._group(overview, _path(path, overview.name), about) for overview in page.overviews
         }
+        groups |= {other.name: self._group(other, _path(path, other.name)) for other in page.others}
         return VirtualGroup(arrays, groups, {}, _details(page.image.directory))
 
     def _array(self, found: TiffImage, attributes: dict[str, Any], shift: int = 0) -> VirtualArray:
@@ -203,7 +225,7 @@ class _Scanner:
         None if the page is not one.
         """
         found = page.image
-        if found is None or page.overviews or page.mask is not None or found.compression != "none":
+        if found is None or page.overviews or page.others or page.mask is not None or found.compression != "none":
             return None
         count = frames_of(found.directory)
         if not 1 < count <= MOST_FRAMES:
@@ -223,13 +245,16 @@ class _Scanner:
         return VirtualGroup(arrays, {}, {}, _details(found.directory))
 
     def _stack(self, pages: list[_TiffPage], full: _ImageDescription | None = None) -> VirtualGroup | None:
-        """Stack pages along a dimension, and their overviews likewise.
+        """Stack pages along a dimension, and the images that belong to them likewise.
 
         Return None if they differ.
         """
         images = [page.image for page in pages]
-        first, levels = images[0], len(pages[0].overviews)
-        if first is None or any(len(page.overviews) != levels or page.mask is not None for page in pages):
+        first, belonging = images[0], [[*page.overviews, *page.others] for page in pages]
+        names = [part.name for part in belonging[0]]
+        if first is None or any(page.mask is not None for page in pages):
+            return None
+        if any([part.name for part in parts] != names for parts in belonging):
             return None
         about, own = _describe_image(first) if full is None else full.for_overview(first), _stacking_key(first)
         for other in images[1:]:
@@ -243,11 +268,12 @@ class _Scanner:
         except InsituError:
             return None
         groups: dict[str, VirtualGroup] = {}
-        for level in range(levels):
-            reduced = self._stack([page.overviews[level] for page in pages], about)
-            if reduced is None:
+        for number, name in enumerate(names):
+            overview = number < len(pages[0].overviews)
+            stacked = self._stack([parts[number] for parts in belonging], about if overview else None)
+            if stacked is None:
                 return None
-            groups[pages[0].overviews[level].name] = reduced
+            groups[name] = stacked
         arrays = {DATA: stack(parts, "page"), **_coordinates(first, about)}
         return VirtualGroup(arrays, groups, {}, _details(first.directory))
 

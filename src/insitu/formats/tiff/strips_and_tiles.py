@@ -43,12 +43,12 @@ def tile_of(image: TiffImage, source: Source, size: int, fill: bytes | None, shi
     if known is None:
         known = image.memory[fill] = _grid_and_encodings(image, fill)
     axes, encodings, grid = known
-    found = _offsets_and_lengths(image, grid)
-    if found is None:
-        return Tile(axes, encodings[:1], Columns.of_unwritten(grid), layout=LAYOUT)
-    offset, length = found if not shift else (found[0] + shift, found[1])
-    sparse = int(offset.min()) <= 0 or int(length.min()) <= 0  # a strip or tile without a place was never written
+    offset, length = _offsets_and_lengths(image, grid)
+    # A strip or tile without a place was never written.
+    sparse = int(offset.min()) <= 0 or int(length.min()) <= 0
     written = (offset > 0) & (length > 0) if sparse else None
+    if shift:
+        offset = offset + shift
     if written is not None:
         offset, length = np.where(written, offset, 0), np.where(written, length, 0)
     if int((offset + length).max()) > size:
@@ -90,16 +90,11 @@ def _grid_and_encodings(
 
 def _offsets_and_lengths(
     image: TiffImage, grid: tuple[int, ...]
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]] | None:
-    """Return offset and length of each strip or tile, by row, column and band.
-
-    None if the file has no such table.
-    """
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Return offset and length of each strip or tile, by row, column and band."""
     tags = image.directory
     offsets = tags.numbers(TILE_OFFSETS if TILE_OFFSETS in tags.entries else STRIP_OFFSETS)
     counts = tags.numbers(TILE_COUNTS if TILE_COUNTS in tags.entries else STRIP_COUNTS)
-    if offsets is None and counts is None:
-        return None
     total = grid[0] * grid[1] * grid[2]
     if offsets is None or offsets.size < total or offsets.dtype.kind not in "iu":
         tags.fail(
@@ -107,6 +102,11 @@ def _offsets_and_lengths(
         )
     if offsets.dtype.kind == "i" and offsets[:total].size and int(offsets[:total].min()) < 0:
         tags.fail("a strip or tile has a negative offset", "StripOffsets")
+    if counts is not None and not offsets[:total].all():
+        common = min(counts.size, total)
+        lost = int(((offsets[:common] == 0) & (counts[:common] > 0)).sum())
+        if lost:
+            tags.fail(f"{lost} of {total} strips or tiles have a length, but no offset", "StripOffsets")
     # Only now: a hostile header may declare more strips than memory has room for.
     expected = _uncompressed_sizes(image, grid) if image.compression == "none" else None
     if (

@@ -11,7 +11,16 @@ from functools import cache
 from math import pi
 from typing import Any, NamedTuple
 
-__all__ = ["DEGREE", "METRE", "UNKNOWN_LENGTH", "UnitOfMeasure", "angular_unit", "linear_unit"]
+__all__ = [
+    "DEGREE",
+    "LINEAR_SIZE",
+    "METRE",
+    "UNKNOWN_LENGTH",
+    "USER_DEFINED",
+    "UnitOfMeasure",
+    "angular_unit",
+    "linear_unit",
+]
 
 LINEAR_UNIT, LINEAR_SIZE, ANGULAR_UNIT = 3076, 3077, 2054
 USER_DEFINED = 32767

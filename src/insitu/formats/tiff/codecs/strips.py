@@ -1,4 +1,5 @@
-"""Codecs of TIFF strips and tiles: LZW, PackBits, predictors, integers of any number of bits.
+"""Codecs of TIFF strips and tiles: LZW, PackBits, predictors, integers of any number of bits,
+pixels without data.
 
 imagecodecs decodes them. The codecs have its names, which tifffile and kerchunk write into
 references with the same configuration. Shape and type of a chunk, which that configuration may
@@ -14,11 +15,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from insitu.codecs.buffer_spec import BufferSpec, Configuration, Data, DecodeStep, Octets, as_octets
-from insitu.codecs.configuration import dtype_field, integer_field, integers_field
+from insitu.codecs.configuration import dtype_field, floats_field, integer_field, integers_field
 from insitu.codecs.libraries import Function, require_function
 from insitu.errors import CodecError
 
-__all__ = ["bitorder", "clip", "complex_integers", "delta", "float24", "float_predictor", "lzw", "packbits", "packints"]
+__all__ = [
+    "bitorder",
+    "clip",
+    "complex_integers",
+    "delta",
+    "float24",
+    "float_predictor",
+    "lzw",
+    "packbits",
+    "packints",
+    "pixel_nodata",
+]
 
 
 def lzw(configuration: Configuration, form: BufferSpec) -> DecodeStep:
@@ -197,4 +209,29 @@ def complex_integers(configuration: Configuration, form: BufferSpec) -> DecodeSt
 
     return DecodeStep(
         "complex_integers", run, BufferSpec(2 * count * part.itemsize, form.exact, np.dtype((part, (2,))), None)
+    )
+
+
+def pixel_nodata(configuration: Configuration, form: BufferSpec) -> DecodeStep:
+    """Prepare for pixels that have no data where every band has its own of the `values`.
+
+    They become NaN; the other numbers of type `dtype` become the floats that they are.
+    """
+    stored, values = dtype_field(configuration, "dtype"), floats_field(configuration, "values", ())
+    dtype, shape = form.dtype, form.shape
+    if dtype is None or dtype.kind != "f" or stored.kind not in "iuf" or not shape or shape[-1] != len(values):
+        raise CodecError(f"{len(values)} nodata values do not fit {dtype} of shape {shape}", codec="pixel_nodata")
+    result, bands = dtype, np.array(values)
+
+    def run(data: Data, out: Octets | None) -> Data:
+        pixels = as_octets(data).view(stored).reshape(shape)
+        room = np.empty(form.limit, np.uint8) if out is None else out
+        target = room.view(result).reshape(shape)
+        target[...] = pixels
+        # Single floats are compared as such: the text of a value has more digits.
+        target[(pixels == (bands.astype(stored) if stored.kind == "f" else bands)).all(axis=-1)] = np.nan
+        return room
+
+    return DecodeStep(
+        "pixel_nodata", run, BufferSpec(form.count * stored.itemsize, form.exact, stored, shape), fills=form.exact
     )
