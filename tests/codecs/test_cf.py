@@ -358,10 +358,13 @@ def test_values_are_read_once_and_only_where_they_decide() -> None:
 
 def test_what_makes_no_sense_is_named() -> None:
     values = np.zeros(2, "i2")
-    for attributes in ({"scale_factor": "big"}, {"scale_factor": np.array([1.0, 2.0])}, {"add_offset": 2**60 + 1}):
-        with pytest.raises(FormatError, match="mask_and_scale=False") as caught:
-            decode.decode_variable(stored(values, attributes), name="tas")
-        assert "variable tas" in str(caught.value)
+    with pytest.raises(FormatError, match="mask_and_scale=False") as caught:
+        decode.decode_variable(stored(values, {"scale_factor": np.array([1.0, 2.0])}), name="tas")
+    assert "variable tas" in str(caught.value)
+    for attributes in ({"scale_factor": "big"}, {"scale_factor": "nan"}, {"add_offset": 2**60 + 1}):
+        packing = decode.decode_variable(stored(values, attributes)).array.tiles[0].packings[0]
+        with pytest.raises(FormatError, match=r"has the invalid value.*mask_and_scale=False"):
+            unpack(values, packing)
     with pytest.raises(FormatError, match="decode_times=False"):
         decode.decode_variable(stored(values, {"units": "days since ever"}), name="time")
     with pytest.raises(InsituError, match="moon"):

@@ -16,7 +16,7 @@ from insitu.combining.cached_archive import _absolute_path as cached_path
 from insitu.combining.file_names import absolute_path
 from insitu.errors import AccessError, SourceError
 from insitu.formats.containers import parse_member_url
-from insitu.formats.dmrpp.scan import resolve_beside
+from insitu.formats.dmrpp.data_file import resolve_beside
 from insitu.formats.grib.index_file import data_file_names
 from insitu.formats.parsing.sibling_files import sibling_urls
 from insitu.references import save

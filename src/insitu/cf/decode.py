@@ -93,6 +93,7 @@ def decode_variable(
         work.measure_text()
         timedelta = _timedelta_options(decode_times, decode_timedelta)
         if mask_and_scale:
+            work.put_off_refusal()
             work.mask(bool(decode_times), timedelta is not None)
             work.scale(bool(decode_times), timedelta is not None)
         if timedelta is not None:
@@ -194,6 +195,20 @@ class _VariableDecoder:
         self.steps["dtype"] = self.dtype.str
         # xarray drops the rest of the encoding in this case, too.
         self.encoding = {}
+
+    def put_off_refusal(self) -> None:
+        """Let values fail when they are read, as in xarray, if their scale or offset is a text or
+        the like: other variables are fine.
+        """
+        for key in ("scale_factor", "add_offset"):
+            value = self.attributes.get(key)
+            try:
+                numbers.packed_number(key, value)
+            except FormatError as problem:
+                if np.size(value) != 1:  # xarray, too, refuses these on opening
+                    raise
+                self._move_to_encoding(key)
+                self.steps["invalid"] = problem.message
 
     def mask(self, datetimes: bool, timedeltas: bool) -> None:
         """Apply `_FillValue`, `missing_value` and `_Unsigned`."""

@@ -63,7 +63,9 @@ def _is_null(value: Any) -> bool:
 
 def can_store_in_row(value: Any) -> bool:
     """Return whether a missing value fits in a row of a table of packings."""
-    return isinstance(value, (int, float)) or (isinstance(value, np.number) and value.nbytes <= 8)
+    if isinstance(value, int):
+        return -(1 << 63) <= value < 1 << 64
+    return isinstance(value, float) or (isinstance(value, np.number) and value.nbytes <= 8)
 
 
 def apply_unsigned(dtype: np.dtype[Any], unsigned: Any, mark: Any, fills: list[Any]) -> tuple[np.dtype[Any], list[Any]]:
@@ -156,11 +158,11 @@ def packed_number(key: str, value: Any) -> tuple[float | None, str | None]:
         exact = float(number)
     except (TypeError, ValueError, OverflowError) as problem:
         raise bad_attribute_error(key, value) from problem
-    if exact != number and exact == exact:
+    if isinstance(number, (str, bytes)) or (exact != number and exact == exact):
         raise bad_attribute_error(key, value)
     if isinstance(number, np.generic):
         return exact, dtype_name(number.dtype)
-    return exact, "int" if isinstance(number, int) else "float"
+    return exact, "bool" if isinstance(number, bool) else "int" if isinstance(number, int) else "float"
 
 
 @lru_cache(maxsize=1024)

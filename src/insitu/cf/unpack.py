@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from insitu.cf import times
 from insitu.cf.casting import needs_date_objects, to_date_objects
 from insitu.cf.numbers import missing_dtype
-from insitu.errors import CodecError
+from insitu.errors import CodecError, FormatError
 from insitu.model import Packing, PackingKind
 
 __all__ = ["Unpacker", "decode_text", "get_unpacker", "unpack", "unpacked_dtype"]
@@ -127,6 +127,8 @@ class Unpacker:
 
     def __call__(self, stored: NDArray[Any], out: NDArray[Any] | None = None) -> NDArray[Any]:
         """Unpack a chunk; see `unpack`."""
+        if self.kind.invalid is not None:
+            raise FormatError(self.kind.invalid, hint="Open the file with mask_and_scale=False")
         with np.errstate(all="ignore"):
             if self.plain:
                 return self._unpack_in_place(stored, out)

@@ -44,7 +44,7 @@ def encoding_text(encoding: Encoding) -> str:
 def packing_text(packing: Packing) -> str:
     """Return how stored values are decoded: scale, offset, missing values, time units."""
     kind = packing.kind
-    parts = []
+    parts = [] if kind.invalid is None else [f"not possible: {kind.invalid}"]
     if packing.scale is not None or packing.offset is not None:
         scale = "" if packing.scale is None else f"× {packing.scale:.7g}"
         offset = "" if packing.offset is None else f"{'−' if packing.offset < 0 else '+'} {abs(packing.offset):.7g}"

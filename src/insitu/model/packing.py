@@ -65,6 +65,8 @@ class PackingKind:
     """
     calendar: str | None = None
     """Of times that need a calendar: which."""
+    invalid: str | None = None
+    """Why the values cannot be decoded: which attribute of the variable is wrong."""
 
 
 @dataclass(frozen=True, slots=True)

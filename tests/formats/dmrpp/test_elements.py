@@ -20,7 +20,7 @@ from insitu.formats import InsituWarning, scan_format
 from insitu.model import Stored, VirtualGroup
 from insitu.sources import MemorySource
 
-DATA = "https://example.com/data.nc"
+DATA = "memory://data.nc"
 
 
 def _document(inside: str, href: str = DATA, version: str = ' dmrpp:version="3.20.13"') -> bytes:
@@ -34,10 +34,14 @@ def _open(inside: str, **said: Any) -> VirtualGroup:
     return insitu.scan(MemorySource(_document(inside, **said)), decode=False)
 
 
-def _beside(path: Path, inside: str, **said: Any) -> VirtualGroup:
+def _write_beside(path: Path, inside: str, **said: Any) -> Path:
     side = path.with_name(f"{path.name}.dmrpp")
     side.write_bytes(_document(inside, href="OPeNDAP_DMRpp_DATA_ACCESS_URL", **said))
-    return insitu.scan(side, decode=False)
+    return side
+
+
+def _beside(path: Path, inside: str, **said: Any) -> VirtualGroup:
+    return insitu.scan(_write_beside(path, inside, **said), decode=False)
 
 
 def _place(path: Path, name: str, cell: tuple[int, ...]) -> Stored:
@@ -114,14 +118,38 @@ def test_structures_in_chunks(tmp_path: Path) -> None:
 
 def test_structures_never_written() -> None:
     inside = (
-        f'<Structure name="r">{MEMBERS}<Dim size="2"/><dmrpp:chunks fillValue="7 -1.5 3" byteOrder="BE"/></Structure>'
+        f'<Structure name="r">{MEMBERS}<Dim size="2"/>'
+        '<dmrpp:chunks fillValue="7 -1.5 1 2 3 4 5 6" byteOrder="BE"/></Structure>'
     )
     found = insitu.read(_open(inside), "r", decode=False)
     assert found["i"].tolist() == [7, 7]
     assert found["f"].tolist() == [-1.5, -1.5]
-    assert (found["m"] == 3).all()
-    with pytest.raises(FormatError, match="2 fill values"):
-        _open(inside.replace("7 -1.5 3", "7 8"))
+    assert found["m"].tolist() == [[[1, 2, 3], [4, 5, 6]]] * 2
+    one = insitu.read(_open(inside.replace("7 -1.5 1 2 3 4 5 6", "-3")), "r", decode=False)
+    assert (one["i"][0], one["f"][0], one["m"].tolist()) == (-3, -3.0, [[[-3] * 3] * 2] * 2)
+    for wrong in ("7 8", "7 -1.5 3", "7 -1.5 1 2 3 4 5 6 7", ""):
+        with pytest.raises(FormatError, match="fill values for 3 members of 8"):
+            _open(inside.replace("7 -1.5 1 2 3 4 5 6", wrong))
+
+
+def test_fill_values_of_structures_as_h5py_has_them(tmp_path: Path) -> None:
+    """The builder writes each element of each member, in order."""
+    record = np.dtype([("a", "<i4"), ("b", "<f4", (3,)), ("c", "<i2", (2,))])
+    fill = np.array((1, [1.5, 2.5, -3.5], [7, -8]), record)
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        made = file.create_dataset("r", (4,), record, chunks=(2,), fillvalue=fill)
+        made[2:] = np.zeros(2, record)
+        expected = made[...]
+    place = _place(tmp_path / "a.h5", "r", (1,))
+    members = '<Int32 name="a"/><Float32 name="b"><Dim size="3"/></Float32><Int16 name="c"><Dim size="2"/></Int16>'
+    group = _beside(
+        tmp_path / "a.h5",
+        f'<Structure name="r">{members}<Dim size="4"/><dmrpp:chunks fillValue="1 1.5 2.5 -3.5 7 -8" byteOrder="LE">'
+        f'<dmrpp:chunkDimensionSizes>2</dmrpp:chunkDimensionSizes><dmrpp:chunk offset="{place.offset}" '
+        f'nBytes="{place.length}" chunkPositionInArray="[2]"/></dmrpp:chunks></Structure>',
+    )
+    for _ in range(2):
+        np.testing.assert_array_equal(insitu.read(group, "r", decode=False), expected)
 
 
 def test_structures_with_texts() -> None:
@@ -209,7 +237,7 @@ def test_filters_in_the_order_of_the_document(tmp_path: Path) -> None:
     old = _beside(tmp_path / "a.h5", inside("fletcher32 deflate shuffle"), version="")
     assert [codec.name for codec in old.arrays["v"].tiles[0].encodings[0].codecs] == ["shuffle", "zlib", "fletcher32"]
     with pytest.raises(UnsupportedError, match="'szip'"):
-        _beside(tmp_path / "a.h5", inside("szip"))
+        _open(inside("szip"))
 
 
 def test_two_deflates(tmp_path: Path) -> None:
@@ -344,6 +372,117 @@ def test_fill_values_of_texts() -> None:
     assert insitu.read(_open(inside), "t", decode=False).tolist() == [b"ab", b"ab"]
 
 
+PADDINGS = {"null_term": h5py.h5t.STR_NULLTERM, "null_pad": h5py.h5t.STR_NULLPAD, "space_pad": h5py.h5t.STR_SPACEPAD}
+
+
+@pytest.mark.parametrize("pad", PADDINGS)
+def test_texts_padded_as_in_the_file(tmp_path: Path, pad: str) -> None:
+    """Also where a mask says that a chunk is not compressed, and where nothing was written."""
+    kind = h5py.h5t.C_S1.copy()
+    kind.set_size(5)
+    kind.set_strpad(PADDINGS[pad])
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        made = file.create_dataset("t", (8,), kind, chunks=(2,), compression=1, shuffle=False, fillvalue=b"ab  ")
+        made[:4] = np.array([b"a b", b" abc", b"", b"x  "])
+        made.id.write_direct_chunk((4,), b"p q  r\0st ", filter_mask=1)
+    with h5py.File(tmp_path / "a.h5") as file:
+        expected = file["t"][...]
+    rows = "".join(
+        f'<dmrpp:chunk offset="{place.offset}" nBytes="{place.length}" chunkPositionInArray="[{2 * n}]"{mask}/>'
+        for n, mask in ((0, ""), (1, ""), (2, ' fm="1"'))
+        for place in [_place(tmp_path / "a.h5", "t", (n,))]
+    )
+    inside = (
+        f'<String name="t"><Dim size="8"/><dmrpp:FixedLengthStringArray string_length="5" pad="{pad}"/>'
+        f'<dmrpp:chunks compressionType="deflate" fillValue="ab  "><dmrpp:chunkDimensionSizes>2'
+        f"</dmrpp:chunkDimensionSizes>{rows}</dmrpp:chunks></String>"
+    )
+    group = _beside(tmp_path / "a.h5", inside)
+    for _ in range(2):
+        assert insitu.read(group, "t", decode=False).tolist() == expected.tolist()
+    for fill in ("a   ", "a    ", " a  b"):
+        never = f"{inside[: inside.index('<dmrpp:chunks')]}<dmrpp:chunks fillValue='{fill}'/></String>"
+        told = fill.rstrip(" ") if pad == "space_pad" and len(fill) == 5 else fill  # the one of four ends with NUL
+        assert insitu.read(_open(never), "t", decode=False).tolist() == [told.encode()] * 8
+    compact = f"<dmrpp:compact>{_armoured(b'x    y z  ')}</dmrpp:compact>"
+    short = inside[: inside.index("<dmrpp:chunks")].replace('"8"', '"2"')
+    ends = b" " if pad == "space_pad" else b""
+    found = insitu.read(_open(f"{short}{compact}</String>"), "t", decode=False).tolist()
+    assert found == [text.rstrip(ends) if ends else text for text in (b"x    ", b"y z  ")]
+
+
+def test_texts_that_a_builder_marks_have_no_fill_value() -> None:
+    """Builders of 2022 mark texts of one length, too, which they describe."""
+    inside = (
+        '<String name="t"><Dim size="2"/><dmrpp:FixedLengthStringArray string_length="4"/>'
+        '<dmrpp:chunks fillValue="unsupported-string"/></String>'
+    )
+    assert insitu.read(_open(inside), "t", decode=False).tolist() == [b"", b""]
+
+
+def _text_file(path: Path) -> dict[str, Any]:
+    """Write texts whose length a document does not give, and return what h5py reads."""
+    kinds = h5py.string_dtype(), h5py.string_dtype(length=6)
+    record = np.dtype([("name", "S3"), ("number", "<i2")])
+    with h5py.File(path, "w") as file:
+        group = file.create_group("g")
+        for number, kind in enumerate(kinds):
+            texts = np.array(["Grüße"[: 6 - number], "", "x"], object)
+            group.create_dataset(f"whole{number}", (3,), kind)[...] = texts
+            group.create_dataset(f"cut{number}", (5,), kind, chunks=(2,), compression="gzip")[:3] = texts
+            group.create_dataset(f"single{number}", (), kind)[...] = "one"
+        group["records"] = np.array([(b"ab", 1), (b"cde", 2)], record)
+        return {
+            f"g/{name}": np.asarray((found.asstr() if found.dtype.kind == "O" else found)[...])
+            for name, found in group.items()
+        }
+
+
+def test_what_a_document_does_not_describe_is_found_in_the_data_file(tmp_path: Path) -> None:
+    """Texts of any length in chunks, and structures with texts: no document gives their lengths."""
+    expected = _text_file(tmp_path / "a.h5")
+    parts = []
+    for path, values in expected.items():
+        name = path.partition("/")[2]
+        dims = "".join(f'<Dim name="/g/{name}_{n}" size="{size}"/>' for n, size in enumerate(values.shape))
+        said = f'{dims}<Attribute name="units" type="String"><Value>{name}</Value></Attribute>'
+        if values.dtype.names:
+            members = '<String name="name"/><Int16 name="number"/>'
+            parts.append(f'<Structure name="{name}">{members}{said}<dmrpp:chunks fillValue="0"/></Structure>')
+        else:
+            chunks = '<dmrpp:chunks fillValue="unsupported-string"><dmrpp:chunk offset="9" nBytes="1"/></dmrpp:chunks>'
+            parts.append(f'<String name="{name}">{said}{chunks}</String>')
+    fine = '<Int8 name="fine"><dmrpp:compact>BQ==</dmrpp:compact></Int8>'
+    group = _beside(tmp_path / "a.h5", f'{fine}<Group name="g">{"".join(parts)}</Group>')
+    for path, values in expected.items():
+        name = path.partition("/")[2]
+        array = group.array(path)
+        assert array.dims == tuple(f"{name}_{n}" for n in range(values.ndim))
+        assert array.attributes == {"units": name}
+        for _ in range(2):
+            np.testing.assert_array_equal(insitu.read(group, path, decode=False), values)
+
+
+def test_a_variable_that_the_builder_has_named_anew(tmp_path: Path) -> None:
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file.create_dataset("in side/t", data=np.array(["ab", "c"], object))
+    inside = (
+        '<String name="in_side_t"><Dim size="{}"/><Attribute name="fullnamepath" type="String">'
+        '<Value>/in side/t</Value></Attribute><dmrpp:chunks/></String><String name="gone"><dmrpp:chunks/></String>'
+    )
+    with pytest.warns(InsituWarning, match="variable gone.*data file does not help: there is no variable 'gone'"):
+        found = insitu.scan(_write_beside(tmp_path / "a.h5", inside.format(2)), decode=False, errors="warn")
+    assert insitu.read(found, "in_side_t", decode=False).tolist() == ["ab", "c"]
+    with pytest.raises(UnsupportedError, match=r"length of these texts.*variable in_side_t"):  # of another shape there
+        _beside(tmp_path / "a.h5", inside.format(3))
+
+
+def test_a_document_whose_data_file_is_a_document(tmp_path: Path) -> None:
+    (tmp_path / "a.xml").write_bytes(_document('<String name="t"><dmrpp:chunks/></String>', href="a.xml"))
+    with pytest.raises(UnsupportedError, match="DMR\\+\\+ document, too"):
+        insitu.scan(tmp_path / "a.xml", decode=False)
+
+
 def test_flipped_bytes_do_no_harm() -> None:
     members = '<Int32 name="n"/><String name="t"/>'
     data = _armoured(np.int32(3).tobytes() + base64.b64encode(b"abc") + b";")
@@ -353,7 +492,7 @@ def test_flipped_bytes_do_no_harm() -> None:
         + "</v></dmrpp:vlsa></String>"
         f'<Structure name="r">{members}<dmrpp:specialstructuredata>{data}</dmrpp:specialstructuredata></Structure>'
         f'<Structure name="s">{MEMBERS}<Dim size="2"/>'
-        '<dmrpp:chunks fillValue="7 -1.5 3" structOffset="8 16 32"/></Structure>'
+        '<dmrpp:chunks fillValue="7 -1.5 1 2 3 4 5 6" structOffset="8 16 32"/></Structure>'
     )
     assert count_refused(flip(document, range(len(document)), (0x01, 0x04, 0x10, 0x80)), read_all)
 

@@ -15,17 +15,19 @@ from insitu.errors import FormatError, UnsupportedError
 from insitu.formats.dmrpp.chunk_lists import ChunkList
 from insitu.formats.dmrpp.text_values import NUMBERS, child_of, local_name, whole_number
 
-__all__ = ["KINDS", "TEXTS", "dtype_of", "members_of"]
+__all__ = ["KINDS", "TEXTS", "dtype_of", "members_of", "text_padding"]
 
 TEXTS = ("String", "URL", "Url", "URI")
 KINDS = frozenset({*NUMBERS, *TEXTS, "Enum", "Opaque", "Structure", "Sequence"})
 LARGEST_RECORD = 1 << 24
 MOST_MEMBERS = 1 << 12
+PADDINGS = {"space_pad": "space-padded", "null_term": "null-terminated"}
+"""Of texts of one length, in the words of the codec `hdf5_text`. NumPy's own is `null_pad`."""
 MOST_AXES = 32
 
 
 def dtype_of(element: Any, chunks: ChunkList | None, enums: dict[str, str]) -> np.dtype[Any] | None:
-    """What one element is; None: texts of varying length.
+    """What one element is; None: texts whose length the document does not give.
 
     Parameters
     ----------
@@ -54,6 +56,12 @@ def dtype_of(element: Any, chunks: ChunkList | None, enums: dict[str, str]) -> n
     if kind == "Structure":
         return _record(element, chunks, order)
     raise UnsupportedError(f"DMR++: variables of type {kind} are not supported", structure=kind)
+
+
+def text_padding(element: Any) -> str | None:
+    """Return how texts of one length are padded, if otherwise than NumPy pads them."""
+    fixed = child_of(element, "FixedLengthStringArray")
+    return None if fixed is None else PADDINGS.get(fixed.get("pad", ""))
 
 
 def members_of(element: Any) -> list[tuple[str, str, tuple[int, ...]]]:

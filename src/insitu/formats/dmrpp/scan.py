@@ -3,7 +3,8 @@
 OPeNDAP's DMR++ is XML: a DAP4 description of a dataset, and for each variable the chunks with their
 offsets in the data file. NASA keeps one beside each file of its archive. The URL of the data file
 is the document's own without `.dmrpp`, unless the document names another. Chunks that are not
-listed were never written.
+listed were never written. Variables that the document does not describe in full are looked up in
+the data file.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ import numpy.typing as npt
 from insitu.errors import FormatError, InsituError, UnsupportedError
 from insitu.formats.dmrpp.chunk_lists import ChunkList, codecs_of, grid_positions, parse_chunks, parse_single_chunk
 from insitu.formats.dmrpp.chunk_runs import cut_out_runs
-from insitu.formats.dmrpp.dap_types import KINDS, dtype_of
+from insitu.formats.dmrpp.dap_types import KINDS, dtype_of, text_padding
+from insitu.formats.dmrpp.data_file import find_in_data_file, is_dmrpp, resolve_beside, with_arrays
 from insitu.formats.dmrpp.embedded import embedded_bytes, parse_structures, parse_texts
 from insitu.formats.dmrpp.text_values import attributes_of, child_of, decode_element, fill_of, local_name, whole_number
 from insitu.formats.parsing.read_cache import ReadCache
@@ -43,22 +45,15 @@ from insitu.model import (
     VirtualGroup,
     scatter,
 )
-from insitu.sources.address import file_name, folder_of
+from insitu.sources.address import file_name
 from insitu.sources.object_store.xml_check import declares_doctype
 
-__all__ = ["DMRPP", "is_dmrpp", "scan_dmrpp"]
+__all__ = ["DMRPP", "scan_dmrpp"]
 
-NAMESPACES = (b"xml.opendap.org/dap/dmrpp", b"opendap.org/ns/dmrpp")
 PLACEHOLDER = "OPeNDAP_DMRpp_DATA_ACCESS_URL"
 INLINE = ("compact", "missingdata", "vlsa", "specialstructuredata")
 MOST_CELLS = 1 << 22
 """Most cells of a grid whose chunks lie in several files."""
-
-
-def is_dmrpp(window: ReadCache) -> bool:
-    """Return whether a file is a DMR++ document."""
-    head = window.head[:8192].lstrip(b"\xef\xbb\xbf \t\r\n")
-    return head.startswith(b"<") and any(name in head for name in NAMESPACES) and b"Dataset" in head
 
 
 def scan_dmrpp(
@@ -86,10 +81,16 @@ def scan_dmrpp(
     tree = document.group(document.root, "")
     asked = None if variables is None else {name.strip("/") for name in variables}
     prefix = f"{group.strip('/')}/" if group and group.strip("/") else ""
-    for path, problem in document.failed.items():
-        if path.startswith(prefix) and (asked is None or path.removeprefix(prefix) in asked):
+    failed = {
+        path: problem
+        for path, problem in document.failed.items()
+        if path.startswith(prefix) and (asked is None or path.removeprefix(prefix) in asked)
+    }
+    found = document.look_up([path for path, why in failed.items() if isinstance(why, UnsupportedError)], window)
+    for path, problem in failed.items():
+        if path not in found:
             problems.leave_out(path, problem.with_context(url=window.url))
-    tree = replace(tree, problems=problems.found)
+    tree = replace(with_arrays(tree, found), problems=problems.found)
     return select_variables(subtree(tree, group, url=window.url), variables, url=window.url)
 
 
@@ -105,6 +106,8 @@ class _Document:
             self.fail("declares XML entities, which are not allowed in DMR++")
         self.chunks: dict[int, ChunkList] = {}
         self.failed: dict[str, InsituError] = {}
+        self.elements: dict[str, Any] = {}
+        """Of the variables that failed."""
         self.phony: dict[tuple[int, int], str] = {}
         self.root = self._parse(data)
         said = {name.rpartition("}")[2]: value for name, value in self.root.attrib.items()}
@@ -185,13 +188,28 @@ class _Document:
                 try:
                     arrays[name] = self._array(child)
                 except InsituError as problem:
-                    self.failed[f"{path}{name}"] = problem
+                    self.failed[f"{path}{name}"], self.elements[f"{path}{name}"] = problem, child
         own = {
             name.rpartition("/")[2]: size
             for name, size in self.dims.items()
             if name.rpartition("/")[0] == f"/{path}".rstrip("/")
         }
         return VirtualGroup(arrays, groups, attributes_of(element), GroupDetails("dmrpp", own))
+
+    def look_up(self, paths: list[str], window: ReadCache) -> dict[str, VirtualArray]:
+        """Return those variables that the data file itself describes, by path."""
+        attributes = {path: attributes_of(self.elements[path]) for path in paths}
+        # A builder that gives a variable another path keeps that in the file as an attribute.
+        places = {path: str(said.get("fullnamepath", path)).strip("/") for path, said in attributes.items()}
+        arrays, reasons = find_in_data_file(window, self.source.url, places.values())
+        found = {}
+        for path, place in places.items():
+            dims, shape = self._shape(self.elements[path])
+            if place in arrays and arrays[place].shape == shape:
+                found[path] = replace(arrays[place], dims=dims, attributes=attributes[path])
+            elif place in reasons:
+                self.failed[path].hint = f"Its data file does not help: {reasons[place]}"
+        return found
 
     def _array(self, element: Any) -> VirtualArray:
         dims, shape = self._shape(element)
@@ -209,9 +227,13 @@ class _Document:
         else:
             dtype = dtype_of(element, chunks, self.enums)
             if dtype is None:
-                raise UnsupportedError("DMR++: texts of varying length in chunks are not supported", structure="String")
-            fill = fill_of(chunks.attributes.get("fillValue"), dtype)
-            encoding = Encoding(dtype, codecs_of(chunks, dtype, self.in_order), fill=fill)
+                raise UnsupportedError("the document does not give the length of these texts", structure="String")
+            padding = text_padding(element)
+            fill = fill_of(chunks.attributes.get("fillValue"), dtype, padding)
+            ours = _text_codecs(padding, dtype)
+            # Masks count filters; codecs of our own come before them, and are never skipped.
+            chunks = replace(chunks, mask=[mask << len(ours) for mask in chunks.mask])
+            encoding = Encoding(dtype, (*ours, *codecs_of(chunks, dtype, self.in_order)), fill=fill)
             axes, table = self._stored_chunks(chunks, shape, encoding)
         return VirtualArray.of(
             Tile(axes, (encoding,), table), dims=dims, attributes=attributes_of(element),
@@ -252,8 +274,9 @@ class _Document:
         if dtype is None and not shape:
             dtype = np.dtype(f"S{max(len(decode_element(inline)), 1)}")
         if dtype is None:
-            raise UnsupportedError("DMR++: texts of varying length in one piece are not supported", structure=kind)
-        return Encoding(dtype), embedded_bytes(inline, count * dtype.itemsize)
+            raise UnsupportedError("the document does not give the length of these texts", structure=kind)
+        codecs = _text_codecs(text_padding(element), dtype)
+        return Encoding(dtype, codecs), embedded_bytes(inline, count * dtype.itemsize)
 
     def _stored_chunks(
         self, chunks: ChunkList, shape: tuple[int, ...], encoding: Encoding
@@ -367,26 +390,9 @@ class _Document:
         return resolve_beside(self.url, href)
 
 
-def resolve_beside(url: str, href: str) -> str:
-    """Return the URL of a file beside the document, or below it.
-
-    A document may come from anywhere: it must not lead to other files of this machine.
-
-    Examples
-    --------
-    >>> resolve_beside("https://example.com/a/b.nc.dmrpp", "c.nc")
-    'https://example.com/a/c.nc'
-    >>> resolve_beside("s3://bucket/what?/b.nc.dmrpp", "c.nc")
-    's3://bucket/what?/c.nc'
-    """
-    parts = href.split("/")
-    if href.startswith(("/", "file:")) or "\\" in href or ":" in parts[0] or ".." in parts:
-        raise UnsupportedError(
-            f"the document names a data file in another folder, which is not allowed: {href!r}",
-            url=url,
-            structure="href",
-        )
-    return f"{folder_of(url)}{href}"
+def _text_codecs(padding: str | None, dtype: np.dtype[Any]) -> tuple[Codec, ...]:
+    """Return the codec that ends texts where their padding begins, if NumPy does not do it."""
+    return () if padding is None else (Codec("hdf5_text", {"texts": [[0, dtype.itemsize, padding]]}),)
 
 
 DMRPP = Format(is_dmrpp, scan_dmrpp)

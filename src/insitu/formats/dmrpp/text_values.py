@@ -7,6 +7,7 @@ import binascii
 import math
 import warnings
 import zlib
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -56,27 +57,47 @@ def whole_number(element: Any, name: str) -> int:
     return int(text)
 
 
-def fill_of(text: str | None, dtype: np.dtype[Any]) -> bytes | None:
-    """Return one element of a chunk that was never written; None: zeros."""
-    if text is None:
+def fill_of(text: str | None, dtype: np.dtype[Any], padding: str | None = None) -> bytes | None:
+    """Return one element of a chunk that was never written; None: zeros.
+
+    Parameters
+    ----------
+    text
+        The attribute `fillValue`; of a structure, the values of all its members, one after the other.
+    dtype
+        Of the element.
+    padding
+        Of a text: see `text_padding`.
+    """
+    if text is None or (text == "unsupported-string" and dtype.kind == "S"):  # so builders of 2022 mark any text
         return None
     if text.startswith("unsupported-"):  # so a builder marks what it cannot describe
         raise UnsupportedError(f"the document does not hold the data of this variable: {text}", structure="fillValue")
     if dtype.kind == "S":
-        return text.encode()[: dtype.itemsize].ljust(dtype.itemsize, b"\0")
+        data = text.encode()[: dtype.itemsize]
+        if padding == "space-padded" and len(data) == dtype.itemsize:  # a shorter one ended with NUL
+            data = data.rstrip(b" ")
+        return data.ljust(dtype.itemsize, b"\0")
     if dtype.names is not None:
         return _record_fill(text.split(), dtype)
     return np.array([number_of(text, dtype)], dtype).tobytes()
 
 
-def _record_fill(texts: list[str], dtype: np.dtype[Any]) -> bytes | None:
-    """A value for each member, or one for all of them."""
+def _record_fill(texts: list[str], dtype: np.dtype[Any]) -> bytes:
+    """A value for each element of each member, or one for all of them."""
     assert dtype.names is not None
-    if len(texts) not in (1, len(dtype.names)):
-        raise FormatError(f"{len(texts)} fill values for {len(dtype.names)} members", structure="fillValue")
     record = np.zeros((), dtype)
-    for name, text in zip(dtype.names, texts * (len(dtype.names) // len(texts)), strict=True):
-        record[name] = number_of(text, dtype[name].base)
+    count = sum(record[name].size for name in dtype.names)
+    if len(texts) not in (1, count):
+        raise FormatError(
+            f"{len(texts)} fill values for {len(dtype.names)} members of {count} elements", structure="fillValue"
+        )
+    values = iter(texts)
+    for name in dtype.names:
+        base, shape = dtype[name].base, dtype[name].shape
+        own = texts if len(texts) == 1 else islice(values, math.prod(shape))
+        numbers = np.array([number_of(text, base) for text in own], base)
+        record[name] = numbers[0] if len(texts) == 1 else numbers.reshape(shape)
     return record.tobytes()
 
 
