@@ -40,7 +40,7 @@ def main() -> None:
                 file.create_dataset(f"v{number}", data=values, chunks=(10, 50), compression="gzip")
         for number in range(50):
             (folder / f"chunk-{number}").write_bytes(np.full(100, number, "<i4").tobytes())
-        how = ("--memory", "0.25", "--workers", str(options.workers), "--log-level", "warning")
+        how = ("--memory", "0.25", "--max-chunk", "32", "--workers", str(options.workers), "--log-level", "warning")
         with serving([folder], folder / "log", *how) as server:
             wrong: list[object] = []
             done: list[float] = []

@@ -51,6 +51,8 @@ def samples(name: str) -> list[Any]:
         return [not default, default]
     if isinstance(default, int):
         return [default + 1, default + 2, default + 3]
+    if name == "memory":  # its default depends on others
+        return [2.5, 3.5, 4.5]
     if isinstance(default, float):
         return [default + 0.5, default + 1.5, default + 2.5]
     if name == "quotas":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import tracemalloc
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -298,6 +299,42 @@ def test_a_huge_grid_that_was_hardly_written_is_drawn_in_bounded_work() -> None:
     assert not zoomed.aggregated
     assert zoomed.counts["unwritten"] == 99
     assert np.nansum(zoomed.arrays["value"]) == 4
+
+
+@pytest.mark.parametrize(("shape", "rows", "columns"), [((1, 8_000_000), 400, 600), ((2000, 2000), 1, 1)])
+def test_a_picture_of_millions_of_cells_takes_little_memory(shape: tuple[int, int], rows: int, columns: int) -> None:
+    """In strips of columns; of one pixel with millions of cells a sample is looked at."""
+    source = np.zeros(shape, np.int32)
+    source[0, [5, shape[1] - 3]] = UNWRITTEN
+    plane = ChunkPlane.of(grid_array(shape, source))
+    tracemalloc.start()
+    try:
+        drawn = draw_chunks(plane, "bytes", None, rows, columns)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 96 << 20
+    assert drawn.cells == math.prod(shape)
+    if columns > 1:
+        assert drawn.share == 1
+        assert drawn.counts == {"stored": 7_999_998, "inline": 0, "unwritten": 2, "absent": 0, "computed": 0}
+        assert np.flatnonzero(drawn.arrays["unwritten"].any(axis=0)).tolist() == [0, 599]
+    else:
+        assert drawn.share == pytest.approx(chunk_raster.MAX_PIXEL_CELLS / 4_000_000)
+
+
+def test_strips_share_the_cells_between_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A cell that pixels of two strips touch counts once, and both show it."""
+    source = np.zeros((30, 10), np.int32)
+    source[:, 3] = UNWRITTEN
+    plane = ChunkPlane.of(grid_array((30, 10), source))
+    whole = draw_chunks(plane, "file", None, 7, 41)
+    monkeypatch.setattr(chunk_raster, "MAX_STRIP_CELLS", 1)
+    strips = draw_chunks(plane, "file", None, 7, 41)
+    assert whole.aggregated
+    assert (strips.counts, strips.share) == (whole.counts, 1.0)
+    for name, values in whole.arrays.items():
+        np.testing.assert_array_equal(strips.arrays[name], values)
 
 
 def test_numbers_are_those_of_the_whole_array() -> None:

@@ -97,7 +97,7 @@ def visit(server: Server, folder: Path, number: int, wrong: list[Any], done: lis
 
 
 def test_two_hundred_clients(archive: Path, tmp_path: Path) -> None:
-    with serving([archive], tmp_path / "log", "--memory", "0.2") as server:
+    with serving([archive], tmp_path / "log", "--memory", "0.2", "--max-chunk", "64") as server:
         wrong: list[Any] = []
         done: list[int] = []
         threads = [threading.Thread(target=visit, args=(server, archive, i, wrong, done)) for i in range(200)]

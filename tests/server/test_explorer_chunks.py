@@ -259,6 +259,20 @@ def test_a_zarr_store_of_too_many_objects_is_not_listed(explorer: Server, folder
     assert (found["state"], found["length"], found["file"]) == ("computed", None, str(path / "v/c/7/0"))
 
 
+def test_zarr_arrays_that_declare_any_number_of_chunks(explorer: Server, folder: Path) -> None:
+    path = folder / "vast.zarr"
+    group = zarr.open_group(path, mode="w", zarr_format=3)
+    group.create_array("v", shape=(1 << 50,), chunks=(1,), dtype="u1", dimension_names=("x",))
+    group.create_array("s", shape=(1 << 50,), chunks=(1,), shards=(16,), dtype="u1", dimension_names=("x",))
+    answer = explorer.get(f"/explorer/api/archive?{urlencode({'url': path})}")
+    assert answer.status == 200, answer.body
+    chunks = {about["name"]: about["chunks"] for group in answer.json["groups"] for about in group["variables"]}
+    assert chunks == {"v": 1 << 50, "s": 1 << 50}
+    header, arrays = picture(explorer, path, y="", x="x", rows=1, columns=50)
+    assert header["cells"] == 1 << 50
+    assert (arrays["stored"] == 1).all()
+
+
 def test_arrays_of_one_and_no_dimension(explorer: Server, file: Path) -> None:
     header, arrays = picture(explorer, file, "line")
     assert (header["y"], header["x"]["size"]) == ({"dim": None, "size": 1}, 40)

@@ -155,7 +155,7 @@ def test_bad_queries_are_refused_with_a_message(
 
 def test_a_field_that_is_too_large_to_download(tmp_path: Path) -> None:
     xarray.Dataset({"a": (("y", "x"), np.zeros((1500, 1500)))}).to_netcdf(tmp_path / "large.nc")
-    with serving([tmp_path], tmp_path / "log", "--memory", "0.05") as server:
+    with serving([tmp_path], tmp_path / "log", "--memory", "0.05", "--max-chunk", "32") as server:
         explorer = Explorer(server, f"{tmp_path}/large.nc")
         assert "Draw a smaller box" in explorer.refusal("download", 413, variable="a", format="netcdf")
         assert "Draw a smaller box" in explorer.refusal("download", 413, variable="a", format="csv")

@@ -20,6 +20,8 @@ __all__ = ["CONTEXT_SETTINGS", "serve"]
 PREFIX = "INSITU_SERVE"
 """Of the environment variables that set options."""
 CONTEXT_SETTINGS = {"auto_envvar_prefix": PREFIX}
+DEFAULT_MEMORY = 2.0
+"""GiB of decoded data, if no other number is given."""
 serve_log = logging.getLogger("insitu.serve")
 
 
@@ -60,9 +62,13 @@ def serve(
         int, typer.Option(min=1, help="Number of processes; each may use all cores for one request.")
     ] = 1,
     memory: Annotated[
-        float,
-        typer.Option(min=0.05, help="GiB of decoded data that running requests may hold, in all workers together."),
-    ] = 2.0,
+        float | None,
+        typer.Option(
+            min=0.05,
+            help="GiB of decoded data that running requests may hold, in all workers together; at least one "
+            "--max-chunk for each worker. By default 2, or that.",
+        ),
+    ] = None,
     cache: Annotated[
         float, typer.Option(min=0, help="GiB for the cache of decoded chunks, in all workers together.")
     ] = 0.25,
@@ -136,6 +142,13 @@ def serve(
         serve_log.warning("no root is given: clients cannot read anything from this server")
     roots = [_absolute_root(root) for root in roots or []]
     Roots(roots)  # report a wrong root here, not in every worker
+    if memory is None:
+        memory = max(DEFAULT_MEMORY, workers * max_chunk / 1024)
+    if memory * 1024 < workers * max_chunk:
+        raise InsituError(
+            f"--memory {memory:g} is less than one --max-chunk, {max_chunk:g} MiB, for each of {workers} workers",
+            hint=f"Give --memory {workers * max_chunk / 1024:g} or --max-chunk {memory * 1024 / workers:g}",
+        )
     limits = Limits(
         memory=int(memory * 2**30 / workers),
         cache=int(cache * 2**30 / workers),
@@ -173,6 +186,7 @@ def serve(
         serve_log.warning(
             "everybody who can connect to %s:%d may read the roots; use --token to restrict access", host, port
         )
+    serve_log.info("memory: at most %s", limits.describe_memory(workers))
     run(
         settings,
         host=host,

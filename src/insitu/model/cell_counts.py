@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
 
+from insitu.cancellation import check_deadline
 from insitu.model.array import VirtualArray
 from insitu.model.chunks import ABSENT, INLINE, UNWRITTEN, ChunkTable, Columns
+from insitu.model.derived_tables import ExpandedTable, JoinedTable, SelectedTable
 from insitu.model.sparse_chunks import SparseTable
 
-__all__ = ["CellCounts", "byte_ranges", "count_cells", "count_table"]
+__all__ = ["CellCounts", "CountedTable", "ListedTable", "byte_ranges", "count_cells", "count_table"]
 
 _BLOCK = 1 << 20
 """Cells of a table that are processed together."""
@@ -35,14 +38,58 @@ class CellCounts:
         return CellCounts(*(getattr(self, name) + getattr(other, name) for name in self.__slots__))
 
 
-def count_cells(array: VirtualArray) -> CellCounts:
-    """Count the cells of an array by state."""
-    return sum((count_table(tile.chunks) for tile in array.tiles), CellCounts())
+_NONE = CellCounts()
 
 
-def count_table(table: ChunkTable) -> CellCounts:
-    """Count the cells of a table by state."""
+@runtime_checkable
+class CountedTable(Protocol):
+    """Protocol of chunk tables that know the states of their cells without looking them up."""
+
+    def count(self) -> CellCounts | None:
+        """Return the number of cells by state; None: they have to be looked up."""
+
+
+@runtime_checkable
+class ListedTable(Protocol):
+    """Protocol of chunk tables that list the cells that were written; the others are unwritten."""
+
+    def cell_numbers(self) -> Iterator[npt.NDArray[np.int64]]:
+        """Return the numbers of these cells, in C order of the grid, in parts."""
+
+
+def count_cells(array: VirtualArray, most: int | None = None) -> CellCounts:
+    """Count the cells of an array by state.
+
+    Parameters
+    ----------
+    array
+        The array.
+    most
+        How many cells of a table may be looked up, if its counts cannot be computed. Of a larger one
+        an even sample is counted, and the result is an estimate.
+    """
+    return sum((count_table(tile.chunks, most) for tile in array.tiles), CellCounts())
+
+
+def count_table(table: ChunkTable, most: int | None = None) -> CellCounts:
+    """Count the cells of a table by state; see `count_cells`."""
     cells = math.prod(table.shape)
+    counted = table.count() if isinstance(table, CountedTable) else None
+    if counted is not None:
+        return counted
+    if isinstance(table, ExpandedTable):
+        return count_table(table.table, most)
+    if isinstance(table, JoinedTable):
+        return sum((count_table(part, most) for part in table.tables), CellCounts())
+    if isinstance(table, SelectedTable) and isinstance(table.table, CountedTable):
+        whole = table.table.count()
+        if whole is not None and whole.stored == whole.cells and not whole.nbytes:  # all alike: named by a rule
+            chosen = (
+                count if own is None else int(np.count_nonzero(own >= 0))
+                for own, count in zip(table.cells, table.table.shape, strict=True)
+            )
+            stored = math.prod(chosen)
+            return CellCounts(cells, stored, absent=cells - stored)
     if isinstance(table, SparseTable):
         nbytes = _sum_lengths(table.length, len(table.number))
         return CellCounts(cells, len(table.number), 0, cells - len(table.number), 0, nbytes)
@@ -50,11 +97,34 @@ def count_table(table: ChunkTable) -> CellCounts:
         source = int(table.source.flat[0])
         nbytes = _sum_lengths(table.length, cells) if cells and (source >= 0 or source == INLINE) else 0
         return _count_states(np.full(1, source), nbytes, cells)
-    total = CellCounts()
-    for source_column, length in _iterate_columns(table):
-        known = (source_column >= 0) | (source_column == INLINE)
-        total += _count_states(source_column, int(np.maximum(length, 0)[known].sum(dtype=np.int64)))
-    return total
+    if isinstance(table, ListedTable):
+        listed = sum((_count_rows(table, part) for numbers in table.cell_numbers() for part in _split(numbers)), _NONE)
+        return listed + CellCounts(cells - listed.cells, unwritten=cells - listed.cells)
+    if most is None or cells <= most:
+        return sum((_count_rows(table, np.arange(*span)) for span in _spans(cells)), _NONE)
+    few = sum(
+        (_count_rows(table, (np.arange(*span) * (cells / most)).astype(np.int64)) for span in _spans(most)), _NONE
+    )
+    scaled = CellCounts(*(round(getattr(few, name) * cells / few.cells) for name in few.__slots__))
+    return replace(scaled, cells=cells)
+
+
+def _count_rows(table: ChunkTable, numbers: npt.NDArray[np.int64]) -> CellCounts:
+    """Look up some cells of a table, by number, and count them."""
+    check_deadline()
+    rows = table.locate(np.unravel_index(numbers, table.shape) if table.shape else [])
+    source, length = np.asarray(rows.source), np.asarray(rows.length)
+    known = (source >= 0) | (source == INLINE)
+    return _count_states(source, int(np.maximum(length, 0)[known].sum(dtype=np.int64)))
+
+
+def _spans(count: int) -> Iterator[tuple[int, int]]:
+    """Yield the beginnings and ends of blocks."""
+    return ((begin, min(begin + _BLOCK, count)) for begin in range(0, count, _BLOCK))
+
+
+def _split(numbers: npt.NDArray[np.int64]) -> Iterator[npt.NDArray[np.int64]]:
+    return (numbers[begin:end] for begin, end in _spans(len(numbers)))
 
 
 def _count_states(source: npt.NDArray[np.int64], nbytes: int, times: int = 1) -> CellCounts:
@@ -69,14 +139,6 @@ def _sum_lengths(length: npt.NDArray[np.int64], rows: int) -> int:
     if length.size == 1:
         return max(int(length.flat[0]), 0) * rows
     return int(np.maximum(length, 0).sum(dtype=np.int64)) * (rows // length.size)
-
-
-def _iterate_columns(table: ChunkTable) -> Iterator[tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]]:
-    cells = math.prod(table.shape)
-    for begin in range(0, cells, _BLOCK):
-        numbers = np.arange(begin, min(begin + _BLOCK, cells))
-        rows = table.locate(np.unravel_index(numbers, table.shape) if table.shape else [])
-        yield np.asarray(rows.source), np.asarray(rows.length)
 
 
 def byte_ranges(

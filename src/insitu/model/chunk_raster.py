@@ -1,8 +1,8 @@
 """Raster of the cells of a chunk plane: each pixel summarises all cells that it touches.
 
-A grid is summed one row of pixels after another, in slices of its columns: 10 million cells take
-about 0.2 s. Cells of small tiles are spread over the pixels that they touch. Of a window with more
-cells than `MAX_LOOKED_UP` an even sample is looked at.
+A grid is summed one row of pixels after another, in strips of its columns, so that memory is bounded: 10
+million cells take about 0.2 s. Cells of small tiles are spread over the pixels that they touch. Of a window with more
+cells than `MAX_LOOKED_UP`, and of a pixel with more than `MAX_PIXEL_CELLS`, an even sample is looked at.
 """
 
 from __future__ import annotations
@@ -27,6 +27,10 @@ MAX_LOOKED_UP = 64 << 20
 """Cells of a window that are looked at for one picture; of more than that, an even sample."""
 MAX_PAGED = 4 << 20
 """The same for tables that are paged in or computed, and too large to be kept."""
+MAX_PIXEL_CELLS = 1 << 20
+"""The same for one pixel."""
+MAX_STRIP_CELLS = 1 << 20
+"""Cells that are looked up together, if pixels have fewer."""
 _NO_CATEGORY = np.iinfo(np.int64).max
 
 
@@ -200,6 +204,18 @@ class _PixelCells(NamedTuple):
     pixels: range
     first: Indices
     last: Indices
+    counted: int = -1
+    """The last cell that belongs to pixels before these."""
+
+    @property
+    def most(self) -> int:
+        """Cells of the pixel that touches most."""
+        return int((self.last - self.first).max()) + 1
+
+    def part(self, begin: int, end: int) -> _PixelCells:
+        """Return some of the pixels."""
+        counted = int(self.last[begin - 1]) if begin else self.counted
+        return _PixelCells(self.pixels[begin:end], self.first[begin:end], self.last[begin:end], counted)
 
     @classmethod
     def of(cls, axis: Axis, origin: int, edges: Indices) -> _PixelCells:
@@ -224,19 +240,43 @@ class _PixelCells(NamedTuple):
 def _add_grid(
     sums: _Sums, counts: npt.NDArray[np.int64], window: GridWindow, colour: str, edges: tuple[Indices, ...]
 ) -> int:
-    """Add a grid to the sums, one row of pixels after another; return how many cells were looked at."""
+    """Add a grid to the sums, in strips of its columns; return how many cells were looked at."""
     grid, vertical, horizontal = window
     down, across = _PixelCells.of(grid.y, grid.origin[0], edges[0]), _PixelCells.of(grid.x, grid.origin[1], edges[1])
     budget = MAX_PAGED if grid.columns is None else MAX_LOOKED_UP
-    sampled = len(vertical) * len(horizontal) > budget
-    # Of each pixel the same number of cells along both axes, so that all of them fit the budget.
-    most = max(math.isqrt(budget // (len(down.pixels) * len(across.pixels))), 1) if sampled else _NO_CATEGORY
+    most = _NO_CATEGORY
+    if down.most * across.most > MAX_PIXEL_CELLS:
+        most = math.isqrt(MAX_PIXEL_CELLS)
+    if len(vertical) * len(horizontal) > budget:
+        # Of each pixel the same number of cells along both axes, so that all of them fit the budget.
+        most = min(most, max(math.isqrt(budget // (len(down.pixels) * len(across.pixels))), 1))
+    wide = max(MAX_STRIP_CELLS // max(min(down.most, most) * min(across.most, most), 1), 1)
+    looked_up = 0
+    for begin in range(0, len(across.pixels), wide):
+        looked_up += _add_strip(sums, counts, grid, down, across.part(begin, begin + wide), most, colour)
+    return looked_up
+
+
+def _add_strip(
+    sums: _Sums,
+    counts: npt.NDArray[np.int64],
+    grid: CellGrid,
+    down: _PixelCells,
+    across: _PixelCells,
+    most: int,
+    colour: str,
+) -> int:
+    """Add some columns of a grid to the sums, one row of pixels after another; return how many cells were
+    looked at.
+    """
     cells, begins = across.sample(most)
-    columns: Indices | slice = np.unique(cells) if sampled else slice(horizontal.start, horizontal.stop)
-    at = np.searchsorted(columns, cells) if isinstance(columns, np.ndarray) else cells - horizontal.start
-    column_numbers = columns if isinstance(columns, np.ndarray) else np.arange(horizontal.start, horizontal.stop)
+    column_numbers = np.unique(cells)
+    gapless = int(cells[-1]) - int(cells[0]) + 1 == len(column_numbers)
+    columns: Indices | slice = slice(int(cells[0]), int(cells[-1]) + 1) if gapless else column_numbers
+    at = np.searchsorted(column_numbers, cells)
     per_pixel = np.diff(np.append(begins, len(cells)))
     place = slice(across.pixels.start, across.pixels.stop)
+    new_columns = column_numbers > across.counted  # a column of cells that two strips touch counts once
     counted, looked_up, before, found = -1, 0, None, None
     for pixel, chosen in zip(down.pixels, _rows_of_pixels(down, most), strict=True):
         key = (int(chosen[0]), int(chosen[-1]))
@@ -244,9 +284,9 @@ def _add_grid(
             check_deadline()
             before = key
             found = _sum_rows(grid, chosen, columns, column_numbers, colour)
-            new = chosen > counted  # a row of cells that two rows of pixels touch counts once
-            looked_up += int(np.count_nonzero(new)) * len(column_numbers)
-            counts += _count_states(grid, found, new)
+            new = chosen > counted  # and so does a row of cells that two rows of pixels touch
+            looked_up += int(np.count_nonzero(new)) * int(np.count_nonzero(new_columns))
+            counts += _count_states(grid, found, new, new_columns)
             counted = int(chosen[-1])
         sums.touched[pixel, place] += len(chosen) * per_pixel
         for target, values in zip(sums[1:], found.columns, strict=True):
@@ -308,9 +348,13 @@ def _sum_rows(
     return _RowSums((number, unwritten, None, None, np.count_nonzero(known, 0), *amounts), source, length)
 
 
-def _count_states(grid: CellGrid, found: _RowSums, rows: npt.NDArray[np.bool_]) -> npt.NDArray[np.int64]:
-    """Return the number of cells in each state, of some of the rows."""
-    source, length = (found.source, found.length) if rows.all() else (found.source[rows], found.length[rows])
+def _count_states(
+    grid: CellGrid, found: _RowSums, rows: npt.NDArray[np.bool_], columns: npt.NDArray[np.bool_]
+) -> npt.NDArray[np.int64]:
+    """Return the number of cells in each state, of some of the rows and columns."""
+    source, length = found.source, found.length
+    if not (rows.all() and columns.all()):
+        source, length = source[rows][:, columns], length[rows][:, columns]
     if source.size and int(source.min()) >= 0:
         in_file, others = source.size, [0, 0, 0]
     else:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,6 +33,10 @@ class ListedCells:
     offset: npt.NDArray[Any]
     length: npt.NDArray[Any]
     inline: bytes = b""
+
+    def cell_numbers(self) -> Iterator[Indices]:
+        """Return the numbers of the cells that were written."""
+        yield self.number
 
     def locate(self, cells: Sequence[Indices]) -> ChunkLocations:
         """Return where cells lie."""

@@ -43,7 +43,7 @@ async def read_body(request: Request, worker: Worker, most: int | None = None) -
                 worker.incoming += len(part)
                 if size > limit:
                     raise RequestTooLargeError(f"the request is larger than the limit of {limit} bytes")
-                if worker.incoming > max(worker.limits.memory // 4, limit):
+                if worker.incoming > worker.limits.bodies:
                     raise BusyError(
                         "the server is busy: too many large requests arrive at once", worker.admission.retry_after
                     )

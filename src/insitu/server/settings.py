@@ -17,6 +17,10 @@ ENVIRONMENT_VARIABLE = "INSITU_SERVE"
 """Name of the environment variable that holds the settings of a worker."""
 
 
+BASE_BYTES = 384 << 20
+"""Bytes of a worker without its requests: the program, its libraries, threads, and metadata of archives."""
+
+
 @dataclass(frozen=True, slots=True)
 class Limits:
     """Limits of one worker."""
@@ -46,6 +50,28 @@ class Limits:
     def replies(self) -> int:
         """Bytes that replies may hold while they wait for their clients."""
         return max(self.memory // 4, 64 << 20)
+
+    @property
+    def bodies(self) -> int:
+        """Bytes that requests may have that are still being received."""
+        return max(self.memory // 4, self.request)
+
+    @property
+    def worker_bytes(self) -> int:
+        """Bytes that a worker may take in all."""
+        return BASE_BYTES + self.memory + self.cache + self.replies + self.bodies
+
+    def describe_memory(self, workers: int) -> str:
+        """Return what the workers may take, and for what."""
+        parts = {
+            "the program": BASE_BYTES,
+            "decoded data": self.memory,
+            "the cache": self.cache,
+            "replies that wait": self.replies,
+            "requests that arrive": self.bodies,
+        }
+        listed = ", ".join(f"{nbytes >> 20} for {name}" for name, nbytes in parts.items())
+        return f"{workers} x {self.worker_bytes >> 20} MiB: {listed}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,7 @@ import numpy as np
 from insitu.errors import FormatError, NotFoundError
 from insitu.model import UNWRITTEN, WHOLE, ChunkLocations, ChunkState, Columns, Source
 from insitu.model.axis import Indices
+from insitu.model.cell_counts import CellCounts
 from insitu.model.chunks import get_chunk_state
 from insitu.model.derived_tables import ExpandedTable, SelectedTable
 from insitu.sources import open_source
@@ -104,6 +105,11 @@ class KeyedChunks:
         zero = np.broadcast_to(np.int64(0), number.shape)
         whole = np.broadcast_to(np.int64(WHOLE), number.shape)
         return ChunkLocations(number, zero, whole, zero, zero, zero, b"")
+
+    def count(self) -> CellCounts:
+        """Return the number of cells: each has an object, of unknown size, or may have none."""
+        cells = _cells(self.shape)
+        return CellCounts(cells, cells)
 
     def explicit(self, storage_options: Mapping[str, Any] | None = None) -> Columns:
         """Return the table with offset and length of every cell.

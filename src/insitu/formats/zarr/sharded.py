@@ -7,6 +7,7 @@ inner chunks that are wanted are fetched.
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -21,6 +22,7 @@ from insitu.formats.zarr.keyed import cell_numbers
 from insitu.lru import LruCache
 from insitu.model import UNWRITTEN, Axis, ChunkLocations, ChunkState, ChunkTable, Source
 from insitu.model.axis import Indices
+from insitu.model.cell_counts import CellCounts
 from insitu.model.chunks import get_chunk_state
 from insitu.model.derived_tables import ExpandedTable, SelectedTable
 from insitu.sources import ByteSource, open_source, read_tail
@@ -30,6 +32,8 @@ from insitu.zarr_metadata.codec_documents import ShardLevel
 
 __all__ = ["ShardedChunks"]
 
+MAX_COUNTED_SHARDS = 10_000
+"""Shards whose indexes are read to count what they hold."""
 REMEMBERED = 64 << 20
 """Bytes of indexes kept."""
 _NOTHING = np.uint64(2**64 - 1)
@@ -75,6 +79,11 @@ class ShardedChunks:
     def sources(self) -> Sequence[Source]:
         """The shards."""
         return self.outer.sources
+
+    def count(self) -> CellCounts | None:
+        """Return the number of cells as if all were stored, if there are too many shards to read their indexes."""
+        cells = math.prod(self.shape)
+        return CellCounts(cells, cells) if math.prod(self.outer.shape) > MAX_COUNTED_SHARDS else None
 
     def locate(self, cells: Sequence[Indices]) -> ChunkLocations:
         """Return where cells lie."""

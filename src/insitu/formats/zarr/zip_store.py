@@ -11,7 +11,7 @@ from __future__ import annotations
 import zipfile
 import zlib
 from bisect import bisect_left
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -176,6 +176,10 @@ class ZippedChunks:
     def sources(self) -> tuple[Source, ...]:
         """The zip file."""
         return (self.source,)
+
+    def cell_numbers(self) -> Iterator[Indices]:
+        """Return the numbers of the cells that were written."""
+        yield self.number
 
     def locate(self, cells: Sequence[Indices]) -> ChunkLocations:
         """Return where cells lie."""

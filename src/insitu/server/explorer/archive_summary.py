@@ -22,6 +22,8 @@ from insitu.server.explorer.spatial_dimensions import dimension_coordinates, spa
 
 __all__ = ["count_files", "prepare_summary", "type_name"]
 
+MAX_COUNTED_CELLS = 4 << 20
+"""Cells of a table that are looked up to count them; of a larger one, an even sample."""
 MAX_CODEC_CHAINS = 20
 """Codec chains of a variable that are shown."""
 MAX_LEFT_OUT = 200
@@ -122,7 +124,7 @@ def _summarise_variable(archive: OpenedArchive, group: str, name: str) -> dict[s
         why = public_message(error)
         types = {"dtype": str(variable.dtype), "kind": "other", "units": None, "files": 0, "unreadable": why}
         return about | nothing | types
-    counted, encodings = count_cells(array), distinct_encodings(array)
+    counted, encodings = count_cells(array, MAX_COUNTED_CELLS), distinct_encodings(array)
     return about | {
         "dtype": type_name(array),
         "kind": kind_of(array),
