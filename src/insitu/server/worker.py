@@ -19,7 +19,7 @@ from insitu.reading.thread_pools import count_cores
 from insitu.server.admission import Admission
 from insitu.server.authentication import Tokens
 from insitu.server.client_source_pools import ClientSourcePools
-from insitu.server.error_responses import RequestTooLargeError
+from insitu.server.error_responses import RequestTooLargeError, StoppingError
 from insitu.server.metrics import Metrics
 from insitu.server.process_end import end_soon
 from insitu.server.reductionist.load_chunk import ChunkLoader
@@ -116,6 +116,14 @@ class Worker:
         self.update_gauges()  # now, not only at its end: the request for /metrics may go to another worker
         return deadline
 
+    async def _enter(self, cost: int) -> Callable[[], None]:
+        """Wait until a request may start; an error if the server stops, so that no thread takes it any more."""
+        leave = await self.admission.enter(cost)
+        if self.closing:
+            leave()
+            raise StoppingError
+        return leave
+
     async def run(self, cost: int, work: Callable[[Deadline], Answer]) -> Answer:
         """Run a function on a thread, when there is memory for it, and return its result.
 
@@ -126,7 +134,7 @@ class Worker:
         work
             The function; it gets its deadline.
         """
-        leave = await self.admission.enter(cost)
+        leave = await self._enter(cost)
         loop = asyncio.get_running_loop()
         deadline = self._deadline()
         inherit = contextvars.copy_context().run  # log lines of the thread name the request, too
@@ -135,6 +143,10 @@ class Worker:
         future.add_done_callback(lambda done: (leave(), done.cancelled() or done.exception())[0])
         try:
             return await asyncio.wait_for(asyncio.shield(future), self.limits.seconds)
+        except asyncio.CancelledError:
+            if future.cancelled():  # by the end of the pool, before a thread took it
+                raise StoppingError from None
+            raise
         except TimeoutError:
             if future.done():
                 return future.result()  # it has just ended, or the timeout is an error of its own
@@ -150,7 +162,7 @@ class Worker:
         The iterator is returned when the first piece is there, so that an early error is raised
         here.
         """
-        leave = await self.admission.enter(cost)
+        leave = await self._enter(cost)
         loop = asyncio.get_running_loop()
         deadline = self._deadline()
         room = threading.Semaphore(MAX_WAITING_PIECES)
@@ -172,7 +184,7 @@ class Worker:
 
         def on_done(done: asyncio.Future[None]) -> None:
             leave()
-            pieces.put_nowait(_EndOfStream(None if done.cancelled() else done.exception()))
+            pieces.put_nowait(_EndOfStream(StoppingError() if done.cancelled() else done.exception()))
 
         inherit = contextvars.copy_context().run
         loop.run_in_executor(self.pool, inherit, _run_with_deadline, deadline, produce).add_done_callback(on_done)
