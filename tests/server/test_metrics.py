@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
@@ -14,6 +16,7 @@ import pytest
 import urllib3
 from prometheus_client.parser import text_string_to_metric_families
 
+from insitu.server.error_responses import UnavailableError, error_response
 from insitu.server.metrics import COUNTERS, ENVIRONMENT_VARIABLE, GAUGES, Metrics, multiprocess_folder
 from insitu.server.settings import Settings
 from insitu.server.worker import Worker
@@ -74,6 +77,25 @@ def test_the_folder_of_several_workers(tmp_path: Path, monkeypatch: pytest.Monke
             assert not list((tmp_path / "given").iterdir())
             (tmp_path / "given" / "counter_1.db").write_bytes(b"of an earlier run")
     assert (tmp_path / "given" / "counter_1.db").exists()
+
+
+@pytest.mark.skipif(os.name == "nt", reason="processes cannot be asked for there")
+def test_files_of_workers_that_start_or_were_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They were a 500: a file that a new worker has just made, one that another worker removes at the same time."""
+    monkeypatch.setenv(ENVIRONMENT_VARIABLE, str(tmp_path))
+    metrics = Metrics()
+    dead = subprocess.Popen([sys.executable, "-c", ""])
+    dead.wait()
+    for kind in ("counter", "gauge_livesum", "histogram"):
+        (tmp_path / f"{kind}_{dead.pid}.db").write_bytes(b"")
+    metrics.text()
+    assert not list(tmp_path.iterdir())
+    (tmp_path / f"counter_{os.getpid()}.db").write_bytes(b"")
+    with pytest.raises(UnavailableError) as problem:
+        metrics.text()
+    answer = error_response(problem.value)
+    assert answer.status_code == 503
+    assert answer.headers["Retry-After"] == "1"
 
 
 @pytest.mark.skipif(os.name == "nt", reason="no SIGKILL")

@@ -28,7 +28,7 @@ from insitu.archive import Archive
 from insitu.codecs.libraries import isolation
 from insitu.errors import InsituError
 from insitu.scanning.scan_cache import settings as scan_settings
-from insitu.server.authentication import Credentials, TokenError, authenticate
+from insitu.server.authentication import Credentials, authenticate
 from insitu.server.batch import answer_sibling, batch_routes
 from insitu.server.error_responses import RequestError, error_response, json_error_response
 from insitu.server.explorer.api_routes import explorer_routes, open_first_archive
@@ -182,11 +182,11 @@ def _status_routes(worker: Worker) -> list[BaseRoute]:
     async def metrics(request: Request) -> Response:
         try:
             authenticate(request.headers, worker.tokens.current())
-        except TokenError as error:
+            worker.update_gauges()
+            worker.metrics.set_process_gauges()
+            return Response(worker.metrics.text(), media_type="text/plain; version=0.0.4")
+        except InsituError as error:
             return error_response(error)
-        worker.update_gauges()
-        worker.metrics.set_process_gauges()
-        return Response(worker.metrics.text(), media_type="text/plain; version=0.0.4")
 
     async def openapi(request: Request) -> Response:
         return Response(openapi_document(), media_type="application/json")

@@ -24,6 +24,7 @@ __all__ = [
     "RequestTooLargeError",
     "SlowError",
     "StoppingError",
+    "UnavailableError",
     "error_response",
     "json_error_response",
     "public_message",
@@ -81,6 +82,15 @@ class StoppingError(BusyError):
         super().__init__("the server is stopping: send the request again", RESTART_SECONDS)
 
 
+class UnavailableError(BusyError):
+    """Something that the request needs is just being replaced, after a worker was killed say."""
+
+    kind = "unavailable"
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, 1)
+
+
 STATUS_BY_KIND = {
     "request": 400,
     "slow": 408,
@@ -88,6 +98,7 @@ STATUS_BY_KIND = {
     "busy": 429,
     "quota": 429,
     "stopping": 503,
+    "unavailable": 503,
     "refused": 403,
     "token": 401,
     "not-found": 404,

@@ -11,14 +11,18 @@ from __future__ import annotations
 
 import os
 import shutil
+import struct
 import tempfile
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
-from prometheus_client.multiprocess import MultiProcessCollector, mark_process_dead
+from prometheus_client.multiprocess import MultiProcessCollector
+
+from insitu.server.error_responses import UnavailableError
+from insitu.server.process_end import is_running
 
 __all__ = ["FOLDER_PREFIX", "ROUTES", "Metrics", "multiprocess_folder"]
 
@@ -26,6 +30,8 @@ ENVIRONMENT_VARIABLE = "PROMETHEUS_MULTIPROC_DIR"
 """Name of the variable by which `prometheus_client` finds the folder of all workers. It is read
 when the package is imported: a process that has imported it before keeps its numbers in memory.
 """
+ATTEMPTS = 3
+"""How often the files of all workers are read before the answer is that they cannot be."""
 FOLDER_PREFIX = "insitu-metrics-"
 """Prefix of the names of temporary folders."""
 ROUTES = (
@@ -127,10 +133,15 @@ class Metrics:
         """Return the metrics, summed over all workers, in the text format of Prometheus."""
         if self._folder is None:
             return generate_latest(self._registry)
-        _forget_gauges_of_dead_workers(self._folder)
+        _forget_dead_workers(self._folder)
         registry = CollectorRegistry()
         MultiProcessCollector(registry, self._folder)  # type: ignore[no-untyped-call]
-        return generate_latest(registry)
+        for _ in range(ATTEMPTS):
+            try:
+                return generate_latest(registry)
+            except (OSError, ValueError, struct.error):
+                continue  # another worker removes a file, or has just made one and not written to it yet
+        raise UnavailableError("the metrics of a worker that starts cannot be read yet: send the request again")
 
 
 @contextmanager
@@ -159,13 +170,12 @@ def multiprocess_folder(workers: int) -> Iterator[None]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _forget_gauges_of_dead_workers(folder: str) -> None:
-    """Remove the gauges of workers that were killed: nobody else sets them to 0."""
+def _forget_dead_workers(folder: str) -> None:
+    """Remove the gauges of workers that were killed, which nobody else sets to 0, and files without content."""
     if os.name == "nt":
         return  # there, signal 0 would end the process that it is sent to
-    for path in Path(folder).glob("gauge_live*_*.db"):
-        pid = int(path.stem.rpartition("_")[2])
-        try:
-            os.kill(pid, 0)
-        except (ProcessLookupError, PermissionError):  # no such process, or one of another user
-            mark_process_dead(pid, folder)  # type: ignore[no-untyped-call]
+    for path in Path(folder).glob("*.db"):
+        with suppress(OSError):  # other workers do the same
+            is_gauge = path.name.startswith("gauge_live")
+            if (is_gauge or not path.stat().st_size) and not is_running(int(path.stem.rpartition("_")[2])):
+                path.unlink()

@@ -14,7 +14,7 @@ import threading
 import time
 from multiprocessing.connection import wait
 
-__all__ = ["end_soon", "end_with_parent"]
+__all__ = ["end_soon", "end_with_parent", "is_running"]
 
 error_log = logging.getLogger("insitu.serve")
 
@@ -31,6 +31,15 @@ def end_with_parent(seconds: float) -> None:
     if parent is not None:
         # A pipe whose other end only the parent holds (on Windows, its handle): no polling.
         threading.Thread(target=_wait_and_end, args=(parent.sentinel, seconds), daemon=True).start()
+
+
+def is_running(pid: int) -> bool:
+    """Return whether a process of this user is running."""
+    try:
+        os.kill(pid, 0)
+    except (ProcessLookupError, PermissionError):  # no such process, or one of another user
+        return False
+    return True
 
 
 def end_soon(seconds: float) -> None:

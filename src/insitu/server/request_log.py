@@ -70,7 +70,8 @@ class RequestLogMiddleware:
             try:
                 await self.app(scope, receive, count_and_send)
             except asyncio.CancelledError:
-                if not given.get(STOPPING):
+                # A request may have come after those that were told: our own process cancels only when it stops.
+                if not (given.get(STOPPING) or self.worker.owns_process):
                     raise
                 await self._answer_cancelled(scope, receive, count_and_send, begun=status != 0)
             except Exception:

@@ -20,7 +20,7 @@ from insitu.reading.thread_pools import count_cores
 from insitu.server.admission import Admission
 from insitu.server.authentication import Tokens
 from insitu.server.client_source_pools import ClientSourcePools
-from insitu.server.error_responses import RequestTooLargeError
+from insitu.server.error_responses import RequestTooLargeError, StoppingError
 from insitu.server.metrics import Metrics
 from insitu.server.process_end import end_soon
 from insitu.server.quotas import Quotas, parse_quotas
@@ -142,6 +142,14 @@ class Worker:
 
         return charge
 
+    async def _enter(self, cost: int) -> Callable[[], None]:
+        """Wait until a request may start; an error if the server stops, so that no thread takes it any more."""
+        leave = await self.admission.enter(cost)
+        if self.closing:
+            leave()
+            raise StoppingError
+        return leave
+
     async def run(self, cost: int, work: Callable[[Deadline], Answer]) -> Answer:
         """Run a function on a thread, when there is memory for it, and return its result.
 
@@ -152,21 +160,20 @@ class Worker:
         work
             The function; it gets its deadline.
         """
-        leave = await self.admission.enter(cost)
+        leave = await self._enter(cost)
         loop = asyncio.get_running_loop()
         deadline = self._deadline()
         inherit = contextvars.copy_context().run  # log lines of the thread name the request, too
-
-        def checked_work() -> Answer:
-            deadline.check()  # it may have waited for a thread
-            return work(deadline)
-
-        future = loop.run_in_executor(self.pool, inherit, _run_with_deadline, deadline, checked_work)
+        future = loop.run_in_executor(self.pool, inherit, _run_with_deadline, deadline, lambda: work(deadline))
         charge = self._charge(deadline)
         # Its memory counts until the thread is done, even if the client has gone.
         future.add_done_callback(lambda done: (leave(), charge(), done.cancelled() or done.exception())[0])
         try:
             return await asyncio.wait_for(asyncio.shield(future), self.limits.seconds)
+        except asyncio.CancelledError:
+            if future.cancelled():  # by the end of the pool, before a thread took it
+                raise StoppingError from None
+            raise
         except TimeoutError:
             if future.done():
                 return future.result()  # it has just ended, or the timeout is an error of its own
@@ -199,7 +206,7 @@ class Worker:
         loop, context = asyncio.get_running_loop(), contextvars.copy_context()
         room = threading.Semaphore(MAX_WAITING_PIECES)
         pieces: asyncio.Queue[bytes | _Paused | _EndOfStream] = asyncio.Queue()
-        leave = await self.admission.enter(cost)
+        leave = await self._enter(cost)
         deadline = self._deadline()
         making = work(deadline)
 
@@ -230,8 +237,8 @@ class Worker:
                 nonlocal paused
                 leave()
                 charge()
-                error = None if done.cancelled() else done.exception()
-                if done.cancelled() or error is not None or done.result():
+                error = StoppingError() if done.cancelled() else done.exception()
+                if error is not None or done.result():
                     pieces.put_nowait(_EndOfStream(error))
                 elif deadline.cancelled:  # the client has just gone
                     context.run(making.close)
@@ -257,7 +264,7 @@ class Worker:
             try:
                 while not isinstance(piece, _EndOfStream):
                     if isinstance(piece, _Paused):
-                        start(await self.admission.enter(cost))
+                        start(await self._enter(cost))
                     else:
                         room.release()
                         yield piece
