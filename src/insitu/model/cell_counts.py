@@ -5,13 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
-from insitu.model.array import VirtualArray
 from insitu.model.chunks import ABSENT, INLINE, UNWRITTEN, ChunkTable, Columns
 from insitu.model.sparse_chunks import SparseTable
+
+if TYPE_CHECKING:
+    from insitu.model.array import VirtualArray
 
 __all__ = ["CellCounts", "byte_ranges", "count_cells", "count_table"]
 
