@@ -58,6 +58,7 @@ from insitu.maintenance import (
 )
 from insitu.model import VirtualArray, VirtualGroup
 from insitu.model.description import Row, count_text, describe_html, describe_text, variable_row
+from insitu.model.group import hint_for_names
 from insitu.reading import ChunkCache, ReadContext, ReadStatistics, cache_from_option
 from insitu.reducing.engines import settings as engine_settings
 from insitu.reducing.query import ReductionQuery
@@ -370,9 +371,16 @@ class Archive:
         group, _, name = path.strip("/").rpartition("/")
         member = self.member(group)
         if name not in member.variables:
-            names = ", ".join(member.variables) or "none"
-            raise VariableError(f"no variable {path!r}", url=member.source, hint=f"There are: {names}")
+            raise VariableError(
+                f"no variable {path!r}", url=member.source, hint=hint_for_names(self._paths(member), [path])
+            )
         return member.variables[name]
+
+    def _paths(self, member: Member) -> list[str]:
+        """Return the names in a group, and if it has none the paths in the groups below."""
+        if member.variables or self.location is None:
+            return list(member.variables)
+        return [f"{group}/{name}" for group, found in self.all_members() for name in found.variables]
 
     def array(self, path: str, *, decode: bool = True) -> VirtualArray:
         """Return a variable as a virtual array.
