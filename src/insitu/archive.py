@@ -41,7 +41,7 @@ from insitu.combining.scan_many import scan_many, thread_count
 from insitu.combining.scan_member import Failure, Job, make_loader, scan_member, scan_tree
 from insitu.combining.stored_view import stored_view, zarr_tree
 from insitu.combining.survey import Survey
-from insitu.errors import UnsupportedError, VariableError
+from insitu.errors import InsituError, UnsupportedError, VariableError
 from insitu.formats.variable_filter import select_variables
 from insitu.maintenance import (
     append_member,
@@ -57,12 +57,15 @@ from insitu.maintenance import (
     saved_recipe,
 )
 from insitu.model import VirtualArray, VirtualGroup
+from insitu.model.description import Row, count_text, describe_html, describe_text, variable_row
+from insitu.model.group import hint_for_names
 from insitu.reading import ChunkCache, ReadContext, ReadStatistics, cache_from_option
 from insitu.reducing.engines import settings as engine_settings
 from insitu.reducing.query import ReductionQuery
 from insitu.reducing.reduce import axes_of_dims
 from insitu.scanning.scan_url import Verify, can_be_collection, is_saved_tree, read_selection, scan_stored
 from insitu.sources.address import is_remote
+from insitu.sources.redaction import redact_url
 
 if TYPE_CHECKING:
     import xarray
@@ -83,7 +86,7 @@ ones.
 """
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class Archive:
     """An open archive. Create it with `Archive.open`.
 
@@ -114,6 +117,29 @@ class Archive:
     """The first of many files that has groups."""
     _members: dict[str, Member] = field(default_factory=dict, repr=False)
     _tree: VirtualGroup | None = field(default=None, repr=False)
+
+    def __repr__(self) -> str:
+        return describe_text(*self._description())
+
+    def _repr_html_(self) -> str:
+        return describe_html(*self._description())
+
+    def _description(self) -> tuple[str, list[Row], list[str], Mapping[str, Any]]:
+        """Return what is shown of an archive: its metadata is read for that if it is local."""
+        names = [redact_url(str(url)) for url in self.urls]
+        many = f"{names[0]} … {names[-1]}" if len(names) > 1 else names[0]
+        title = f"Archive of {count_text(len(names), 'file')}: {many}" if self.location is None else f"Archive {many}"
+        notes = [f"reductions run at {self.active!r}"] if self.active is not None else []
+        if "" not in self._members and self.location is not None and is_remote(str(self.location)):
+            return title, [], ["its metadata is read when it is needed", *notes], {}
+        try:
+            member = self.member()
+        except (InsituError, OSError) as problem:
+            return title, [], [f"it cannot be read: {problem}", *notes], {}
+        rows = [variable_row(name, found.dims, found.data) for name, found in member.variables.items()]
+        groups = [f"{name}/" for name in member.groups]
+        notes = [*([f"groups: {', '.join(groups[:8])}{' …' * (len(groups) > 8)}"] if groups else []), *notes]
+        return title, rows, notes, member.attributes
 
     # -- opening
 
@@ -345,9 +371,16 @@ class Archive:
         group, _, name = path.strip("/").rpartition("/")
         member = self.member(group)
         if name not in member.variables:
-            names = ", ".join(member.variables) or "none"
-            raise VariableError(f"no variable {path!r}", url=member.source, hint=f"There are: {names}")
+            raise VariableError(
+                f"no variable {path!r}", url=member.source, hint=hint_for_names(self._paths(member), [path])
+            )
         return member.variables[name]
+
+    def _paths(self, member: Member) -> list[str]:
+        """Return the names in a group, and if it has none the paths in the groups below."""
+        if member.variables or self.location is None:
+            return list(member.variables)
+        return [f"{group}/{name}" for group, found in self.all_members() for name in found.variables]
 
     def array(self, path: str, *, decode: bool = True) -> VirtualArray:
         """Return a variable as a virtual array.

@@ -113,6 +113,26 @@ def test_scan_along_a_new_dimension(run: Run, archive: Path, tmp_path: Path) -> 
     assert insitu.open_dataset(target).sizes["run"] == 2
 
 
+def test_scan_along_several_new_dimensions(run: Run, archive: Path, tmp_path: Path) -> None:
+    """The second one replaced the first."""
+    files = [tmp_path / f"tas_{model}_r{n}i1.nc" for model in "ab" for n in (1, 2)]
+    for path in files:
+        path.write_bytes((archive / "tas_201001.nc").read_bytes())
+    target, model, member = (
+        tmp_path / "members.insitu",
+        ("--concat-dim", "model=tas_(.)_"),
+        ("--concat-dim", r"r=r(\d)"),
+    )
+    run("scan", *files, "-o", target, *model, *member)
+    found = insitu.open_dataset(target)
+    assert (found.model.values.tolist(), found.r.values.tolist()) == (["a", "b"], [1, 2])
+    assert {"model", "r", "time"} <= set(found.tas.dims)
+    _, err = run("scan", *files, "-o", target, "--overwrite", *model, "--concat-dim", "run", code=2)
+    assert "NAME=REGEX" in err
+    _, err = run("scan", *files, "-o", target, "--overwrite", *model, *model, code=2)
+    assert "each name once" in err
+
+
 def test_bad_files_are_left_out(run: Run, archive: Path, tmp_path: Path) -> None:
     (archive / "tas_201003.nc").write_bytes(b"not a file of anything")
     _, err = run("scan", f"{archive}/*.nc", "-o", tmp_path / "x.insitu", code=1)

@@ -14,6 +14,7 @@ import pandas
 import pytest
 import xarray as xr
 
+import insitu
 from fixtures.make_archive import Part, write, write_all
 from insitu.combining.member import CombineError
 from insitu.formats import InsituWarning
@@ -357,3 +358,32 @@ def test_chunks_give_dask(archive: list[str]) -> None:
     ds = open_mfdataset(archive, chunks={})
     assert isinstance(ds.tas.data, dask_array.Array)
     xr.testing.assert_identical(ds.load(), expected(archive))
+
+
+@pytest.mark.parametrize(
+    ("dim", "names", "expected"),
+    [
+        ("time", ["20200131", "20200201"], ["2020-01-31", "2020-02-01"]),
+        ("time", ["2020013106", "2020020100"], ["2020-01-31T06", "2020-02-01"]),
+        ("init_time", ["20200131T0630", "20200201T00"], ["2020-01-31T06:30", "2020-02-01"]),
+        ("run", ["2020-01-31", "2020-02-01"], ["2020-01-31", "2020-02-01"]),
+        ("time", ["2020_01", "2020_02"], ["2020-01-01", "2020-02-01"]),
+        ("run", ["20200131", "20200201"], [20200131, 20200201]),
+        ("time", ["20201331", "20200201"], [20201331, 20200201]),
+        ("time", ["1200", "1800"], [1200, 1800]),
+        ("time", ["early", "late"], ["early", "late"]),
+    ],
+)
+def test_labels_that_are_dates(tmp_path: Path, dim: str, names: list[str], expected: list[Any]) -> None:
+    for number, name in enumerate(names):
+        xr.Dataset({"v": (("x",), np.arange(3.0) + number)}).to_netcdf(tmp_path / f"v_{name}.nc")
+    is_dates = isinstance(expected[0], str) and expected[0][:2] == "20"
+    labels = np.array(expected, "M8[ns]" if is_dates else None)
+    with open_mfdataset(str(tmp_path / "*.nc"), concat_dim={dim: r"v_(.*)\.nc"}) as ds:
+        found = ds.sortby(dim).load()
+        assert found[dim].dtype == labels.dtype or labels.dtype.kind == "U"
+        for number, label in enumerate(labels):
+            np.testing.assert_array_equal(found.v.sel({dim: label}).values, np.arange(3.0) + number)
+        ds.insitu.save(tmp_path / "x.insitu")
+    with insitu.open_dataset(tmp_path / "x.insitu") as again:
+        xr.testing.assert_identical(again.sortby(dim).load(), found)

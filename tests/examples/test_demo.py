@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -49,6 +50,9 @@ def test_demo(tmp_path: Path) -> None:
         assert any(line.startswith(name) and line.rstrip().endswith("True") for line in text.splitlines()), name
     assert "tas too? kerchunk-json cannot hold" in " ".join(text.split())
     assert "insitu, next to the data" in text
+    for what in ("open the files, in a new Python", "open them again, in the same", "a whole job in a new Python"):
+        (row,) = [line for line in text.splitlines() if line.startswith(what)]
+        assert len(re.findall(r"\d+\.\d\d s", row)) == 2
     for picture in ("map.png", "chunks.png"):
         assert (tmp_path / "out" / picture).read_bytes().startswith(b"\x89PNG")
     assert len(list((tmp_path / "out" / "archive").glob("*.nc"))) == 12

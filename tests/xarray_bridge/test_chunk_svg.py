@@ -11,9 +11,19 @@ import numpy as np
 import pytest
 
 import insitu
-from insitu.lazy_array import representation
 from insitu.lazy_array.chunk_svg import PALETTE, busiest_dimensions, chunk_counts, chunk_svg
-from insitu.model import ABSENT, UNWRITTEN, Axis, Columns, Encoding, Source, Tile, VirtualArray, concatenate
+from insitu.model import (
+    ABSENT,
+    UNWRITTEN,
+    Axis,
+    Columns,
+    Encoding,
+    Source,
+    Tile,
+    VirtualArray,
+    concatenate,
+    description,
+)
 
 _RECTANGLE = re.compile(r"M([\d.]+) ([\d.]+)H([\d.]+)V([\d.]+)H[\d.]+Z")
 
@@ -131,7 +141,8 @@ def test_expressions_and_long_tables_show_borders(tmp_path: Path, monkeypatch: p
     with insitu.open_dataset(path) as ds:
         formula = (ds.v + 1)._repr_html_()
         assert "chunks along axis 0 and axis 2 at axis 1 0" in formula
-        monkeypatch.setattr(representation, "MAX_COUNTED_CELLS", 3)
+        monkeypatch.setattr(description, "MAX_COUNTED_CELLS", 3)
+        monkeypatch.setattr(description, "MAX_PAGED_CELLS", 3)
         html = ds.v._repr_html_()
     svg = picture_in(html)
     lines = [path.get("d") for path in ET.fromstring(svg).iter("path")]

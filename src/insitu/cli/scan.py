@@ -51,10 +51,10 @@ def scan(
         ),
     ] = None,
     concat_dim: Annotated[
-        str | None,
+        list[str] | None,
         typer.Option(
             help="Join the files along this dimension, in the order given; NAME=REGEX takes the labels of "
-            "a new dimension from their names."
+            "a new dimension from their names, and may be repeated for further ones."
         ),
     ] = None,
     group: Annotated[str | None, typer.Option(help="Scan only this group.")] = None,
@@ -123,12 +123,12 @@ def scan(
         opening: dict[str, Any] = {"group": group, "variables": variable, "errors": errors, "storage_options": options}
         if drop_variables:
             opening["drop_variables"] = drop_variables
-        if len(files) == 1 and concat_dim is None:
+        if len(files) == 1 and not concat_dim:
             total = _save_one(files[0], output, opening, how, verbose)
         else:
             given = {"data_vars": data_vars, "coords": coords, "compat": compat, "join": join}
             opening |= {name: value for name, value in given.items() if value is not None}
-            opening |= _concat_options(concat_dim)
+            opening |= _concat_options(concat_dim or ())
             total = _save_many(files, output, opening, workers, dask, restart, how)
     stderr.print(
         f"{output}: {plural(len(files), 'file')}, {format_bytes(total)} when read, in "
@@ -149,12 +149,19 @@ def _check_target_name(target: str) -> None:
         )
 
 
-def _concat_options(concat_dim: str | None) -> dict[str, Any]:
+def _concat_options(given: Sequence[str]) -> dict[str, Any]:
     """Return the keywords of `Archive.open` for --concat-dim."""
-    if concat_dim is None:
+    if not given:
         return {}
-    name, mark, pattern = concat_dim.partition("=")
-    return {"concat_dim": {name: pattern}} if mark else {"combine": "nested", "concat_dim": name}
+    if len(given) == 1 and "=" not in given[0]:
+        return {"combine": "nested", "concat_dim": given[0]}
+    rules = {name: pattern for name, mark, pattern in (one.partition("=") for one in given) if mark}
+    if len(rules) < len(given):
+        raise typer.BadParameter(
+            f"several dimensions need the labels of each: NAME=REGEX, each name once; given are {', '.join(given)}",
+            param_hint="--concat-dim",
+        )
+    return {"concat_dim": rules}
 
 
 def _save_one(url: Any, target: str, opening: dict[str, Any], how: dict[str, Any], verbose: bool) -> int:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
 import numpy as np
@@ -107,6 +108,9 @@ def _labels_of_dim(paths: Sequence[Any], dim: str, rule: Any) -> list[Any]:
             if match is None:
                 raise CombineError(f"the pattern {rule!r} for dimension {dim!r} does not match {path}")
             found.append(match.group(1) if pattern.groups else match.group())
+        dates = _dates(dim, found)
+        if dates is not None:
+            return dates
         return [int(label) for label in found] if all(label.isdecimal() for label in found) else found
     if callable(rule):
         return [rule(str(path)) for path in paths]
@@ -114,6 +118,42 @@ def _labels_of_dim(paths: Sequence[Any], dim: str, rule: Any) -> list[Any]:
     if len(labels) != len(paths):
         raise CombineError(f"{len(labels)} labels given for {len(paths)} files along dimension {dim!r}")
     return labels
+
+
+_CLOCK = r"(\d\d)(?:[:_-]?(\d\d)(?:[:_-]?(\d\d))?)?Z?"
+_DATES = [
+    re.compile(rf"([12]\d{{3}})(\d\d)(\d\d)(?:[T_ -]?{_CLOCK})?"),
+    re.compile(rf"([12]\d{{3}})[-_.](\d\d)(?:[-_.](\d\d)(?:[T_ -]{_CLOCK})?)?"),
+]
+"""Year, month, day, hour, minute, second, as far as they are there; four or six digits alone may be anything."""
+_ISO_DATE = re.compile(r"\d{4}-\d\d-\d\d.*|\d{8}T.*")
+_DIM_OF_DATES = re.compile(r"(.*_)?(time|date)s?", re.IGNORECASE)
+"""Names of dimensions whose labels are dates if they can be."""
+
+
+def _dates(dim: str, labels: Sequence[str]) -> list[np.datetime64] | None:
+    """Return labels as dates if all are: as ISO 8601 writes days, or in other ways if the dimension is one of dates.
+    Else None.
+
+    Examples
+    --------
+    >>> _dates("time", ["20200131", "20200201"])
+    [np.datetime64('2020-01-31T00:00:00.000000000'), np.datetime64('2020-02-01T00:00:00.000000000')]
+    >>> _dates("member", ["20200131"]), _dates("time", ["20201331"]), _dates("time", ["1200"])
+    (None, None, None)
+    """
+    found = []
+    for label in labels:
+        match = next((match for rule in _DATES if (match := rule.fullmatch(label))), None)
+        if match is None or not (_DIM_OF_DATES.fullmatch(dim) or _ISO_DATE.fullmatch(label)):
+            return None
+        year, month, *rest = (int(part) for part in match.groups() if part is not None)
+        try:
+            day = datetime(year, month, *(rest or [1]))
+        except ValueError:  # a month 13
+            return None
+        found.append(np.datetime64(day, "ns" if 1678 <= year < 2262 else "s"))
+    return found
 
 
 def iter_positions(nested: Any, at: tuple[int, ...] = ()) -> Iterator[tuple[tuple[int, ...], Any]]:

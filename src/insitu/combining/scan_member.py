@@ -32,6 +32,7 @@ from insitu.errors import (
 from insitu.formats import InsituWarning
 from insitu.formats.containers import open_location
 from insitu.model import VirtualArray, VirtualGroup
+from insitu.model.group import hint_for_names
 from insitu.reading import read_arrays
 from insitu.scanning.scan_url import Verify, apply_verify, can_be_collection, is_saved_tree, scan_source, scan_stored
 from insitu.sources import ByteSource, redact_url
@@ -319,9 +320,10 @@ def _check_wanted(group: VirtualGroup, job: Job, url: str) -> None:
     """Raise if a group has none of the wanted variables; the error lists those that it has."""
     if job.variables is None or any(name in group.arrays for name in job.variables):
         return
-    shown = ", ".join([*group.arrays][:12]) + (", …" if len(group.arrays) > 12 else "")
     raise VariableError(
-        f"no variable {', '.join(map(repr, job.variables))}", url=url, hint=f"There are: {shown or 'none'}"
+        f"no variable {', '.join(map(repr, job.variables))}",
+        url=url,
+        hint=hint_for_names([path for path, _ in group.all_arrays()], job.variables),
     )
 
 

@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from insitu.errors import GroupError, VariableError
 from insitu.model import VirtualGroup
+from insitu.model.group import hint_for_names
 
 __all__ = ["refuse_group", "select_names", "select_variables", "subtree"]
 
@@ -42,11 +43,10 @@ def select_names(dims: Mapping[str, Sequence[str]], variables: Collection[str] |
     asked = {name.strip("/") for name in variables}
     missing = asked - dims.keys()
     if missing:
-        shown = ", ".join([*dims][:12]) + (f" and {len(dims) - 12} more" if len(dims) > 12 else "")
         raise VariableError(
             f"the file has no variable {', '.join(map(repr, sorted(missing)))}",
             url=url,
-            hint=f"There are: {shown or 'none'}",
+            hint=hint_for_names([*dims], missing),
         )
     labels = set()
     for name in asked:

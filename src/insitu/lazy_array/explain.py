@@ -15,9 +15,9 @@ from insitu.lazy_array.evaluate import BOX_BYTES, threads_at_once
 from insitu.lazy_array.formula_text import formula, stored_arrays
 from insitu.lazy_array.reduce_boxes import NEEDS_ALL_VALUES, reduction_memory
 from insitu.lazy_array.reduce_on_server import reason_to_compute_here, server_of
-from insitu.lazy_array.representation import format_bytes
 from insitu.model import Selection, Tile, byte_ranges
 from insitu.model.cell_counts import count_table
+from insitu.model.description import format_bytes
 from insitu.reading.memory_estimate import estimate_read_memory
 from insitu.reading.request_cost import is_far
 from insitu.reading.request_estimate import estimate_requests

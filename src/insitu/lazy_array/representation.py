@@ -16,13 +16,11 @@ import numpy as np
 from insitu.lazy_array.chunk_svg import border_svg, busiest_dimensions, chunk_svg, plane_text
 from insitu.lazy_array.deferred_values import DeferredValues
 from insitu.lazy_array.formula_text import formula, stored_arrays
-from insitu.model import CellCounts, ChunkTable, Columns, SparseTable, count_cells
-from insitu.model.derived_tables import ExpandedTable, JoinedTable, SelectedTable
+from insitu.model import CellCounts, count_cells
+from insitu.model.description import can_be_counted, count_text, files_text, format_bytes
 
-__all__ = ["format_bytes", "format_html", "format_line", "format_text"]
+__all__ = ["format_html", "format_line", "format_text"]
 
-MAX_COUNTED_CELLS = 2_000_000
-"""Chunks that are counted to be shown: more would take longer than one likes to wait for a look."""
 MAX_DRAWN_TILES = 1_000
 """Tiles up to which chunks are drawn in the colours of their files: a thousand take about 0.1 s."""
 _MAX_LINES = 40
@@ -31,50 +29,18 @@ _MAX_LEAVES = 8
 """Stored arrays of an expression that are shown one by one."""
 
 
-def format_bytes(nbytes: int) -> str:
-    """Return a number of bytes as people write it."""
-    size = float(nbytes)
-    for unit in ("B", "kB", "MB", "GB", "TB"):
-        if size < 1000:
-            return f"{size:.0f} {unit}" if unit == "B" or size >= 100 else f"{size:.3g} {unit}"
-        size /= 1000
-    return f"{size:.3g} PB"
-
-
 def _chunk_text(array: DeferredValues) -> str:
     sizes = [cut[0] if cut else 0 for cut in array.uniform_chunks]
     return "×".join(map(str, sizes)) or "scalar"
 
 
 def _files_text(array: DeferredValues) -> str:
-    """Return the number of files as text, or of objects where each chunk is one."""
-    pools = {id(tile.chunks.sources): tile.chunks.sources for tile in array.array.tiles}.values()
-    if all(isinstance(pool, tuple) for pool in pools):
-        return _count_text(len({source for pool in pools for source in pool}), "file")
-    return _count_text(sum(len(pool) for pool in pools), "object")
-
-
-def _count_text(count: int, what: str) -> str:
-    return f"{count:,} {what}{'s' if count != 1 else ''}"
-
-
-def _can_be_looked_at(array: DeferredValues) -> bool:
-    """Return whether all chunks can be looked at without reading, and soon."""
-    tables = [tile.chunks for tile in array.array.tiles]
-    return sum(math.prod(table.shape) for table in tables) <= MAX_COUNTED_CELLS and all(map(_is_in_memory, tables))
+    return files_text(array.array)
 
 
 def _count_chunks(array: DeferredValues) -> CellCounts | None:
-    """Return the number of chunks by state; None if counting would be slow, or would read."""
-    return count_cells(array.array) if _can_be_looked_at(array) else None
-
-
-def _is_in_memory(table: ChunkTable) -> bool:
-    if isinstance(table, (SelectedTable, ExpandedTable)):
-        return _is_in_memory(table.table)
-    if isinstance(table, JoinedTable):
-        return all(map(_is_in_memory, table.tables))
-    return isinstance(table, (Columns, SparseTable))
+    """Return the number of chunks by state; None if counting would be slow, or would read from afar."""
+    return count_cells(array.array) if can_be_counted(array.array) else None
 
 
 def format_line(array: DeferredValues, max_width: int = 80) -> str:
@@ -121,7 +87,7 @@ def _stored_texts(array: DeferredValues) -> list[str]:
     if counted is None:
         return [_files_text(array)]
     texts = [
-        f"{_count_text(counted.stored + counted.inline, 'chunk')} in {_files_text(array)}",
+        f"{count_text(counted.stored + counted.inline, 'chunk')} in {_files_text(array)}",
         f"{format_bytes(counted.nbytes)} stored",
     ]
     return [*texts, f"{counted.unwritten:,} never written"] if counted.unwritten else texts
@@ -177,7 +143,7 @@ def _chunk_svg(array: DeferredValues) -> str:
     """
     if array.ndim < 1 or 0 in array.shape:
         return ""
-    if not array.steps and len(array.array.tiles) <= MAX_DRAWN_TILES and _can_be_looked_at(array):
+    if not array.steps and len(array.array.tiles) <= MAX_DRAWN_TILES and can_be_counted(array.array):
         return chunk_svg(array.array)
     shown = busiest_dimensions([len(cuts) for cuts in array.aligned_chunks])
     lengths = tuple(1 if dimension is None else array.shape[dimension] for dimension in shown)

@@ -18,6 +18,7 @@ import numpy.typing as npt
 from insitu.errors import ModelError
 from insitu.model.axis import Axis, Indices
 from insitu.model.chunks import Columns
+from insitu.model.description import describe_array
 from insitu.model.encoding import Encoding
 from insitu.model.format_details import ArrayDetails
 from insitu.model.selection import Selection, Stride
@@ -39,7 +40,7 @@ ENCODING_ATTRIBUTES = (
 """Attributes that decoding may move to the encoding."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class VirtualArray:
     """An array whose chunks are described, not loaded."""
 
@@ -69,6 +70,9 @@ class VirtualArray:
                 f"origins of shape {self.origins.shape} do not fit {len(self.tiles)} tiles in {len(self.shape)} "
                 "dimensions"
             )
+
+    def __repr__(self) -> str:
+        return describe_array(self)
 
     @classmethod
     def of(

@@ -5,16 +5,18 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
 
 from insitu.cancellation import check_deadline
-from insitu.model.array import VirtualArray
 from insitu.model.chunks import ABSENT, INLINE, UNWRITTEN, ChunkTable, Columns
 from insitu.model.derived_tables import ExpandedTable, JoinedTable, SelectedTable
 from insitu.model.sparse_chunks import SparseTable
+
+if TYPE_CHECKING:
+    from insitu.model.array import VirtualArray
 
 __all__ = ["CellCounts", "CountedTable", "ListedTable", "byte_ranges", "count_cells", "count_table"]
 

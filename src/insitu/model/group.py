@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from insitu.errors import VariableError
 from insitu.model.array import VirtualArray
+from insitu.model.description import Row, count_text, describe_html, describe_text, variable_row
 from insitu.model.format_details import GroupDetails
 from insitu.model.source import Source
 
-__all__ = ["VirtualGroup"]
+__all__ = ["VirtualGroup", "hint_for_names"]
 
 NO_DETAILS = GroupDetails()
+MAX_GROUPS = 4
+"""Groups that are shown one by one."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class VirtualGroup:
     """Named arrays, subgroups and attributes."""
 
@@ -33,6 +36,21 @@ class VirtualGroup:
     """Coordinates along a dimension of their own name that have no index."""
     unlimited: tuple[str, ...] = ()
     """Dimensions that may grow."""
+
+    def __repr__(self) -> str:
+        return describe_text(*self._description())
+
+    def _repr_html_(self) -> str:
+        return describe_html(*self._description())
+
+    def _description(self) -> tuple[str, list[Row], list[str], Mapping[str, Any]]:
+        rows = [variable_row(name, array.dims, array) for name, array in self.arrays.items()]
+        notes = [f"{name}/: {_contents(group)}" for name, group in self.groups.items()]
+        if len(notes) > MAX_GROUPS:
+            notes = [*notes[: MAX_GROUPS - 1], f"… and {len(notes) - MAX_GROUPS + 1:,} more groups"]
+        if self.problems:
+            notes.append(f"left out: {count_text(len(self.problems), 'variable')}, see problems")
+        return f"VirtualGroup: {_contents(self)}", rows, notes, self.attributes
 
     def __getitem__(self, path: str) -> VirtualArray | VirtualGroup:
         """Return an array or a group by its path, e.g. `forecast/tas`."""
@@ -78,6 +96,41 @@ class VirtualGroup:
     def _missing_error(self, path: str) -> VariableError:
         if (reason := self.problems.get(path.strip("/"))) is not None:
             return VariableError(f"variable {path!r} was left out when the file was scanned: {reason}")
-        names = [name for name, _ in self.all_arrays()]
-        shown = ", ".join(names[:12]) + (f" and {len(names) - 12} more" if len(names) > 12 else "")
-        return VariableError(f"no variable {path!r}", hint=f"There are: {shown or 'none'}")
+        return VariableError(
+            f"no variable {path!r}", hint=hint_for_names([name for name, _ in self.all_arrays()], [path])
+        )
+
+
+def _contents(group: VirtualGroup) -> str:
+    """Return how many variables and groups a group has, with those below."""
+    arrays, groups = sum(1 for _ in group.all_arrays()), sum(1 for _ in group.walk()) - 1
+    return count_text(arrays, "variable") + (f" in {count_text(groups + 1, 'group')}" if groups else "")
+
+
+def hint_for_names(paths: Sequence[str], asked: Collection[str]) -> str:
+    """Return what helps somebody who asked for variables that are not there: those of these names in other groups,
+    or else the variables that there are.
+
+    Parameters
+    ----------
+    paths
+        Of all variables.
+    asked
+        The names that were asked for.
+
+    Examples
+    --------
+    >>> hint_for_names(["surface/t2m", "surface/u10", "top/t2m"], ["t2m"])
+    'Groups have it: surface/t2m, top/t2m. Name one, such as group="surface"'
+    >>> hint_for_names(["tas", "pr"], ["t2m"])
+    'There are: tas, pr'
+    """
+    names = {name.strip("/").rpartition("/")[2] for name in asked}
+    found = [path for path in paths if "/" in path and path.rpartition("/")[2] in names]
+    if found:
+        return f'Groups have it: {_listed(found)}. Name one, such as group="{found[0].rpartition("/")[0]}"'
+    return f"There are: {_listed(paths) or 'none'}"
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(names[:12]) + (f" and {len(names) - 12} more" if len(names) > 12 else "")

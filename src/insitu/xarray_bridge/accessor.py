@@ -16,9 +16,9 @@ from insitu.lazy_array.duck_array import LazyArray
 from insitu.lazy_array.explain import Explanation
 from insitu.lazy_array.formula_text import stored_arrays
 from insitu.lazy_array.numpy_reductions import can_stream, reduce_lazy_array
-from insitu.lazy_array.representation import format_bytes
 from insitu.maintenance import append_member, save_tree
 from insitu.model import VirtualArray, VirtualGroup, byte_ranges, count_cells
+from insitu.model.description import format_bytes
 from insitu.reducing import METHODS as STREAMED
 from insitu.reducing.query import ReductionQuery
 from insitu.xarray_bridge.backend_array import dataset_name, duck_array, find_lazy_array, stored_name

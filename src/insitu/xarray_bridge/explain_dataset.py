@@ -10,7 +10,7 @@ import xarray
 
 from insitu.lazy_array.explain import Explanation, explain
 from insitu.lazy_array.reduce_boxes import NEEDS_ALL_VALUES
-from insitu.lazy_array.representation import format_bytes
+from insitu.model.description import format_bytes
 from insitu.reducing import METHODS as STREAMED
 from insitu.xarray_bridge.backend_array import find_lazy_array
 

@@ -6,6 +6,8 @@ from __future__ import annotations
 
 import itertools
 import logging
+import re
+import textwrap
 import warnings
 from collections.abc import Iterator
 from functools import partial
@@ -467,3 +469,46 @@ def test_a_grid_that_cannot_be_is_not_computed(tmp_path: Path, make: Makes, plac
     except FormatError:
         return
     assert "latitude" in tree.problems
+
+
+def test_a_variable_of_groups_is_found_by_its_name(tmp_path: Path, make: Makes) -> None:
+    """The error said that there are no variables at all."""
+    path = tmp_path / "x.grib2"
+    surface = [make("regular_ll_sfc_grib2", shortName=name) for name in ("2t", "10u")]
+    path.write_bytes(b"".join([*surface, make("regular_ll_pl_grib2", level=500)]))
+    for ask in (
+        lambda: insitu.open_dataset(path, variables=["t2m"]),
+        lambda: insitu.open_mfdataset([path], variables=["t2m"]),
+        lambda: insitu.scan(path, variables=["t2m"]),
+        lambda: insitu.scan(path, variables=["t2m"], decode=False),
+        lambda: insitu.scan(path)["t2m"],
+        lambda: insitu.read(path, "t2m"),
+        lambda: insitu.Archive.open(path).array("t2m"),
+    ):
+        with pytest.raises(VariableError, match="heightAboveGround_2/t2m") as caught:
+            ask()
+        assert 'group="heightAboveGround_2"' in str(caught.value)
+    assert "t2m" in insitu.open_dataset(path, group="heightAboveGround_2", variables=["t2m"])
+
+
+def test_all_members_as_the_page_joins_them(tmp_path: Path, make: Makes, monkeypatch: pytest.MonkeyPatch) -> None:
+    ensemble = {"shortName": "t", "level": 500, "productDefinitionTemplateNumber": 1, "numberOfForecastsInEnsemble": 3}
+    messages = [
+        make(**ensemble, typeOfProcessedData=3 + (n > 0), perturbationNumber=n, stepRange=step)
+        for step in ("0", "6")
+        for n in range(3)
+    ]
+    (tmp_path / "ens.grib2").write_bytes(b"".join(messages))
+    monkeypatch.chdir(tmp_path)
+    page = Path(__file__).resolve().parents[3] / "docs" / "formats.md"
+    section = page.read_text(encoding="utf-8").partition("## GRIB")[2].partition("\n## ")[0]
+    (code,) = re.findall(r"```python\n(.*?)```", section, re.DOTALL)
+    names: dict[str, Any] = {"insitu": insitu, "xr": xarray}
+    exec(textwrap.dedent("  " + code.lstrip()), names)
+    found = names["ds"]
+    assert not isinstance(found.t.variable._data, np.ndarray)
+    assert found.number.values.tolist() == [0, 1, 2]
+    for n in range(3):
+        theirs = _theirs(tmp_path / "ens.grib2", filter_by_keys={"dataType": "pf" if n else "cf"})
+        expected = theirs.t.sel(number=n) if n else theirs.t
+        np.testing.assert_array_equal(found.t.sel(number=n).transpose(*expected.dims).values, expected.values)

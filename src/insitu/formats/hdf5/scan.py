@@ -24,6 +24,7 @@ from insitu.formats.parsing.scheduler import Parallel, Walk, run
 from insitu.formats.parsing.sibling_files import SiblingFiles
 from insitu.formats.unreadable import Problems
 from insitu.model import VirtualGroup
+from insitu.model.group import hint_for_names
 
 __all__ = ["scan_hdf5"]
 
@@ -271,9 +272,9 @@ def _select_variables(
         }
     if missing:
         there = [branch.join(variable.name) for branch in tree.walk() for variable in nodes[id(branch)].variables]
-        more = f" and {len(there) - 12} more" if len(there) > 12 else ""
-        hint = f"There are: {', '.join(there[:12]) or 'none'}{more}"
-        raise VariableError(f"there is no variable {', '.join(map(repr, sorted(missing)))}", hint=hint)
+        raise VariableError(
+            f"there is no variable {', '.join(map(repr, sorted(missing)))}", hint=hint_for_names(there, missing)
+        )
     for variable in list(chosen.values()):
         for dimension in variable.dims:
             scale = by_scale.get(id(dimension))

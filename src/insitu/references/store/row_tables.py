@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from insitu.errors import FormatError
-from insitu.model import INLINE, UNWRITTEN, ChunkLocations, ChunkState, ChunkTable, Source
+from insitu.model import INLINE, UNWRITTEN, ChunkLocations, ChunkState, ChunkTable, Columns, Source
 from insitu.model.axis import Indices
 from insitu.model.chunks import COLUMN_NAMES, get_chunk_state
 from insitu.model.derived_tables import ExpandedTable, SelectedTable
@@ -34,6 +34,11 @@ class GridRows:
     shape: tuple[int, ...]
     sources: Sequence[Source]
     stored: StoredRows
+
+    @property
+    def is_local(self) -> bool:
+        """Whether the rows lie in a file of this machine."""
+        return self.stored.is_local
 
     def locate(self, cells: Sequence[Indices]) -> ChunkLocations:
         """Return where cells lie."""
@@ -77,6 +82,11 @@ class SparseRows:
     stored: StoredRows
     starts: Indices
     """The number of the first cell in each group of rows."""
+
+    @property
+    def is_local(self) -> bool:
+        """Whether the rows lie in a file of this machine."""
+        return self.stored.is_local
 
     def locate(self, cells: Sequence[Indices]) -> ChunkLocations:
         """Return where cells lie."""
@@ -160,6 +170,11 @@ class StackedTables:
         """Cells along each axis."""
         first = self.tables[0].shape
         return (*first[: self.axis], int(self.starts[-1]), *first[self.axis + 1 :])
+
+    @property
+    def is_local(self) -> bool:
+        """Whether all tables lie in files of this machine."""
+        return all(getattr(table, "is_local", isinstance(table, Columns)) for table in self.tables)
 
     def locate(self, cells: Sequence[Indices]) -> ChunkLocations:
         """Return where cells lie."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import partial
-from typing import Any, overload
+from typing import Any, ClassVar, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -69,6 +69,9 @@ def _page_bytes(page: Mapping[str, Any]) -> int:
 @dataclass(frozen=True, slots=True, eq=False)
 class StoredSources(Sequence[Source]):
     """The sources of a store, fetched in groups when they are used."""
+
+    is_shared: ClassVar[bool] = True
+    """All arrays of a store have the same."""
 
     parts: tuple[RowFile, ...]
     base: UrlResolver

@@ -21,6 +21,7 @@ from insitu.model.axis import Indices
 from insitu.model.chunks import COLUMN_NAMES
 from insitu.references import arrow
 from insitu.references.store.row_file import ROWS_PER_GROUP, RowFile
+from insitu.sources.address import is_remote
 from insitu.sources.listing import local_path
 from insitu.sources.threads import gather
 
@@ -116,6 +117,11 @@ class StoredRows:
     """From the store's encodings and packings to the tile's; -1: not one of the tile's."""
     packing_map: Indices = field(repr=False)
     sources: PrefetchedSources
+
+    @property
+    def is_local(self) -> bool:
+        """Whether the file is one of this machine."""
+        return not is_remote(self.part.url)
 
     def columns(self) -> tuple[str, ...]:
         """Return the columns of numbers to load."""
