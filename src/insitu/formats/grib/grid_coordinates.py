@@ -14,10 +14,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from insitu.errors import FormatError, InsituError
+from insitu.errors import CodecError, FormatError, InsituError, UnsupportedError
 from insitu.forking import fork_safe_lock
 from insitu.formats.grib.header_keys import EccodesMessage
 from insitu.formats.grib.sections import GribField
+from insitu.formats.grib.short_message import resize_grid, shrink_grid
 from insitu.formats.grib.vocabulary import COORDINATES, ROWS_AND_COLUMNS
 from insitu.model import Axis, Codec, Columns, Encoding, Source, Tile, VirtualArray
 
@@ -25,11 +26,11 @@ __all__ = ["GridCoordinates", "find_grid_coordinates"]
 
 KEPT_POINTS = 1 << 16
 """Most points of a grid whose latitudes and longitudes are kept, half a MiB each."""
-COMPUTED_POINTS = 1 << 26
-"""Most points of a regular grid whose axes are computed: ecCodes lists all points to find the
-distinct values.
-"""
+LONGEST_AXIS = 1 << 20
+"""Most latitudes or longitudes of a regular grid; a millionth of the equator is 40 metres."""
 MEMORY = 64
+DAMAGE = (FormatError, UnsupportedError, CodecError)
+"""Why a grid has no coordinates, this time and always; `SourceError` is of the moment."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,68 +128,94 @@ def _ask_eccodes(first: GribField) -> GridCoordinates:
         points = _count(asked, "numberOfPoints")
         apart, crossed = kind in ("regular_ll", "regular_gg"), kind in ROWS_AND_COLUMNS
         shape: tuple[int, ...] = (_count(asked, "Ny"), _count(asked, "Nx")) if apart or crossed else (points,)
-        problem: InsituError | None
         if math.prod(shape) != points:  # the values are there all the same, in a row
-            problem = FormatError(f"the grid of shape {shape} declares {points} points", offset=first.offset)
-            return GridCoordinates(("values",), (points,), {}, (), problem)
-        if apart and points > COMPUTED_POINTS:
-            problem = FormatError(f"the grid has too many points to compute coordinates: {points}", offset=first.offset)
-            return GridCoordinates(("latitude", "longitude"), shape, {}, (), problem)
-        if apart and (
-            asked.get_or_undefined("iScansNegatively") == 1 or asked.get_or_undefined("jPointsAreConsecutive") == 1
-        ):
-            return _reordered_grid(asked, shape)
+            mismatch = FormatError(f"the grid of shape {shape} declares {points} points", offset=first.offset)
+            return GridCoordinates(("values",), (points,), {}, (), mismatch)
         if apart:
-            values, problem = _values(asked, ("latitude", "distinctLatitudes"), ("longitude", "distinctLongitudes"))
-            if not problem and (values["latitude"].size, values["longitude"].size) != shape:
-                problem = FormatError(
-                    f"ecCodes gives another number of latitudes or longitudes for the grid of shape {shape}",
-                    offset=first.offset,
-                )
-            return GridCoordinates(("latitude", "longitude"), shape, {} if problem else values, (), problem)
+            keys = ("iScansNegatively", "jPointsAreConsecutive")
+            reordered = any(asked.get_or_undefined(key) == 1 for key in keys)
+            return _regular_grid(first, shape, reordered, gaussian=kind == "regular_gg")
         dims = ("y", "x") if crossed else ("values",)
         if kind == "sh":  # spherical harmonics: coefficients are nowhere
             return GridCoordinates(dims, shape)
         if points > KEPT_POINTS:
-            return GridCoordinates(dims, shape, {}, ("latitude", "longitude"))
-        values, problem = _values(asked, ("latitude", "latitudes"), ("longitude", "longitudes"))
-        if any(array.size != points for array in values.values()):
-            problem = FormatError(
-                f"ecCodes gives another number of coordinates for the grid of {points} points", offset=first.offset
-            )
-        if problem is not None:
+            why = _reason_not_to_offer(asked, kind, points)
+            return GridCoordinates(dims, shape, {}, () if why else ("latitude", "longitude"), why)
+        try:
+            values = {name: asked.array(f"{name}s") for name in ("latitude", "longitude")}
+        except DAMAGE as problem:
             return GridCoordinates(dims, shape, {}, (), problem)
+        if any(array.size != points for array in values.values()):
+            unequal = f"ecCodes gives another number of coordinates for the grid of {points} points"
+            return GridCoordinates(dims, shape, {}, (), FormatError(unequal, offset=first.offset))
         return GridCoordinates(dims, shape, {name: array.reshape(shape) for name, array in values.items()})
 
 
-def _reordered_grid(asked: EccodesMessage, shape: tuple[int, ...]) -> GridCoordinates:
-    """Return a regular grid whose points run from the east, or column by column.
+def _reason_not_to_offer(asked: EccodesMessage, kind: str, points: int) -> InsituError | None:
+    """Return why ecCodes cannot compute the points of a large grid, None if it can.
 
-    They stand where ecCodes' lists have them.
-
-    cfgrib shows all as if they came from the west, row by row.
+    A grid of few points that is else the same tells it at once. Gaussian and reduced grids depend on all their rows:
+    unless these are consistent, all points are computed.
     """
-    dims = ("latitude", "longitude")
-    values, problem = _values(asked, ("latitude", "latitudes"), ("longitude", "longitudes"))
-    if problem is None and all(array.size == math.prod(shape) for array in values.values()):
-        for columns in (False, True):
-            latitude, longitude = (
-                values[name].reshape(shape[::-1]).T if columns else values[name].reshape(shape) for name in dims
-            )
-            if (latitude == latitude[:, :1]).all() and (longitude == longitude[:1]).all():
-                kept = {"latitude": latitude[:, 0].copy(), "longitude": longitude[0].copy()}
-                return GridCoordinates(dims, shape, kept, columns=columns)
-    problem = problem or FormatError(f"the grid of shape {shape} has no rows and columns", offset=asked.field.offset)
-    return GridCoordinates(dims, shape, {}, (), problem)
-
-
-def _values(
-    asked: EccodesMessage, *keys: tuple[str, str]
-) -> tuple[dict[str, npt.NDArray[np.float64]], InsituError | None]:
+    sides = [asked.get_or_undefined(key) for key in ("Nx", "Ny", "Nside")]
+    declared = (
+        sides[0] * sides[1] if isinstance(sides[0], int) else 12 * sides[2] ** 2 if isinstance(sides[2], int) else 0
+    )
     try:
-        return {name: asked.array(key) for name, key in keys}, None
-    except InsituError as problem:
-        return {}, problem
+        if kind.endswith("_gg") or "reduced" in kind or not declared:
+            if not asked.has_consistent_grid("latitudes"):
+                asked.array("latitudes")
+        elif declared != points:
+            raise FormatError(f"the grid of {declared} points declares {points}", offset=asked.field.offset)
+        else:
+            with EccodesMessage(shrink_grid(asked.field)) as few:
+                few.array("latitudes")
+    except DAMAGE as problem:
+        return problem
+    return None
+
+
+def _regular_grid(first: GribField, shape: tuple[int, ...], reordered: bool, *, gaussian: bool) -> GridCoordinates:
+    """Return a grid of latitudes and longitudes.
+
+    Points that run from the east, or column by column, stand where ecCodes' lists have them; cfgrib shows all as if
+    they came from the west, row by row. To find the latitudes of a large grid two columns of it are enough, and two
+    rows to find its longitudes.
+    """
+    dims, (rows, columns) = ("latitude", "longitude"), shape
+    fields = dict.fromkeys(dims, (first, shape))
+    try:
+        if max(shape) > LONGEST_AXIS:
+            raise FormatError(f"the grid of shape {shape} is too large to compute coordinates", offset=first.offset)
+        if math.prod(shape) > KEPT_POINTS and first.grid:
+            fields["latitude"] = resize_grid(first, rows, 2), (rows, 2)
+            fields["longitude"] = resize_grid(first, 2, columns, plain=gaussian), (2, columns)
+        found = {name: _find_axis(*fields[name], name, reordered) for name in dims}
+    except DAMAGE as problem:
+        return GridCoordinates(dims, shape, {}, (), problem)
+    values = {name: axis for name, (axis, _) in found.items()}
+    if tuple(axis.size for axis in values.values()) != shape:
+        why = f"ecCodes gives another number of latitudes or longitudes for the grid of shape {shape}"
+        return GridCoordinates(dims, shape, {}, (), FormatError(why, offset=first.offset))
+    return GridCoordinates(dims, shape, values, columns=found["latitude"][1])
+
+
+def _find_axis(
+    field: GribField, shape: tuple[int, ...], name: str, reordered: bool
+) -> tuple[npt.NDArray[np.float64], bool]:
+    """Return latitudes or longitudes of a regular grid, and whether points of a column follow each other."""
+    with EccodesMessage(field) as asked:
+        if not reordered:
+            return asked.array(f"distinct{name.capitalize()}s"), False
+        latitude, longitude = asked.array("latitudes"), asked.array("longitudes")
+    if latitude.size == longitude.size == math.prod(shape):
+        for columns in (False, True):
+            rows, turned = (
+                array.reshape(shape[::-1]).T if columns else array.reshape(shape) for array in (latitude, longitude)
+            )
+            if (rows == rows[:, :1]).all() and (turned == turned[:1]).all():
+                return (rows[:, 0] if name == "latitude" else turned[0]).copy(), columns
+    raise FormatError(f"the grid of shape {shape} has no rows and columns", offset=field.offset)
 
 
 LARGEST = 1 << 31

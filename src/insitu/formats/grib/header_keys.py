@@ -17,13 +17,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from insitu.errors import FormatError, InsituError
+from insitu.errors import FormatError, InsituError, UnsupportedError
 from insitu.formats.grib.codecs.eccodes_library import (
     MISSING,
     eccodes,
     eccodes_lock,
     has_empty_rows,
-    is_safe_grid,
+    is_consistent_grid,
+    is_small_grid,
     reason_not_to_compute,
 )
 from insitu.formats.grib.codecs.subprocess_decoder import decode_in_subprocess
@@ -227,22 +228,43 @@ class EccodesMessage:
             ) from problem
 
     def array(self, key: str) -> np.ndarray[Any, Any]:
-        """Return coordinates as an array of doubles, computed in a subprocess if the grid may crash
-        ecCodes.
+        """Return coordinates as an array of doubles.
+
+        Computed in a subprocess if that takes long, or the grid may crash ecCodes.
         """
+        library, handle = self.library, self._handle
         try:
-            if why := reason_not_to_compute(self.library, self._handle):
-                raise FormatError(why, offset=self.field.offset, structure="GRIB grid")
-            if not is_safe_grid(self.library, self._handle):
-                points = self.library.codes_get(self._handle, "numberOfPoints", int)
-                return decode_in_subprocess(short_message(self.field), key, points)
-            return np.asarray(self.library.codes_get_array(self._handle, key), np.float64)
+            if self.has_consistent_grid(key) and is_small_grid(library, handle):
+                return np.asarray(library.codes_get_array(handle, key), np.float64)
+            points = library.codes_get(handle, "numberOfPoints", int)
+            return decode_in_subprocess(short_message(self.field), key, points)
         except InsituError:
             raise
         except Exception as problem:
             raise FormatError(
                 f"ecCodes cannot compute the key {key}: {problem}", offset=self.field.offset, structure="GRIB message"
             ) from problem
+
+    def has_consistent_grid(self, key: str) -> bool:
+        """Return whether ecCodes can compute coordinates without harm.
+
+        Raises
+        ------
+        UnsupportedError
+            If it cannot compute them of any grid of this type.
+        FormatError
+            If it must not be asked.
+        """
+        library, handle = self.library, self._handle
+        if not library.codes_is_defined(handle, key):
+            raise UnsupportedError(
+                f"ecCodes cannot compute the points of grids of type {library.codes_get(handle, 'gridType', str)}",
+                offset=self.field.offset,
+                structure="GRIB grid",
+            )
+        if why := reason_not_to_compute(library, handle):
+            raise FormatError(why, offset=self.field.offset, structure="GRIB grid")
+        return is_consistent_grid(library, handle)
 
     def get_or_undefined(self, key: str) -> Any:
         """Return a key, or "undef"."""

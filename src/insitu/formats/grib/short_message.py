@@ -9,10 +9,12 @@ import struct
 
 from insitu.formats.grib.sections import GribField
 
-__all__ = ["short_message"]
+__all__ = ["resize_grid", "short_message", "shrink_grid"]
 
 SPECTRAL = (50, 60, 70, 80)
 """GRIB 1: spherical harmonics; the flags of the data must agree."""
+HEALPIX = 150
+"""GRIB 2: the grid has a number of points along the side of each of its twelve squares."""
 _END = b"\0\0\0\6\6\xff" + b"\0\0\0\5\7" + b"7777"
 
 
@@ -35,3 +37,30 @@ def _edition1(field: GribField) -> bytes:
     data = b"\0\0\x12\xc0" + bytes(14) if spectral else b"\0\0\x0c" + bytes(9)
     body = bytes(product) + field.grid + data + b"7777"
     return b"GRIB" + (8 + len(body)).to_bytes(3, "big") + b"\1" + body
+
+
+def resize_grid(field: GribField, rows: int, columns: int, *, plain: bool = False) -> GribField:
+    """Return a field on a grid of other numbers of rows and columns, but else the same.
+
+    Grids of rows and columns have these numbers at the same place in all templates. `plain`: of rows at equal
+    distances, not Gaussian ones.
+    """
+    grid = bytearray(field.grid)
+    if field.edition == 2:
+        grid[6:10] = struct.pack(">I", rows * columns)
+        grid[30:38] = struct.pack(">II", columns, rows)
+        if plain:
+            grid[12:14] = bytes(2)
+    else:
+        grid[6:10] = struct.pack(">HH", columns, rows)
+        if plain:
+            grid[5] = 0
+    return field._replace(grid=bytes(grid))
+
+
+def shrink_grid(field: GribField) -> GribField:
+    """Return a field on a grid of few points, but else the same: can ecCodes compute such a grid?"""
+    grid = field.grid
+    if field.edition == 2 and int.from_bytes(grid[12:14], "big") == HEALPIX:
+        return field._replace(grid=grid[:6] + struct.pack(">I", 48) + grid[10:31] + struct.pack(">I", 2) + grid[35:])
+    return resize_grid(field, 2, 2)

@@ -20,7 +20,8 @@ __all__ = [
     "eccodes_lock",
     "has_empty_rows",
     "import_alone",
-    "is_safe_grid",
+    "is_consistent_grid",
+    "is_small_grid",
     "reason_not_to_compute",
 ]
 
@@ -28,8 +29,14 @@ MISSING = float(np.finfo(np.float32).max)
 """The value that ecCodes puts where the bitmap has none; no packing yields it."""
 FARTHEST = 1080
 """Most degrees of longitude: more than once around is unusual, but valid."""
+NORTHERNMOST = 91
+"""Most degrees of latitude; a grid may begin a little behind the pole."""
 MOST_GAUSSIAN = 1 << 14
 """Most latitudes between a pole and the equator: ecCodes finds them one by one."""
+SOON = 1280
+"""So many latitudes are found in less than a second; 2,560 take four."""
+MOST_POINTS = 1 << 16
+"""Most points of a grid that are computed in this process."""
 _LOCK = fork_safe_rlock()
 _beside_others = True
 """Whether the process may import other libraries after ecCodes."""
@@ -95,9 +102,11 @@ def reason_not_to_compute(library: Any, handle: Any) -> str:
         rows = np.asarray(library.codes_get_array(handle, "pl"))
         if (rows < 0).any() or (rows == 1).any() or rows.sum() < library.codes_get(handle, "numberOfPoints", int):
             return "the rows of the grid do not make up its points"
-        ends = [library.codes_get(handle, f"longitudeOf{end}GridPointInDegrees", float) for end in ("First", "Last")]
-        if not all(abs(end) <= FARTHEST for end in ends):
-            return f"the grid goes from {ends[0]} to {ends[1]} degrees"
+    if kind.endswith(("_ll", "_gg")):
+        for name, farthest in (("latitude", NORTHERNMOST), ("longitude", FARTHEST)):
+            ends = [library.codes_get(handle, f"{name}Of{end}GridPointInDegrees", float) for end in ("First", "Last")]
+            if not all(abs(end) <= farthest for end in ends):
+                return f"the grid goes from {ends[0]} to {ends[1]} degrees of {name}"
     if kind.endswith("_gg") and not 0 < (number := library.codes_get(handle, "N", int)) <= MOST_GAUSSIAN:
         return f"a Gaussian grid of number {number}"
     return ""
@@ -116,16 +125,27 @@ def has_empty_rows(library: Any, handle: Any) -> bool:
     return bool((rows == 1).any() or rows.max() <= 1)
 
 
-def is_safe_grid(library: Any, handle: Any) -> bool:
-    """Return whether ecCodes can compute the points of a grid in this process.
+def is_small_grid(library: Any, handle: Any) -> bool:
+    """Return whether ecCodes computes the points of a consistent grid in less than a second."""
+    if library.codes_get(handle, "numberOfPoints", int) > MOST_POINTS:
+        return False
+    kind = library.codes_get(handle, "gridType", str)
+    return not kind.endswith("_gg") or bool(library.codes_get(handle, "N", int) <= SOON)
 
-    Inconsistent Gaussian grids crash it, and so do grids of one row without an increment.
+
+def is_consistent_grid(library: Any, handle: Any) -> bool:
+    """Return whether what a header says of its grid fits together, so that ecCodes can compute its points.
+
+    Inconsistent Gaussian grids crash it, and so do grids of one row without an increment. It brings longitudes into
+    the range of a circle by one turn after the other, so that increments of many turns would keep it for hours.
     """
     kind = library.codes_get(handle, "gridType", str)
     reduced = "reduced" in kind
-    if not reduced and not kind.endswith("_gg"):
-        return _has_rows(library, handle)
     try:
+        if kind.endswith(("_ll", "_gg")) and not reduced and not _has_short_rows(library, handle):
+            return False
+        if not reduced and not kind.endswith("_gg"):
+            return _has_rows(library, handle)
         rows = library.codes_get(handle, "Nj", int)
         first, last = (
             library.codes_get(handle, f"latitudeOf{end}GridPointInDegrees", float) for end in ("First", "Last")
@@ -143,6 +163,12 @@ def is_safe_grid(library: Any, handle: Any) -> bool:
         return bool(whole and row.size == rows and (row > 1).all() and row.sum() == points)
     except Exception:  # whatever the library raises: a key is missing
         return False
+
+
+def _has_short_rows(library: Any, handle: Any) -> bool:
+    """Return whether the increments of a row lead around the globe a few times at most."""
+    step = library.codes_get(handle, "iDirectionIncrementInDegrees", float)
+    return bool(abs(step) * library.codes_get(handle, "Ni", int) <= FARTHEST)
 
 
 def _has_rows(library: Any, handle: Any) -> bool:
