@@ -28,6 +28,16 @@ class Chunk(NamedTuple):
     data: bytes
 
 
+def grey_png(width: int, rows: bytes) -> bytes:
+    """Return a PNG of one byte for each pixel, from rows that begin with their filter."""
+    header = struct.pack(">IIBBBBB", width, max(len(rows) // (width + 1), 1), 8, 0, 0, 0, 0)
+    parts = ((b"IHDR", header), (b"IDAT", zlib.compress(rows)), (b"IEND", b""))
+    chunks = (
+        struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data)) for kind, data in parts
+    )
+    return b"\x89PNG\r\n\x1a\n" + b"".join(chunks)
+
+
 def _snappy(data: bytes) -> bytes:
     import imagecodecs
 

@@ -13,8 +13,9 @@ import numcodecs
 import numpy as np
 import pytest
 
+from codecs_encoded import grey_png
 from insitu.codecs import decode, libraries, linked_libraries, prepare
-from insitu.errors import CodecError, UnknownCodecError
+from insitu.errors import CodecError, UnknownCodecError, UnsupportedError
 from insitu.model import Codec, Encoding
 
 PAYLOAD = np.random.default_rng(0).integers(0, 9, 4000, dtype=np.uint8).tobytes()
@@ -142,3 +143,14 @@ def test_find():
     assert libraries.find_function("no_such_module", "x") is None
     assert libraries.find_function("zlib", "no_such_function") is None
     assert libraries.find_function("zlib", "crc32") is zlib.crc32
+
+
+def test_an_image_that_is_wider_than_libpng_reads_is_not_called_damaged():
+    pytest.importorskip("imagecodecs")
+    encoding = Encoding(np.dtype("u1"), (Codec("imagecodecs_png"),))
+    rows = b"\0ab\0cd"
+    assert decode(grey_png(2, rows), encoding, (2, 2)).tobytes() == b"abcd"
+    with pytest.raises(UnsupportedError, match="libpng reads images of up to 1,000,000"):
+        decode(grey_png(1_000_001, bytes(1_000_002)), encoding, (1, 1_000_001))
+    with pytest.raises(CodecError, match="imagecodecs_png cannot decode"):
+        decode(grey_png(2, rows)[:30], encoding, (2, 2))

@@ -13,7 +13,9 @@ from insitu.sources import MemorySource
 STRANGERS = {
     gzip.compress(b"anything"): "gzip",
     b"<!DOCTYPE html><html></html>": "HTML",
-    b"\n  <?xml version='1.0'?><Error>NoSuchKey</Error>": "XML",
+    b"\n  <?xml version='1.0'?><Error>NoSuchKey</Error>": "XML page.*login",
+    b"<?xml version='1.0'?>\n<netcdf xmlns='http://www.unidata.ucar.edu/namespaces/netcdf/ncml-2.2'/>": "XML document",
+    b"<!-- by hand --><Dataset xmlns='http://xml.opendap.org/ns/DAP/4.0#'/>": "XML document.*DMR",
     b'{"version": 1, "refs": {}}': "JSON",
     b"version https://git-lfs.github.com/spec/v1\n": "Git LFS",
 }
@@ -25,6 +27,7 @@ def test_strangers_are_named(data: bytes, name: str) -> None:
         scan_format(MemorySource(data))
     assert caught.value.hint
     assert caught.value.offset == 0
+    assert ("login" in caught.value.hint) == ("HTML" in name or "page" in name)
 
 
 @pytest.mark.parametrize(

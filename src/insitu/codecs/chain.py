@@ -25,7 +25,7 @@ from insitu.codecs.chunk_batch import ChunkBatch, find_placing_kernel
 from insitu.codecs.linked_libraries import get_decode_boxes, get_measure_chunks, linked_libraries
 from insitu.codecs.outside_values import Fetch, OutsideValues
 from insitu.codecs.thread_buffers import get_buffer
-from insitu.errors import CodecError
+from insitu.errors import CodecError, InsituError
 from insitu.model import Encoding
 
 __all__ = ["Decoder", "Fetch", "decode", "decode_box", "prepare"]
@@ -438,7 +438,7 @@ class Decoder:
                     )
         except MemoryError:
             raise
-        except CodecError as error:
+        except InsituError as error:
             if step is not None:
                 error.with_context(codec=step.name)
             raise

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 __all__ = ["identify_foreign_file"]
 
 # First bytes of files that people mistake for arrays: the kind of file, and what to do about it.
@@ -14,7 +16,8 @@ _KINDS: tuple[tuple[bytes, str, str], ...] = (
     (b"PAR1", "Parquet", "Parquet holds tables, not arrays"),
     (b"version https://git-lfs", "a Git LFS pointer", "Fetch the file itself with git lfs pull"),
 )
-_PAGES = (b"<!doctype", b"<html", b"<?xml", b"<error")
+_PAGE = re.compile(rb"(<\?xml[^>]*>\s*)?(<!doctype html|<html|<error)\b")
+"""How the answers of servers begin."""
 
 
 def identify_foreign_file(head: bytes) -> tuple[str, str] | None:
@@ -25,12 +28,14 @@ def identify_foreign_file(head: bytes) -> tuple[str, str] | None:
     for magic, kind, hint in _KINDS:
         if head.startswith(magic):
             return kind, hint
-    start = head[:512].lstrip(b"\xef\xbb\xbf \t\r\n").lower()
-    if start.startswith(_PAGES):
+    start = head[:1024].lstrip(b"\xef\xbb\xbf \t\r\n").lower()
+    if _PAGE.match(start):
         return (
             "an HTML or XML page",
-            "The server sent a web page in place of the file. Check the URL in a browser: it may need a login",
+            "A server may have sent it in place of the file. Check the URL in a browser: it may need a login",
         )
+    if re.match(rb"<[?!a-z_]", start):
+        return "an XML document", "Of these, only DMR++ says where the values of arrays lie"
     if start[:1] in (b"{", b"["):
         return "JSON", "If this is a kerchunk reference file, its name should end in .json"
     return None

@@ -258,6 +258,17 @@ def test_nonsense_is_refused(inside: str) -> None:
         _open(inside)
 
 
+def test_a_prefix_that_is_not_declared() -> None:
+    """OPeNDAP's own parser takes it as it is."""
+    inside = '<Int8 name="v"><Dim size="2"/><dmrpp:compact>BQY=</dmrpp:compact></Int8>'
+    document = _wrapped(inside).replace(b' xmlns:dmrpp="http://xml.opendap.org/dap/dmrpp/1.0.0#"', b"")
+    assert b"xmlns:dmrpp" not in document
+    found = insitu.scan(MemorySource(document, "data.nc.dmrpp"), decode=False)
+    assert insitu.read(found, "v", decode=False).tolist() == [5, 6]
+    with pytest.raises(FormatError, match="not valid XML"):
+        insitu.scan(MemorySource(document.replace(b"dmrpp:compact>", b"other:compact>"), "data.nc.dmrpp"))
+
+
 def test_entities_are_refused() -> None:
     bomb = b'<?xml version="1.0"?><!DOCTYPE x [<!ENTITY a "aaaa">]>' + _wrapped("")
     with pytest.raises(FormatError, match="entities"):

@@ -8,8 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from codecs_encoded import grey_png
 from insitu.codecs.buffer_spec import as_octets
-from insitu.errors import CodecError
+from insitu.errors import CodecError, UnsupportedError
+from insitu.formats.grib.codecs.image_packing import unpack_image
 from insitu.formats.grib.codecs.packed_sections import split_sections
 from insitu.formats.grib.codecs.packings import values_of
 
@@ -270,3 +272,14 @@ def test_a_stream_that_ends_too_early_is_an_error(bits: int, part: float) -> Non
     short = parts._replace(data=parts.data[: int(parts.data.size * part)])
     with pytest.raises(CodecError, match="ends after"):
         values_of(short, POINTS)
+
+
+def test_a_field_that_is_wider_than_libpng_reads_is_not_called_damaged() -> None:
+    """GRIB has fields of one row; libpng stops at a million columns."""
+    found = unpack_image(41, b"", as_octets(grey_png(1000, bytes(1) + bytes(range(250)) * 4)), 8, 1000)
+    assert found is not None
+    assert found[:3].tolist() == [0, 1, 2]
+    with pytest.raises(UnsupportedError, match="this one has 1 and 1,000,001"):
+        unpack_image(41, b"", as_octets(grey_png(1_000_001, bytes(1_000_002))), 8, 1_000_001)
+    with pytest.raises(CodecError, match="damaged"):
+        unpack_image(41, b"", as_octets(grey_png(1000, bytes(10))), 8, 1000)

@@ -18,12 +18,13 @@ from numpy.typing import NDArray
 from insitu.codecs.buffer_spec import BufferSpec, Configuration, Data, DecodeStep, Octets, as_octets
 from insitu.codecs.configuration import integer_field
 from insitu.codecs.libraries import Function, require_function
-from insitu.errors import CodecError
+from insitu.errors import CodecError, UnsupportedError
 
 __all__ = [
     "ccittfax3",
     "ccittfax4",
     "ccittrle",
+    "decode_png",
     "jpeg",
     "jpeg2k",
     "jpegxl",
@@ -33,6 +34,9 @@ __all__ = [
     "png",
     "webp",
 ]
+
+PNG_LIMIT = 1_000_000
+"""Rows and columns that libpng reads (PNG_USER_WIDTH_MAX); the format has room for 2^31."""
 
 
 def jpeg(configuration: Configuration, form: BufferSpec) -> DecodeStep:
@@ -179,7 +183,29 @@ def jpegxr(configuration: Configuration, form: BufferSpec) -> DecodeStep:
 
 def png(configuration: Configuration, form: BufferSpec) -> DecodeStep:
     """Return the step for PNG."""
-    return _plain_step("imagecodecs_png", "png_decode", form)
+    decode = require_function("imagecodecs_png", ("imagecodecs", "png_decode"))
+    return _image_step(
+        "imagecodecs_png", form, lambda data, room: decode_png(decode, bytes(as_octets(data)), room.shape, out=room)
+    )
+
+
+def decode_png(decode: Function, image: bytes, shape: tuple[int, ...], **options: Any) -> Any:
+    """Return what `imagecodecs.png_decode` does.
+
+    Raises
+    ------
+    UnsupportedError
+        If libpng refuses an image only because of its size.
+    """
+    try:
+        return decode(image, **options)
+    except RuntimeError as problem:
+        if max(shape[:2]) <= PNG_LIMIT:
+            raise
+        raise UnsupportedError(
+            f"libpng reads images of up to {PNG_LIMIT:,} rows and columns, this one has {shape[0]:,} and {shape[1]:,}",
+            structure="PNG",
+        ) from problem
 
 
 def pixarlog(configuration: Configuration, form: BufferSpec) -> DecodeStep:

@@ -24,7 +24,7 @@ NAMESPACES = (b"xml.opendap.org/dap/dmrpp", b"opendap.org/ns/dmrpp")
 def is_dmrpp(window: ReadCache) -> bool:
     """Return whether a file is a DMR++ document."""
     head = window.head[:8192].lstrip(b"\xef\xbb\xbf \t\r\n")
-    return head.startswith(b"<") and any(name in head for name in NAMESPACES) and b"Dataset" in head
+    return head.startswith(b"<") and b"Dataset" in head and any(name in head for name in (*NAMESPACES, b" dmrpp:"))
 
 
 def find_in_data_file(

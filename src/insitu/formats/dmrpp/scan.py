@@ -104,6 +104,8 @@ class _Document:
             data += window.source.read(len(data), window.size - len(data))
         if declares_doctype(data):
             self.fail("declares XML entities, which are not allowed in DMR++")
+        if b"xmlns:dmrpp" not in data:  # OPeNDAP's own parser knows no namespaces
+            data = data.replace(b"<Dataset", b'<Dataset xmlns:dmrpp="http://xml.opendap.org/dap/dmrpp/1.0.0#"', 1)
         self.chunks: dict[int, ChunkList] = {}
         self.failed: dict[str, InsituError] = {}
         self.elements: dict[str, Any] = {}

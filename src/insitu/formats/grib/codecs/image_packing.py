@@ -15,8 +15,9 @@ from numpy.typing import NDArray
 
 from insitu.codecs.buffer_spec import Octets
 from insitu.codecs.compressors.aec import AEC_BIG, AEC_SIGNED, AEC_THREE_BYTES, aec_decoder, has_aec
+from insitu.codecs.compressors.images import decode_png
 from insitu.codecs.libraries import find_function
-from insitu.errors import CodecError
+from insitu.errors import CodecError, InsituError
 
 __all__ = ["CCSDS", "JPEG", "PNG", "unpack_image"]
 
@@ -50,14 +51,16 @@ def unpack_image(template: int, packing: bytes, data: Octets, bits: int, count: 
     ------
     CodecError
         If the data is damaged, or holds another number of them.
+    UnsupportedError
+        If a library cannot decode an image of this size.
     """
     try:
         if template == CCSDS:
             return _ccsds(packing, data, bits, count)
         return _png(data.tobytes(), bits, count) if template in PNG else _jpeg(data.tobytes(), count)
+    except InsituError:
+        raise
     except (RuntimeError, ValueError) as problem:
-        if isinstance(problem, CodecError):
-            raise
         raise CodecError(f"the data of the field is damaged: {problem}") from problem
 
 
@@ -73,7 +76,7 @@ def _png(image: bytes, bits: int, count: int) -> NDArray[np.float64] | None:
     if decode is None or b"tRNS" in image:
         return None
     kind = np.dtype(np.uint16 if size == 2 else np.uint8)
-    found: NDArray[Any] = np.asarray(decode(image))
+    found: NDArray[Any] = np.asarray(decode_png(decode, image, (height, width)))
     if found.dtype != kind or found.size != count * (size if size > 2 else 1):
         return None
     if size <= 2:

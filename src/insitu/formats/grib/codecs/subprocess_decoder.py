@@ -254,8 +254,8 @@ def decode_in_subprocess(raw: bytes, key: str, count: int) -> NDArray[np.float64
                 _end_worker()
                 if fresh:
                     raise CodecError(
-                        "the GRIB message is damaged: ecCodes crashed or ran out of time or memory",
-                        hint="Fetch the file again, or leave the message out",
+                        "ecCodes crashed on the GRIB message, or ran out of time or memory",
+                        hint="The message may be damaged: fetch the file again, or leave the message out",
                     ) from problem
             except BaseException:
                 _end_worker()
