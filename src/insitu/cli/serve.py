@@ -66,6 +66,13 @@ def serve(
         Path | None,
         typer.Option(help="JSON file that maps URL prefixes to storage options: the server's own credentials."),
     ] = None,
+    trust_copies: Annotated[
+        bool,
+        typer.Option(
+            help="Read the folders of roots URL=FOLDER without comparing them with the objects; only sizes must be "
+            "equal."
+        ),
+    ] = False,
     keep_dims: Annotated[
         bool, typer.Option(help="Keep reduced dimensions in /v2, so that PyActiveStorage can reduce any axes.")
     ] = False,
@@ -123,6 +130,7 @@ def serve(
         token_file=str(token_file.absolute()) if token_file else None,
         limits=limits,
         keep_dims=keep_dims,
+        trust_copies=trust_copies,
         storage_options=_read_storage_options(storage_options) if storage_options else {},
         grace=grace,
     )
