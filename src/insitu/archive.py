@@ -73,7 +73,7 @@ if TYPE_CHECKING:
     from insitu.combining.combine_on_engine import CombineFound
     from insitu.maintenance.compacting import CompactReport
     from insitu.reading.zarr_store.store import InsituStore
-    from insitu.references import AppendReport, CheckReport
+    from insitu.references import AppendReport, CheckReport, RollbackReport
 
 __all__ = ["Archive"]
 
@@ -478,6 +478,7 @@ class Archive:
         dim: str = "time",
         *,
         relative: bool = False,
+        errors: str = "raise",
         progress: Callable[[int, int], None] | None = None,
         parallel: Any = None,
     ) -> AppendReport:
@@ -491,7 +492,11 @@ class Archive:
         dim
             The dimension that grows.
         relative
-            Whether the URLs of the files are written relative to the archive.
+            Whether the URLs of the files are written relative to the archive; they are in any case
+            if those that it has are.
+        errors
+            What happens to files that cannot be read: "raise"; "warn" or "skip": they are left out,
+            with or without a warning, and reported.
         progress, parallel
             See `insitu.open_mfdataset`.
         """
@@ -504,13 +509,19 @@ class Archive:
         if any(isinstance(row, list) for row in given):
             new, there = given, []  # a grid of files stays whole: the steps that are new are found below
         recipe = saved_recipe(target, options) or Recipe()
-        files = Archive.open(
-            recipe.nest(new, dim), parallel=parallel, progress=progress, storage_options=options,
-            **recipe.open_options(),
-        )  # fmt: skip
+        from insitu.combining.combine_files import NoFilesError  # imports xarray and pandas
+
+        try:
+            files = Archive.open(
+                recipe.nest(new, dim), many=True, errors=errors, parallel=parallel, progress=progress,
+                storage_options=options, **recipe.open_options(),
+            )  # fmt: skip
+        except NoFilesError as problem:
+            return replace(empty_append_report(target, dim, there), left_out=problem.left_out)
         done = append_member(files.member(), target, dim, relative=relative, whole_files=True, storage_options=options)
         self._forget()
-        return replace(done, skipped=(*there, *done.skipped))
+        left_out = files.survey.left_out if isinstance(files.survey, Survey) else {}  # else none failed
+        return replace(done, skipped=(*there, *done.skipped), left_out=left_out)
 
     def drop(self, urls: Sequence[str], replacement: Any = None) -> tuple[str, ...]:
         """Take files out of the saved archive; return their URLs.
@@ -546,10 +557,11 @@ class Archive:
         self._forget()
         return found
 
-    def rollback(self) -> None:
-        """Undo the last change of the saved archive."""
-        rollback(self._saved_location(), storage_options=self.job.storage_options)
+    def rollback(self) -> RollbackReport:
+        """Undo the last change of the saved archive; return which state it is in now."""
+        done = rollback(self._saved_location(), storage_options=self.job.storage_options)
         self._forget()
+        return done
 
     def compact(self) -> CompactReport:
         """Write the references of the saved archive anew, into as few files as possible."""

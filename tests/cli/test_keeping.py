@@ -10,6 +10,7 @@ from pathlib import Path
 
 import h5py
 import numpy as np
+import pytest
 
 from insitu import open_dataset, scan
 from insitu.references import save
@@ -66,6 +67,24 @@ def test_check_and_refresh(tmp_path: Path) -> None:
     assert "no such" in insitu("check", tmp_path / "nothing.insitu", code=1).stderr.lower()
 
 
+def test_rename_and_rollback(tmp_path: Path) -> None:
+    open_dataset(make(tmp_path / "a.h5", 0)).insitu.save(tmp_path / "x.insitu", relative=True)
+    (tmp_path / "files").mkdir()
+    (tmp_path / "a.h5").rename(tmp_path / "files" / "a.h5")
+    target = f"{tmp_path}/x.insitu/"  # as a shell completes it
+    wrong = insitu("refresh", target, "--rename", f"{tmp_path}/b={tmp_path}/files", code=1).stderr
+    assert f"begins with '{tmp_path}/b'" in " ".join(wrong.split())
+    done = insitu("refresh", target, "--rename", f"{tmp_path}={tmp_path}/files")
+    assert done.stdout.splitlines() == ["1 source renamed", "1 source: nothing changed"]
+    tmp_path.joinpath("moved").mkdir()
+    for name in ("x.insitu", "files"):
+        (tmp_path / name).rename(tmp_path / "moved" / name)
+    assert open_dataset(tmp_path / "moved" / "x.insitu").t.values[0, 0] == 0
+    said = [insitu("rollback", tmp_path / "moved" / "x.insitu").stderr.split(": ", 1)[1] for _ in range(3)]
+    assert said[0] == said[2] != said[1]
+    assert said[0].startswith("now in the state of 2")
+
+
 def test_append(tmp_path: Path) -> None:
     first = open_dataset(make(tmp_path / "a.h5", 0))
     first.insitu.save(tmp_path / "x.insitu")
@@ -79,6 +98,31 @@ def test_append(tmp_path: Path) -> None:
     assert "no dimension" in insitu("append", tmp_path / "x.insitu", tmp_path / "b.h5", "-d", "z", code=2).stderr
 
 
+@pytest.mark.parametrize("errors", ["skip", "warn"])
+def test_append_leaves_out_what_is_damaged(tmp_path: Path, errors: str) -> None:
+    first = open_dataset(make(tmp_path / "0.h5", 0))
+    first.insitu.save(tmp_path / "x.insitu")
+    for number in range(1, 5):
+        make(tmp_path / f"{number}.h5", 4 * number)
+    cut = tmp_path / "4.h5"
+    whole = cut.read_bytes()
+    cut.write_bytes(whole[:1000])
+    assert "truncated" in insitu("append", tmp_path / "x.insitu", f"{tmp_path}/*.h5", code=1).stderr
+    assert open_dataset(tmp_path / "x.insitu").sizes["time"] == 4
+    done = insitu("append", tmp_path / "x.insitu", f"{tmp_path}/*.h5", "--errors", errors, "-v")
+    assert "added 12 steps of time; 1 file skipped, already there; 1 file left out" in done.stderr
+    assert f"left out: {cut}: FormatError: the file is truncated" in done.stderr
+    assert open_dataset(tmp_path / "x.insitu").time.values.tolist() == [*range(16)]
+    # Nothing but a damaged file is new: that is no error either, night after night.
+    for _ in range(2):
+        done = insitu("append", tmp_path / "x.insitu", f"{tmp_path}/*.h5", "--errors", errors)
+        assert "nothing new; 4 files skipped, already there; 1 file left out" in done.stderr
+        assert ("truncated" in done.stderr) is (errors == "warn")
+    cut.write_bytes(whole)
+    assert "added 4 steps" in insitu("append", tmp_path / "x.insitu", f"{tmp_path}/*.h5", "--errors", errors).stderr
+    assert open_dataset(tmp_path / "x.insitu").time.values.tolist() == [*range(20)]
+
+
 def test_append_that_runs_twice(tmp_path: Path) -> None:
     """A cron job: the same pattern every night."""
     for name in ("x.insitu", "x.icechunk"):
@@ -90,9 +134,9 @@ def test_append_that_runs_twice(tmp_path: Path) -> None:
         assert "4 steps" in insitu("append", target, f"{folder}/*.h5", "--dim", "time").stderr
         done = insitu("append", target, f"{folder}/*.h5", "--dim", "time")
         assert "nothing new" in done.stderr
-        assert done.stderr.count("skipped, already there: ") == 2
+        assert "2 files skipped, already there" in done.stderr
         make(folder / "c.h5", 8)
-        done = insitu("append", target, f"{folder}/*.h5", "--dim", "time")
+        done = insitu("append", target, f"{folder}/*.h5", "--dim", "time", "--verbose")
         assert "4 steps" in done.stderr
         assert f"skipped, already there: {folder}/b.h5" in done.stderr
         assert open_dataset(target).time.values.tolist() == list(range(12))

@@ -169,10 +169,18 @@ class TestDropAndRollback:
         archive = insitu.Archive.open(target)
         archive.drop([str(files[1])])
         check(target, files[0], *files[2:])
-        archive.rollback()
+        first = archive.rollback()
         check(target, *files)
-        archive.rollback()
+        second = archive.rollback()
         check(target, files[0], *files[2:])
+        # It says which of the two states it is, and of when.
+        assert (first.state, first.undone) == (second.undone, second.state)
+        assert first.state.sizes["time"] == STEPS * len(files) == first.undone.sizes["time"] + STEPS
+        assert first.state.saved is not None
+        assert first.undone.saved is not None
+        assert first.state.saved < first.undone.saved
+        assert f"now in {first.state}" in str(first)
+        assert f"time: {STEPS * len(files)}" in str(first).partition("Another rollback")[0]
 
     def test_a_file_is_replaced(self, files: list[Path], tmp_path: Path) -> None:
         target = tmp_path / "x.insitu"

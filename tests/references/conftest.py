@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from urllib.parse import unquote
@@ -18,6 +18,8 @@ class Site:
     def __init__(self, folder: Path) -> None:
         site = self
         self.requests: list[str] = []
+        self.versions: Callable[[Path], dict[str, str]] = lambda path: {}
+        """Returns the headers that tell the version of a file."""
 
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
@@ -56,6 +58,8 @@ class Site:
                     self.send_response(200)
                 self.send_header("Content-Length", str(len(data)))
                 self.send_header("Accept-Ranges", "bytes")
+                for header, value in site.versions(path).items():
+                    self.send_header(header, value)
                 self.end_headers()
                 if body:
                     self.wfile.write(data)

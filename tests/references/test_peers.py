@@ -167,6 +167,41 @@ def test_virtualizarrs_references(archive: Path, tmp_path: Path, form: str) -> N
     assert_reads_like_h5py(open_references(str(target), missing="unwritten"), archive)
 
 
+def test_virtualizarrs_objects(tmp_path: Path) -> None:
+    """A store of manifests is accepted wherever a file is, and so is a group of them."""
+    pytest.importorskip("virtualizarr", reason="needs Python 3.12")
+    import xarray as xr
+    from obspec_utils.registry import ObjectStoreRegistry
+    from obstore.store import LocalStore
+    from virtualizarr.parsers import HDFParser
+
+    registry = ObjectStoreRegistry({"file://": LocalStore()})
+    paths, stores = [tmp_path / f"{number}.nc" for number in range(2)], []
+    for number, path in enumerate(paths):
+        values = np.random.default_rng(number).integers(0, 99, (4, 50)) / 2
+        days = ("time", np.arange(4) + 4 * number, {"units": "days since 2001-01-01"})
+        packing = {"dtype": "i2", "scale_factor": 0.5, "_FillValue": -1, "zlib": True, "chunksizes": (3, 20)}
+        made = xr.Dataset({"t": (("time", "x"), values), "scalar": 3.5}, {"time": days})
+        made.to_netcdf(path, engine="h5netcdf", encoding={"t": packing})
+        made.to_netcdf(path, engine="h5netcdf", encoding={"t": packing}, group="deep/er", mode="a")
+        stores.append(HDFParser()(url=f"file://{path}", registry=registry))
+    expected = xr.open_dataset(paths[0], engine="h5netcdf").load()
+    group = stores[0]._group
+    for given in (stores[0], group, [stores[0]]):
+        for _ in range(2):
+            xr.testing.assert_identical(insitu.open_dataset(given).load(), expected)
+    xr.testing.assert_identical(xr.open_dataset(stores[0], engine="insitu").load(), expected)
+    whole = xr.open_datatree(paths[0], engine="h5netcdf").load()
+    xr.testing.assert_identical(insitu.open_datatree(stores[0]).load(), whole)
+    joined = xr.open_mfdataset(paths, engine="h5netcdf", data_vars="minimal", coords="minimal", compat="override")
+    ours = insitu.open_mfdataset(stores, data_vars="minimal", coords="minimal", compat="override")
+    xr.testing.assert_identical(ours.load(), joined.load())
+    np.testing.assert_array_equal(insitu.read(stores[1], "deep/er/t"), insitu.read(paths[1], "deep/er/t"))
+    assert insitu.reduce(stores[0], "t", "max") == expected.t.max()
+    insitu.open_dataset(stores[0]).insitu.save(tmp_path / "x.insitu")
+    xr.testing.assert_identical(insitu.open_dataset(tmp_path / "x.insitu").load(), expected)
+
+
 @pytest.mark.parametrize("threshold", [0, 10_000])
 def test_kerchunks_combination_of_files(tmp_path: Path, threshold: int) -> None:
     """Three files along time, joined by kerchunk: what xarray makes of the files, we make of its

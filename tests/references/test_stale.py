@@ -167,14 +167,38 @@ def test_verify_never(archive: Path) -> None:
 
 def test_two_marks_of_one_file() -> None:
     scanned = Source("/a", 10, "a-12f", 1.5)
-    assert scanned.difference(Source("/a")) is None
-    assert scanned.difference(Source("/a", 10, "a-130", 1.5)) is not None
-    assert (
-        scanned.difference(Source("/a", 10, "a-130", 1.0)) is None
-    )  # restored from an archive that keeps whole seconds
-    assert scanned.difference(Source("/a", 10, "a-130", 2.0)) is not None
-    assert Source("/a", 10, '"x"', 1.0).difference(Source("/a", 10, '"y"', 1.0)) is not None
-    assert Source("/a", 10, '"x"', 1.0).difference(Source("/a", 10, 'W/"x"', 9.0)) is None
+    assert scanned.compare(Source("/a")).same is None
+    assert scanned.compare(Source("/a", 10, "a-130", 1.5)).same is False
+    # restored from an archive that keeps whole seconds
+    assert scanned.compare(Source("/a", 10, "a-130", 1.0)).same is True
+    assert scanned.compare(Source("/a", 10, "a-130", 2.0)).same is False
+    assert Source("/a", 10, '"x"', 1.0).compare(Source("/a", 10, '"y"', 1.0)).same is False
+    assert Source("/a", 10, '"x"', 1.0).compare(Source("/a", 10, 'W/"x"', 9.0)).same is True
+
+
+@pytest.mark.parametrize(
+    ("found", "same", "same_copy"),
+    [
+        (Source("x", 11, '"v"', 1.0), False, False),  # a size counts always
+        (Source("x", 10, '"v"', 1.0), True, True),  # so does an equal date
+        (Source("x", 10, '"v"', 9.0), None, None),
+        (Source("x", 10, '"v"'), None, None),
+        (Source("x", 10, None, 9.0), None, None),
+        (Source("x", None, '"v"'), None, None),
+        (Source("x", 10, "a-12f", 1.5), True, True),
+        (Source("x", 10, "a-77f", 9.5), False, None),  # a copy has another date
+    ],
+)
+def test_identities_of_different_kinds(found: Source, same: bool | None, same_copy: bool | None) -> None:
+    scanned = Source("/a", 10, "a-12f", 1.5)
+    assert (scanned.compare(found).same, found.compare(scanned).same) == (same, same)
+    assert (scanned.compare(found, copied=True).same, found.compare(scanned, copied=True).same) == (same_copy,) * 2
+
+
+def test_etags_of_copies() -> None:
+    scanned = Source("x", 10, '"v"', 1.0)
+    assert scanned.compare(Source("x", 10, '"w"', 1.0), copied=True).same is True
+    assert scanned.compare(Source("x", 10, '"w"', 2.0), copied=True).same is None
 
 
 def test_a_saved_dataset_is_refreshed(tmp_path: Path) -> None:

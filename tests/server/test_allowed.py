@@ -361,7 +361,7 @@ def test_what_others_know_by_a_url_lies_here(tmp_path: Path) -> None:
     found = Roots([f"https://data.invalid/era5={folder}"])
     assert found.local_copy("https://data.invalid/era5/a/b%20c") == str(folder / "a" / "b c")
     assert found.local_copy("https://data.invalid/other") == "https://data.invalid/other"
-    with serving([f"https://data.invalid/era5={folder}"], tmp_path / "log") as server:
+    with serving([f"https://data.invalid/era5={folder}"], tmp_path / "log", "--trust-copies") as server:
         answer = chunk(server, "https://data.invalid/era5/x%20y", "https")
         assert answer.status == 200
         assert answer.cbor["count"] == [8]

@@ -14,7 +14,7 @@ from insitu.combining.member import Member
 from insitu.model import VirtualArray, VirtualGroup
 from insitu.sources import Trace, trace
 
-__all__ = ["StorageOption", "Verbose", "describe_array", "storage_options", "trace_storage"]
+__all__ = ["Errors", "StorageOption", "Verbose", "check_errors", "describe_array", "storage_options", "trace_storage"]
 
 StorageOption = Annotated[
     list[str] | None,
@@ -25,7 +25,20 @@ StorageOption = Annotated[
         help="Storage option, e.g. anon=true, endpoint_url=…, key=…, secret=…, region=…; may be repeated.",
     ),
 ]
+Errors = Annotated[
+    str,
+    typer.Option(
+        help="What to do with files and variables that cannot be read: raise, warn (leave out with a "
+        "warning) or skip (leave out silently)."
+    ),
+]
 Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Print what was read, to standard error.")]
+
+
+def check_errors(errors: str) -> None:
+    """Raise an error if a value of --errors is unknown."""
+    if errors not in ("raise", "warn", "skip"):
+        raise typer.BadParameter("must be raise, warn or skip", param_hint="--errors")
 
 
 def storage_options(given: Sequence[str] | None) -> dict[str, Any] | None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Annotated
 
 import typer
 
-from insitu.cli.access import StorageOption, storage_options
+from insitu.cli.access import Errors, StorageOption, check_errors, storage_options
 from insitu.cli.progress import progress_bar
 from insitu.cli.screen import plural, stderr
 from insitu.errors import SelectionError
@@ -19,21 +20,34 @@ def append(
     urls: Annotated[list[str], typer.Argument(help="New files: paths, URLs or patterns.", metavar="URL...")],
     dim: Annotated[str, typer.Option("--dim", "-d", help="Dimension along which the files are added.")] = "time",
     relative: Annotated[bool, typer.Option("--relative", help="Save URLs relative to the archive.")] = False,
+    errors: Errors = "raise",
     option: StorageOption = None,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", "-v", help="List the files that were skipped or left out.")
+    ] = False,
 ) -> None:
     """Scan new files and add them to a saved archive.
 
     Unchanged files that it already has are skipped.
     """
+    check_errors(errors)
     from insitu.archive import Archive
 
     archive = Archive.open(target, many=False, storage_options=storage_options(option))
     try:
-        with progress_bar("files") as progress:
-            done = archive.append(urls, dim, relative=relative, progress=progress)
+        with progress_bar("files") as progress, warnings.catch_warnings():
+            warnings.simplefilter("ignore" if errors == "skip" else "default")
+            done = archive.append(urls, dim, relative=relative, errors=errors, progress=progress)
     except SelectionError as problem:  # --dim names no dimension of the archive
         raise typer.BadParameter(str(problem), param_hint="--dim") from None
-    for url in done.skipped:
-        stderr.print(f"skipped, already there: {url}", markup=False, soft_wrap=True)
-    what = f"added {plural(done.steps, 'step')} of {dim}" if done.steps else "nothing new"
-    stderr.print(f"{target}: {what}", markup=False, soft_wrap=True)
+    if verbose:
+        for url in done.skipped:
+            stderr.print(f"skipped, already there: {url}", markup=False, soft_wrap=True)
+        for url, reason in done.left_out.items() if errors == "skip" else ():  # else a warning has said it
+            stderr.print(f"left out: {url}: {reason}", style="yellow", markup=False, soft_wrap=True)
+    what = [f"added {plural(done.steps, 'step')} of {dim}" if done.steps else "nothing new"]
+    if done.skipped:
+        what.append(f"{plural(len(done.skipped), 'file')} skipped, already there")
+    if done.left_out:
+        what.append(f"{plural(len(done.left_out), 'file')} left out: unreadable")
+    stderr.print(f"{target}: {'; '.join(what)}", markup=False, soft_wrap=True)

@@ -34,12 +34,13 @@ def refresh(
     from insitu.maintenance import rename_sources
 
     if rename:
-        rename_sources(references, parse_prefixes(rename), storage_options=storage_options(option))
+        done = rename_sources(references, parse_prefixes(rename), storage_options=storage_options(option))
+        stdout.print(f"{plural(done, 'source')} renamed", markup=False)
     with progress_bar("sources") as progress:
         report = refresh_references(
             references, progress=progress, allow_local=allow_local, storage_options=storage_options(option)
         )
-    changed = len(report.stale)
+    changed = len(report.stale) + len(report.by_size_only)
     stdout.print(
         f"{plural(len(report.findings), 'source')}: "
         + (f"{changed:,} changed, scanned again" if changed else "nothing changed"),

@@ -22,5 +22,5 @@ def rollback(
     """
     from insitu.maintenance import rollback as rollback_archive
 
-    rollback_archive(target, storage_options=storage_options(option))
-    stderr.print(f"{target}: restored to the state before its last change", markup=False)
+    done = rollback_archive(target, storage_options=storage_options(option))
+    stderr.print(str(done), markup=False, soft_wrap=True)

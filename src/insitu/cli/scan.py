@@ -15,7 +15,15 @@ import typer
 from rich.table import Table
 
 from insitu.archive import Archive
-from insitu.cli.access import StorageOption, Verbose, describe_array, storage_options, trace_storage
+from insitu.cli.access import (
+    Errors,
+    StorageOption,
+    Verbose,
+    check_errors,
+    describe_array,
+    storage_options,
+    trace_storage,
+)
 from insitu.cli.progress import progress_bar
 from insitu.cli.screen import format_bytes, plural, print_table, stderr
 from insitu.combining.scan_journal import journal_for
@@ -72,13 +80,7 @@ def scan(
     join: Annotated[
         str | None, typer.Option("--join", help="As in xarray: outer, inner, left, right, exact, override.")
     ] = None,
-    errors: Annotated[
-        str,
-        typer.Option(
-            help="What to do with files and variables that cannot be read: raise, warn (leave out with a "
-            "warning) or skip (leave out silently)."
-        ),
-    ] = "raise",
+    errors: Errors = "raise",
     workers: Annotated[
         int | None, typer.Option(min=1, help="Number of processes (for local files) or threads (for remote files).")
     ] = None,
@@ -104,8 +106,7 @@ def scan(
     """Find the chunks of files and show a summary;
     with -o, combine the files and save the references.
     """
-    if errors not in ("raise", "warn", "skip"):
-        raise typer.BadParameter("must be raise, warn or skip", param_hint="--errors")
+    check_errors(errors)
     options = storage_options(option)
     files = expand_members(urls, options)
     with trace_storage(verbose):

@@ -102,6 +102,13 @@ def serve(
             "processor_seconds.",
         ),
     ] = None,
+    trust_copies: Annotated[
+        bool,
+        typer.Option(
+            help="Read the folders of roots URL=FOLDER without comparing them with the objects; only sizes must be "
+            "equal."
+        ),
+    ] = False,
     keep_dims: Annotated[
         bool, typer.Option(help="Keep reduced dimensions in /v2, so that PyActiveStorage can reduce any axes.")
     ] = False,
@@ -178,6 +185,7 @@ def serve(
         token_file=str(token_file.absolute()) if token_file else None,
         limits=limits,
         keep_dims=keep_dims,
+        trust_copies=trust_copies,
         storage_options=own,
         quotas=quotas or {},
         grace=grace,

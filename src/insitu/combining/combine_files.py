@@ -23,9 +23,25 @@ from insitu.combining.scan_member import Failure
 from insitu.formats import InsituWarning
 from insitu.model import VirtualArray
 
-__all__ = ["combine_files", "combine_named", "drop_failures"]
+__all__ = ["NoFilesError", "combine_files", "combine_named", "drop_failures"]
 
 MemberOrFailure = Member | Failure
+
+
+class NoFilesError(CombineError):
+    """None of the files could be opened.
+
+    Parameters
+    ----------
+    message, **place
+        See `InsituError`.
+    left_out
+        Each file, and why it could not be opened.
+    """
+
+    def __init__(self, message: str, left_out: Mapping[str, str] | None = None, **place: Any) -> None:
+        super().__init__(message, **place)
+        self.left_out = dict(left_out or {})
 
 
 def drop_failures(found: Sequence[MemberOrFailure], errors: str) -> list[Member]:
@@ -38,7 +54,10 @@ def drop_failures(found: Sequence[MemberOrFailure], errors: str) -> list[Member]
             warnings.warn(f"left out: {item.url}: {item.reason}", InsituWarning, stacklevel=4)
     good = [item for item in found if isinstance(item, Member)]
     if not good:
-        raise CombineError(f"none of the {len(found)} files could be opened", hint=bad[0].reason if bad else None)
+        left_out = {item.url: item.reason for item in bad}
+        raise NoFilesError(
+            f"none of the {len(found)} files could be opened", left_out, hint=bad[0].reason if bad else None
+        )
     return good
 
 

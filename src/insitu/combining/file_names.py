@@ -19,6 +19,7 @@ import numpy.typing as npt
 from insitu.combining.member import CombineError
 from insitu.errors import SelectionError
 from insitu.formats.containers import expand_members, parse_member_url
+from insitu.scanning.manifest_store import document_of_manifests, is_manifest_store
 from insitu.sources import detach_secrets, open_source
 
 __all__ = [
@@ -53,6 +54,8 @@ def expand_paths(paths: Any, storage_options: Mapping[str, Any] | None = None) -
             else:
                 found += expand_paths(part, storage_options)
         return found
+    if isinstance(paths, Mapping) or is_manifest_store(paths):  # references in memory
+        return [paths]
     return [absolute_path(path) for path in expand_members(paths, storage_options)]
 
 
@@ -222,6 +225,8 @@ def open_objects(
     for url in urls:
         if isinstance(url, os.PathLike):
             url = os.fspath(url)
+        elif is_manifest_store(url):
+            url = document_of_manifests(url)
         elif not isinstance(url, (str, Mapping)):
             source = open_source(url, options)
             if source.url.startswith(("memory:", "file-object:")):

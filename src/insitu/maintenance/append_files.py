@@ -21,7 +21,7 @@ from insitu.combining.stored_view import zarr_tree
 from insitu.errors import SelectionError, SourceError, UnsupportedError
 from insitu.maintenance.checking import open_saved_tree
 from insitu.maintenance.conflicts import ATTEMPTS, COMBINE_ANEW, lost_race_error, read_saved_member
-from insitu.model import VirtualArray, VirtualGroup
+from insitu.model import Comparison, VirtualArray, VirtualGroup
 from insitu.sources import open_source
 from insitu.sources.threads import gather
 
@@ -176,13 +176,13 @@ def known_files(
     known = FileLayout.of(tree).sources if named and opened.recipe_document is not None else {}
     there = [str(url) for url in urls if str(url) in known]
 
-    def look(url: str, stop: threading.Event) -> str | None:
+    def look(url: str, stop: threading.Event) -> Comparison:
         with open_source(url, storage_options) as source:
-            return known[url].difference(source.describe())
+            return known[url].compare(source.describe())
 
-    for url, reason in zip(there, gather(look, there), strict=True):
-        if reason is not None:
-            raise changed_source_error(target, url, reason)
+    for url, found in zip(there, gather(look, there), strict=True):
+        if found.same is False:
+            raise changed_source_error(target, url, found.reason)
     return [url for url in urls if str(url) not in known], there
 
 

@@ -61,7 +61,7 @@ def refresh(
     )
     tree = open_saved_tree(url, allow_local, storage_options) if update is None else update.tree
     report = forms.check(tree, progress=progress, storage_options=storage_options)
-    suspects = [*report.stale, *_findings_without_identity(report)]
+    suspects = [*report.stale, *report.by_size_only, *_findings_without_identity(report)]
     if not suspects:
         return report
     for finding in report.stale:
@@ -92,7 +92,7 @@ def refresh(
             url=next(iter(changed)) if len(changed) == 1 else url,
             hint=COMBINE_ANEW,
         ) from problem
-    if update is not None and not update.replace(renewed, relative=update.is_relative):
+    if update is not None and not update.replace(renewed):
         raise SourceError(
             "another writer changed the store at the same time; nothing was refreshed", url=url, hint="Try again"
         )

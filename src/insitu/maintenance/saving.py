@@ -7,7 +7,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from insitu.combining.file_names import one_location
 from insitu.combining.recipe import Recipe
@@ -16,6 +16,9 @@ from insitu.combining.scan_member import Job, make_loader, scan_tree
 from insitu.combining.stored_view import zarr_tree
 from insitu.maintenance.conflicts import ATTEMPTS, lost_race_error
 from insitu.model import VirtualGroup
+
+if TYPE_CHECKING:
+    from insitu.references import RollbackReport
 
 __all__ = ["convert", "nest_groups", "rename_sources", "rollback", "save_tree", "saved_recipe"]
 
@@ -103,7 +106,7 @@ def convert(
         Where to save. Its suffix chooses the format.
     rename
         New URLs of the sources: a mapping of prefixes, a pair of regular expression and
-        replacement, or a function.
+        replacement, or a function. A prefix or expression that matches no URL is an error.
     allow_local, storage_options
         See `insitu.scan`.
     options
@@ -119,25 +122,51 @@ def convert(
     source = one_location(source)
     job = Job(storage_options=storage_options, allow_local=allow_local)
     tree = nest_groups({path: tree_from_member(member) for path, member in scan_tree(source, job)})
-    tree = tree if rename is None else references.with_renamed_sources(tree, rename)
     recipe = saved_recipe(os.fspath(source), storage_options)
+    if rename is not None:
+        references.renamed_urls(tree, rename)  # raises if nothing matches
+        tree = references.with_renamed_sources(tree, rename)
+        change = references.renaming_function(rename)
+        recipe = recipe and replace(recipe, files=tuple(map(change, recipe.files)))
     save_tree(tree, target, recipe=recipe, storage_options=storage_options, **options)
     return tree
 
 
-def rename_sources(target: str, rename: Mapping[str, str], *, storage_options: Mapping[str, Any] | None = None) -> None:
-    """Change the URLs of a saved archive in place: each old prefix becomes the new one."""
+def rename_sources(target: str, rename: Mapping[str, str], *, storage_options: Mapping[str, Any] | None = None) -> int:
+    """Change the URLs of a saved archive in place: each old prefix becomes the new one.
+
+    Relative URLs stay relative to the archive where that is possible.
+
+    Returns
+    -------
+    int
+        The number of sources that were renamed.
+
+    Raises
+    ------
+    SelectionError
+        If no URL begins with one of the prefixes. Nothing is changed then.
+    """
     from insitu import references
 
     for _ in range(ATTEMPTS):
         opened = references.open_for_update(target, storage_options=storage_options)
-        if opened.replace(references.with_renamed_sources(opened.tree, rename)):
-            return
+        renamed = references.renamed_urls(opened.tree, rename)
+        tree = references.with_renamed_sources(opened.tree, rename)
+        if not renamed or opened.replace(tree, rename=references.renaming_function(rename)):
+            return len(renamed)
     raise lost_race_error(target)
 
 
-def rollback(target: str, *, storage_options: Mapping[str, Any] | None = None) -> None:
-    """Undo the last change of an insitu store. A second rollback undoes the first."""
+def rollback(target: str, *, storage_options: Mapping[str, Any] | None = None) -> RollbackReport:
+    """Undo the last change of an insitu store. A second rollback undoes the first.
+
+    Returns
+    -------
+    RollbackReport
+        The state that the store is in now, and the one that it was in, with the times when they
+        were saved.
+    """
     from insitu import references
 
-    references.rollback_store(target, storage_options=storage_options)
+    return references.rollback_store(target, storage_options=storage_options)

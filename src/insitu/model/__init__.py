@@ -27,7 +27,7 @@ from insitu.model.group import VirtualGroup
 from insitu.model.join import concatenate, stack
 from insitu.model.packing import IDENTITY, Packing, PackingKind, Packings
 from insitu.model.selection import Selection, Stride, normalise_axes
-from insitu.model.source import Source
+from insitu.model.source import Comparison, Source
 from insitu.model.sparse_chunks import SparseTable, scatter
 from insitu.model.tile import Tile
 
@@ -46,6 +46,7 @@ __all__ = [
     "ChunkTable",
     "Codec",
     "Columns",
+    "Comparison",
     "Encoding",
     "GroupDetails",
     "Inline",

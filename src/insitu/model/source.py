@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
-__all__ = ["Source"]
+__all__ = ["Comparison", "Source"]
 
-_LOCAL_FILE_ETAG = re.compile(r"[0-9a-f]+-[0-9a-f]+")
-"""The ETag that we give to a local file: size and modification time in nanoseconds.
 
-ETags of stores are in quotes.
-"""
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """What the recorded identities of two objects say: whether both have the same content."""
+
+    same: bool | None
+    """None: nothing that both have tells the content."""
+    reason: str = ""
+    """How they differ, or what could not be compared; empty if nothing was recorded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,38 +37,82 @@ class Source:
     optional: bool = False
     """Whether a missing object is a chunk that was never written (Zarr keys)."""
 
-    def difference(self, now: Source) -> str | None:
-        """Return how an object differs from the one that was scanned; None if it is the same.
+    @property
+    def is_local_file(self) -> bool:
+        """Whether the ETag is the one that we give to a local file: size and modification time in
+        nanoseconds. ETags of stores are in quotes.
+        """
+        return self.etag is not None and self.size is not None and self.etag.startswith(f"{self.size:x}-")
 
-        Facts that either side does not know count as equal.
+    def compare(self, now: Source, *, copied: bool = False) -> Comparison:
+        """Return whether an object is the one that was scanned. This is the only place where
+        identities are compared.
+
+        Sizes must be equal. Then an ETag counts for more than a date. The time of a local file and
+        what a server says are different kinds: they may agree, but not contradict each other. Facts
+        that either side does not know are not compared.
 
         Parameters
         ----------
         now
             The object as it is now.
+        copied
+            Whether it is a copy at another place: other ETags and dates prove nothing then.
 
         Examples
         --------
-        >>> Source("/a.nc", 100).difference(Source("/a.nc", 99))
-        'its size was 100 and is now 99'
-        >>> Source("/a.nc", 100, '"v1"').difference(Source("/a.nc", 100, 'W/"v1"'))
+        >>> Source("/a.nc", 100).compare(Source("/a.nc", 99))
+        Comparison(same=False, reason='its size was 100 and is now 99')
+        >>> Source("/a.nc", 100, '"v1"').compare(Source("/a.nc", 100, 'W/"v1"'))
+        Comparison(same=True, reason='')
         """
         if self.size is not None and now.size is not None and self.size != now.size:
-            return f"its size was {self.size} and is now {now.size}"
-        if self.etag is not None and now.etag is not None and not self._has_rounded_times(now):
-            # A proxy that recompresses turns the same ETag into a weak one.
-            same = self.etag.removeprefix("W/") == now.etag.removeprefix("W/")
-            return None if same else f"its ETag was {self.etag} and is now {now.etag}"
-        # HTTP dates have whole seconds; the same file on a local path may have fractions.
-        if self.modified is not None and now.modified is not None and int(self.modified) != int(now.modified):
-            return "its modification date changed"
-        return None
+            return Comparison(False, f"its size was {self.size} and is now {now.size}")
+        if not self.has_version or not now.has_version:
+            return Comparison(None)
+        mixed = self.is_local_file is not now.is_local_file
+        comparable = self.etag is not None and now.etag is not None and not mixed and not self._has_rounded_time(now)
+        # A proxy that recompresses turns the same ETag into a weak one.
+        if comparable and self._strong_etag == now._strong_etag:
+            return Comparison(True)
+        same_date: bool | None = None
+        if self.modified is not None and now.modified is not None:
+            # HTTP dates have whole seconds; the same file on a local path may have fractions.
+            same_date = int(self.modified) == int(now.modified)
+        if same_date and (copied or not comparable):
+            return Comparison(True)
+        if mixed:
+            kinds = "a local file", "an object of a server"
+            was, became = kinds if self.is_local_file else kinds[::-1]
+            return Comparison(None, f"it was recorded as {was} and is now {became}")
+        if comparable and not self.is_local_file:
+            return Comparison(None if copied else False, f"its ETag was {self.etag} and is now {now.etag}")
+        if same_date is None and not comparable:
+            return Comparison(None)
+        dates = f"its modification date was {_format_date(self.modified)} and is now {_format_date(now.modified)}"
+        return Comparison(None if copied else False, dates)
 
-    def _has_rounded_times(self, now: Source) -> bool:
+    @property
+    def has_version(self) -> bool:
+        """Whether an ETag or a date is known: a size alone does not tell an object from its successor."""
+        return self.etag is not None or self.modified is not None
+
+    @property
+    def _strong_etag(self) -> str:
+        return (self.etag or "").removeprefix("W/")
+
+    def _has_rounded_time(self, now: Source) -> bool:
         """Whether a file's modification time was rounded (by tar, rsync, …): ETags of local files
         cannot be compared then.
         """
         times = (self.modified, now.modified)
-        return any(time is not None and float(time).is_integer() for time in times) and all(
-            etag is not None and _LOCAL_FILE_ETAG.fullmatch(etag) for etag in (self.etag, now.etag)
-        )
+        return self.is_local_file and any(time is not None and float(time).is_integer() for time in times)
+
+
+def _format_date(seconds: float | None) -> str:
+    if seconds is None:
+        return "unknown"
+    try:
+        return datetime.fromtimestamp(seconds, UTC).isoformat(" ").replace("+00:00", " UTC")
+    except (OverflowError, OSError, ValueError):  # saved references may hold any number
+        return f"{seconds} s since 1970"

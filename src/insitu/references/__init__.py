@@ -13,14 +13,15 @@ from insitu.references.open_and_save import (
     tree_from_document,
 )
 from insitu.references.plan_append import AppendReport
-from insitu.references.rename import Renaming, with_renamed_sources, without_identity
-from insitu.references.update_references import find_damage, open_for_update, recipe_of, rollback_store
+from insitu.references.rename import Renaming, renamed_urls, renaming_function, with_renamed_sources, without_identity
+from insitu.references.update_references import RollbackReport, find_damage, open_for_update, recipe_of, rollback_store
 
 __all__ = [
     "FORMATS",
     "AppendReport",
     "CheckReport",
     "Renaming",
+    "RollbackReport",
     "can_be_references",
     "check",
     "detect_format",
@@ -31,6 +32,8 @@ __all__ = [
     "open_for_update",
     "open_references",
     "recipe_of",
+    "renamed_urls",
+    "renaming_function",
     "rollback_store",
     "save",
     "tree_from_document",

@@ -1,8 +1,8 @@
 """Check that the sources of references did not change since they were scanned, and that none is
 there twice.
 
-Each source is asked for its identity, many at a time. The ETag must be the same, or else the size
-and the time of change. References that do not record these (kerchunk's) must lie within the source.
+Each source is asked for its identity, many at a time, which is compared with the recorded one
+(`Source.compare`). References that do not record these (kerchunk's) must lie within the source.
 """
 
 from __future__ import annotations
@@ -16,10 +16,11 @@ import numpy as np
 import numpy.typing as npt
 
 from insitu.errors import NotFoundError, SourceError, StaleSourceError
-from insitu.model import Source, VirtualGroup
+from insitu.model import Comparison, Source, VirtualGroup
 from insitu.references.chunk_places import SourceNumbers, iter_sources, iter_step_places, join_step_places
 from insitu.references.urls import absolute_url
 from insitu.sources import open_source
+from insitu.sources.identity import STALE_HINT
 from insitu.sources.threads import gather
 
 __all__ = ["CheckReport", "Duplicate", "Finding", "check", "find_duplicates"]
@@ -41,6 +42,7 @@ class Finding:
     status: str
     """`ok`, `changed`, `missing`, or `failed`: it could not be reached."""
     reason: str = ""
+    """Why it is not `ok`; of a source that is `ok`, why only its size was compared."""
     now: Source | None = None
     """As it is now, if it could be reached."""
 
@@ -74,6 +76,13 @@ class CheckReport:
         """The findings about sources that changed, are missing, or could not be reached."""
         return tuple(finding for finding in self.findings if finding.status != "ok")
 
+    @property
+    def by_size_only(self) -> tuple[Finding, ...]:
+        """The findings about sources whose recorded version is of another kind than what they have
+        now: a local file that a server gives, say.
+        """
+        return tuple(finding for finding in self.findings if finding.status == "ok" and finding.reason)
+
     def raise_stale(self) -> None:
         """Raise `StaleSourceError` if a source changed, is missing, or could not be reached."""
         if not self.stale:
@@ -83,7 +92,7 @@ class CheckReport:
         raise StaleSourceError(
             f"{first.reason}{more}",
             url=first.source.url,
-            hint="Scan again, or use insitu.refresh on the saved references",
+            hint=STALE_HINT,
         )
 
     def __str__(self) -> str:
@@ -94,6 +103,8 @@ class CheckReport:
             counts[finding.status] += 1
         noun = "source" if len(self.findings) == 1 else "sources"
         lines = [f"{len(self.findings)} {noun}: " + ", ".join(f"{n} {status}" for status, n in counts.items() if n)]
+        if by_size := self.by_size_only:
+            lines.append(f"of {len(by_size)} only the size was compared: {by_size[0].source.url}: {by_size[0].reason}")
         lines += [f"{finding.status}: {finding.source.url}: {finding.reason}" for finding in self.stale[:20]]
         if len(self.stale) > 20:
             lines.append(f"and {len(self.stale) - 20} more")
@@ -179,10 +190,10 @@ def _check_source(source: Source, reach: int, storage_options: Mapping[str, Any]
         return Finding(source, "missing", "the file no longer exists")
     except SourceError as problem:
         return Finding(source, "failed", problem.message)
-    reason = source.difference(now)
-    if reason is None and now.size is not None and reach > now.size:
-        reason = f"references need {reach} bytes, the file has {now.size}"
-    return Finding(source, "ok" if reason is None else "changed", reason or "", now)
+    found = source.compare(now)
+    if found.same is not False and now.size is not None and reach > now.size:
+        found = Comparison(False, f"references need {reach} bytes, the file has {now.size}")
+    return Finding(source, "changed" if found.same is False else "ok", found.reason, now)
 
 
 def find_duplicates(group: VirtualGroup) -> tuple[Duplicate, ...]:

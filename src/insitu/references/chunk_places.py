@@ -15,7 +15,7 @@ import numpy.typing as npt
 from insitu.model import Source, VirtualArray
 from insitu.references.urls import absolute_url
 
-__all__ = ["SourceNumbers", "iter_blocks", "iter_sources", "iter_step_places", "join_step_places"]
+__all__ = ["SourceNumbers", "iter_blocks", "iter_sources", "iter_step_places", "join_step_places", "used_urls"]
 
 _CELLS_PER_BLOCK = 1 << 18
 
@@ -29,6 +29,16 @@ def iter_sources(arrays: Iterable[VirtualArray]) -> Iterator[Source]:
             if id(sources) not in seen:
                 seen[id(sources)] = sources
                 yield from sources
+
+
+def used_urls(array: VirtualArray) -> Iterator[str]:
+    """Return the URLs of the sources that cells of an array lie in; its tables may list more."""
+    for tile in array.tiles:
+        table = tile.chunks
+        used: set[int] = set()
+        for _, rows in iter_blocks(table):
+            used.update(np.unique(np.asarray(rows.source)).tolist())
+        yield from (table.sources[number].url for number in sorted(used) if number >= 0)
 
 
 def _iter_first_cells(table: Any, axis: int) -> Iterator[tuple[list[npt.NDArray[np.intp]], Any]]:

@@ -8,7 +8,7 @@ written here.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -17,7 +17,13 @@ import numpy.typing as npt
 
 from insitu.errors import ModelError, StaleSourceError
 from insitu.model import VirtualArray, VirtualGroup
-from insitu.references.chunk_places import SourceNumbers, iter_blocks, iter_sources, iter_step_places, join_step_places
+from insitu.references.chunk_places import (
+    SourceNumbers,
+    iter_sources,
+    iter_step_places,
+    join_step_places,
+    used_urls,
+)
 from insitu.references.urls import absolute_url
 
 __all__ = [
@@ -53,10 +59,13 @@ class AppendReport:
     """The sources that were added."""
     skipped: tuple[str, ...]
     """The sources that the archive held already, unchanged."""
+    left_out: Mapping[str, str] = field(default_factory=dict)
+    """Files that could not be read, and why; only where errors are not raised."""
 
     def __str__(self) -> str:
         lines = [f"{self.target}: {self.steps:,} step{'' if self.steps == 1 else 's'} of {self.dim} more"]
         lines += [f"skipped, already there: {url}" for url in self.skipped]
+        lines += [f"left out: {url}: {reason}" for url, reason in self.left_out.items()]
         return "\n".join(lines)
 
 
@@ -131,12 +140,12 @@ def _plan_group(
         chosen = np.flatnonzero(keep)
         arrays = {name: _take_steps(array, dim, chosen) for name, array in arrays.items()}
     for array in arrays.values():
-        plan.added |= dict.fromkeys(absolute_url(url) for url in _used_urls(array))
+        plan.added |= dict.fromkeys(absolute_url(url) for url in used_urls(array))
     if not keep.all():
         dropped = np.flatnonzero(~keep)
         for name in arrays:
             plan.skipped |= dict.fromkeys(
-                absolute_url(url) for url in _used_urls(_take_steps(new.arrays[name], dim, dropped))
+                absolute_url(url) for url in used_urls(_take_steps(new.arrays[name], dim, dropped))
             )
     groups = {
         name: _plan_group(old.groups[name], inner, dim, target, read, plan) if name in old.groups else inner
@@ -151,16 +160,6 @@ def _take_steps(array: VirtualArray, dim: str, chosen: npt.NDArray[np.intp]) -> 
         key: Any = slice(int(chosen[0]), int(chosen[-1]) + 1)
         return array[(slice(None),) * axis + (key,)]
     return array.take(axis, chosen)
-
-
-def _used_urls(array: VirtualArray) -> Iterator[str]:
-    """Return the URLs of the sources that cells of an array lie in."""
-    for tile in array.tiles:
-        table = tile.chunks
-        used: set[int] = set()
-        for _, rows in iter_blocks(table):
-            used.update(np.unique(np.asarray(rows.source)).tolist())
-        yield from (table.sources[number].url for number in sorted(used) if number >= 0)
 
 
 def find_held_steps(
@@ -178,8 +177,8 @@ def find_held_steps(
         url = absolute_url(source.url)
         if (now := wanted.get(url)) is None:
             continue
-        if (reason := source.difference(now)) is not None:
-            raise changed_source_error(target, url, reason)
+        if (found := source.compare(now)).same is False:
+            raise changed_source_error(target, url, found.reason)
         numbers.setdefault(url, len(numbers))
     if not numbers:
         return there, elsewhere
@@ -355,7 +354,7 @@ def _file_of_step(arrays: Mapping[str, VirtualArray], dim: str, position: int) -
     """Return a file that holds a step; None: the step is in memory."""
     for array in arrays.values():
         if dim in array.dims and position < array.shape[array.dims.index(dim)]:
-            found = next(_used_urls(_take_steps(array, dim, np.array([position]))), None)
+            found = next(used_urls(_take_steps(array, dim, np.array([position]))), None)
             if found is not None:
                 return found
     return None

@@ -11,13 +11,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import overload
 
-from insitu.errors import ModelError
+from insitu.errors import ModelError, SelectionError
 from insitu.model import ChunkLocations, ChunkState, ChunkTable, Columns, Source, VirtualGroup
 from insitu.model.axis import Indices
 from insitu.model.chunks import get_chunk_state
 from insitu.model.derived_tables import ExpandedTable, SelectedTable
+from insitu.references.chunk_places import used_urls
 
-__all__ = ["Renaming", "with_renamed_sources", "without_identity"]
+__all__ = ["Renaming", "renamed_urls", "renaming_function", "with_renamed_sources", "without_identity"]
 
 Renaming = Mapping[str, str] | tuple[str, str] | Callable[[str], str]
 """Old prefix → new prefix (the longest counts); a pattern and its replacement; or a function of the
@@ -41,7 +42,7 @@ def with_renamed_sources(group: VirtualGroup, how: Renaming) -> VirtualGroup:
     ModelError
         If a new URL is empty, or a regular expression is invalid.
     """
-    return _change_sources(group, _Rename(_renaming_function(how)))
+    return _change_sources(group, _Rename(renaming_function(how)))
 
 
 def without_identity(group: VirtualGroup) -> VirtualGroup:
@@ -59,7 +60,29 @@ def _change_sources(group: VirtualGroup, change: SourceChange) -> VirtualGroup:
     )
 
 
-def _renaming_function(how: Renaming) -> Callable[[str], str]:
+def renamed_urls(group: VirtualGroup, how: Renaming) -> dict[str, str]:
+    """Return the new URL of each source that gets another one.
+
+    Raises
+    ------
+    SelectionError
+        If a prefix or a regular expression matches no URL.
+    """
+    urls = {url for _, array in group.all_arrays() for url in used_urls(array)}
+    change = renaming_function(how)
+    missed = []
+    if isinstance(how, Mapping):
+        missed = [f"begins with {old!r}" for old in how if not any(url.startswith(old) for url in urls)]
+    elif isinstance(how, tuple) and not any(re.search(how[0], url) for url in urls):
+        missed = [f"matches {how[0]!r}"]
+    if missed:
+        example = f", {min(urls)} for example" if urls else ""
+        raise SelectionError(f"no source has a URL that {missed[0]}", hint=f"There are {len(urls):,} sources{example}")
+    return {url: change(url) for url in urls if change(url) != url}
+
+
+def renaming_function(how: Renaming) -> Callable[[str], str]:
+    """Return the function of a URL that gives its new name."""
     if isinstance(how, Mapping):
         return _Prefixes(tuple(sorted(how.items(), key=lambda item: -len(item[0]))))
     if isinstance(how, tuple):
@@ -101,21 +124,17 @@ class _Rename:
         url = self.rename(source.url)
         if not isinstance(url, str) or not url:
             raise ModelError(f"renaming {source.url} gives {url!r}, which is not a URL")
-        # The time of change belongs to the old location. Size and ETag belong to the content.
+        # The time of change, which ETags of local files contain, belongs to the old location. Size
+        # and other ETags belong to the content.
         return (
-            source if url == source.url else replace(source, url=url, modified=None, etag=_portable_etag(source.etag))
+            source
+            if url == source.url
+            else replace(source, url=url, modified=None, etag=None if source.is_local_file else source.etag)
         )
 
 
 def _drop_identity(source: Source) -> Source:
     return Source(source.url, optional=source.optional)
-
-
-def _portable_etag(etag: str | None) -> str | None:
-    """Return an ETag that is valid at another location; those of local files contain the time of
-    change.
-    """
-    return None if etag is not None and re.fullmatch(r"[0-9a-f]+-[0-9a-f]+", etag) else etag
 
 
 def _change_table(table: ChunkTable, change: SourceChange) -> ChunkTable:

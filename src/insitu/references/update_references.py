@@ -4,16 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
 
 from insitu.errors import InsituError, UnsupportedError
 from insitu.model import VirtualGroup
 from insitu.references.list_objects import list_written_cells
 from insitu.references.open_and_save import detect_format
-from insitu.references.store import StoreUpdate, open_store, read_document, restore_previous
-from insitu.references.urls import absolute_url, relative_to
+from insitu.references.store import StoreUpdate, open_store, read_document, restore_previous, saved_recipe
+from insitu.references.urls import absolute_url, relative_to, with_other_files
 
-__all__ = ["ReferencesUpdate", "find_damage", "open_for_update", "recipe_of", "rollback_store"]
+__all__ = [
+    "ReferencesUpdate",
+    "RollbackReport",
+    "StoreState",
+    "find_damage",
+    "open_for_update",
+    "recipe_of",
+    "rollback_store",
+]
 
 
 @dataclass(slots=True, eq=False)
@@ -26,30 +35,30 @@ class ReferencesUpdate:
     storage_options: Mapping[str, Any] | None = None
     recipe_document: Mapping[str, Any] | None = None
 
-    @property
-    def is_relative(self) -> bool:
-        """Whether the store names its sources relative to itself."""
-        return self.store.is_relative()
-
     def recipe(self, kind: Any) -> Any:
         """Return how the files were combined, as an object of class `kind`."""
         return kind() if self.recipe_document is None else kind.from_document(self.recipe_document)
 
-    def replace(self, tree: VirtualGroup, *, relative: bool = False) -> bool:
+    def replace(
+        self, tree: VirtualGroup, *, relative: bool = False, rename: Callable[[str], str] | None = None
+    ) -> bool:
         """Replace the tree; return False, and change nothing, if another writer was faster.
 
-        Rows that the store has already are not written again. With `relative`, URLs are written
-        relative to the store.
+        Rows that the store has already are not written again. URLs are written relative to the store
+        if those that it has are, or if `relative` is set. `rename` gives the files of the recipe
+        other names, as the sources of the tree have them.
         """
-        return self.store.replace(list_written_cells(tree, self.storage_options), self._url_formatter(relative))
+        recipe = None if rename is None else with_other_files(self.recipe_document, rename)
+        return self.store.replace(list_written_cells(tree, self.storage_options), self._url_formatter(relative), recipe)
 
     def compact(self) -> bool:
         """Write the same tree anew, into as few files as possible; return False, and change nothing,
         if another writer was faster.
         """
-        return self.store.compact(self._url_formatter(self.is_relative))
+        return self.store.compact(self._url_formatter())
 
-    def _url_formatter(self, relative: bool) -> Callable[[str], str]:
+    def _url_formatter(self, relative: bool = False) -> Callable[[str], str]:
+        relative = relative or self.store.is_relative()
         return (lambda source: relative_to(source, self.url)) if relative else absolute_url
 
 
@@ -69,15 +78,14 @@ def open_for_update(url: str, *, storage_options: Mapping[str, Any] | None = Non
         )
     opened = open_store(url, storage_options=storage_options)
     update = StoreUpdate(opened, storage_options)
-    return ReferencesUpdate(url, opened.group(), update, storage_options, opened.document.get("recipe"))
+    return ReferencesUpdate(url, opened.group(), update, storage_options, opened.recipe())
 
 
 def recipe_of(url: str, *, storage_options: Mapping[str, Any] | None = None) -> Mapping[str, Any] | None:
     """Return the recipe that is saved in an insitu store; None if there is none."""
     if detect_format(url) != "insitu":
         return None
-    recipe: Mapping[str, Any] | None = read_document(url, storage_options=storage_options).get("recipe")
-    return recipe
+    return saved_recipe(read_document(url, storage_options=storage_options), url)
 
 
 def find_damage(url: str, *, storage_options: Mapping[str, Any] | None = None) -> tuple[tuple[str, str], ...]:
@@ -92,8 +100,48 @@ def find_damage(url: str, *, storage_options: Mapping[str, Any] | None = None) -
     return tuple(found)
 
 
-def rollback_store(url: str, *, storage_options: Mapping[str, Any] | None = None) -> None:
+@dataclass(frozen=True, slots=True)
+class StoreState:
+    """One of the two states that a store keeps."""
+
+    saved: float | None
+    """When it was saved, in seconds since 1970; None: not recorded."""
+    sizes: Mapping[str, int]
+    """The length of each dimension of the root group."""
+
+    @classmethod
+    def of(cls, document: Mapping[str, Any]) -> StoreState:
+        """Return the state that the root of a store describes."""
+        arrays = document.get("tree", {}).get("arrays", {}).values()
+        sizes = {dim: length for array in arrays for dim, length in zip(array["dims"], array["shape"], strict=False)}
+        return cls(document.get("saved"), sizes)
+
+    def __str__(self) -> str:
+        moment = (
+            "an unknown time"
+            if self.saved is None
+            else f"{datetime.fromtimestamp(self.saved, UTC):%Y-%m-%d %H:%M:%S} UTC"
+        )
+        return f"the state of {moment} ({', '.join(f'{dim}: {length}' for dim, length in self.sizes.items())})"
+
+
+@dataclass(frozen=True, slots=True)
+class RollbackReport:
+    """What a rollback did."""
+
+    target: str
+    state: StoreState
+    """The state that the archive is in now."""
+    undone: StoreState
+    """The state that it was in before."""
+
+    def __str__(self) -> str:
+        return f"{self.target}: now in {self.state}. Another rollback returns to {self.undone}"
+
+
+def rollback_store(url: str, *, storage_options: Mapping[str, Any] | None = None) -> RollbackReport:
     """Undo the last change of an insitu store."""
     if detect_format(url) != "insitu":
         raise UnsupportedError("cannot roll back: only an insitu store keeps its previous state", url=url)
-    restore_previous(url, storage_options=storage_options)
+    state, undone = map(StoreState.of, restore_previous(url, storage_options=storage_options))
+    return RollbackReport(url, state, undone)

@@ -10,13 +10,15 @@ from __future__ import annotations
 import os
 import posixpath
 import re
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 from urllib.parse import quote, urlsplit
 
 from insitu.errors import AccessError, FormatError
 from insitu.sources.listing import local_path
 
-__all__ = ["UrlResolver", "absolute_url", "is_relative", "relative_to"]
+__all__ = ["UrlResolver", "absolute_url", "is_relative", "relative_to", "with_other_files"]
 
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+(://|::)")
 _LOCAL = re.compile(r"(file|local)://", re.IGNORECASE)
@@ -106,6 +108,23 @@ def _is_absolute_path(url: str) -> bool:
     return os.name == "nt" and (url.startswith("\\") or os.path.splitdrive(url)[0] != "")
 
 
+def with_other_files(recipe: Mapping[str, Any] | None, change: Callable[[str], str]) -> dict[str, Any] | None:
+    """Return a saved recipe with other URLs of its files.
+
+    Examples
+    --------
+    >>> with_other_files({"files": ["/data/a.zip::x.nc"]}, lambda url: relative_to(url, "/data/all.insitu"))
+    {'files': ['a.zip::x.nc']}
+    """
+    if recipe is None:
+        return None
+    files = []
+    for name in recipe.get("files") or ():
+        archive, mark, member = str(name).partition("::")  # a member of an archive, if no scheme precedes the mark
+        files.append(name if mark and "://" in archive else f"{change(archive)}{mark}{member}")
+    return {**recipe, "files": files} if files else dict(recipe)
+
+
 def relative_to(url: str, target: str) -> str:
     """Return a URL relative to a reference file at `target`, where both are on one host; else as it
     is.
@@ -115,6 +134,7 @@ def relative_to(url: str, target: str) -> str:
     >>> relative_to("/data/a/x.nc", "/data/refs/all.json"), relative_to("s3://b/x.nc", "/data/refs.json")
     ('../a/x.nc', 's3://b/x.nc')
     """
+    target = target.rstrip("/")  # a directory as a shell completes it
     here, there = local_path(target), local_path(url)
     if here is not None and there is not None:
         try:

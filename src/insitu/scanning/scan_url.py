@@ -22,6 +22,7 @@ from insitu.formats import scan_folder, scan_format
 from insitu.formats.containers import open_location, parse_member_url
 from insitu.model import Selection, VirtualArray, VirtualGroup
 from insitu.reading import ReadContext, read_array, read_points
+from insitu.scanning.manifest_store import document_of_manifests, is_manifest_store
 from insitu.sources import ByteSource, detach_secrets
 
 __all__ = [
@@ -91,6 +92,8 @@ def scan_stored(
     at_format = "keep" if errors == "skip" else errors
     if isinstance(variables, str):
         variables = [variables]
+    if is_manifest_store(url):
+        url = document_of_manifests(url)
     if isinstance(url, Mapping):
         from insitu import references
         from insitu.formats.variable_filter import select_variables, subtree

@@ -77,7 +77,7 @@ def _scan_to_wire(worker: Worker, body: bytes, kind: str, who: Credentials) -> b
     chosen = storage_options(worker, BatchRequest((), options), who)
     worker.roots.check(url, chosen)
     add_login(chosen, url, who)
-    place = worker.roots.local_copy(url)
+    place = worker.copies.checked_path(url, chosen)
 
     def make() -> bytes:
         found = Archive.open(place, many=False, group=group, errors="warn", storage_options=chosen).tree

@@ -264,7 +264,7 @@ def _final_item(tally: ReadStatistics, count: int) -> bytes:
 def _reduce_batch(worker: Worker, ready: PreparedBatch, deadline: Deadline) -> Iterator[bytes]:
     tally, elsewhere = ReadStatistics(), ReadStatistics()
     try:
-        with RequestSources(ready.options, deadline, worker.roots.local_copy, worker.limits.fresh) as opened:
+        with RequestSources(ready.options, deadline, worker.copies, worker.limits.fresh) as opened:
             for number, task in enumerate(ready.tasks):
                 opened.cache = ready.cache if task.kept else None
                 sharing = None if ready.sharing is None else replace(ready.sharing, kept=task.kept)
@@ -315,7 +315,7 @@ def _reduce_job(
 def _read_batch(worker: Worker, ready: PreparedBatch, deadline: Deadline) -> Iterator[bytes]:
     tally = ReadStatistics()
     try:
-        with RequestSources(ready.options, deadline, worker.roots.local_copy, worker.limits.fresh) as opened:
+        with RequestSources(ready.options, deadline, worker.copies, worker.limits.fresh) as opened:
             for number, task in enumerate(ready.tasks):
                 opened.cache = ready.cache if task.kept else None
                 if isinstance(task, PreparedExpression):

@@ -20,10 +20,11 @@ from insitu.model import Source
 from insitu.reading import SourcePool
 from insitu.server.authentication import Credentials
 from insitu.server.client_cache import ExpiringSource, to_hashable
-from insitu.sources import ByteSource, open_source
+from insitu.server.local_copies import LocalCopies
+from insitu.sources import ByteSource
 from insitu.sources.address import is_remote
 
-__all__ = ["ClientSourcePools", "RequestSources", "open_local_copy"]
+__all__ = ["ClientSourcePools", "RequestSources"]
 
 Answer = TypeVar("Answer")
 MAX_CLIENTS = 64
@@ -35,29 +36,19 @@ MAX_AGE_SECONDS = 1800.0
 class RequestSources(SourcePool):
     """Open sources of one request, with its deadline."""
 
-    def __init__(
-        self, options: Mapping[str, Any], deadline: Deadline, local_copy: Callable[[str], str], fresh: float = 0
-    ) -> None:
-        super().__init__(opener=lambda source: open_local_copy(source, options, local_copy))
-        self._deadline, self._local_copy, self._fresh = deadline, local_copy, fresh
+    def __init__(self, options: Mapping[str, Any], deadline: Deadline, copies: LocalCopies, fresh: float = 0) -> None:
+        super().__init__(opener=lambda source: copies.open(source, options))
+        self._deadline, self._copies, self._fresh = deadline, copies, fresh
 
     @contextmanager
     def acquire(self, source: Source) -> Iterator[ByteSource]:
         """Lend an open source within a `with` block; an error if the deadline has passed."""
         self._deadline.check()
         with super().acquire(source) as found:
-            if self.cache is not None and source.etag is None and is_remote(self._local_copy(source.url)):
+            has_etag = source.etag is not None and not source.is_local_file
+            if self.cache is not None and not has_etag and is_remote(self._copies.path(source.url)):
                 found = ExpiringSource(found, source, self._fresh)
             yield found
-
-
-def open_local_copy(source: Source, options: Mapping[str, Any], local_copy: Callable[[str], str]) -> ByteSource:
-    """Open a source, from its local copy if there is one;
-    that has another ETag and time, but the same size.
-    """
-    url = local_copy(source.url)
-    expected = source if url == source.url else Source(url, source.size)
-    return open_source(url, options, expected=expected)
 
 
 class ClientSourcePools:
@@ -65,12 +56,12 @@ class ClientSourcePools:
 
     Parameters
     ----------
-    local_copy
-        Returns the path or URL from which a URL is read.
+    copies
+        Opens local copies of objects.
     """
 
-    def __init__(self, local_copy: Callable[[str], str]) -> None:
-        self._local_copy = local_copy
+    def __init__(self, copies: LocalCopies) -> None:
+        self._copies = copies
         self._lock = threading.Lock()
         self._pools: LruCache[Any, _ClientSources] = LruCache(MAX_CLIENTS)
 
@@ -82,9 +73,7 @@ class ClientSourcePools:
             found = self._pools.get(key)
             if found is None or time.monotonic() - found.since > MAX_AGE_SECONDS:
                 given = dict(options)
-                found = _ClientSources(
-                    lambda source: open_local_copy(source, given, self._local_copy), self._local_copy
-                )
+                found = _ClientSources(lambda source: self._copies.open(source, given), self._copies.path)
                 gone = self._pools.put(key, found)
         for pool in gone:
             pool.close()

@@ -86,7 +86,7 @@ def find_array(
         assert request.variable is not None
         worker.roots.check(request.url, options)
         add_login(options, request.url, who)
-        place = worker.roots.local_copy(request.url)
+        place = worker.copies.checked_path(request.url, options)
         array = worker.scans.array(place, request.variable, decoded=request.decode, options=options, who=whose)
     else:
         array = request.array()

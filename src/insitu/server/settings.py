@@ -87,6 +87,8 @@ class Settings:
     limits: Limits = field(default_factory=Limits)
     keep_dims: bool = False
     """Whether the Reductionist routes keep reduced dimensions and nest their counts."""
+    trust_copies: bool = False
+    """Whether the copies of roots `URL=FOLDER` are read without comparing them with the objects."""
     storage_options: Mapping[str, Any] = field(default_factory=dict, repr=False)
     """The server's own storage options by URL prefix. Without, it reads remote stores anonymously.
     """

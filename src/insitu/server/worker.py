@@ -21,6 +21,7 @@ from insitu.server.admission import Admission
 from insitu.server.authentication import Tokens
 from insitu.server.client_source_pools import ClientSourcePools
 from insitu.server.error_responses import RequestTooLargeError, StoppingError
+from insitu.server.local_copies import LocalCopies
 from insitu.server.metrics import Metrics
 from insitu.server.process_end import end_soon
 from insitu.server.quotas import Quotas, parse_quotas
@@ -57,7 +58,8 @@ class Worker:
         self.settings, self.limits = settings, limits
         self.roots = Roots(settings.roots, settings.archives, settings.storage_options)
         self.tokens = Tokens(settings.tokens, settings.token_file)
-        self.source_pools = ClientSourcePools(self.roots.local_copy)
+        self.copies = LocalCopies(self.roots.local_copy, settings.trust_copies, limits.fresh)
+        self.source_pools = ClientSourcePools(self.copies)
         self.cache = ChunkCache(limits.cache)
         self.metrics = Metrics()
         self.loader = ChunkLoader(self.source_pools, self.cache, limits, self.roots.local_copy, self.metrics)

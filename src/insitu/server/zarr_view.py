@@ -32,7 +32,6 @@ from insitu.reading.zarr_store import ByteSpan, ZarrTree
 from insitu.reading.zarr_store.encoded_chunks import EncodedChunks
 from insitu.server.authentication import Credentials, authenticate
 from insitu.server.client_cache import ClientCache
-from insitu.server.client_source_pools import open_local_copy
 from insitu.server.error_responses import RequestError, RequestTooLargeError, error_response
 from insitu.server.jobs import BatchRequest
 from insitu.server.keyed_locks import KeyedLocks
@@ -180,7 +179,7 @@ class _ZarrTreeCache:
         self.worker.roots.check(url, options)
         add_login(options, url, who)
         key = (who.digest, url, zarr_format)
-        place = self.worker.roots.local_copy(url)
+        place = self.worker.copies.checked_path(url, options)
         version = content_version(place)
         with self._making.hold(key):  # if several requests need one archive, one of them scans it
             kept = self._trees.get(key)
@@ -197,7 +196,7 @@ class _ZarrTreeCache:
                 portable=True,
                 storage_options=options,
                 cache=ClientCache(self.worker.cache, who, {}),
-                opener=lambda source: open_local_copy(source, options, self.worker.roots.local_copy),
+                opener=lambda source: self.worker.copies.open(source, options),
             )
             tree.documents  # noqa: B018  built now, while only requests for this archive wait
             check_deadline()  # a scan that was cancelled may be incomplete

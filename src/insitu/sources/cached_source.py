@@ -47,7 +47,8 @@ class CachedSource(WrappedSource):
         super().__init__(source)
         self.cache = cache
         self._scope = f" {scope}" if scope else ""
-        self._known = expected is not None and _version(expected) is not None
+        # The time of a local file does not tell the version of an object of a server.
+        self._known = expected is not None and _version(expected) is not None and not expected.is_local_file
 
     def read(self, offset: int, length: int) -> bytes:
         """Return one range."""

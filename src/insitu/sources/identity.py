@@ -8,13 +8,15 @@ response said of it, and every later response must agree.
 
 from __future__ import annotations
 
+import warnings
 from email.utils import formatdate
 from typing import Any
 
-from insitu.errors import StaleSourceError
+from insitu.errors import InsituWarning, StaleSourceError
 from insitu.model import Source
+from insitu.sources.address import host_of
 
-__all__ = ["ObjectIdentity", "check_identity"]
+__all__ = ["STALE_HINT", "ObjectIdentity", "check_identity"]
 
 
 class ObjectIdentity:
@@ -39,11 +41,16 @@ class ObjectIdentity:
 
     def __init__(self, url: str, expected: Source | None = None) -> None:
         self.url = url
-        self._recorded = expected is not None
+        self._expected = expected
+        # The time of a local file is no version of an object of a server: it is compared with the
+        # first response, and what responses say with each other.
+        self._file = expected if expected is not None and expected.is_local_file else None
         self._facts: dict[str, Any] = {}
         if expected is not None:
-            said = {"size": expected.size, "etag": expected.etag, "modified": expected.modified}
-            self._facts = {name: value for name, value in said.items() if value is not None}
+            recorded = {"size": expected.size}
+            if self._file is None:
+                recorded |= {"etag": expected.etag, "modified": expected.modified}
+            self._facts = {name: value for name, value in recorded.items() if value is not None}
 
     @property
     def is_known(self) -> bool:
@@ -76,46 +83,57 @@ class ObjectIdentity:
 
     def observe(self, size: int | None, etag: str | None, modified: float | None) -> None:
         """Record what a response says; raise `StaleSourceError` if it contradicts what is known."""
-        facts = self._facts
+        facts, found = self._facts, Source(self.url, size, etag, modified)
+        if self._file is not None and found.has_version:
+            check_identity(self._file, found)
+            self._file = None
         facts["known"] = True
         # setdefault is one atomic step: of threads with different news, all but one see the
         # contradiction.
-        if size is not None and facts.setdefault("size", size) != size:
-            raise self.stale_error(f"its size was {facts['size']} and is now {size}")
-        if etag is not None and _without_weak_mark(facts.setdefault("etag", etag)) != _without_weak_mark(etag):
-            raise self.stale_error(f"its ETag was {facts['etag']} and is now {etag}")
-        # With an ETag the date says nothing more, and mirrors behind one name may differ in it.
-        if (
-            modified is not None
-            and _is_other_date(facts.setdefault("modified", modified), modified)
-            and "etag" not in facts
-        ):
-            raise self.stale_error("its modification date changed")
+        for name, value in (("size", size), ("etag", etag), ("modified", modified)):
+            if value is not None:
+                facts.setdefault(name, value)
+        comparison = self.source().compare(found)
+        if comparison.same is False:
+            raise self.stale_error(comparison.reason)
 
     def source(self) -> Source:
-        """Return the identity as a `Source` of the model."""
+        """Return the identity, as responses tell it, as a `Source` of the model."""
         return Source(self.url, self.size, self._facts.get("etag"), self._facts.get("modified"))
+
+    @property
+    def expected(self) -> Source | None:
+        """What another process has to expect of the object."""
+        return self.source() if self.is_known else self._expected
 
     def stale_error(self, how: str) -> StaleSourceError:
         """Return the error that says how the object has changed."""
-        when = "is not the one that was scanned" if self._recorded else "changed while it was read"
-        return StaleSourceError(f"the object {when}: {how}", url=self.url, hint="Scan and open it again.")
+        when = "is not the one that was scanned" if self._expected is not None else "changed while it was read"
+        return StaleSourceError(f"the object {when}: {how}", url=self.url, hint=STALE_HINT)
+
+
+STALE_HINT = (
+    "Scan and open it again. Saved references are renewed without reading values, "
+    "after a change and after copying: insitu refresh REFERENCES"
+)
 
 
 def check_identity(expected: Source, found: Source) -> None:
-    """Raise `StaleSourceError` if an object is not the one that was recorded; unknown facts count
-    as equal.
+    """Raise `StaleSourceError` if an object is not the one that was recorded; warn, once for each
+    host, if that cannot be known. Unknown facts count as equal.
     """
-    how = expected.difference(found)
-    if how is not None:
-        raise ObjectIdentity(found.url, expected).stale_error(how)
+    comparison = expected.compare(found)
+    if comparison.same is False:
+        raise ObjectIdentity(found.url, expected).stale_error(comparison.reason)
+    if comparison.same is None and comparison.reason and (host := host_of(found.url)) not in _hosts_told:
+        _hosts_told.add(host)
+        warnings.warn(
+            f"only the size of {found.url} was compared with what was recorded: {comparison.reason}. The same may "
+            "hold for other files there: if one was replaced by another of the same size, that is not noticed",
+            InsituWarning,
+            stacklevel=2,
+        )
 
 
-def _without_weak_mark(etag: str) -> str:
-    # A proxy that recompresses marks the same tag as weak.
-    return etag.removeprefix("W/")
-
-
-def _is_other_date(one: float, two: float) -> bool:
-    # HTTP dates have whole seconds; the same file seen by another way may have fractions.
-    return int(one) != int(two)
+_hosts_told: set[str] = set()
+"""Hosts of which a warning has said that identities are not compared."""

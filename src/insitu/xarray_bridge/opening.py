@@ -21,7 +21,7 @@ from insitu.lazy_array.load_values import to_dask
 from insitu.reading import ChunkCache
 from insitu.scanning.scan_url import Verify
 from insitu.sources import redact_url
-from insitu.xarray_bridge import accessor, array_accessor  # noqa: F401 - imported to register the accessors
+from insitu.xarray_bridge import accessor, array_accessor, tree_accessor  # noqa: F401 - imported to register the accessors
 from insitu.xarray_bridge.backend_array import duck_array
 from insitu.xarray_bridge.dataset import drop_conflicting_variables, to_dataset
 from insitu.xarray_bridge.engine_keywords import check_complex, without_engine_keywords
@@ -135,13 +135,20 @@ def dataset_from_archive(
 def to_datatree(groups: Mapping[str, xarray.Dataset], url: Any) -> xarray.DataTree:
     """Return groups as a DataTree.
 
+    An image of other labels than its overviews lies beside them, in a group `full_resolution`, and
+    one beside pages of other labels in a group `page_0`: xarray requires a group to have the labels
+    of its parents.
+
     Raises
     ------
     UnsupportedError
-        If the labels of a group are not those of its parents: xarray has no such trees.
+        If the labels of a group are not those of its parents for another reason.
     """
     try:
-        return xarray.DataTree.from_dict(groups)
+        try:
+            tree = xarray.DataTree.from_dict(groups)
+        except ValueError:
+            tree = xarray.DataTree.from_dict(_with_images_beside(groups))
     except ValueError as problem:
         raise UnsupportedError(
             "the groups do not make a tree: xarray requires a group to have the labels of its "
@@ -150,13 +157,35 @@ def to_datatree(groups: Mapping[str, xarray.Dataset], url: Any) -> xarray.DataTr
             hint="Use xarray.open_groups(…, engine='insitu') for all groups, or open_dataset(…, group=…) "
             f"for one: {', '.join(list(groups)[:4])} …",
         ) from problem
+    if all(group.insitu.origin is not None for group in groups.values()):
+        tree.insitu.set_origin(next(iter(groups.values())).insitu.origin.archive)
+    return tree
+
+
+def _with_images_beside(groups: Mapping[str, xarray.Dataset]) -> dict[str, xarray.Dataset]:
+    """Return groups with each image that has overviews or pages in a group of its own beside them."""
+    found = {}
+    for path, group in groups.items():
+        inside = f"{path.rstrip('/')}/"
+        names = [own for below, own in _NAMES_OF_IMAGES.items() if inside + below in groups]
+        found[path] = xarray.Dataset(attrs=group.attrs) if names else group
+        if names:
+            found[inside + names[0]] = group
+    return found
+
+
+_NAMES_OF_IMAGES = {"overview_0": "full_resolution", "page_1": "page_0"}
+"""First of the groups below an image: the name of the image beside them."""
 
 
 def open_every_group(url: Any, options: OpenOptions) -> dict[str, xarray.Dataset]:
     """Open every group of an archive as a dataset, by path."""
     archive = options.open_archive(url, many=False)
     access = access_to(archive, options.cache)
-    return {f"/{path}": options.to_dataset(member, archive, access) for path, member in archive.all_members()}
+    return {
+        f"/{path}": options.to_dataset(member, archive, access, is_origin=True)
+        for path, member in archive.all_members()
+    }
 
 
 def no_variables_message(member: Member, group: str | None) -> str:

@@ -166,9 +166,9 @@ def _report_if_copied(opened: Any, snapshot: str, group: VirtualGroup, dim: str,
         for row in (version.metadata or {}).get(_COPIED_SOURCES_KEY, ()):
             held.setdefault(row["url"], Source(row["url"], row["size"], row["etag"], row["modified"]))
     for name in sources.keys() & held.keys():
-        if (reason := held[name].difference(sources[name])) is not None:
+        if (found := held[name].compare(sources[name])).same is False:
             raise StaleSourceError(
-                f"{url} holds values of an earlier version of this file: {reason}",
+                f"{url} holds values of an earlier version of this file: {found.reason}",
                 url=name,
                 hint="Scan the files and save the repository anew, which adds a version",
             )

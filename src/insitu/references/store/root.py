@@ -58,10 +58,13 @@ def parse_root(data: bytes, url: str) -> dict[str, Any]:
             hint="Scan the files again and save them anew" if version == 1 else "Install a newer insitu",
         )
     try:
-        check_fields(document, FIELDS, "the root", optional=(CHECKSUM, "recipe", "retired"))
+        check_fields(document, FIELDS, "the root", optional=(CHECKSUM, "recipe", "retired", "saved"))
         text_field(document["id"], "id")
         integer_field(document["tiles"], "tiles")
         object_field(document.get("retired", {}), "retired")
+        saved = document.get("saved", 0.0)
+        if not isinstance(saved, (int, float)) or not 0 <= saved < 1e11:
+            raise FormatError("'saved' must be a number of seconds since 1970")
     except FormatError as problem:
         raise problem.with_context(url=url, structure=NAME) from None
     if CHECKSUM in document:

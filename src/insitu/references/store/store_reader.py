@@ -47,7 +47,7 @@ from insitu.references.store.validation import (
     check_layout,
     check_starts,
 )
-from insitu.references.urls import UrlResolver, is_relative
+from insitu.references.urls import UrlResolver, is_relative, with_other_files
 from insitu.sources import open_source, read_all
 from insitu.sources.listing import local_path
 from insitu.sources.threads import gather
@@ -55,7 +55,7 @@ from insitu.zarr_metadata.json_fields import integer_field, list_field, object_f
 from insitu.zarr_metadata.json_fields import integers_field as numbers_of
 from insitu.zarr_metadata.json_fields import required_field as needed
 
-__all__ = ["OpenStore", "StoredSources", "open_store", "read_document"]
+__all__ = ["OpenStore", "StoredSources", "open_store", "read_document", "saved_recipe"]
 
 NAME_LISTS = ("coordinates", "unindexed", "unlimited")
 _SOURCE_PAGES_BYTES = 64 << 20
@@ -114,11 +114,13 @@ class StoredSources(Sequence[Source]):
         gather(lambda which, stop: self._page(which, 0), [n for n, part in enumerate(self.parts) if part.rows])
 
     def is_relative(self) -> bool:
-        """Return whether the first source is named relative to the store."""
+        """Return whether sources are named relative to the store: one of the first is enough, since
+        those on other hosts have no relative names.
+        """
         if not any(part.rows for part in self.parts):
             return False
         which = next(number for number, part in enumerate(self.parts) if part.rows)
-        return is_relative(str(self._page(which, 0)["url"][0].as_py()))
+        return any(is_relative(url) for url in self._page(which, 0)["url"].to_pylist())
 
     def _page(self, which: int, group: int) -> Mapping[str, Any]:
         return self.pages.get_or_load((which, group), partial(self.parts[which].columns, group, _SOURCE_COLUMNS))
@@ -152,6 +154,10 @@ class OpenStore:
     pages: PageCache = field(default_factory=new_page_cache)
     used: RowRanges = field(default_factory=RowRanges, repr=False)
     """The rows of chunks and axes that the tree uses so far."""
+
+    def recipe(self) -> dict[str, Any] | None:
+        """Return how the files were combined; None if that was not saved."""
+        return saved_recipe(self.document, self.url)
 
     def group(self) -> VirtualGroup:
         """Return the tree."""
@@ -395,6 +401,12 @@ def read_document(url: str, *, storage_options: Mapping[str, Any] | None = None)
     """Return the document of the root of a store, without opening the store."""
     url = (local_path(url) or url).rstrip("/")
     return root.parse_root(_read_root(url, storage_options), url)
+
+
+def saved_recipe(document: Mapping[str, Any], url: str) -> dict[str, Any] | None:
+    """Return the recipe of a root, with the URLs of its files resolved; None if there is none."""
+    # Names only: whatever is opened by them is checked then.
+    return with_other_files(document.get("recipe"), UrlResolver(url, allow_local=True).resolve)
 
 
 def _read_root(url: str, storage_options: Mapping[str, Any] | None) -> bytes:

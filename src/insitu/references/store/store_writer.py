@@ -27,6 +27,7 @@ from insitu.references.store.row_file import ROWS_PER_GROUP, RowFile
 from insitu.references.store.row_file_writer import RowFileWriter, describe_file
 from insitu.references.store.store_reader import OpenStore
 from insitu.references.store.table_writer import ChunkFiles, TableWriter
+from insitu.references.urls import with_other_files
 
 __all__ = ["StoreConflictError", "StoreUpdate", "restore_previous", "write_store"]
 
@@ -98,13 +99,15 @@ class StoreUpdate:
         """Return the bytes of each file of rows and sources."""
         return [part.nbytes for part in (*self.opened.chunks, *self.opened.sources.parts)]
 
-    def replace(self, group: VirtualGroup, named: UrlFormatter | None = None) -> bool:
-        """Replace the tree; return False, and change nothing, if the store changed since it was
-        read.
+    def replace(
+        self, group: VirtualGroup, named: UrlFormatter | None = None, recipe: Mapping[str, Any] | None = None
+    ) -> bool:
+        """Replace the tree, and the recipe if one is given; return False, and change nothing, if the
+        store changed since it was read.
 
         If the store has many small files, these are merged.
         """
-        return self._writer(self.opened, named).try_save(group)
+        return self._writer(self.opened, named, recipe).try_save(group)
 
     def compact(self, named: UrlFormatter | None = None) -> bool:
         """Write all rows and sources that are in use anew, into as few files as possible; return
@@ -112,22 +115,32 @@ class StoreUpdate:
         """
         return self._writer(None, named).try_save(self.opened.group())
 
-    def _writer(self, reused: OpenStore | None, named: UrlFormatter | None) -> _StoreWriter:
+    def _writer(
+        self, reused: OpenStore | None, named: UrlFormatter | None, recipe: Mapping[str, Any] | None = None
+    ) -> _StoreWriter:
         to, opened = open_folder(self.opened.url, self.storage_options), self.opened
-        return _StoreWriter(to, opened.data, reused, named, opened.document.get("recipe"), replaced=opened.document)
+        return _StoreWriter(to, opened.data, reused, named, recipe or opened.recipe(), replaced=opened.document)
 
 
-def restore_previous(url: str, *, storage_options: Mapping[str, Any] | None = None) -> None:
-    """Exchange the root of a store and its previous root."""
+def restore_previous(
+    url: str, *, storage_options: Mapping[str, Any] | None = None
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Exchange the root of a store and its previous root; return the documents of the root that is
+    in place now, and of the one that was.
+    """
     to = open_folder(url, storage_options)
     now, before = to.read(root.NAME), to.read(root.PREVIOUS)
     if now is None:
         raise NotFoundError("there is no insitu store here", url=url)
     if before is None:
         raise UnsupportedError("cannot roll back: the store was saved only once", url=url)
-    root.parse_root(before, url)
+    restored = root.parse_root(before, url)
     if not to.swap(root.PREVIOUS, now, before) or not to.swap(root.NAME, before, now):
         raise SourceError("another writer changed the store at the same time", url=url, hint="Try again")
+    try:
+        return restored, root.parse_root(now, url)
+    except InsituError:
+        return restored, {}  # damaged, which may be the reason for the rollback
 
 
 class _StoreWriter:
@@ -231,6 +244,7 @@ class _StoreWriter:
         axes = self._write("axes", AXES, [pools.axis_columns()], AXES.names) if pools.axis_rows else None
         document = {
             "id": self.mark,
+            "saved": round(time.time(), 3),
             "tiles": self.tables.tiles,
             "encodings": [root.encoding_to_json(encoding) for encoding in pools.encodings],
             "packings": pools.packing_document(lambda kind, schema, columns: self._write(kind, schema, [columns])),
@@ -238,7 +252,7 @@ class _StoreWriter:
             "sources": self._source_parts(),
             "chunks": [*(parts[number] for number in kept), *files.parts],
             "tree": tree,
-            **({"recipe": dict(self.recipe)} if self.recipe is not None else {}),
+            **({"recipe": with_other_files(self.recipe, pools.named)} if self.recipe is not None else {}),
         }
         retired, self.expired = split_retired(self._retired_files(document), time.time())
         return {**document, "retired": retired} if retired else document

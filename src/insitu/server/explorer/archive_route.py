@@ -130,7 +130,7 @@ def _open(opener: ArchiveOpener, url: str, who: Credentials) -> OpenedArchive:
 def _run(worker: Worker, task: ApiTask, archive: OpenedArchive, who: Credentials, deadline: Deadline) -> ApiAnswer:
     tally = ReadStatistics()
     try:
-        with RequestSources(archive.options, deadline, worker.roots.local_copy, worker.limits.fresh) as opened:
+        with RequestSources(archive.options, deadline, worker.copies, worker.limits.fresh) as opened:
             opened.cache = ClientCache(worker.cache, who, {}) if task.caches_chunks else None
             return task.work(ReadContext(sources=opened, tally=tally))
     except RefusedError:

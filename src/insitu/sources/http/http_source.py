@@ -393,8 +393,7 @@ class HttpSource:
         self.close()
 
     def __getstate__(self) -> tuple[str, dict[str, Any]]:
-        facts = self._identity.source() if self._identity.is_known or self._identity.size is not None else None
-        return self._given, {**self._settings, "expected": facts}
+        return self._given, {**self._settings, "expected": self._identity.expected}
 
     def __setstate__(self, state: tuple[str, dict[str, Any]]) -> None:
         address, settings = state

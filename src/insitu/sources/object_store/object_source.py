@@ -324,7 +324,7 @@ class ObjectSource:
         self.close()
 
     def __reduce__(self) -> tuple[Callable[..., ObjectSource], tuple[Any, ...]]:
-        facts = self._identity.source() if self._identity.is_known or self._identity.size is not None else None
+        facts = self._identity.expected
         if self._again is not None:
             return self._again, (facts,)
         make = partial(ObjectSource, limits=self._limits, expected=facts)
