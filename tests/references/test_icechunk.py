@@ -30,7 +30,7 @@ from insitu.model import Axis, Inline, Stored, Unwritten
 from insitu.reading import read_array
 from insitu.references import open_references, save
 from insitu.references.icechunk import append_icechunk, repository_reader, repository_writer
-from insitu.references.icechunk.manifest import decode_manifest
+from insitu.references.icechunk.manifest import open_manifest
 from insitu.references.icechunk.repository import RepositoryVersion, container_prefix
 from insitu.references.icechunk.repository_reader import to_insitu_error
 from insitu.references.icechunk.repository_writer import can_write_rectilinear, split_sizes
@@ -374,8 +374,8 @@ def test_a_remote_repository_may_not_name_local_files(tmp_path: Path, site: Any)
     np.testing.assert_array_equal(insitu.read(allowed, "v", decode=False), raw(source))
 
 
-def manifests(tmp_path: Path) -> tuple[bytes, str]:
-    """A manifest of version 1, and the id of its array."""
+def manifests(tmp_path: Path) -> tuple[bytes, str, str]:
+    """A manifest of version 1, its id, and that of its array."""
     import json
 
     modern = hasattr(icechunk.IcechunkStore, "array_chunk_iterator")
@@ -393,18 +393,21 @@ def manifests(tmp_path: Path) -> tuple[bytes, str]:
     said = repo.inspect_snapshot(repo.lookup_branch("main"))
     about = json.loads(said) if isinstance(said, str) else said
     node = next(node for node in about["nodes"] if node["path"] == "/a")
-    return (path / "manifests" / node["manifest_refs"][0]["id"]).read_bytes(), node["id"]
+    name = node["manifest_refs"][0]["id"]
+    return (path / "manifests" / name).read_bytes(), name, node["id"]
 
 
 def test_manifests_of_version_1(tmp_path: Path) -> None:
-    data, node = manifests(tmp_path)
-    rows = decode_manifest(data, node)
-    assert rows is not None
+    data, name, node = manifests(tmp_path)
+    rows = open_manifest(data, name, node, 2).rows()
     assert rows.index.tolist() == [[0], [2]]
     assert rows.inline[0] == np.full(10, 3, "<i4").tobytes()
     assert rows.path == ["", f"file://{tmp_path}/x.bin"]
     assert (rows.offset[1], rows.length[1]) == (8, 40)
-    assert decode_manifest(data, "0000000000000") is None
+    with pytest.raises(FormatError, match="does not list this array"):
+        open_manifest(data, name, "0000000000000", 2)
+    with pytest.raises(FormatError, match="holds 2 references, but the snapshot says 3"):
+        open_manifest(data, name, node, 3)
 
 
 def make_referring(tmp_path: Path, location: str, **reference: Any) -> Path:
@@ -458,8 +461,8 @@ def test_compressed_urls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
         tables.append(array.tiles[0].chunks.locate([np.arange(2000)]))
     for name in ("source", "offset", "length"):
         np.testing.assert_array_equal(getattr(tables[0], name), getattr(tables[1], name))
-    data = (target / "manifests" / node["manifest_refs"][0]["id"]).read_bytes()
-    count_damage(data, node["id"])
+    name = node["manifest_refs"][0]["id"]
+    count_damage((target / "manifests" / name).read_bytes(), name, node["id"], 2000)
 
 
 def test_a_file_with_another_etag_is_noticed(tmp_path: Path) -> None:
@@ -472,13 +475,13 @@ def test_a_file_with_another_etag_is_noticed(tmp_path: Path) -> None:
 
 
 def test_damaged_manifests_are_errors(tmp_path: Path) -> None:
-    data, node = manifests(tmp_path)
+    data, name, node = manifests(tmp_path)
     with pytest.raises(FormatError, match="not a manifest"):
-        decode_manifest(b"x" + data, node)
-    assert count_damage(data, node) > 100
+        open_manifest(b"x" + data, name, node, 2)
+    assert count_damage(data, name, node, 2) > 100
 
 
-def count_damage(data: bytes, node: str) -> int:
+def count_damage(data: bytes, name: str, node: str, count: int) -> int:
     """Return how many of 300 damaged copies of a manifest are refused; another error fails."""
     random = np.random.default_rng(1)
     refused = 0
@@ -487,7 +490,7 @@ def count_damage(data: bytes, node: str) -> int:
         for at in random.integers(0, len(data), 3):
             damaged[at] = random.integers(0, 256)
         try:
-            decode_manifest(bytes(damaged[: random.integers(1, len(data) + 1)]), node)
+            open_manifest(bytes(damaged[: random.integers(1, len(data) + 1)]), name, node, count).rows()
         except FormatError:
             refused += 1
     return refused

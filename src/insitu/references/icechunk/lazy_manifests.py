@@ -46,20 +46,24 @@ class Repository(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ManifestExtent:
-    """A manifest, and the box of the grid that it covers."""
+    """A manifest, its size, and the box of the grid that it covers."""
 
     name: str
+    size: int
+    """Bytes of the file."""
+    count: int
+    """References of all arrays in it."""
     begin: tuple[int, ...]
     end: tuple[int, ...]
 
     @classmethod
-    def parse(cls, name: str, extents: Any, shape: tuple[int, ...]) -> ManifestExtent:
+    def parse(cls, name: str, size: int, count: int, extents: Any, shape: tuple[int, ...]) -> ManifestExtent:
         """Return a manifest as a snapshot describes it; without extents it covers the whole grid."""
         if extents is None:
             extents = [(0, length) for length in shape]
         if len(extents) != len(shape):
             raise FormatError(f"a manifest covers a grid of {len(extents)} axes, but the array has {len(shape)}")
-        return cls(str(name), tuple(int(low) for low, _ in extents), tuple(int(high) for _, high in extents))
+        return cls(name, size, count, tuple(int(low) for low, _ in extents), tuple(int(high) for _, high in extents))
 
     def contains(self, cells: Sequence[Indices], count: int) -> npt.NDArray[np.bool_]:
         """Return which of some cells lie in the box."""
@@ -67,6 +71,14 @@ class ManifestExtent:
         for cell, low, high in zip(cells, self.begin, self.end, strict=True):
             inside &= (cell >= low) & (cell < high)
         return inside
+
+    def check_positions(self, index: npt.NDArray[np.int64]) -> None:
+        """Raise `FormatError` if references, by their positions in the grid, do not lie in the box."""
+        count, axes = index.shape
+        if axes != len(self.begin):
+            raise FormatError(f"references have {axes} axes, but the array has {len(self.begin)}", structure="manifest")
+        if not self.contains(index.T, count).all():
+            raise FormatError("a reference lies outside the box that its manifest covers", structure="manifest")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -126,7 +138,7 @@ class LazyManifests:
         path: str,
         shape: tuple[int, ...],
         manifests: Sequence[ManifestExtent],
-        load: Callable[[str], ArrayReferences | None],
+        load: Callable[[ManifestExtent], ArrayReferences],
         repository: Repository,
     ) -> None:
         self.path, self.shape = path, shape
@@ -150,10 +162,9 @@ class LazyManifests:
         inline = bytearray()
         for manifest in self.manifests:
             here = np.flatnonzero(manifest.contains(places, len(wanted)))
-            loaded = self._manifest(manifest) if len(here) else None
-            if loaded is None:
+            if not len(here):
                 continue
-            found, rows = loaded.find(wanted[here])
+            found, rows = self._manifest(manifest).find(wanted[here])
             here = here[found]
             offset[here], length[here] = rows.offset, rows.length
             source[here] = self._source_numbers(rows)
@@ -165,29 +176,30 @@ class LazyManifests:
 
     def load_all(self) -> ChunkTable:
         """Return the same table in memory."""
-        loaded = [self._manifest(manifest) for manifest in self.manifests]
-        batches = [manifest.references.rows() for manifest in loaded if manifest is not None]
+        batches = [self._manifest(manifest).references.rows() for manifest in self.manifests]
         for rows in batches:
             self._source_numbers(rows)
         return self._repository.table_of(self.shape, batches)
 
+    def check_manifests(self) -> None:
+        """Raise `FormatError` if a manifest is damaged, or not the one that the snapshot lists."""
+        for manifest in self.manifests:
+            self._manifest(manifest)
+
     def load_first(self) -> None:
         """Meet the source of the first reference."""
         for manifest in self.manifests:
-            loaded = self._manifest(manifest)
-            if loaded is not None and len(loaded.references.tables):
-                self._source_numbers(loaded.references.rows(np.zeros(1, np.int64)))
+            references = self._manifest(manifest).references
+            if len(references.tables):
+                self._source_numbers(references.rows(np.zeros(1, np.int64)))
             if self.met:
                 return
 
-    def _manifest(self, manifest: ManifestExtent) -> _LoadedManifest | None:
+    def _manifest(self, manifest: ManifestExtent) -> _LoadedManifest:
         known = self._loaded.get(manifest.name)
         if known is not None:
             return known
-        references = self._load(manifest.name)
-        if references is None:
-            return None
-        loaded = _LoadedManifest.of(references, self.shape)
+        loaded = _LoadedManifest.of(self._load(manifest), self.shape)
         self._loaded.put(manifest.name, loaded)
         return loaded
 

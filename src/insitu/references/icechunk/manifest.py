@@ -21,7 +21,7 @@ import pyarrow as pa
 from insitu.codecs.linked_libraries import decompress_texts
 from insitu.errors import FormatError
 
-__all__ = ["ArrayReferences", "ManifestRows", "decode_manifest", "object_id", "open_manifest"]
+__all__ = ["ArrayReferences", "ManifestRows", "object_id", "open_manifest"]
 
 _MAGIC = "ICE🧊CHUNK".encode()
 _HEADER = 39  # magic 12, name of the writer 24, then a byte each: version of the format, kind of file, compression
@@ -30,12 +30,13 @@ _VERSIONS = (1, 2)
 _LONGEST_URL = 1 << 16
 _CONTAINER = "vcc://"
 """Begins a URL that is relative to a container of the repository: `vcc://name/path`."""
-_LARGEST = 1 << 33
+_LARGEST, _PIECE = 1 << 33, 1 << 20
+"""Bytes of a decompressed manifest: of the whole, and of what is decompressed at once."""
 _MOST_AXES = 64
 _CROCKFORD = bytes.maketrans(b"ABCDEFGHIJKLMNOPQRSTUVWXYZ234567", b"0123456789ABCDEFGHJKMNPQRSTVWXYZ")
 
 # Numbers of the fields in their tables, in the order of the schema.
-_ARRAYS, _DICTIONARY = 1, 2  # Manifest: id, arrays, location_dictionary
+_ID, _ARRAYS, _DICTIONARY = range(3)  # Manifest: id, arrays, location_dictionary
 _NODE, _REFS = 0, 1  # ArrayManifest: node_id, refs
 _INDEX, _INLINE, _OFFSET, _LENGTH, _CHUNK_ID, _LOCATION, _ETAG, _MODIFIED, _COMPRESSED = range(9)  # ChunkRef
 
@@ -79,28 +80,28 @@ def object_id(raw: bytes) -> str:
     return base64.b32encode(raw).rstrip(b"=").translate(_CROCKFORD).decode()
 
 
-def decode_manifest(data: bytes, node: str) -> ManifestRows | None:
-    """Return all references of one array in a manifest, decoded: see `open_manifest`."""
-    found = open_manifest(data, node)
-    return None if found is None else found.rows()
-
-
-def open_manifest(data: bytes, node: str, containers: Mapping[str | None, str] | None = None) -> ArrayReferences | None:
-    """Return the references of one array in a manifest; None if it has none.
+def open_manifest(
+    data: bytes, name: str, node: str, count: int, containers: Mapping[str | None, str] | None = None
+) -> ArrayReferences:
+    """Return the references of one array in a manifest.
 
     Parameters
     ----------
     data
         The manifest file.
+    name
+        The manifest's id.
     node
         The array's id.
+    count
+        References of all arrays in the manifest, as the snapshot says.
     containers
         URL prefixes of the repository's containers of virtual chunks, by name.
 
     Raises
     ------
     FormatError
-        If the file is not a manifest, or damaged.
+        If the file is not this manifest, or damaged.
     """
     if not data.startswith(_MAGIC) or len(data) < _HEADER or data[37] != _MANIFEST:
         raise FormatError("this is not a manifest of Icechunk", structure="manifest")
@@ -110,14 +111,26 @@ def open_manifest(data: bytes, node: str, containers: Mapping[str | None, str] |
             structure="manifest",
             hint="Install a newer version of insitu",
         )
-    body = data[_HEADER:]
-    if data[38] == _ZSTD:
-        try:
-            with pa.CompressedInputStream(pa.BufferReader(body), "zstd") as stream:
-                body = stream.read(_LARGEST)
-        except (OSError, pa.ArrowException) as problem:
-            raise FormatError(f"the manifest cannot be decompressed: {problem}", structure="manifest") from None
-    return _FlatBuffer(body).references(node, containers or {})
+    body = _decompress(data[_HEADER:]) if data[38] == _ZSTD else data[_HEADER:]
+    return _FlatBuffer(body).references(name, node, count, containers or {})
+
+
+def _decompress(data: bytes) -> bytes:
+    """Return decompressed bytes, read piece by piece: a buffer for the largest manifest would reserve
+    gigabytes of address space.
+    """
+    pieces: list[bytes] = []
+    room = _LARGEST
+    try:
+        with pa.CompressedInputStream(pa.BufferReader(data), "zstd") as stream:
+            while room >= 0 and (piece := stream.read(_PIECE)):
+                pieces.append(piece)
+                room -= len(piece)
+    except (OSError, pa.ArrowException) as problem:
+        raise FormatError(f"the manifest cannot be decompressed: {problem}", structure="manifest") from None
+    if room < 0:
+        raise FormatError(f"the manifest decompresses to more than {_LARGEST} bytes", structure="manifest")
+    return b"".join(pieces)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -202,16 +215,24 @@ class _FlatBuffer:
         at = self.field(self.follow(np.zeros(1, np.int64)), _DICTIONARY)
         return self.byte_vectors(at)[0] if at[0] >= 0 else b""
 
-    def references(self, node: str, containers: Mapping[str | None, str]) -> ArrayReferences | None:
-        """Return the references of one array; None if it is not in the manifest."""
+    def references(self, name: str, node: str, count: int, containers: Mapping[str | None, str]) -> ArrayReferences:
+        """Return the references of one array, after comparing the manifest with what the snapshot says of it."""
         root = self.follow(np.zeros(1, np.int64))
+        own = object_id(self.slices(self.field(root, _ID), 12)[0])
+        if own != name:
+            raise FormatError(f"this is the manifest {own}, not {name}", structure="manifest")
         arrays = self.vector(int(self.follow(self.field(root, _ARRAYS))[0]))
-        for array, raw in zip(arrays, self.slices(self.field(arrays, _NODE), 8), strict=True):
-            if object_id(raw) == node:
-                refs = self.follow(self.field(np.array([array]), _REFS))
-                tables = self.vector(int(refs[0]))
-                return ArrayReferences(self, tables, self._positions(tables), containers)
-        return None
+        nodes = [object_id(raw) for raw in self.slices(self.field(arrays, _NODE), 8)]
+        refs = self.follow(self.field(arrays, _REFS))
+        held = int(self.numbers(refs, "<u4").sum())
+        if held != count:
+            raise FormatError(
+                f"the manifest holds {held} references, but the snapshot says {count}", structure="manifest"
+            )
+        if node not in nodes:
+            raise FormatError("the manifest does not list this array, but the snapshot says so", structure="manifest")
+        tables = self.vector(int(refs[nodes.index(node)]))
+        return ArrayReferences(self, tables, self._positions(tables), containers)
 
     def _positions(self, tables: Positions) -> npt.NDArray[np.int64]:
         """Return the positions of references in the grid: (references, axes)."""
@@ -244,13 +265,18 @@ class _FlatBuffer:
                 path[row] = known[raw]
         for row, raw in zip(np.flatnonzero(chunk >= 0).tolist(), self.slices(chunk[chunk >= 0], 12), strict=True):
             path[row] = object_id(raw)
+        virtual, inline = (location >= 0) | (packed >= 0), self._inline(tables)
+        named = virtual.astype(np.int64) + (chunk >= 0)
+        named[list(inline)] += 1
+        if (named != 1).any():
+            raise FormatError("a reference names no chunk, or more than one", structure="manifest")
         return ManifestRows(
             cells,
             path,
-            (location >= 0) | (packed >= 0),
+            virtual,
             self._scalars(tables, _OFFSET, "<u8"),
             self._scalars(tables, _LENGTH, "<u8"),
-            self._inline(tables),
+            inline,
             self._scalars(tables, _MODIFIED, "<u4"),
             self.field(tables, _ETAG) >= 0,
         )
@@ -284,6 +310,8 @@ def _parse_url(raw: bytes, containers: Mapping[str | None, str]) -> str:
         url = raw.decode()
     except UnicodeDecodeError as problem:
         raise FormatError(f"a URL is not valid UTF-8: {problem}", structure="manifest") from None
+    if not url:
+        raise FormatError("a URL is empty", structure="manifest")
     if not url.startswith(_CONTAINER):
         return url
     name, _, path = url[len(_CONTAINER) :].partition("/")

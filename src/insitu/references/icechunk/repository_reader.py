@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
@@ -69,7 +69,14 @@ def open_icechunk(
     repository, session = open_session(version, storage_options)
     snapshot = Snapshot(version.url, session.snapshot_id, allow_local, storage_options)
     snapshot.opened.append((repository, session))
-    documents = run_async(_read_documents(session.store))
+    listing = snapshot.listing()
+    if "" not in listing.nodes:
+        raise NotFoundError(
+            f"nothing was committed yet: the {version.kind} {version.name!r} has no root group",
+            url=version.url,
+            hint="Name another version: ?branch=NAME, ?tag=NAME or ?snapshot=ID",
+        )
+    documents = snapshot.ask(_read_documents(session.store, listing.nodes))
     problems: dict[str, str] = {}
 
     def leave_out(path: str, problem: InsituError) -> None:
@@ -82,6 +89,9 @@ def open_icechunk(
         grid = tuple(axis.count for axis in array.axes)
         return Tile(array.axes, (array.encoding,), ManifestTable(grid, snapshot, path))
 
+    for path in listing.nodes:
+        if _document_key(path) not in documents:
+            leave_out(path, FormatError("the snapshot lists this node, but has no metadata of it"))
     nodes = parse_nodes(documents, leave_out, open_shards=False)
     details = GroupDetails("icechunk", notes={"snapshot": snapshot.id, version.kind: version.name})
     made = build_tree(nodes, tile_of, leave_out, details=details)
@@ -100,19 +110,33 @@ def open_session(version: RepositoryVersion, storage_options: Mapping[str, Any] 
             place, authorize_virtual_chunk_access=icechunk.containers_credentials(access)
         )
         return repository, repository.readonly_session(**version.arguments)
-    except (icechunk.IcechunkError, ValueError) as problem:
+    except BaseException as problem:
+        if not is_library_error(problem):
+            raise
         raise to_insitu_error(problem, version) from None
 
 
-def to_insitu_error(problem: Exception, version: RepositoryVersion) -> InsituError:
+def is_library_error(problem: BaseException) -> bool:
+    """Return whether icechunk raised an error: its own, one of a value, or a panic of its Rust code, which is
+    no `Exception`.
+    """
+    kinds = (import_icechunk().IcechunkError, ValueError)
+    return isinstance(problem, kinds) or type(problem).__name__ == "PanicException"
+
+
+def to_insitu_error(problem: BaseException, version: RepositoryVersion) -> InsituError:
     """Return an error of icechunk as one of ours: its first line, without the trace."""
-    lines = [line.strip(" |│├╰─▶×x") for line in str(problem).splitlines()]
-    message = next((line for line in lines if line), type(problem).__name__)
+    message = _first_line(problem)
     if "does not exist" in message or "doesn't exist" in message:
         return NotFoundError("there is no Icechunk repository here", url=version.url)
     if "not found" in message:
         return VariableError(f"no {version.kind} {version.name!r} in this repository: {message}", url=version.url)
     return SourceError(f"icechunk failed: {message}", url=version.url)
+
+
+def _first_line(problem: BaseException) -> str:
+    lines = [line.strip(" |│├╰─▶×x") for line in str(problem).splitlines()]
+    return next((line for line in lines if line), type(problem).__name__)
 
 
 def run_async(work: Coroutine[Any, Any, T]) -> T:
@@ -121,29 +145,32 @@ def run_async(work: Coroutine[Any, Any, T]) -> T:
         return pool.submit(asyncio.run, work).result()
 
 
-async def _read_documents(store: Any) -> dict[str, bytes]:
-    """Return the metadata documents of a store by key, level by level; chunks are never listed."""
+def _document_key(path: str) -> str:
+    return f"{path}/zarr.json" if path else "zarr.json"
+
+
+async def _read_documents(store: Any, paths: Iterable[str]) -> dict[str, bytes]:
+    """Return the metadata documents of nodes by key."""
     from zarr.core.buffer import default_buffer_prototype
 
     prototype, gate = default_buffer_prototype(), asyncio.Semaphore(_CONCURRENT_REQUESTS)
-    documents: dict[str, bytes] = {}
 
-    async def fetch(path: str) -> list[str]:
+    async def fetch(key: str) -> tuple[str, Any]:
         async with gate:
-            key = f"{path}/zarr.json" if path else "zarr.json"
-            found = await store.get(key, prototype)
-            if found is None:
-                return []
-            documents[key] = found.to_bytes()
-            if json.loads(documents[key]).get("node_type") != "group":
-                return []
-            names = [name async for name in store.list_dir(path)]
-        return [f"{path}/{name}".strip("/") for name in names if name != "zarr.json"]
+            return key, await store.get(key, prototype)
 
-    level = [""]
-    while level:
-        level = [name for names in await asyncio.gather(*map(fetch, level)) for name in names]
-    return documents
+    found = await asyncio.gather(*(fetch(_document_key(path)) for path in paths))
+    return {key: data.to_bytes() for key, data in found if data is not None}
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotListing:
+    """What a snapshot lists."""
+
+    nodes: Mapping[str, Mapping[str, Any]]
+    """Groups and arrays by path."""
+    manifests: Mapping[str, Mapping[str, Any]]
+    """Manifests by id."""
 
 
 @dataclass(slots=True, eq=False)
@@ -156,6 +183,8 @@ class Snapshot:
     storage_options: Mapping[str, Any] | None = field(default=None, repr=False)
     opened: list[tuple[Any, Any]] = field(default_factory=list, repr=False)
     """The repository and the session of the icechunk library, once they were opened."""
+    listed: list[SnapshotListing] = field(default_factory=list, repr=False)
+    """What the snapshot lists, once it was asked for."""
     tables: dict[str, ChunkTable] = field(default_factory=dict, repr=False)
     lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
@@ -183,12 +212,46 @@ class Snapshot:
             self.opened.append(open_session(RepositoryVersion(self.url, "snapshot", self.id), self.storage_options))
         return self.opened[0]
 
+    def ask(self, work: Coroutine[Any, Any, T]) -> T:
+        """Return what the icechunk library answers, its errors as ours."""
+        try:
+            return run_async(work)
+        except BaseException as problem:
+            if not is_library_error(problem):
+                raise
+            raise SourceError(
+                f"icechunk cannot read the snapshot {self.id}: {_first_line(problem)}",
+                url=self.url,
+                hint="It may be damaged or lost. Name another version: ?branch=NAME, ?tag=NAME or ?snapshot=ID",
+            ) from None
+
+    def listing(self) -> SnapshotListing:
+        """Return what the snapshot lists.
+
+        The library's store answers that nothing is there where a snapshot cannot be read (icechunk 1).
+        """
+        if not self.listed:
+            # The other form of this method blocks all threads of the process while it waits for the storage.
+            found = self.ask(self.open()[0].inspect_snapshot_async(self.id))
+            about = json.loads(found) if isinstance(found, str) else found
+            if about["id"] != self.id:
+                raise FormatError(f"what is kept as the snapshot {self.id} is {about['id']}", url=self.url)
+            self.listed.append(
+                SnapshotListing(
+                    {node["path"].strip("/"): node for node in about["nodes"]},
+                    {manifest["id"]: manifest for manifest in about["manifests"]},
+                )
+            )
+        return self.listed[0]
+
     def _load_table(self, path: str, shape: tuple[int, ...]) -> ChunkTable:
         store = self.open()[1].store
+        table = self._manifests(path, shape)
         # Only the C kernels decompress the URLs of version 2; without them the library lists all references.
         if not hasattr(store, "array_chunk_iterator") or can_decompress_texts():
-            return self._manifests(path, shape)
-        batches = run_async(_read_batches(store, path))
+            return table
+        table.check_manifests()  # the library takes what a manifest does not list for chunks that were never written
+        batches = self.ask(_read_batches(store, path))
         for rows in batches:
             self.probe_files(path, rows)
         return self.table_of(shape, batches)
@@ -229,22 +292,26 @@ class Snapshot:
             getattr(container, "name", None): prefix
             for prefix, container in (repository.config.virtual_chunk_containers or {}).items()
         }
-        # The other form of this method blocks all threads of the process while it waits for the storage.
-        found = run_async(repository.inspect_snapshot_async(self.id))
-        about = json.loads(found) if isinstance(found, str) else found
-        node = next((node for node in about["nodes"] if node["path"].strip("/") == path), None)
-        if node is None:
-            raise FormatError("the snapshot does not list this array")
-        manifests = [
-            ManifestExtent.parse(manifest["id"], manifest.get("extents"), shape)
-            for manifest in node.get("manifest_refs", [])
-        ]
+        listing = self.listing()
+        node = listing.nodes[path]
+        manifests = []
+        for reference in node.get("manifest_refs", []):
+            listed = listing.manifests.get(name := reference["id"])
+            if listed is None:
+                raise FormatError(f"the snapshot refers to the manifest {name}, which it does not list")
+            size, count = listed["size_bytes"], listed["num_chunk_refs"]
+            manifests.append(ManifestExtent.parse(name, size, count, reference.get("extents"), shape))
 
-        def load(name: str) -> ArrayReferences | None:
-            place = f"{self.url}/manifests/{name}"
+        def load(manifest: ManifestExtent) -> ArrayReferences:
+            place = f"{self.url}/manifests/{manifest.name}"
             try:
                 with open_source(place, self.storage_options) as source:
-                    return open_manifest(source.read(0, source.size()), node["id"], containers)
+                    if (size := source.size()) != manifest.size:
+                        raise FormatError(f"the manifest has {size} bytes, but the snapshot says {manifest.size}")
+                    data = source.read(0, size)
+                references = open_manifest(data, manifest.name, node["id"], manifest.count, containers)
+                manifest.check_positions(references.index)
+                return references
             except InsituError as problem:
                 raise problem.with_context(url=place, variable=path) from None
 

@@ -54,6 +54,12 @@ def read_flat(data: bytes, base: UrlResolver, *, errors: str = "raise") -> Virtu
             structure="references",
             hint="It needs a column for the key, and one for the URL or for inline data",
         )
+    if "length" in chosen and "offset" not in chosen:
+        raise FormatError(
+            f"there are lengths, but no offsets: the columns are {', '.join(columns)}",
+            url=base.url,
+            structure="references",
+        )
     try:
         lists = {role: columns[name].to_pylist() for role, name in chosen.items()}
     except UnicodeDecodeError as problem:

@@ -43,6 +43,7 @@ __all__ = ["ParquetTable", "read_parquet", "write_parquet"]
 
 RECORD_SIZE = 100_000
 _RECORDS_BYTES = 64 << 20
+_COLUMNS = ("path", "offset", "size", "raw")
 _ROWS_PER_URL = 10
 """Rows per URL above which URLs are dictionary-encoded, as kerchunk does."""
 
@@ -164,6 +165,7 @@ def _parse_record(data: bytes, pool: UrlPool) -> RecordRows:
         table = pq.ParquetFile(pa.BufferReader(data), metadata=meta, read_dictionary=texts).read().combine_chunks()
     except (pa.ArrowException, OSError, ValueError) as problem:
         raise FormatError(f"this is not a readable Parquet file: {problem}") from None
+    _check_columns(table.column_names)
     count = table.num_rows
     source: npt.NDArray[np.int32] = np.full(count, UNWRITTEN, np.int32)
     offset, length = (_integer_column(table, name, count) for name in ("offset", "size"))
@@ -180,13 +182,23 @@ def _parse_record(data: bytes, pool: UrlPool) -> RecordRows:
     if "raw" in table.column_names:
         valid, begins, sizes, inline = _inline_column(_single_chunk(table, "raw"))
         source[valid], offset[valid], length[valid] = INLINE, begins[valid], sizes[valid]
-    if "path" not in table.column_names and not (source == INLINE).any():
-        raise FormatError(f"there is no column 'path'; the columns are {', '.join(table.column_names)}")
     lost = np.flatnonzero((source == UNWRITTEN) & ((offset != 0) | (length != 0)))
     if len(lost):
         row = int(lost[0])
         raise FormatError(f"row {row} has offset {offset[row]} and size {length[row]}, but no path")
     return RecordRows(source, offset, length, inline)
+
+
+def _check_columns(names: Sequence[str]) -> None:
+    """Raise `FormatError` where a column is missing that the others need.
+
+    Inline data needs no other column, and whole files need neither offset nor size.
+    """
+    there = {name for name in names if not name.startswith("__")}  # pandas' index
+    lacking = [name for name in _COLUMNS if name not in there]
+    needed = {"path", "raw"}.isdisjoint(there) or ("offset" in there) != ("size" in there)
+    if lacking and (needed or not there.issubset(_COLUMNS)):
+        raise FormatError(f"there is no column {lacking[0]!r}; the columns are {', '.join(names)}")
 
 
 def _single_chunk(table: Any, name: str) -> Any:
