@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -154,6 +155,9 @@ def test_a_folder_in_place_of_a_url(tmp_path: Path) -> None:
     )  # fmt: skip
     (tmp_path / "raw").write_bytes(VALUES.tobytes())
     settings = Settings(roots=(f"https://data.invalid/={tmp_path}",))
+    (refused,) = ask_app(create_app(settings), Asked("GET", "/zarr/https://data.invalid/x.nc!/v/c/0"))
+    assert refused.status == 409, "nothing proves that the copy is the object"
+    settings = replace(settings, trust_copies=True)
     asked = [
         Asked("GET", f"/{route}/https://data.invalid/{name}!/{key}")
         for name in ("x.nc", "x.n*", "refs.json")
