@@ -25,6 +25,7 @@ from asking import ask_twice
 from insitu.active.piecewise import PlainPieces
 from insitu.active.remote_values import RemoteArray
 from insitu.reading import ReadContext, ReadStatistics
+from insitu.reading.thread_pools import count_cores
 from insitu.reducing import ReductionQuery, compute_statistics
 from insitu.server import shared_reduction
 from insitu.server.shared_reduction import BUSY, Sharing, reduce_shared
@@ -99,7 +100,8 @@ def test_both_workers_reduce(server: Server, path: Path, name: str) -> None:
     found = OPERATIONS[name](there).load()
     xr.testing.assert_identical(found, ask_twice(lambda: OPERATIONS[name](here)))
     after = chunks_by_worker(server)
-    assert sum(after[worker] > before.get(worker, 0) for worker in after) == 2
+    # On one core nothing would be gained by sharing.
+    assert sum(after[worker] > before.get(worker, 0) for worker in after) == min(count_cores(), 2)
     done = sum(after.values()) - sum(before.values())
     assert done >= 11_000
 
