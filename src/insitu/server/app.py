@@ -36,6 +36,7 @@ from insitu.server.explorer.guarded_app import GuardedApp
 from insitu.server.jobs import BatchRequest, parse_scan_request
 from insitu.server.process_end import end_with_parent
 from insitu.server.reductionist.routes import reductionist_routes
+from insitu.server.reloading import follow_reloads
 from insitu.server.request_body import read_body
 from insitu.server.request_log import RequestLogMiddleware
 from insitu.server.request_spans import open_spans
@@ -123,6 +124,8 @@ def create_app(settings: Settings, worker: Worker | None = None) -> ASGIApp:
             set_access_policy(state.roots)
             scan_settings.enabled = False  # archives are cached by client, in memory
         isolation.allows_in_process = False
+        if state.owns_process:
+            follow_reloads(state)
         first = asyncio.ensure_future(open_first_archive(state))
         await state.siblings.listen(partial(answer_sibling, state))
         try:

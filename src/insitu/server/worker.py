@@ -27,6 +27,7 @@ from insitu.server.roots import Roots
 from insitu.server.scanned_archives import ScanCache
 from insitu.server.settings import Settings
 from insitu.server.siblings import Siblings
+from insitu.sources.access_policy import has_access_policy, set_access_policy
 from insitu.sources.http.deadline import cut_cancelled_requests
 
 __all__ = ["Worker"]
@@ -51,10 +52,10 @@ class Worker:
         self.settings, self.limits = settings, limits
         self.roots = Roots(settings.roots, settings.archives, settings.storage_options)
         self.tokens = Tokens(settings.tokens, settings.token_file)
-        self.source_pools = ClientSourcePools(self.roots.local_copy)
+        self.source_pools = ClientSourcePools(self._local_copy)
         self.cache = ChunkCache(limits.cache)
         self.metrics = Metrics()
-        self.loader = ChunkLoader(self.source_pools, self.cache, limits, self.roots.local_copy, self.metrics)
+        self.loader = ChunkLoader(self.source_pools, self.cache, limits, self._local_copy, self.metrics)
         self.scans = ScanCache(limits.scans, limits.fresh, self.metrics)
         self.siblings = Siblings.from_environment()
         threads = settings.threads or THREADS_PER_CORE * count_cores()
@@ -64,11 +65,31 @@ class Worker:
         """Deadlines of the running requests."""
         self.incoming = 0
         """Bytes of bodies that are still being received."""
+        self.generation = 0
+        """How often the settings were reloaded."""
         self.closing = False
         self.owns_process = False
         """Whether the process is there for this worker only, so that it may end with it."""
         self.open_requests = 0
         """Requests that have come in and are not answered yet."""
+
+    def _local_copy(self, url: str) -> str:
+        return self.roots.local_copy(url)  # of the roots that there are now
+
+    def reload(self, settings: Settings) -> None:
+        """Use new tokens, roots, storage options and limits, but for the size of the cache and the number of threads;
+        requests that run go on.
+        """
+        limits = settings.limits
+        self.settings, self.limits, self.loader.limits = settings, limits, limits
+        self.tokens = Tokens(settings.tokens, settings.token_file)
+        self.roots = Roots(settings.roots, settings.archives, settings.storage_options)
+        self.admission.resize(limits.memory, limits.queue, limits.wait)
+        self.scans.fresh = limits.fresh
+        self.scans.forget()
+        self.generation += 1
+        if has_access_policy():
+            set_access_policy(self.roots)
 
     async def finish_requests(self) -> None:
         """Wait until the requests that were cancelled because the server stops have answered."""
