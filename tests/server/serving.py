@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import cbor2
 import urllib3
@@ -29,6 +30,16 @@ def free_port() -> int:
     with socket.socket() as found:
         found.bind(("127.0.0.1", 0))
         return int(found.getsockname()[1])
+
+
+def is_refused(url: str) -> bool:
+    """Whether nobody listens at a URL."""
+    place = urlsplit(url)
+    try:
+        socket.create_connection((str(place.hostname), int(place.port or 0)), timeout=LONG).close()
+    except ConnectionRefusedError:
+        return True
+    return False
 
 
 @dataclass

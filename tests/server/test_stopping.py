@@ -5,7 +5,6 @@ from __future__ import annotations
 import http.client
 import json
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -16,22 +15,13 @@ from urllib.parse import urlsplit
 import numpy as np
 import pytest
 
-from server.serving import CODE, Answer, Server, free_port, serving
+from server.serving import CODE, Answer, Server, free_port, is_refused, serving
 from server.trickle import Trickle
 from waiting import LONG, wait_until
 
 GRACE = 1
 SLACK = 15
 """Seconds beyond the grace time that a busy machine may take to end some processes."""
-
-
-def is_refused(url: str) -> bool:
-    place = urlsplit(url)
-    try:
-        socket.create_connection((str(place.hostname), int(place.port or 0)), timeout=LONG).close()
-    except ConnectionRefusedError:
-        return True
-    return False
 
 
 def begin(server: Server, path: str, body: Any) -> tuple[threading.Thread, list[Answer]]:

@@ -20,7 +20,7 @@ import typer
 
 from insitu.errors import InsituError
 
-__all__ = ["apply_option_file", "refuse_empty_variables", "unknown_variables", "variable_name"]
+__all__ = ["apply_option_file", "read_options_again", "refuse_empty_variables", "unknown_variables", "variable_name"]
 
 TYPE_NAMES = {
     int: "an integer",
@@ -79,6 +79,27 @@ def apply_option_file(context: typer.Context, path: Path, command: Any, own: str
             raise InsituError(f"{path}: {key} is wrong: {problem.message}", hint=f"Change {key}") from None
         found[key] = value
     context.default_map = found
+
+
+def read_options_again(context: typer.Context) -> dict[str, Any]:
+    """Return the options of a command that is running: flags as they were given, the others as the environment and
+    the file of options give them now.
+    """
+    found: dict[str, Any] = {}
+    # The option that names the file comes first: it is read then.
+    for parameter in sorted(context.command.params, key=lambda one: not one.is_eager):
+        name = str(parameter.name)
+        source = context.get_parameter_source(name)
+        if name in context.params and source is not None and source.name == "COMMANDLINE":
+            value: Any = context.params[name]
+            if parameter.is_eager:
+                parameter.process_value(context, value)
+        elif name in context.params:
+            value = parameter.process_value(context, parameter.consume_value(context, {})[0])
+        else:
+            continue  # --help
+        found[name] = value
+    return found
 
 
 def refuse_empty_variables(values: Mapping[str, object]) -> None:

@@ -5,15 +5,25 @@ from __future__ import annotations
 import json
 import logging.config
 import os
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from insitu.cli.option_sources import apply_option_file, refuse_empty_variables, unknown_variables, variable_name
+from insitu.cli.option_sources import (
+    apply_option_file,
+    read_options_again,
+    refuse_empty_variables,
+    unknown_variables,
+    variable_name,
+)
 from insitu.errors import InsituError
 from insitu.sources.address import scheme_of
 from insitu.sources.redaction import redact_url
+
+if TYPE_CHECKING:
+    from insitu.server import Settings
 
 __all__ = ["CONTEXT_SETTINGS", "serve"]
 
@@ -22,6 +32,11 @@ PREFIX = "INSITU_SERVE"
 CONTEXT_SETTINGS = {"auto_envvar_prefix": PREFIX}
 DEFAULT_MEMORY = 2.0
 """GiB of decoded data, if no other number is given."""
+FIXED_OPTIONS = (
+    *("host", "port", "workers", "cache", "grace", "config", "log_level", "log_format"),
+    *("tls_cert", "tls_key", "tls_client_ca"),
+)
+"""Options that a running server keeps; SIGHUP reads the others again."""
 serve_log = logging.getLogger("insitu.serve")
 
 
@@ -48,6 +63,7 @@ def _parse_quotas(given: str | dict[str, Any]) -> dict[str, Any]:
 
 
 def serve(
+    context: typer.Context,
     roots: Annotated[
         list[str] | None,
         typer.Argument(
@@ -134,10 +150,7 @@ def serve(
     for active= of insitu, PyActiveStorage and any HTTP client.
     """
     try:
-        from insitu.server import CertificateFiles, Limits, Settings, log_config, run
-        from insitu.server.authentication import check_tokens
-        from insitu.server.operator_options import unmatched_options
-        from insitu.server.roots import Roots, split_root
+        from insitu.server import CertificateFiles, log_config, run
     except ImportError as problem:
         raise InsituError(
             f"the server needs the package {problem.name}", hint="pip install 'insitu[serve]'"
@@ -145,56 +158,14 @@ def serve(
     logging.config.dictConfig(log_config(log_level, log_format))
     for name in unknown_variables(PREFIX, serve):
         serve_log.warning("the environment variable %s is no option of insitu serve and is ignored", name)
-    if not roots:
-        serve_log.warning("no root is given: clients cannot read anything from this server")
-    roots = [_absolute_root(root) for root in roots or []]
-    Roots(roots)  # report a wrong root here, not in every worker
-    if memory is None:
-        memory = max(DEFAULT_MEMORY, workers * max_chunk / 1024)
-    if memory * 1024 < workers * max_chunk:
-        raise InsituError(
-            f"--memory {memory:g} is less than one --max-chunk, {max_chunk:g} MiB, for each of {workers} workers",
-            hint=f"Give --memory {workers * max_chunk / 1024:g} or --max-chunk {memory * 1024 / workers:g}",
-        )
-    limits = Limits(
-        memory=int(memory * 2**30 / workers),
-        cache=int(cache * 2**30 / workers),
-        queue=queue,
-        seconds=timeout,
-        request=int(max_request * 2**20),
-        chunk=int(max_chunk * 2**20),
-        rate=min_rate,
-    )
-    restricting = {"token": token, "token_file": token_file, "tls_client_ca": tls_client_ca, "tls_cert": tls_cert}
-    given = {variable_name(PREFIX, name): value for name, value in {**restricting, "config": config}.items()}
-    refuse_empty_variables({**given, "INSITU_TOKENS": token})
-    check_tokens(token or [])
-    if token_file is not None:
-        check_tokens(_read_token_file(token_file))
     if (tls_key or tls_client_ca) and not tls_cert:
         raise InsituError("TLS needs a certificate", hint="Give it with --tls-cert")
-    own = _read_storage_options(storage_options) if storage_options else {}
-    for name in unmatched_options([split_root(root)[0] for root in roots], own):
-        serve_log.warning(
-            "the storage options for %r match no root and are not used: name a prefix of a root, such as s3://bucket/",
-            redact_url(name),
-        )
-    settings = Settings(
-        roots=tuple(roots),
-        tokens=tuple(token or []),
-        token_file=str(token_file.absolute()) if token_file else None,
-        limits=limits,
-        keep_dims=keep_dims,
-        trust_copies=trust_copies,
-        storage_options=own,
-        quotas=quotas or {},
-        grace=grace,
-    )
+    settings = _make_settings(context.params)
     if host not in ("127.0.0.1", "localhost", "::1") and not (token or token_file or tls_client_ca):
         serve_log.warning(
             "everybody who can connect to %s:%d may read the roots; use --token to restrict access", host, port
         )
-    serve_log.info("memory: at most %s", limits.describe_memory(workers))
+    serve_log.info("memory: at most %s", settings.limits.describe_memory(workers))
     run(
         settings,
         host=host,
@@ -207,7 +178,73 @@ def serve(
         else None,
         log_level=log_level,
         log_format=log_format,
+        reload=lambda: _reload_settings(context),
     )
+
+
+def _make_settings(options: Mapping[str, Any]) -> Settings:
+    """Return the settings of a server with these options, checked."""
+    from insitu.server import Limits, Settings
+    from insitu.server.authentication import check_tokens
+    from insitu.server.operator_options import unmatched_options
+    from insitu.server.roots import Roots, split_root
+
+    roots = [_absolute_root(root) for root in options["roots"] or ()]
+    if not roots:
+        serve_log.warning("no root is given: clients cannot read anything from this server")
+    Roots(roots)  # report a wrong root here, not in every worker
+    workers, max_chunk = options["workers"], options["max_chunk"]
+    memory = options["memory"]
+    if memory is None:
+        memory = max(DEFAULT_MEMORY, workers * max_chunk / 1024)
+    if memory * 1024 < workers * max_chunk:
+        raise InsituError(
+            f"--memory {memory:g} is less than one --max-chunk, {max_chunk:g} MiB, for each of {workers} workers",
+            hint=f"Give --memory {workers * max_chunk / 1024:g} or --max-chunk {memory * 1024 / workers:g}",
+        )
+    limits = Limits(
+        memory=int(memory * 2**30 / workers),
+        cache=int(options["cache"] * 2**30 / workers),
+        queue=options["queue"],
+        seconds=options["timeout"],
+        request=int(options["max_request"] * 2**20),
+        chunk=int(max_chunk * 2**20),
+        rate=options["min_rate"],
+    )
+    tokens, token_file = tuple(options["token"] or ()), options["token_file"]
+    restricting = ("token", "token_file", "tls_client_ca", "tls_cert", "config")
+    refuse_empty_variables({variable_name(PREFIX, name): options[name] for name in restricting})
+    refuse_empty_variables({"INSITU_TOKENS": tokens})
+    check_tokens(tokens)
+    if token_file is not None:
+        check_tokens(_read_token_file(Path(token_file)))
+    own = _read_storage_options(options["storage_options"]) if options["storage_options"] else {}
+    for name in unmatched_options([split_root(root)[0] for root in roots], own):
+        serve_log.warning(
+            "the storage options for %r match no root and are not used: name a prefix of a root, such as s3://bucket/",
+            redact_url(name),
+        )
+    return Settings(
+        roots=tuple(roots),
+        tokens=tokens,
+        token_file=os.path.abspath(token_file) if token_file is not None else None,
+        limits=limits,
+        keep_dims=options["keep_dims"],
+        trust_copies=options["trust_copies"],
+        storage_options=own,
+        quotas=options["quotas"] or {},
+        grace=options["grace"],
+    )
+
+
+def _reload_settings(context: typer.Context) -> Settings:
+    """Return the settings as files and environment give them now; an error if these are wrong."""
+    options = read_options_again(context)
+    for name in FIXED_OPTIONS:
+        if options[name] != context.params[name]:
+            serve_log.warning("%s changes only when the server is started again", name)
+            options[name] = context.params[name]
+    return _make_settings(options)
 
 
 def _read_storage_options(given: str) -> dict[str, Any]:
@@ -244,5 +281,5 @@ def _read_token_file(path: Path) -> tuple[str, ...]:
             f"cannot read the token file {path}: {problem}", hint="Give a text file with one token per line"
         ) from None
     if not found:
-        raise InsituError(f"{path} contains no token: nobody would be let in", hint="Write one token per line")
+        raise InsituError(f"{path} contains no token: no client would be let in", hint="Write one token per line")
     return found

@@ -63,6 +63,11 @@ class Admission:
         turns = (len(self._waiting) + 1) / max(self.running, 1)
         return max(1, min(60, math.ceil(turns * self._usual_seconds)))
 
+    def resize(self, memory: int, queue: int, wait: float) -> None:
+        """Set new limits; requests that run or wait stay."""
+        self.memory, self.queue, self.wait = memory, queue, wait
+        self._start_waiting()
+
     async def enter(self, cost: int) -> Callable[[], None]:
         """Wait until a request may start; return a function to call once, when it has ended.
 
@@ -108,7 +113,7 @@ class Admission:
             raise
 
     def _has_room(self, cost: int) -> bool:
-        return self.used + cost <= self.memory and self.running < self.width
+        return (self.used + cost <= self.memory or not self.used) and self.running < self.width
 
     def _take(self, cost: int) -> None:
         self._moved = time.monotonic()

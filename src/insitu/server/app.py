@@ -37,6 +37,7 @@ from insitu.server.jobs import BatchRequest, parse_scan_request
 from insitu.server.process_end import end_with_parent
 from insitu.server.quotas import QuotaMiddleware
 from insitu.server.reductionist.routes import reductionist_routes
+from insitu.server.reloading import follow_reloads
 from insitu.server.request_body import SMALL_REQUEST_BYTES, read_body
 from insitu.server.request_log import RequestLogMiddleware
 from insitu.server.request_spans import open_spans
@@ -121,6 +122,8 @@ def create_app(settings: Settings, worker: Worker | None = None) -> ASGIApp:
             set_access_policy(state.roots)
             scan_settings.enabled = False  # archives are cached by client, in memory
         isolation.allows_in_process = False
+        if state.owns_process:
+            follow_reloads(state)
         first = asyncio.ensure_future(open_first_archive(state))
         watch = asyncio.ensure_future(state.replies.run())
         gauges = asyncio.ensure_future(_refresh_gauges(state))
@@ -149,7 +152,7 @@ def create_app(settings: Settings, worker: Worker | None = None) -> ASGIApp:
     )
     app.router.redirect_slashes = False
     guarded = GuardedApp(app, loopback_only=bool(settings.archives))
-    return RequestLogMiddleware(QuotaMiddleware(guarded, state.quotas, state.tokens), state, spans)
+    return RequestLogMiddleware(QuotaMiddleware(guarded, state), state, spans)
 
 
 async def _refresh_gauges(worker: Worker) -> None:

@@ -55,7 +55,7 @@ class LocalCopies:
     """
 
     def __init__(self, path: Callable[[str], str], trusted: bool = False, fresh: float = 30.0) -> None:
-        self.path, self._trusted, self._fresh = path, trusted, fresh
+        self.path, self.trusted, self.fresh = path, trusted, fresh
         self._results: LruCache[Any, tuple[float, StaleSourceError | None]] = LruCache(MAX_REMEMBERED)
 
     def open(self, source: Source, options: Mapping[str, Any]) -> ByteSource:
@@ -75,7 +75,7 @@ class LocalCopies:
         if comparison.same is False:
             copy.close()
             raise _stale_copy_error(source.url, comparison.reason)
-        if comparison.same or self._trusted:
+        if comparison.same or self.trusted:
             return copy
         # Caches of chunks keep apart what was read for different versions.
         about = replace(found, etag=f"{found.etag} as {source.etag} of {source.modified}")
@@ -91,7 +91,7 @@ class LocalCopies:
         """
         path = self.path(url)
         # Of a store in a folder, each of many objects would have to be compared.
-        if path != url and not self._trusted and os.path.isfile(path):
+        if path != url and not self.trusted and os.path.isfile(path):
             with open_source(path) as copy:
                 step = max(copy.size() // SAMPLED_CHUNKS, 1)
                 ranges = [(offset, HEAD_BYTES) for offset in range(0, copy.size(), step)]
@@ -108,7 +108,7 @@ class LocalCopies:
             error = _compare_bytes(source, found, copy, ranges, options)
             # Of a version that the client names, the result holds for good.
             lasting = error is None and source.has_version
-            known = (float("inf") if lasting else time.monotonic() + self._fresh, error)
+            known = (float("inf") if lasting else time.monotonic() + self.fresh, error)
             self._results.put(key, known)
         if known[1] is not None:
             raise shallow_copy(known[1])

@@ -10,9 +10,7 @@ numbers in memory.
 from __future__ import annotations
 
 import os
-import shutil
 import struct
-import tempfile
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -23,6 +21,7 @@ from prometheus_client.multiprocess import MultiProcessCollector
 
 from insitu.server.error_responses import UnavailableError
 from insitu.server.process_end import is_running
+from insitu.server.worker_folder import worker_folder
 
 __all__ = ["FOLDER_PREFIX", "ROUTES", "Metrics", "multiprocess_folder"]
 
@@ -162,12 +161,12 @@ def multiprocess_folder(workers: int) -> Iterator[None]:
             path.unlink(missing_ok=True)
         yield
         return
-    folder = os.environ[ENVIRONMENT_VARIABLE] = tempfile.mkdtemp(prefix=FOLDER_PREFIX)
-    try:
-        yield
-    finally:
-        del os.environ[ENVIRONMENT_VARIABLE]
-        shutil.rmtree(folder, ignore_errors=True)
+    with worker_folder(FOLDER_PREFIX) as folder:
+        os.environ[ENVIRONMENT_VARIABLE] = folder
+        try:
+            yield
+        finally:
+            del os.environ[ENVIRONMENT_VARIABLE]
 
 
 def _forget_dead_workers(folder: str) -> None:

@@ -12,16 +12,14 @@ import hashlib
 import logging
 import math
 import os
-import shutil
 import sqlite3
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -29,6 +27,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from insitu.server.authentication import TokenError, Tokens, identify
 from insitu.server.error_responses import BusyError, error_response
 from insitu.server.request_context import current_request
+from insitu.server.worker_folder import worker_folder
 
 __all__ = [
     "DEFAULT",
@@ -110,17 +109,20 @@ def _key(token: str | None) -> str:
 
 
 @contextmanager
-def quota_folder(workers: int, has_quotas: bool) -> Iterator[None]:
-    """Let the worker processes that start within the `with` block count together; one alone needs no folder."""
-    if workers < 2 or not has_quotas:
+def quota_folder(workers: int) -> Iterator[None]:
+    """Let the worker processes that start within the `with` block count together; one alone needs no folder.
+
+    A server without quotas may get some later, when it reads its options again.
+    """
+    if workers < 2:
         yield
         return
-    folder = os.environ[ENVIRONMENT_VARIABLE] = tempfile.mkdtemp(prefix=FOLDER_PREFIX)
-    try:
-        yield
-    finally:
-        del os.environ[ENVIRONMENT_VARIABLE]
-        shutil.rmtree(folder, ignore_errors=True)
+    with worker_folder(FOLDER_PREFIX) as folder:
+        os.environ[ENVIRONMENT_VARIABLE] = folder
+        try:
+            yield
+        finally:
+            del os.environ[ENVIRONMENT_VARIABLE]
 
 
 class Quotas:
@@ -139,7 +141,7 @@ class Quotas:
     def __init__(
         self, quotas: Mapping[str, Quota], folder: str | None = None, clock: Callable[[], float] = time.time
     ) -> None:
-        self._quotas, self._clock = dict(quotas), clock
+        self.limits, self._clock = dict(quotas), clock
         self._lock, self._closed = threading.Lock(), False
         path = ":memory:" if folder is None else str(Path(folder) / "usage.db")
         self._counts = sqlite3.connect(path, timeout=10, isolation_level=None, check_same_thread=False)
@@ -158,7 +160,7 @@ class Quotas:
 
     def quota_of(self, key: str) -> Quota | None:
         """Return the quota of a token; None if it has none."""
-        return self._quotas.get(key, self._quotas.get(DEFAULT))
+        return self.limits.get(key, self.limits.get(DEFAULT))
 
     def begin(self, key: str) -> dict[str, str]:
         """Count a request; return headers that say what is left. `QuotaError` if nothing is."""
@@ -249,6 +251,13 @@ class RequestUsage:
         self._quotas.add(self.key, *((0, 0.0, -1) if refused else (nbytes, self._seconds)))
 
 
+class HasQuotas(Protocol):
+    """A worker: its quotas (None: it has none) and tokens, which change when its options are read again."""
+
+    quotas: Quotas | None
+    tokens: Tokens
+
+
 class QuotaMiddleware:
     """Middleware that refuses requests beyond a quota, and counts the others.
 
@@ -256,23 +265,22 @@ class QuotaMiddleware:
     ----------
     app
         The application.
-    quotas
-        The quotas; None: there are none.
-    tokens
-        The accepted tokens.
+    worker
+        Whose quotas and tokens hold.
     """
 
-    def __init__(self, app: ASGIApp, quotas: Quotas | None, tokens: Tokens) -> None:
-        self.app, self.quotas, self.tokens = app, quotas, tokens
+    def __init__(self, app: ASGIApp, worker: HasQuotas) -> None:
+        self.app, self.worker = app, worker
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
-        key = self._key(scope)
-        if self.quotas is None or key is None:
+        quotas = self.worker.quotas
+        key = None if quotas is None else self._key(scope, quotas)
+        if quotas is None or key is None:
             await self.app(scope, receive, send)
             return
         try:
-            shown = self.quotas.begin(key)
+            shown = quotas.begin(key)
         except QuotaError as error:
             await error_response(error)(scope, receive, send)
             return
@@ -280,7 +288,7 @@ class QuotaMiddleware:
             error_log.error("quotas cannot be counted: %s", problem)
             await self.app(scope, receive, send)
             return
-        usage, sent, refused = RequestUsage(self.quotas, key), 0, False
+        usage, sent, refused = RequestUsage(quotas, key), 0, False
         request = current_request.get()
         if request is not None:
             request.usage = usage
@@ -301,16 +309,16 @@ class QuotaMiddleware:
         finally:
             usage.finish(sent, refused)
 
-    def _key(self, scope: Scope) -> str | None:
+    def _key(self, scope: Scope, quotas: Quotas) -> str | None:
         """Return whose quota a request is counted for; None: nobody's."""
-        if self.quotas is None or scope["type"] != "http" or scope["method"] == "OPTIONS":
+        if scope["type"] != "http" or scope["method"] == "OPTIONS":
             return None
         path = scope["path"]
         if path in UNCOUNTED or (path.startswith("/explorer") and not path.startswith("/explorer/api/")):
             return None
         try:
-            token, _ = identify(Headers(scope=scope), self.tokens.current())
+            token, _ = identify(Headers(scope=scope), self.worker.tokens.current())
         except TokenError:
             return None  # the route refuses it
         key = _key(token)
-        return key if self.quotas.quota_of(key) is not None else None
+        return key if quotas.quota_of(key) is not None else None

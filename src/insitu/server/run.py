@@ -4,22 +4,28 @@ from __future__ import annotations
 
 import logging
 import os
+import signal
 import socket
+import sys
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
 import uvicorn
+from uvicorn.config import STARTUP_FAILURE
 
 from insitu.server.certificate_files import CertificateFiles, context_factory
 from insitu.server.log_format import log_config
 from insitu.server.metrics import multiprocess_folder
 from insitu.server.quotas import quota_folder
+from insitu.server.reloading import SettingsReloader
 from insitu.server.request_spans import check_exporter
 from insitu.server.settings import ENVIRONMENT_VARIABLE, Settings
 from insitu.server.siblings import sibling_folder
+from insitu.server.supervisor import Supervisor
 
 __all__ = ["run"]
 
@@ -44,6 +50,7 @@ def run(
     log_level: str = "info",
     log_format: str = "text",
     on_ready: Callable[[str], None] | None = None,
+    reload: Callable[[], Settings] | None = None,
 ) -> None:
     """Serve until the process is stopped.
 
@@ -64,6 +71,9 @@ def run(
     on_ready
         Called with the address of the explorer's page once the server accepts connections, on a thread
         of its own; without it, the address is logged.
+    reload
+        Returns the settings as they are now: at SIGHUP the server goes on with these. Without it, SIGHUP ends the
+        server, as it ends other programs of a terminal.
     """
     check_exporter()  # report what is missing here, not in every worker
     os.environ[ENVIRONMENT_VARIABLE] = settings.to_json()
@@ -71,13 +81,14 @@ def run(
     if tls_files is not None:
         tls_files.context()  # the same for wrong files
         tls = {"ssl_certfile": tls_files.certificate, "ssl_context_factory": partial(context_factory, tls_files)}
-    with multiprocess_folder(workers), sibling_folder(workers), quota_folder(workers, bool(settings.quotas)):
+    with multiprocess_folder(workers), quota_folder(workers), sibling_folder(workers) as folder:
+        reloader = None if reload is None else SettingsReloader(reload, folder)
         ended = threading.Event()
         if (found := _free_port(host, port)) is not None:  # else Uvicorn says what is wrong
             port, address = found, f"{'https' if tls else 'http'}://{_shown_host(host)}:{found}/"
             threading.Thread(target=_announce, args=(host, port, address, on_ready, ended), daemon=True).start()
         try:
-            uvicorn.run(
+            config = uvicorn.Config(
                 "insitu.server.app:from_environment",
                 factory=True,
                 # By name: a worker answers health checks before it imports this.
@@ -93,8 +104,24 @@ def run(
                 timeout_worker_healthcheck=HEALTHCHECK_SECONDS,
                 **tls,
             )
+            if workers > 1:
+                listening = [config.bind_socket()]
+                Supervisor(config, listening, lambda: reloader is not None and reloader.read() is not None).run()
+            else:
+                if reloader is not None and hasattr(signal, "SIGHUP"):
+                    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until the worker follows it
+                _serve(config)
         finally:
             ended.set()
+
+
+def _serve(config: uvicorn.Config) -> None:
+    """Serve in this process."""
+    server = uvicorn.Server(config)
+    with suppress(KeyboardInterrupt):
+        server.run()
+    if not server.started:
+        sys.exit(STARTUP_FAILURE)
 
 
 def _free_port(host: str, port: int) -> int | None:

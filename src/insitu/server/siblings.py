@@ -11,10 +11,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import shutil
 import socket
 import struct
-import tempfile
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,6 +20,7 @@ from types import TracebackType
 from typing import Self
 
 from insitu.cancellation import check_deadline
+from insitu.server.worker_folder import worker_folder
 
 __all__ = ["SiblingConnection", "Siblings", "sibling_folder"]
 
@@ -39,17 +38,17 @@ Respond = Callable[[bytes], Awaitable[bytes]]
 
 
 @contextmanager
-def sibling_folder(workers: int) -> Iterator[None]:
-    """Let the worker processes that start within the `with` block find each other."""
+def sibling_folder(workers: int) -> Iterator[str | None]:
+    """Let the worker processes that start within the `with` block find each other, in the folder that it gives."""
     if workers < 2 or not hasattr(socket, "AF_UNIX"):
-        yield
+        yield None
         return
-    folder = os.environ[ENVIRONMENT_VARIABLE] = tempfile.mkdtemp(prefix="insitu-workers-")
-    try:
-        yield
-    finally:
-        del os.environ[ENVIRONMENT_VARIABLE]
-        shutil.rmtree(folder, ignore_errors=True)
+    with worker_folder("insitu-workers-") as folder:
+        os.environ[ENVIRONMENT_VARIABLE] = folder
+        try:
+            yield folder
+        finally:
+            del os.environ[ENVIRONMENT_VARIABLE]
 
 
 class Siblings:

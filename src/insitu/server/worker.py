@@ -32,6 +32,7 @@ from insitu.server.roots import Roots
 from insitu.server.scanned_archives import ScanCache
 from insitu.server.settings import Settings
 from insitu.server.siblings import Siblings
+from insitu.sources.access_policy import has_access_policy, set_access_policy
 from insitu.sources.http.deadline import cut_cancelled_requests
 
 __all__ = ["Worker"]
@@ -58,11 +59,11 @@ class Worker:
         self.settings, self.limits = settings, limits
         self.roots = Roots(settings.roots, settings.archives, settings.storage_options)
         self.tokens = Tokens(settings.tokens, settings.token_file)
-        self.copies = LocalCopies(self.roots.local_copy, settings.trust_copies, limits.fresh)
+        self.copies = LocalCopies(self._local_copy, settings.trust_copies, limits.fresh)
         self.source_pools = ClientSourcePools(self.copies)
         self.cache = ChunkCache(limits.cache)
         self.metrics = Metrics()
-        self.loader = ChunkLoader(self.source_pools, self.cache, limits, self.roots.local_copy, self.metrics)
+        self.loader = ChunkLoader(self.source_pools, self.cache, limits, self._local_copy, self.metrics)
         self.scans = ScanCache(limits.scans, limits.fresh, self.metrics)
         self.siblings = Siblings.from_environment()
         self.quotas = Quotas.from_environment(parse_quotas(settings.quotas)) if settings.quotas else None
@@ -74,11 +75,38 @@ class Worker:
         """Deadlines of the running requests."""
         self.incoming = 0
         """Bytes of bodies that are still being received."""
+        self.generation = 0
+        """How often the settings were reloaded."""
         self.closing = False
         self.owns_process = False
         """Whether the process is there for this worker only, so that it may end with it."""
         self.open_requests = 0
         """Requests that have come in and are not answered yet."""
+
+    def _local_copy(self, url: str) -> str:
+        return self.roots.local_copy(url)  # of the roots that there are now
+
+    def reload(self, settings: Settings) -> None:
+        """Use new tokens, roots, storage options, quotas and limits, but for the size of the cache and the number of
+        threads; requests that run go on.
+        """
+        limits = settings.limits
+        self.settings, self.limits, self.loader.limits = settings, limits, limits
+        self.tokens = Tokens(settings.tokens, settings.token_file)
+        self.roots = Roots(settings.roots, settings.archives, settings.storage_options)
+        self.admission.resize(limits.memory, limits.queue, limits.wait)
+        self.replies.rate, self.replies.limit = limits.rate, limits.replies
+        self.copies.trusted, self.copies.fresh = settings.trust_copies, limits.fresh
+        self.scans.fresh = limits.fresh
+        self.scans.forget()
+        quotas = parse_quotas(settings.quotas)
+        if self.quotas is not None:
+            self.quotas.limits = quotas
+        elif quotas:
+            self.quotas = Quotas.from_environment(quotas)
+        self.generation += 1
+        if has_access_policy():
+            set_access_policy(self.roots)
 
     async def finish_requests(self) -> None:
         """Wait until the requests that were cancelled because the server stops have answered."""

@@ -178,7 +178,7 @@ class _ZarrTreeCache:
         options = storage_options(self.worker, BatchRequest((), {}), who)
         self.worker.roots.check(url, options)
         add_login(options, url, who)
-        key = (who.digest, url, zarr_format)
+        key = (who.digest, url, zarr_format, self.worker.generation)
         place = self.worker.copies.checked_path(url, options)
         version = content_version(place)
         with self._making.hold(key):  # if several requests need one archive, one of them scans it

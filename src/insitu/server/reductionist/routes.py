@@ -35,15 +35,15 @@ def reductionist_routes(worker: Worker) -> list[BaseRoute]:
 
     The latter keep reduced dimensions and nest counts, so that PyActiveStorage can reduce any axes.
     """
-    plain = _make_endpoint(worker, worker.settings.keep_dims)
-    kept = _make_endpoint(worker, True)
+    plain = _make_endpoint(worker, lambda: worker.settings.keep_dims)
+    kept = _make_endpoint(worker, lambda: True)
     return [
         Route("/v2/{operation}", plain, methods=["POST"]),
         Route("/keepdims/v2/{operation}", kept, methods=["POST"]),
     ]
 
 
-def _make_endpoint(worker: Worker, keep_dims: bool) -> Callable[[Request], Awaitable[Response]]:
+def _make_endpoint(worker: Worker, keeps_dims: Callable[[], bool]) -> Callable[[Request], Awaitable[Response]]:
     async def answer(request: Request) -> Response:
         operation = request.path_params["operation"]
         if operation not in OPERATIONS:
@@ -52,7 +52,7 @@ def _make_endpoint(worker: Worker, keep_dims: bool) -> Callable[[Request], Await
             who = authenticate(request.headers, worker.tokens.current())
             wanted = parse_chunk_request(await read_body(request, worker, SMALL_REQUEST_BYTES))
             _check_access(worker, wanted)
-            cost = worker.loader.cost(wanted)
+            cost, keep_dims = worker.loader.cost(wanted), keeps_dims()
             data = await worker.run(
                 cost, lambda deadline: _compute_answer(worker, operation, wanted, who, keep_dims, deadline)
             )

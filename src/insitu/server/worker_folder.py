@@ -1,0 +1,61 @@
+"""Temporary folders that the worker processes of one server share, removed at its end or at the next start.
+
+A supervisor that is killed cannot remove its own. So it holds a lock on a file in it: a folder whose lock is free is
+removed by the next server of the same user.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import IO
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
+
+__all__ = ["worker_folder"]
+
+LOCK = "lock"
+
+
+@contextmanager
+def worker_folder(prefix: str) -> Iterator[str]:
+    """Make a folder that only this user can enter, for as long as the `with` block lasts.
+
+    Parameters
+    ----------
+    prefix
+        Of its name. Folders of that prefix whose server was killed are removed.
+    """
+    _remove_abandoned(prefix)
+    folder = tempfile.mkdtemp(prefix=prefix)
+    try:
+        with open(os.path.join(folder, LOCK), "w") as held:
+            _lock(held)
+            yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _remove_abandoned(prefix: str) -> None:
+    if fcntl is None:
+        return
+    for folder in Path(tempfile.gettempdir()).glob(f"{prefix}*"):
+        with suppress(OSError):  # of somebody else, of a server that runs, or just being removed by another
+            if folder.is_symlink() or folder.stat().st_uid != os.getuid():
+                continue
+            with open(folder / LOCK, "r+") as held:
+                _lock(held)
+                shutil.rmtree(folder, ignore_errors=True)
+
+
+def _lock(file: IO[str]) -> None:
+    """Lock a file until it is closed, or its process ends; raise `OSError` if another process has locked it."""
+    if fcntl is not None:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
