@@ -152,10 +152,11 @@ def _dates(dim: str, labels: Sequence[str]) -> list[np.datetime64] | None:
             return None
         year, month, *rest = (int(part) for part in match.groups() if part is not None)
         try:
-            day = datetime(year, month, *(rest or [1]))
+            day, hour, minute, second = [*rest, *(1, 0, 0, 0)[len(rest) :]]
+            moment = datetime(year, month, day, hour, minute, second)
         except ValueError:  # a month 13
             return None
-        found.append(np.datetime64(day, "ns" if 1678 <= year < 2262 else "s"))
+        found.append(np.datetime64(moment, "ns" if 1678 <= year < 2262 else "s"))
     return found
 
 
