@@ -191,12 +191,19 @@ class EccodesMessage:
         self._guard.__enter__()
         try:
             self._handle = self.library.codes_new_from_message(short_message(self.field))
-            self.library.codes_set(self._handle, "missingValue", MISSING)
-            if has_empty_rows(self.library, self._handle):
+            try:
+                if not self.library.codes_is_defined(self._handle, "gridType"):
+                    raise self._unknown_grid_error()
+                self.library.codes_set(self._handle, "missingValue", MISSING)
+                if has_empty_rows(self.library, self._handle):
+                    raise ValueError("a row of its reduced grid has no points")
+            except BaseException:
                 self.library.codes_release(self._handle)
-                raise ValueError("a row of its reduced grid has no points")
+                raise
         except Exception as problem:  # whatever the library raises: the message is not one that it knows
             self._guard.__exit__(None, None, None)
+            if isinstance(problem, UnsupportedError):
+                raise
             raise FormatError(
                 f"ecCodes cannot read the message: {problem}",
                 offset=self.field.offset,
@@ -208,6 +215,17 @@ class EccodesMessage:
     def __exit__(self, *problem: object) -> None:
         self.library.codes_release(self._handle)
         self._guard.__exit__(None, None, None)
+
+    def _unknown_grid_error(self) -> UnsupportedError:
+        grid, edition = self.field.grid, self.field.edition
+        number = int.from_bytes(grid[12:14], "big") if edition == 2 else grid[5] if len(grid) > 5 else "without a grid"
+        return UnsupportedError(
+            f"ecCodes does not know the grid of the field: template {number} of GRIB {edition}",
+            offset=self.field.offset,
+            length=self.field.length,
+            structure="GRIB grid",
+            hint='errors="warn" leaves the message out',
+        )
 
     def get(self, key: str, kind: type | None = None) -> Any:
         """Return a key; of many values, as an array.
