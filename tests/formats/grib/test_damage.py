@@ -18,7 +18,7 @@ import pytest
 import insitu
 from damaged_bytes import count_refused, read_all, written_to
 from insitu.codecs.libraries import isolation
-from insitu.errors import CodecError, FormatError, InsituWarning, SourceError
+from insitu.errors import CodecError, FormatError, InsituWarning, SourceError, UnsupportedError
 from insitu.formats import scan_format
 from insitu.formats.grib.codecs import subprocess_decoder
 from insitu.formats.grib.codecs.subprocess_decoder import decode_in_subprocess
@@ -426,3 +426,40 @@ def test_a_grid_of_one_row_without_an_increment_does_not_end_the_process(tmp_pat
     done = subprocess.run([sys.executable, "-c", program, str(tmp_path / "a.grib")], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert done.stdout.split(" ", 1)[1].strip() in ("[]", "['latitude', 'longitude']")
+
+
+def section_of(message: bytes, number: int, place: int, value: int) -> bytes:
+    at = section(message, number) + place
+    return message[:at] + value.to_bytes(2, "big") + message[at + 2 :]
+
+
+def test_an_unknown_grid_is_not_damage(tmp_path: Path) -> None:
+    good = written("regular_ll_pl_grib2", "")
+    assert good is not None
+    path = tmp_path / "a.grib2"
+    path.write_bytes(section_of(good, 3, 12, 777))
+    for open_file in (insitu.scan, insitu.open_dataset):
+        with pytest.raises(UnsupportedError, match="template 777 of GRIB 2"):
+            open_file(path)
+    path.write_bytes(section_of(good, 3, 12, 777) + good)
+    with pytest.warns(InsituWarning, match="template 777 of GRIB 2"):
+        tree = insitu.scan(path, errors="warn")
+    assert "t" in tree.arrays
+
+
+def test_an_unknown_grid_of_the_first_edition_is_not_damage() -> None:
+    good = written("regular_ll_pl_grib1", "")
+    assert good is not None
+    grid = 8 + int.from_bytes(good[8:11], "big")
+    with pytest.raises(UnsupportedError, match="template 77 of GRIB 1"):
+        insitu.scan(MemorySource(good[: grid + 5] + b"\x4d" + good[grid + 6 :]))
+
+
+def test_an_unknown_packing_is_not_damage(tmp_path: Path) -> None:
+    good = written("regular_ll_pl_grib2", "")
+    assert good is not None
+    (tmp_path / "a.grib2").write_bytes(section_of(good, 5, 9, 777))
+    dataset = insitu.open_dataset(tmp_path / "a.grib2")
+    for _ in range(2):
+        with pytest.raises(UnsupportedError, match="does not know the packing"):
+            dataset.t.load()

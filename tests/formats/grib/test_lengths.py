@@ -157,3 +157,27 @@ def test_harmonics_of_the_first_edition_that_are_too_short(refuse: Any) -> None:
     size = int.from_bytes(message[data : data + 3], "big") - 40
     body = message[:data] + size.to_bytes(3, "big") + message[data + 3 : data + size] + b"7777"
     refuse(body[:4] + len(body).to_bytes(3, "big") + body[7:], "but its header declares")
+
+
+@pytest.mark.parametrize("edition", [1, 2])
+@pytest.mark.parametrize("gaps", [False, True])
+def test_packing_of_second_order_that_reads_behind_its_end(tmp_path: Path, edition: int, gaps: bool) -> None:
+    """Only the data tells how long it must be: what lies behind it does not become values."""
+    message = written(f"regular_ll_pl_grib{edition}", "grid_second_order", 12, gaps=gaps)
+    (tmp_path / "a.grib").write_bytes(message)
+    assert np.isfinite(insitu.open_dataset(tmp_path / "a.grib").to_dataarray().load()).mean() > 0.9
+    if edition == 2:
+        short = shortened(message, 7, 40)
+    else:
+        data = len(message) - 4
+        size = int.from_bytes(message[4:7], "big") - 40
+        at = 8 + int.from_bytes(message[8:11], "big")
+        for _ in range(1 + gaps):
+            at += int.from_bytes(message[at : at + 3], "big")
+        assert at < data
+        body = message[:at] + (size - at - 4).to_bytes(3, "big") + message[at + 3 : size - 4] + b"7777"
+        short = body[:4] + size.to_bytes(3, "big") + body[7:]
+    (tmp_path / "a.grib").write_bytes(short)
+    (array,) = insitu.open_dataset(tmp_path / "a.grib").data_vars.values()
+    with pytest.raises(CodecError, match=r"ends before the last value|cannot decode"):
+        array.load()

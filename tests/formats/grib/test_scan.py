@@ -512,3 +512,55 @@ def test_all_members_as_the_page_joins_them(tmp_path: Path, make: Makes, monkeyp
         theirs = _theirs(tmp_path / "ens.grib2", filter_by_keys={"dataType": "pf" if n else "cf"})
         expected = theirs.t.sel(number=n) if n else theirs.t
         np.testing.assert_array_equal(found.t.sel(number=n).transpose(*expected.dims).values, expected.values)
+
+
+def test_thresholds_and_percentiles_are_coordinates(tmp_path: Path, make: Makes) -> None:
+    """cfgrib shows the first one only; before, the others were in groups `repeated_2`, …"""
+    sample = "regular_ll_sfc_grib2"
+    above = {"productDefinitionTemplateNumber": 9, "probabilityType": 1, "scaleFactorOfUpperLimit": 3}
+    below = {"productDefinitionTemplateNumber": 5, "probabilityType": 0, "scaleFactorOfLowerLimit": 0}
+    between = {"productDefinitionTemplateNumber": 9, "probabilityType": 2}
+    headers: list[dict[str, Any]] = [
+        *({**above, "scaledValueOfUpperLimit": limit} for limit in (254, 2540, 1270)),
+        *({**below, "scaledValueOfLowerLimit": limit} for limit in (273, 263)),
+        {**between, "scaledValueOfLowerLimit": 1, "scaledValueOfUpperLimit": 2},
+        {**between, "scaledValueOfLowerLimit": 1, "scaledValueOfUpperLimit": 5},
+        *({"productDefinitionTemplateNumber": 6, "percentileValue": percent} for percent in (90, 10, 50)),
+        {"productDefinitionTemplateNumber": 0},
+    ]
+    messages = [make(sample, np.full(496, float(number)), **keys) for number, keys in enumerate(headers)]
+    (tmp_path / "a.grib2").write_bytes(b"".join(messages))
+    tree = insitu.open_datatree(tmp_path / "a.grib2")
+    assert sorted(tree.children) == [
+        "surface", "surface_percentile", "surface_probability_above", "surface_probability_below",
+        "surface_probability_between",
+    ]  # fmt: skip
+
+    def first_points(group: str) -> Any:
+        return tree[group]["t"].isel(latitude=0, longitude=0).load()
+
+    assert first_points("surface").item() == 10
+    found = first_points("surface_probability_above")
+    assert dict(zip(found.threshold.values.tolist(), found.values.tolist(), strict=True)) == {
+        0.254: 0,
+        1.27: 2,
+        2.54: 1,
+    }
+    found = first_points("surface_probability_below")
+    assert dict(zip(found.threshold.values.tolist(), found.values.tolist(), strict=True)) == {263: 4, 273: 3}
+    found = first_points("surface_probability_between")
+    assert found.threshold.item() == 1
+    assert dict(zip(found.upperThreshold.values.tolist(), found.values.tolist(), strict=True)) == {2: 5, 5: 6}
+    found = first_points("surface_percentile")
+    assert dict(zip(found.percentile.values.tolist(), found.values.tolist(), strict=True)) == {10: 8, 50: 9, 90: 7}
+
+
+def test_a_limit_that_is_missing_is_no_threshold(tmp_path: Path, make: Makes) -> None:
+    keys = {"productDefinitionTemplateNumber": 5, "probabilityType": 3, "scaleFactorOfLowerLimit": 255}
+    message = bytearray(make("regular_ll_sfc_grib2", **keys))
+    at = 16
+    while message[at + 4] != 4:
+        at += int.from_bytes(message[at : at + 4], "big")
+    message[at + 37 : at + 47] = b"\xff" * 10
+    (tmp_path / "a.grib2").write_bytes(message)
+    assert not {"threshold", "upperThreshold"} & set(insitu.open_dataset(tmp_path / "a.grib2").variables)

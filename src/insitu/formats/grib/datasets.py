@@ -131,9 +131,20 @@ def _parameter(variable: GribVariable) -> str:
     return "-".join(map(str, variable.keys["parameter"]))
 
 
+PROBABILITIES = {0: "below", 1: "above", 2: "between", 3: "above", 4: "below"}
+"""Of what, by code table 4.9."""
+
+
+def _distribution(variable: GribVariable) -> str:
+    kind = variable.keys["probabilityType"]
+    if kind != UNDEFINED:
+        return f"probability_{PROBABILITIES.get(kind, kind)}"
+    return "percentile" if "percentile" in variable.coordinates else ""
+
+
 TELLS: tuple[Tells, ...] = (
-    _key("stepType"), _range("level"), _parameter, _key("dataType"), _key("gridType"), _key("numberOfPoints"),
-    _range("step"), _range("number"), _key("centre"),
+    _key("stepType"), _range("level"), _distribution, _parameter, _key("dataType"), _key("gridType"),
+    _key("numberOfPoints"), _range("step"), _range("number"), _key("centre"),
     _key("subCentre"), _key("edition"),
 )  # fmt: skip
 """What distinguishes datasets of one type of level in their names."""

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -36,6 +37,8 @@ from insitu.formats.grib.vocabulary import ABOUT_FILE, ABOUT_GRID, ABOUT_VARIABL
 __all__ = ["UNDEFINED", "EccodesMessage", "FieldDescription", "describe", "geometry"]
 
 UNDEFINED = "undef"
+NO_LIMIT = -1e99
+"""ecCodes gives less than this for a limit that is missing."""
 MANY_VALUES = {"pl"}
 """Keys that may be arrays."""
 MEMORY = 1 << 16
@@ -114,6 +117,7 @@ def _ask_keys(field: GribField) -> dict[str, Any]:
             ),
             **{name: asked.get_or_undefined(name) for name in ("paramId", "dataType", "typeOfLevel", "stepType")},
             **{name: _COMPUTED[name](asked) if name in _COMPUTED else asked.get_or_undefined(name) for name in HEADERS},
+            "probabilityType": _probability_type(asked),
         }
         named = (about[5:12] if field.edition == 2 else about[3:5] + about[25:26], keys["paramId"])
         known = keys["paramId"] not in (0, UNDEFINED)
@@ -191,12 +195,19 @@ class EccodesMessage:
         self._guard.__enter__()
         try:
             self._handle = self.library.codes_new_from_message(short_message(self.field))
-            self.library.codes_set(self._handle, "missingValue", MISSING)
-            if has_empty_rows(self.library, self._handle):
+            try:
+                if not self.library.codes_is_defined(self._handle, "gridType"):
+                    raise self._unknown_grid_error()
+                self.library.codes_set(self._handle, "missingValue", MISSING)
+                if has_empty_rows(self.library, self._handle):
+                    raise ValueError("a row of its reduced grid has no points")
+            except BaseException:
                 self.library.codes_release(self._handle)
-                raise ValueError("a row of its reduced grid has no points")
+                raise
         except Exception as problem:  # whatever the library raises: the message is not one that it knows
             self._guard.__exit__(None, None, None)
+            if isinstance(problem, UnsupportedError):
+                raise
             raise FormatError(
                 f"ecCodes cannot read the message: {problem}",
                 offset=self.field.offset,
@@ -208,6 +219,17 @@ class EccodesMessage:
     def __exit__(self, *problem: object) -> None:
         self.library.codes_release(self._handle)
         self._guard.__exit__(None, None, None)
+
+    def _unknown_grid_error(self) -> UnsupportedError:
+        grid, edition = self.field.grid, self.field.edition
+        number = int.from_bytes(grid[12:14], "big") if edition == 2 else grid[5] if len(grid) > 5 else "without a grid"
+        return UnsupportedError(
+            f"ecCodes does not know the grid of the field: template {number} of GRIB {edition}",
+            offset=self.field.offset,
+            length=self.field.length,
+            structure="GRIB grid",
+            hint='errors="warn" leaves the message out',
+        )
 
     def get(self, key: str, kind: type | None = None) -> Any:
         """Return a key; of many values, as an array.
@@ -310,4 +332,47 @@ def _level(asked: EccodesMessage) -> Any:
         return UNDEFINED
 
 
-_COMPUTED: dict[str, Callable[[EccodesMessage], Any]] = {"time": _time, "step": _step, "level": _level}
+PROBABILITIES, PERCENTILES = (5, 9), (6, 10)
+"""Templates of section 4 of GRIB 2."""
+# Code table 4.9: below the lower limit, above the upper one, between them, above the lower, below the upper one.
+_LIMITS = {
+    0: ("lowerLimit",),
+    1: ("upperLimit",),
+    2: ("lowerLimit", "upperLimit"),
+    3: ("lowerLimit",),
+    4: ("upperLimit",),
+}
+
+
+def _product_template(field: GribField) -> int:
+    return int.from_bytes(field.product[7:9], "big") if field.edition == 2 else -1
+
+
+def _probability_type(asked: EccodesMessage) -> Any:
+    if _product_template(asked.field) not in PROBABILITIES:
+        return UNDEFINED
+    return asked.get_or_undefined("probabilityType")
+
+
+def _threshold(asked: EccodesMessage, place: int = 0) -> Any:
+    limits = _LIMITS.get(_probability_type(asked), ())
+    if place >= len(limits):
+        return UNDEFINED
+    value = asked.get_or_undefined(limits[place])
+    return float(value) if isinstance(value, (int, float)) and value > NO_LIMIT else UNDEFINED
+
+
+def _percentile(asked: EccodesMessage) -> Any:
+    if _product_template(asked.field) not in PERCENTILES:
+        return UNDEFINED
+    return asked.get_or_undefined("percentileValue")
+
+
+_COMPUTED: dict[str, Callable[[EccodesMessage], Any]] = {
+    "time": _time,
+    "step": _step,
+    "level": _level,
+    "percentile": _percentile,
+    "threshold": _threshold,
+    "upperThreshold": partial(_threshold, place=1),
+}

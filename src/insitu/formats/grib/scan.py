@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from insitu.errors import FormatError, InsituError, SourceError
+from insitu.errors import FormatError, InsituError, SourceError, UnsupportedError
 from insitu.formats.grib.codecs.packings import needs_eccodes
 from insitu.formats.grib.codecs.subprocess_decoder import start_early
 from insitu.formats.grib.datasets import arrange_datasets, name_datasets
@@ -92,7 +92,7 @@ def scan_grib(
                 continue
             table.fields.append(field)
             table.descriptions.append(told)
-    tree = build_tree(FoundFields(table, len(messages)), window.source.describe(), problems)
+    tree = build_tree(FoundFields(table, len(messages), broken.unsupported), window.source.describe(), problems)
     return select_variables(subtree(tree, group, url=window.url), variables, url=window.url)
 
 
@@ -138,10 +138,14 @@ class BrokenMessages:
 
     def __init__(self, problems: Problems, url: str) -> None:
         self.problems, self.url = problems, url
+        self.unsupported: InsituError | None = None
+        """Why a message was left out that is not damaged."""
 
     def __call__(self, offset: int, problem: InsituError) -> None:
         """Record a broken message, or raise."""
         problem.with_context(url=self.url, offset=offset)
+        if self.unsupported is None and isinstance(problem, UnsupportedError):
+            self.unsupported = problem
         self.problems.leave_out(f"message_at_{offset}", problem)
 
 
@@ -151,13 +155,17 @@ class FoundFields(NamedTuple):
     table: FieldTable
     messages: int
     """How many there are."""
+    unsupported: InsituError | None = None
+    """Why a message was left out that is not damaged."""
 
 
 def build_tree(found: FoundFields, source: Source, problems: Problems) -> VirtualGroup:
     """Return the group that fields make."""
     table = found.table
     if not table.fields:
-        raise FormatError("the file has no readable GRIB message", url=source.url, offset=0, structure="GRIB message")
+        raise found.unsupported or FormatError(
+            "the file has no readable GRIB message", url=source.url, offset=0, structure="GRIB message"
+        )
     details = GroupDetails("grib", notes={"messages": found.messages, "fields": len(table.fields)})
     arrays: Mapping[str, VirtualArray] = {}
     groups: dict[str, VirtualGroup] = {}

@@ -68,9 +68,10 @@ def scan_grib_index(
                 url=window.url,
             )
         lines = read_index(window, file.size)
-        looks = SampledMessages(file, {line.offset: line.length for line in lines}, BrokenMessages(problems, file.url))
+        broken = BrokenMessages(problems, file.url)
+        looks = SampledMessages(file, {line.offset: line.length for line in lines}, broken)
         table = _table(lines, looks)
-        tree = build_tree(FoundFields(table, len(looks.lengths)), file.source.describe(), problems)
+        tree = build_tree(FoundFields(table, len(looks.lengths), broken.unsupported), file.source.describe(), problems)
     return select_variables(subtree(tree, group, url=window.url), variables, url=window.url)
 
 

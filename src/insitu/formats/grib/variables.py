@@ -27,7 +27,7 @@ from insitu.model import UNWRITTEN, Axis, ChunkTable, Codec, Columns, Encoding, 
 
 __all__ = ["FieldTable", "GribCoordinate", "GribVariable", "has_same_header", "make_variable"]
 
-SPLIT_BY = (*ABOUT_FIELD, *ABOUT_FILE, "parameter", "geometry")
+SPLIT_BY = (*ABOUT_FIELD, *ABOUT_FILE, "parameter", "probabilityType", "geometry")
 """Keys that have one value in a variable, in the order of cfgrib."""
 NUMBER_KEYS = ("number", "time", "step", "level")
 _OF_GRID = {"numberOfPoints", "gridType", "uvRelativeToGrid", "geometry"}
@@ -62,7 +62,10 @@ class FieldTable:
 
 def has_same_header(one: FieldDescription, other: FieldDescription) -> bool:
     """Return whether two headers describe the same field, but for the grid."""
-    names = (*(name for name in SPLIT_BY if name not in _OF_GRID), "directionNumber", "frequencyNumber")
+    names = (
+        *(name for name in SPLIT_BY if name not in _OF_GRID),
+        *(name for name in HEADERS if name not in NUMBER_KEYS),
+    )
     return one[1:] == other[1:] and all(one.keys[name] == other.keys[name] for name in names)
 
 

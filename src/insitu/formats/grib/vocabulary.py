@@ -25,8 +25,11 @@ ABOUT_FIELD = (
     "paramId", "dataType", "numberOfPoints", "typeOfLevel", "stepUnits", "stepType", "gridType", "uvRelativeToGrid",
 )  # fmt: skip
 """One value in a variable."""
-HEADERS = ("number", "time", "step", "level", "directionNumber", "frequencyNumber")
-"""What may become dimensions, in this order."""
+HEADERS = (
+    "number", "time", "step", "level", "directionNumber", "frequencyNumber", "percentile", "threshold",
+    "upperThreshold",
+)  # fmt: skip
+"""What may become dimensions, in this order; the last three have no counterpart in cfgrib."""
 NAMES = ("shortName", "units", "name", "cfName", "cfVarName")
 """One value for a parameter."""
 ABOUT_VARIABLE = (
@@ -89,6 +92,9 @@ COORDINATES: dict[str, dict[str, Any]] = {
     "isobaricInPa": {"units": "Pa", "positive": "down", "stored_direction": "decreasing", **_PRESSURE},
     "isobaricLayer": {"units": "Pa", "positive": "down", **_PRESSURE},
     "number": {"units": "1", "standard_name": "realization", "long_name": "ensemble member numerical id"},
+    "percentile": {"units": "%", "long_name": "percentile of the distribution"},
+    "threshold": {"long_name": "threshold of the probability, in the units of the parameter"},
+    "upperThreshold": {"long_name": "upper end of the range whose probability it is, in the units of the parameter"},
     "step": {
         "units": "hours",
         "standard_name": "forecast_period",

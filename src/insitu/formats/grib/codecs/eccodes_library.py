@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from insitu.codecs.libraries import find_function
-from insitu.errors import CodecError, UnknownCodecError
+from insitu.errors import CodecError, UnknownCodecError, UnsupportedError
 from insitu.forking import fork_safe_rlock, import_before_fork
 
 __all__ = [
@@ -37,6 +37,8 @@ SOON = 1280
 """So many latitudes are found in less than a second; 2,560 take four."""
 MOST_POINTS = 1 << 16
 """Most points of a grid that are computed in this process."""
+BEHIND = 256
+"""Bytes that are put in the place of the end of a message, to see whether they become values."""
 _LOCK = fork_safe_rlock()
 _beside_others = True
 """Whether the process may import other libraries after ecCodes."""
@@ -190,12 +192,35 @@ def decode_values(raw: bytes, key: str, count: int) -> NDArray[np.float64]:
         `values`, `latitudes` or `longitudes`; or what ecCodes calls the different ones of these.
     count
         How many there must be; of the different ones, at most.
+
+    Raises
+    ------
+    CodecError
+        If the message is damaged.
+    UnsupportedError
+        If ecCodes does not know its packing.
     """
+    values, packing = _decode(raw, key, count)
+    if "second_order" in packing:
+        # Only the data tells where it ends, and ecCodes does not look: what it reads behind it must not matter.
+        for fill in (b"\0", b"\xff"):
+            if not np.array_equal(_decode(raw[:-4] + fill * BEHIND, key, count)[0], values, equal_nan=True):
+                raise CodecError("the data ends before the last value")
+    return values
+
+
+def _decode(raw: bytes, key: str, count: int) -> tuple[NDArray[np.float64], str]:
+    """Return values, and for `values` the type of packing."""
     library = eccodes()
+    packing = ""
     with eccodes_lock():
         handle = library.codes_new_from_message(raw)
         try:
             if key == "values":
+                if library.codes_is_defined(handle, "packingType"):
+                    packing = library.codes_get(handle, "packingType", str)
+                if packing == "unknown":
+                    raise UnsupportedError("ecCodes does not know the packing of the field")
                 library.codes_set(handle, "missingValue", MISSING)
             elif why := reason_not_to_compute(library, handle):
                 raise CodecError(why)
@@ -207,4 +232,4 @@ def decode_values(raw: bytes, key: str, count: int) -> NDArray[np.float64]:
             library.codes_release(handle)
     if key == "values":
         values[values == MISSING] = np.nan
-    return values
+    return values, packing

@@ -33,15 +33,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from insitu.codecs.libraries import isolation
-from insitu.errors import CodecError, InsituError, SourceError
+from insitu.errors import CodecError, InsituError, SourceError, UnsupportedError
 from insitu.formats.grib.codecs.eccodes_library import decode_values, import_alone
 
 __all__ = ["decode_in_subprocess", "serve", "start_early"]
 
 _REQUEST = struct.Struct("<24sQQ")
 """The key, the number of values, the bytes of the message."""
-_ANSWER = struct.Struct("<?Q")
-"""Whether it went well, the bytes that follow."""
+_ANSWER = struct.Struct("<BQ")
+"""What it is, of the following; the bytes that follow."""
+DAMAGED, VALUES, UNSUPPORTED = range(3)
 READY = b"R"
 SECONDS, PER_SECOND = 30, 1 << 20
 """Time limit of a message: so many seconds, and one more for so many values."""
@@ -133,9 +134,10 @@ class _Worker:
                 self.to.flush()
             except OSError as problem:
                 raise _GoneError from problem
-            well, size = _ANSWER.unpack(self._read(_ANSWER.size))
-            if not well:
-                raise CodecError(self._read(min(size, LONGEST_PROBLEM)).decode(errors="replace"))
+            kind, size = _ANSWER.unpack(self._read(_ANSWER.size))
+            if kind != VALUES:
+                problem = self._read(min(size, LONGEST_PROBLEM)).decode(errors="replace")
+                raise UnsupportedError(problem) if kind == UNSUPPORTED else CodecError(problem)
             if size > count * 8 or size % 8:
                 raise _GoneError
             values = np.empty(size // 8, np.float64)
@@ -232,6 +234,8 @@ def decode_in_subprocess(raw: bytes, key: str, count: int) -> NDArray[np.float64
     ------
     CodecError
         If the message is damaged.
+    UnsupportedError
+        If ecCodes does not know its packing.
     SourceError
         If no child can be started, and this process may not do it.
     """
@@ -310,16 +314,16 @@ def serve() -> None:
         name, count, size = _REQUEST.unpack(head)
         raw = requests.read(size)
         _limit_resources(count * 64 + size * 8, _seconds(count))
-        problem = b""
+        problem, kind = b"", DAMAGED
         try:
             values = decode_values(raw, name.rstrip(b"\0").decode(), count)
         except MemoryError:
             problem = b"ecCodes needs too much memory for this message"
         except InsituError as error:
-            problem = str(error).encode()
+            problem, kind = str(error).encode(), UNSUPPORTED if isinstance(error, UnsupportedError) else DAMAGED
         except Exception as error:  # whatever the library raises: the message is not one that it knows
             problem = f"ecCodes cannot decode the message: {error}".encode()
-        answers.write(_ANSWER.pack(not problem, len(problem) or values.nbytes))
+        answers.write(_ANSWER.pack(kind if problem else VALUES, len(problem) or values.nbytes))
         answers.write(problem or values.tobytes())
         answers.flush()
         if problem:
