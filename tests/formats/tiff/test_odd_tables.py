@@ -143,15 +143,12 @@ def test_an_offset_without_a_length_was_never_written(tmp_path: Path, form: str)
     np.testing.assert_array_equal(insitu.read(insitu.scan(path, decode=False), "band_data", decode=False), expected)
 
 
-@pytest.mark.parametrize("tag", [256, 257, 259, 262, 277, 278, 284])
+@pytest.mark.parametrize("tag", [256, 257, 259, 262, 277, 278])
 @pytest.mark.parametrize("count", [0, 3])
 def test_several_numbers_in_place_of_one(tmp_path: Path, tag: int, count: int) -> None:
     """The number would be read elsewhere: three do not fit in the row of the directory."""
     path = tmp_path / "a.tif"
     tifffile.imwrite(path, VALUES, metadata=None, rowsperstrip=16, planarconfig=1, photometric="minisblack")
-    with tifffile.TiffFile(path) as file:
-        if tag not in file.pages[0].tags:
-            pytest.skip("tifffile does not write it")
     edit_entry(path, tag, {"count": count})
     with pytest.raises(FormatError, match=rf"tag {tag} holds {count} numbers in place of one|tag {tag} lies behind"):
         insitu.scan(path, decode=False)
