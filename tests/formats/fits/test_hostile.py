@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import tracemalloc
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import insitu
@@ -79,3 +81,68 @@ def test_a_header_without_end() -> None:
         insitu.scan(MemorySource(FIRST.replace(b"END", b"   ")), decode=False)
     with pytest.raises(FormatError, match="no END card"):
         insitu.scan(MemorySource(FIRST.replace(b"END", b"   ") + b" " * 2880 * 4200), decode=False)
+
+
+def _image(**cards: Any) -> bytes:
+    numbers = np.arange(6, dtype=">i2").tobytes().ljust(2880, b"\0")
+    return _header(SIMPLE=True, BITPIX=16, NAXIS=2, NAXIS1=3, NAXIS2=2, **cards) + numbers
+
+
+def _table(width: int, **cards: Any) -> bytes:
+    told = {**TABLE, "NAXIS1": width, "NAXIS2": 3, "PCOUNT": 0, "GCOUNT": 1, "TFIELDS": 1, "TFORM1": "1I", **cards}
+    return FIRST + _header(**told) + np.arange(3 * width, dtype="u1").tobytes().ljust(2880, b"\0")
+
+
+def _damage(data: bytes, text: bytes, other: bytes) -> bytes:
+    assert data.count(text) == 1
+    assert len(text) == len(other)
+    return data.replace(text, other)
+
+
+@pytest.mark.parametrize("word", ["BSCALE", "BZERO", "BLANK"])
+def test_numbers_that_cannot_be_parsed_are_not_left_out(tmp_path: Path, word: str) -> None:
+    """Without them the values would be others; astropy refuses such a file, too."""
+    path = tmp_path / "a.fits"
+    path.write_bytes(_image(**{word: 1500}))
+    insitu.scan(path, decode=False)
+    path.write_bytes(_damage(path.read_bytes(), b"1500", b"15 0"))
+    with pytest.raises(FormatError, match=f"the value of {word} cannot be parsed"):
+        insitu.scan(path, decode=False)
+    path.write_bytes(_image(**{word: "many"}))
+    with pytest.raises(FormatError, match=f"{word} has the invalid value 'many'"):
+        insitu.scan(path, decode=False)
+
+
+@pytest.mark.parametrize("word", ["TSCAL1", "TZERO1", "TNULL1"])
+def test_numbers_of_columns_that_cannot_be_parsed(word: str) -> None:
+    data = _table(2, **{word: 1500})
+    insitu.scan(MemorySource(data), decode=False)
+    with pytest.raises(FormatError, match=f"the value of {word} cannot be parsed"):
+        insitu.scan(MemorySource(_damage(data, b"1500", b"1.5.")), decode=False)
+
+
+def test_a_value_that_is_not_defined_is_none() -> None:
+    data = _damage(_image(BZERO=1500), b"1500", b"    ")
+    np.testing.assert_array_equal(insitu.read(MemorySource(data), "PRIMARY"), np.arange(6).reshape(2, 3))
+
+
+def test_an_axis_with_damaged_cards_has_no_coordinates() -> None:
+    data = _image(CRVAL1=1500.0, CDELT1=2.0, CRPIX1=1.0)
+    assert insitu.read(MemorySource(data), "x").tolist() == [1500.0, 1502.0, 1504.0]
+    group = insitu.scan(MemorySource(_damage(data, b"1500.0", b"15 0.0")), decode=False)
+    assert "x" not in group.arrays
+    assert group.arrays["PRIMARY"].shape == (2, 3)
+
+
+def test_columns_without_a_name_have_numbers() -> None:
+    data = _table(2, TTYPE1="name")
+    assert "HDU1/name" in dict(insitu.scan(MemorySource(data), decode=False).all_arrays())
+    damaged = insitu.scan(MemorySource(_damage(data, b"'name'", b"'name ")), decode=False)
+    assert [*dict(damaged.all_arrays())] == ["HDU1/col1"]
+
+
+def test_rows_are_as_wide_as_their_columns() -> None:
+    assert insitu.read(MemorySource(_table(2)), "HDU1/col1", decode=False).tolist() == [1, 515, 1029]
+    for width in (1, 3, 92):
+        with pytest.raises(FormatError, match=f"the columns take 2 bytes, but rows have {width}"):
+            insitu.scan(MemorySource(_table(width)), decode=False)

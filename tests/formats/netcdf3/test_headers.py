@@ -221,3 +221,21 @@ def test_nothing_but_attributes(tmp_path: Path) -> None:
         _agrees(tmp_path / "a.nc")
         group = insitu.scan(tmp_path / "a.nc", decode=False)
         assert group.details.dims == dict(dims)
+
+
+@pytest.mark.parametrize("lead", [[0], []])
+def test_variables_that_overlap_what_fills_another_up(tmp_path: Path, lead: list[int]) -> None:
+    """Two bytes further, the data of the first would still end before the second begins."""
+    writer = Writer(2, random.Random(0), 3, [("time", 0), ("x", 3)])
+    writer.add("a", [*lead, 1], 3)
+    writer.add("b", [*lead, 1], 3)
+    path = tmp_path / "a.nc"
+    path.write_bytes(writer.file(gaps=False))
+    _agrees(path)
+    data, begin = path.read_bytes(), struct.pack(">q", writer.variables[0].begin)
+    assert data.count(begin) == 1
+    path.write_bytes(data.replace(begin, struct.pack(">q", writer.variables[0].begin + 2)))
+    with pytest.raises(OSError, match="Unknown file format"):
+        netCDF4.Dataset(path)
+    with pytest.raises(FormatError, match="variable 'b' overlaps variable 'a'"):
+        insitu.scan(path, decode=False)

@@ -129,3 +129,45 @@ def test_a_length_without_an_offset_is_refused(tmp_path: Path, form: str) -> Non
     with rasterio.open(path) as file:
         expected = file.read()
     np.testing.assert_array_equal(insitu.read(insitu.scan(path, decode=False), "band_data", decode=False), expected)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_an_offset_without_a_length_was_never_written(tmp_path: Path, form: str) -> None:
+    """As in rasterio, unless no strip has a length: then the writer has left them out."""
+    path = tmp_path / "a.tif"
+    tifffile.imwrite(path, VALUES, metadata=None, **FORMS[form])
+    set_places(path, 325 if "tile" in form else COUNTS, 1, 0)
+    with rasterio.open(path) as file:
+        expected = file.read()
+    assert (expected != VALUES).any()
+    np.testing.assert_array_equal(insitu.read(insitu.scan(path, decode=False), "band_data", decode=False), expected)
+
+
+@pytest.mark.parametrize("tag", [256, 257, 259, 262, 277, 278])
+@pytest.mark.parametrize("count", [0, 3])
+def test_several_numbers_in_place_of_one(tmp_path: Path, tag: int, count: int) -> None:
+    """The number would be read elsewhere: three do not fit in the row of the directory."""
+    path = tmp_path / "a.tif"
+    tifffile.imwrite(path, VALUES, metadata=None, rowsperstrip=16, planarconfig=1, photometric="minisblack")
+    edit_entry(path, tag, {"count": count})
+    with pytest.raises(FormatError, match=rf"tag {tag} holds {count} numbers in place of one|tag {tag} lies behind"):
+        insitu.scan(path, decode=False)
+
+
+def test_a_number_repeated_for_each_band(tmp_path: Path) -> None:
+    """So did writers of old, for the compression."""
+    path = tmp_path / "a.tif"
+    values = np.stack([VALUES] * 3, axis=-1)
+    tifffile.imwrite(path, values, metadata=None, photometric="rgb", extratags=[(65000, 3, 3, (1, 1, 1), True)])
+    rename_tags(path, {259: 260, 65000: 259})
+    data = bytearray(path.read_bytes())
+    (place,) = struct.unpack_from("<I", data, 4)
+    (number,) = struct.unpack_from("<H", data, place)
+    rows = sorted(
+        (bytes(data[place + 2 + 12 * i : place + 14 + 12 * i]) for i in range(number)), key=lambda row: row[1::-1]
+    )
+    data[place + 2 : place + 2 + 12 * number] = b"".join(rows)
+    path.write_bytes(data)
+    with rasterio.open(path) as file:
+        expected = file.read()
+    np.testing.assert_array_equal(insitu.read(insitu.scan(path, decode=False), "band_data", decode=False), expected)

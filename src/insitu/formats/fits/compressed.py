@@ -49,8 +49,8 @@ class CompressedImage:
         }
         cards = {**kept, "BITPIX": unit.whole("ZBITPIX", least=-64, most=64), "NAXIS": count, **lengths}
         if "ZBLANK" in unit.cards:
-            cards.setdefault("BLANK", unit.cards["ZBLANK"])
-        self.image = HeaderDataUnit(unit.number, unit.offset, unit.data, cards, unit.notes, unit.url)
+            cards.setdefault("BLANK", unit.number_of("ZBLANK"))
+        self.image = HeaderDataUnit(unit.number, unit.offset, unit.data, cards, unit.notes, unit.url, unit.damaged)
         """The header of the image."""
 
     def array(self, source: Source, dims: tuple[str, ...]) -> VirtualArray:
@@ -68,7 +68,7 @@ class CompressedImage:
             Axis.regular(n, min(cut, max(n, 1)), padded=False) for n, cut in zip(shape, tile[::-1], strict=True)
         )
         grid = tuple(axis.count for axis in axes)
-        numbers = number_format(stored, *(image.cards.get(word) for word in ("BSCALE", "BZERO", "BLANK")))
+        numbers = number_format(stored, *(image.number_of(word) for word in ("BSCALE", "BZERO", "BLANK")))
         rounded = stored.kind == "f" and self._column("ZSCALE") is not None
         first = () if rounded else self._codecs(stored)
         encodings: tuple[Encoding, ...] = (
@@ -93,11 +93,11 @@ class CompressedImage:
 
         Each tile has its own scale, so its own encoding.
         """
-        method = str(self.unit.cards.get("ZQUANTIZ", "NO_DITHER")).strip()
+        method = str(self.unit.card("ZQUANTIZ") or "NO_DITHER").strip()
         if method not in DITHERS or len(data) > MOST_TILES:
             raise self._unsupported_error(f"an image of {len(data)} tiles rounded by {method}")
         scale, zero = self._numbers(data, "ZSCALE"), self._numbers(data, "ZZERO")
-        blank = self.unit.cards.get("ZBLANK")
+        blank = self.unit.number_of("ZBLANK")
         blanks = self._numbers(data, "ZBLANK").tolist() if self._column("ZBLANK") is not None else [blank] * len(data)
         start = self.unit.whole("ZDITHER0", 1, most=10000)
         inner = self._codecs(np.dtype(">i4"))

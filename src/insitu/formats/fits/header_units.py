@@ -41,6 +41,8 @@ class HeaderDataUnit:
     notes: dict[str, list[str]] = field(default_factory=dict)
     """COMMENT and HISTORY."""
     url: str = ""
+    damaged: set[str] = field(default_factory=set)
+    """Keywords whose value cannot be parsed; it is None."""
 
     @property
     def kind(self) -> str:
@@ -64,7 +66,7 @@ class HeaderDataUnit:
         bits, axes = self.whole("BITPIX", least=-64, most=64), self.axes
         if not axes:
             return 0
-        if axes[0] == 0 and self.cards.get("GROUPS") is True:
+        if axes[0] == 0 and self.card("GROUPS") is True:
             axes = axes[1:]  # random groups
         groups, extra = self.whole("GCOUNT", 1), self.whole("PCOUNT", 0)
         return abs(bits) // 8 * groups * (extra + math.prod(axes))
@@ -78,10 +80,27 @@ class HeaderDataUnit:
             )
         return value
 
-    def number_of(self, keyword: str, default: float) -> float:
-        """Return a number, or a default if it is missing or not valid."""
-        value = self.cards.get(keyword, default)
-        return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else default
+    def card(self, keyword: str) -> Any:
+        """Return a value; None if it is missing or not defined.
+
+        One that cannot be parsed raises: without it, the data would be other ones.
+        """
+        if keyword in self.damaged:
+            raise FormatError(
+                f"the value of {keyword} cannot be parsed", url=self.url, offset=self.offset, structure="FITS header"
+            )
+        return self.cards.get(keyword)
+
+    def number_of(self, keyword: str, default: float | None = None) -> Any:
+        """Return a number, or a default if it is missing or not defined."""
+        value = self.card(keyword)
+        if value is None:
+            return default
+        if not isinstance(value, (int, float)) or isinstance(value, bool):
+            raise FormatError(
+                f"{keyword} has the invalid value {value!r}", url=self.url, offset=self.offset, structure="FITS header"
+            )
+        return value
 
 
 def is_fits(window: ReadCache) -> bool:
@@ -148,13 +167,17 @@ def _card(unit: HeaderDataUnit, keyword: str, card: str) -> str | None:
             unit.notes.setdefault(keyword, []).append(card[8:].rstrip())
         return None
     if card[8:10] == "= ":
-        value = _value(card[10:])
+        text = card[10:]
     elif keyword == "HIERARCH" and "=" in card:  # ESO's longer keywords
-        name, _, rest = card[8:].partition("=")
-        keyword, value = name.strip(), _value(rest)
+        name, _, text = card[8:].partition("=")
+        keyword = name.strip()
     else:
         return None
-    unit.cards.setdefault(keyword, value)
+    value = _value(text)
+    if keyword not in unit.cards:
+        unit.cards[keyword] = value
+        if value is None and text.partition("/")[0].strip():
+            unit.damaged.add(keyword)
     return keyword if isinstance(value, str) else None
 
 

@@ -54,7 +54,7 @@ def image_of(unit: HeaderDataUnit, source: Source, size: int, dims: tuple[str, .
     dims
         Names of the dimensions, the slowest first.
     """
-    if unit.cards.get("GROUPS") is True and unit.axes[:1] == (0,):
+    if unit.card("GROUPS") is True and unit.axes[:1] == (0,):
         raise UnsupportedError(
             "FITS random groups are not supported", url=unit.url, offset=unit.offset, structure="GROUPS"
         )
@@ -71,7 +71,7 @@ def image_of(unit: HeaderDataUnit, source: Source, size: int, dims: tuple[str, .
             offset=size,
             structure="FITS data",
         )
-    numbers = number_format(stored, *(unit.cards.get(word) for word in ("BSCALE", "BZERO", "BLANK")))
+    numbers = number_format(stored, *(unit.number_of(word) for word in ("BSCALE", "BZERO", "BLANK")))
     tile = _tile(numbers, shape, unit.data, source)
     return VirtualArray.of(tile, dims=dims, attributes={**header_attributes(unit), **numbers.attributes})
 

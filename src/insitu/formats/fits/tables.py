@@ -78,7 +78,7 @@ def _columns(unit: HeaderDataUnit, width: int) -> list[TableColumn]:
     skip = 0
     taken: set[str] = set()
     for number in range(1, unit.whole("TFIELDS", most=MOST_COLUMNS) + 1):
-        name = str(unit.cards.get(f"TTYPE{number}", "")).strip().replace("/", "_") or f"col{number}"
+        name = str(unit.cards.get(f"TTYPE{number}") or "").strip().replace("/", "_") or f"col{number}"
         while name in taken:
             name = f"{name}_{number}"
         taken.add(name)
@@ -89,7 +89,8 @@ def _columns(unit: HeaderDataUnit, width: int) -> list[TableColumn]:
             raise problem.with_context(variable=name) from None
         skip = max(skip, column.skip + column.nbytes)
         found.append(column)
-    if skip > width:
+    # Section 7.3.1: the columns of a binary table fill its rows; those of a text table may leave gaps.
+    if skip > width or (skip < width and unit.kind != "TABLE"):
         raise FormatError(
             f"the columns take {skip} bytes, but rows have {width}", url=unit.url, offset=unit.offset, structure="TFORM"
         )
@@ -105,7 +106,7 @@ def _column(unit: HeaderDataUnit, number: int, name: str, skip: int) -> TableCol
             offset=unit.offset,
         )
     repeat, letter = int(form[1] or 1), form[2]
-    text, said = unit.cards.get(f"TUNIT{number}"), unit.cards.get(f"TDIM{number}")
+    text, said = unit.cards.get(f"TUNIT{number}"), unit.card(f"TDIM{number}")
     attributes: dict[str, Any] = {"units": text} if text else {}
     if repeat == 0:
         return TableColumn(name, skip, 0, None, (), (), {}, "a column without elements")
@@ -124,7 +125,7 @@ def _column(unit: HeaderDataUnit, number: int, name: str, skip: int) -> TableCol
     shape = _shape(said, repeat)
     if letter == "L":
         return TableColumn(name, skip, repeat, stored, shape, (Codec("fits_logical"),), attributes)
-    packed = number_format(stored, *(unit.cards.get(f"{word}{number}") for word in ("TSCAL", "TZERO", "TNULL")))
+    packed = number_format(stored, *(unit.number_of(f"{word}{number}") for word in ("TSCAL", "TZERO", "TNULL")))
     return TableColumn(
         name, skip, repeat * stored.itemsize, packed.dtype, shape, packed.codecs, {**attributes, **packed.attributes}
     )
@@ -146,7 +147,7 @@ def parse_text_column(unit: HeaderDataUnit, number: int, name: str, skip: int) -
     if form[1] == "A":
         return TableColumn(name, begin, width, np.dtype(f"S{width}"), (), (Codec("fits_text"),), attributes)
     said: dict[str, Any] = {"width": width}
-    null = unit.cards.get(f"TNULL{number}")
+    null = unit.card(f"TNULL{number}")
     scale, zero = (unit.number_of(f"{word}{number}", default) for word, default in (("TSCAL", 1.0), ("TZERO", 0.0)))
     if form[1] == "I":
         dtype: np.dtype[Any] = np.dtype("i2" if width <= 4 else "i4" if width <= 9 else "i8")
@@ -169,7 +170,7 @@ def _heap_column(unit: HeaderDataUnit, number: int, column: TableColumn) -> Tabl
     width, rows = unit.axes
     begin = unit.whole("THEAP", width * rows)
     base = np.dtype("u1" if form[2] == "X" else "S1" if form[2] in "AL" else TYPES[form[2]])
-    scale, zero, null = (unit.cards.get(f"{word}{number}") for word in ("TSCAL", "TZERO", "TNULL"))
+    scale, zero, null = (unit.number_of(f"{word}{number}") for word in ("TSCAL", "TZERO", "TNULL"))
     said: dict[str, Any] = {
         "letter": form[2],
         "base": base.str,

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from insitu.errors import FormatError
 from insitu.formats.fits.header_units import HeaderDataUnit
 
 __all__ = ["AxisScale", "axis_scale"]
@@ -52,12 +53,19 @@ class AxisScale:
 def axis_scale(unit: HeaderDataUnit, axis: int) -> AxisScale | None:
     """Return the scale of an axis (counted from 1).
 
-    None if it has none, or depends on another axis.
+    None if it has none, if it depends on another axis, or if its cards are damaged.
     """
+    try:
+        return _axis_scale(unit, axis)
+    except FormatError:
+        return None
+
+
+def _axis_scale(unit: HeaderDataUnit, axis: int) -> AxisScale | None:
     cards, number = unit.cards, axis
     if not any(f"{word}{number}" in cards for word in ("CRVAL", "CRPIX", "CDELT", "CTYPE")):
         return None
-    kind = str(cards.get(f"CTYPE{number}", "")).strip()
+    kind = str(unit.card(f"CTYPE{number}") or "").strip()
     algorithm = kind[5:8] if len(kind) > 4 and kind[4] == "-" else ""
     if kind.startswith("VELO-") and algorithm in FRAMES:
         algorithm = ""
@@ -82,7 +90,7 @@ def axis_scale(unit: HeaderDataUnit, axis: int) -> AxisScale | None:
         return None
     return AxisScale(
         kind=kind,
-        unit=str(cards.get(f"CUNIT{number}", "")).strip(),
+        unit=str(unit.card(f"CUNIT{number}") or "").strip(),
         value=value,
         step=step,
         reference=unit.number_of(f"CRPIX{number}", 0.0),

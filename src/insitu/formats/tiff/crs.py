@@ -221,7 +221,7 @@ def _with_heights(proj: Any, keys: dict[int, Any], wkt: str) -> str:
     if not keys.get(REVISION) or found is None:
         return wkt
     number, system, datum = keys.get(VERTICAL_UNIT), epsg_code(keys, VERTICAL), epsg_code(keys, VERTICAL_DATUM)
-    if system in ELLIPSOIDAL_HEIGHTS and datum is None:
+    if system is not None and system in ELLIPSOIDAL_HEIGHTS and datum is None:
         system, datum = None, system + 1000
     if system is not None and found[1] == "PROJCS":
         numbered = proj.CRS.from_epsg(system)

@@ -115,7 +115,10 @@ class Directory:
             self.fail(self.unread.get(tag, f"tag {tag} does not hold an integer"), f"tag {tag}")
         size, signed = WHOLE[kind]
         data = self.data.get(tag, b"")
-        return int.from_bytes(data[:size], "little" if self.order == "<" else "big", signed=signed) if data else default
+        # Old writers repeat a number for every band; numbers that differ are those of something else.
+        if not data or data != data[:size] * (len(data) // size):
+            self.fail(f"tag {tag} holds {len(data) // size} numbers in place of one", f"tag {tag}")
+        return int.from_bytes(data[:size], "little" if self.order == "<" else "big", signed=signed)
 
     def text(self, tag: int) -> str | None:
         """Return the text of a tag; None if it is missing or unreadable."""

@@ -124,9 +124,9 @@ def _offsets_and_lengths(
         )
     offset, length = (_to_grid(column[:total], grid) for column in (offsets, counts))
     if expected is not None:
-        # Byte counts of uncompressed strips are often wrong: left at zero, or not clipped at the
+        # Byte counts of uncompressed strips are often wrong: all left at zero, or not clipped at the
         # bottom.
-        length = np.where(length == 0, expected, np.minimum(length, expected))
+        length = np.minimum(length, expected) if length.any() else np.broadcast_to(expected, grid)
     return offset, length
 
 
