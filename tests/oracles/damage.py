@@ -23,7 +23,7 @@ import insitu
 from damaged_bytes import flip_one
 from insitu.errors import InsituError
 
-__all__ = ["cut", "flip"]
+__all__ = ["cut", "data_bytes", "flip"]
 
 MOST_BYTES = 1 << 24
 CHANGES = 150
@@ -48,7 +48,7 @@ def flip(path: str) -> list[Finding]:
     """Scan and read the file with one byte changed, many times over."""
     whole, data = _contents(path), Path(path).read_bytes()
     checked = "latest" in Path(path).name
-    metadata = sorted(set(range(len(data))) - _data_bytes(path))
+    metadata = sorted(set(range(len(data))) - data_bytes(path))
     findings = []
     for place in random.Random(5).sample(metadata, min(CHANGES, len(metadata))):
         damaged = Path(path).with_suffix(".flipped")
@@ -57,7 +57,7 @@ def flip(path: str) -> list[Finding]:
     return findings
 
 
-def _data_bytes(path: str) -> set[int]:
+def data_bytes(path: str) -> set[int]:
     """The bytes of chunks and contiguous data: changed there, a value is another one, and nobody
     can know.
     """

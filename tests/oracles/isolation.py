@@ -30,7 +30,7 @@ READY = "ready\n"
 
 def findings_of(comparison: str, paths: Iterable[Path], seconds: float = 600) -> Iterator[tuple[Path, list[Finding]]]:
     """Compare each file in a worker. `comparison`: hdf5 (h5py), xarray (its engine netcdf4; where
-    that fails, h5netcdf), cut or flip (damage).
+    that fails, h5netcdf), zarr (zarr-python), dmrpp (h5py, on the data file), cut or flip (damage).
     """
     first, *others = ["netcdf4", "h5netcdf"] if comparison == "xarray" else [comparison]
     workers: dict[str, subprocess.Popen[str]] = {}
@@ -129,6 +129,14 @@ def main(comparison: str) -> None:
         import compare_hdf5
 
         compare = compare_hdf5.compare
+    elif comparison == "zarr":
+        import compare_zarr
+
+        compare = compare_zarr.compare
+    elif comparison == "dmrpp":
+        import compare_dmrpp
+
+        compare = compare_dmrpp.compare
     elif comparison in ("cut", "flip"):
         import damage
 

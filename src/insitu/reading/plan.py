@@ -162,9 +162,11 @@ def _narrow_to_parts(wish: TileSelection, rows: ChunkLocations) -> ChunkLocation
             offset=int(rows.offset[row]),
             length=int(rows.length[row]),
         )
+    # An object that is wanted as a whole stays so: whether it is longer than the chunk shows only then.
+    partly = has_bytes & ((rows.length != WHOLE) | (length != stride).reshape(-1))
     return rows._replace(
-        offset=np.where(has_bytes, rows.offset + shift.reshape(-1), rows.offset),
-        length=np.where(has_bytes, length.reshape(-1), rows.length),
+        offset=np.where(partly, rows.offset + shift.reshape(-1), rows.offset),
+        length=np.where(partly, length.reshape(-1), rows.length),
     )
 
 

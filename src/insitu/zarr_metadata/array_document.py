@@ -65,7 +65,7 @@ def from_v2(document: Mapping[str, Any], attributes: Mapping[str, Any] | None = 
     chunks = integers_field(needed(document, "chunks"), "chunks", count=len(shape))
     dtype = dtypes.from_v2(needed(document, "dtype"))
     codecs = codec_documents.from_v2(
-        dtype, len(shape), document.get("filters"), document.get("compressor"), document.get("order", "C")
+        dtype, len(shape), document.get("filters"), document.get("compressor"), needed(document, "order")
     )
     axes = tuple(Axis.regular(length, max(size, 1)) for length, size in zip(shape, chunks, strict=True))
     separator = document.get("dimension_separator", ".")
@@ -74,12 +74,12 @@ def from_v2(document: Mapping[str, Any], attributes: Mapping[str, Any] | None = 
         shape=shape,
         axes=axes,
         objects=axes,
-        encoding=_build_encoding(codecs, document.get("fill_value")),
+        encoding=_build_encoding(codecs, needed(document, "fill_value")),
         keys=ChunkKeys(text_field(separator, "dimension_separator")),
         zarr_format=2,
         dims=_dims_v2(document, given, len(shape)),
         attributes={name: value for name, value in given.items() if not _is_internal_attribute(name)},
-        fill=document.get("fill_value"),
+        fill=document["fill_value"],
         text_values=codecs.text_values,
     )
 
@@ -137,14 +137,14 @@ def from_v3(document: Mapping[str, Any], *, open_shards: bool = True) -> ArrayMe
     sizes = [_common_chunk_length(axis) for axis in objects]
     codecs = codec_documents.from_v3(dtype, sizes, needed(document, "codecs"), open_shards=open_shards)
     axes = _innermost_axes(objects, codecs.levels)
-    value = document.get("fill_value")
+    value = needed(document, "fill_value")
     attributes = object_field(document.get("attributes") or {}, "attributes")
     return ArrayMetadata(
         shape=shape,
         axes=axes,
         objects=objects,
         encoding=_build_encoding(codecs, value),
-        keys=_chunk_keys(document.get("chunk_key_encoding", "default")),
+        keys=_chunk_keys(needed(document, "chunk_key_encoding")),
         zarr_format=3,
         levels=codecs.levels,
         dims=_check_dimension_names(document.get("dimension_names"), "dimension_names", len(shape)),

@@ -28,7 +28,7 @@ from zarr.codecs import (
 )
 
 import insitu
-from insitu.errors import ChecksumError, FormatError, InsituError, VariableError
+from insitu.errors import ChecksumError, CodecError, FormatError, InsituError, VariableError
 from insitu.formats.zarr import matches, open_zarr
 from insitu.model import Unwritten, VirtualArray, VirtualGroup
 from insitu.reading import ReadContext, read_array
@@ -363,15 +363,16 @@ def test_types_of_extensions(tmp_path: Path, dtype: Any, fill: Any, expected: An
         assert found[0].item() == np.asarray(expected, found.dtype).item()
 
 
+V2 = '{"zarr_format": 2, "order": "C", "fill_value": 0, '
 BAD = {
-    "no JSON": "{", "no shape": '{"zarr_format": 2, "chunks": [1], "dtype": "<i4"}',
-    "negative": '{"zarr_format": 2, "shape": [-1], "chunks": [1], "dtype": "<i4"}',
-    "other ranks": '{"zarr_format": 2, "shape": [1], "chunks": [1, 1], "dtype": "<i4"}',
-    "no type": '{"zarr_format": 2, "shape": [1], "chunks": [1], "dtype": "<z9"}',
-    "object": '{"zarr_format": 2, "shape": [1], "chunks": [1], "dtype": "|O"}',
-    "fill": '{"zarr_format": 2, "shape": [1], "chunks": [1], "dtype": "<i4", "fill_value": "x"}',
-    "huge": '{"zarr_format": 2, "shape": [9e18, 9e18], "chunks": [1, 1], "dtype": "<i4"}',
-    "separator": '{"zarr_format": 2, "shape": [1], "chunks": [1], "dtype": "<i4", "dimension_separator": "../"}',
+    "no JSON": "{", "no shape": V2 + '"chunks": [1], "dtype": "<i4"}',
+    "negative": V2 + '"shape": [-1], "chunks": [1], "dtype": "<i4"}',
+    "other ranks": V2 + '"shape": [1], "chunks": [1, 1], "dtype": "<i4"}',
+    "no type": V2 + '"shape": [1], "chunks": [1], "dtype": "<z9"}',
+    "object": V2 + '"shape": [1], "chunks": [1], "dtype": "|O"}',
+    "fill": V2 + '"shape": [1], "chunks": [1], "dtype": "<i4", "fill_value": "x"}',
+    "huge": V2 + '"shape": [9e18, 9e18], "chunks": [1, 1], "dtype": "<i4"}',
+    "separator": V2 + '"shape": [1], "chunks": [1], "dtype": "<i4", "dimension_separator": "../"}',
     "deep": '{"zarr_format": 2, "a":' + "[" * 100_000,
 }  # fmt: skip
 
@@ -382,6 +383,22 @@ def test_malformed_documents(tmp_path: Path, case: str) -> None:
     with pytest.raises(InsituError) as caught:
         open_zarr(str(tmp_path))
     assert str(tmp_path) in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("zarr_format", "field"), [(2, "fill_value"), (2, "order"), (3, "fill_value"), (3, "chunk_key_encoding")]
+)
+def test_fields_that_must_be_there(tmp_path: Path, zarr_format: Any, field: str) -> None:
+    """Without them values would be guessed: zarr-python refuses the array, too."""
+    zarr.create_array(tmp_path / "a", shape=(2,), dtype="i4", fill_value=3, zarr_format=zarr_format)
+    path = tmp_path / "a" / (".zarray" if zarr_format == 2 else "zarr.json")
+    document = json.loads(path.read_text())
+    del document[field]
+    path.write_text(json.dumps(document))
+    with pytest.raises((TypeError, KeyError)):
+        zarr.open_array(tmp_path / "a", mode="r")
+    with pytest.raises(FormatError, match=f"field '{field}' is missing"):
+        open_zarr(str(tmp_path / "a"))
 
 
 def test_errors_warn_keeps_the_rest(tmp_path: Path) -> None:
@@ -397,6 +414,21 @@ def test_errors_warn_keeps_the_rest(tmp_path: Path) -> None:
     assert "int33" in group.problems["bad"]
     with pytest.raises(InsituError, match="int33"):
         open_zarr(str(tmp_path / "g"))
+
+
+@pytest.mark.parametrize("zarr_format", [2, 3])
+@pytest.mark.parametrize("shape", [(6,), (7,)])
+def test_chunks_that_are_longer_than_declared(tmp_path: Path, zarr_format: Any, shape: tuple[int, ...]) -> None:
+    """Also where the last chunk of the array holds less than it could."""
+    group = zarr.open_group(tmp_path / "a.zarr", mode="w", zarr_format=zarr_format)
+    group.create_array("b", shape=shape, dtype="<f8", chunks=(3,), compressors=None)[:] = np.arange(shape[0])
+    chunk = tmp_path / "a.zarr" / ("b/1" if zarr_format == 2 else "b/c/1")
+    chunk.write_bytes(chunk.read_bytes() + bytes(8))
+    with pytest.raises(ValueError, match="reshape"):
+        zarr.open_group(tmp_path / "a.zarr", mode="r")["b"][...]
+    for _ in range(2):
+        with pytest.raises(CodecError, match="32 bytes, but 24"):
+            insitu.read(tmp_path / "a.zarr", "b", decode=False)
 
 
 def test_damaged_shards(tmp_path: Path) -> None:
