@@ -11,13 +11,13 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
 from waiting import LONG
 
-BLOCK = re.compile(r"^```(?:\{code-cell\} )?(python|console)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+BLOCK = re.compile(r"^```(?:\{code-cell\} )?(python|console|sh)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
 def blocks(page: Path) -> list[tuple[str, str]]:
@@ -25,15 +25,20 @@ def blocks(page: Path) -> list[tuple[str, str]]:
     return [(found[1], found[2]) for found in BLOCK.finditer(page.read_text(encoding="utf-8"))]
 
 
-def as_program(page: Path, port: int) -> str:
-    """A page as one Python program: commands become calls, what they are shown to print is looked
-    for in what they print.
+def as_program(texts: list[tuple[str, str]], port: int, places: Mapping[str, str]) -> str:
+    """Blocks of a page as one Python program: commands become calls, what they are shown to print is
+    looked for in what they print.
     """
     lines = ["from docs.running import command"]
-    for kind, text in blocks(page):
+    for kind, text in texts:
+        for shown_place, place in places.items():
+            text = text.replace(shown_place, place)
         text = text.replace("8080", str(port))
         if kind == "python":
             lines.append(text)
+            continue
+        if kind == "sh":
+            lines += [f"command({line!r}, [])" for line in text.splitlines() if line]
             continue
         shown: list[str] = []
         call = ""
@@ -90,8 +95,23 @@ def free_port() -> Iterator[int]:
 
 def run_page(page: Path, folder: Path) -> None:
     """Run a page in a folder, in a process of its own."""
+    run_blocks(blocks(page), folder)
+
+
+def run_blocks(texts: list[tuple[str, str]], folder: Path, places: Mapping[str, str] | None = None) -> None:
+    """Run blocks of a page in a folder, in a process of their own.
+
+    Parameters
+    ----------
+    texts
+        The blocks.
+    folder
+        Where they are run.
+    places
+        What stands in for the places that the blocks name: servers and buckets that no test has.
+    """
     with free_port() as port:
-        program = as_program(page, port)
+        program = as_program(texts, port, places or {})
     ending = "\nimport docs.running\nfor process in docs.running.BEHIND:\n    process.terminate(); process.wait(900)\n"
     guarded = "try:\n    exec(compile(program, 'page', 'exec'), {'__name__': 'page'})\nfinally:\n" + "\n".join(
         f"    {line}" for line in ending.strip().splitlines()

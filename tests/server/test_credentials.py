@@ -21,6 +21,7 @@ from insitu.reducing.chunk_storage import chunk_array
 from insitu.server.authentication import Credentials, TokenError, authenticate
 from insitu.server.client_cache import ClientCache
 from insitu.server.client_source_pools import ClientSourcePools
+from insitu.server.local_copies import LocalCopies
 from insitu.server.metrics import Metrics
 from insitu.server.scanned_archives import ScanCache
 from insitu.sources import open_source
@@ -236,7 +237,7 @@ def test_redirects_remembered(site: Site) -> None:
 
 
 def test_source_pools() -> None:
-    pools = ClientSourcePools(lambda url: url)
+    pools = ClientSourcePools(LocalCopies(lambda url: url))
     ann, bob = Credentials("ann", "hush"), Credentials("bob", "hush")
     found = [pools.for_client(who, {}) for who in (ann, bob, Credentials(), Credentials("ann", "other"))]
     found.append(pools.for_client(ann, {"endpoint_url": "http://other"}))

@@ -47,7 +47,7 @@ class ObjectIdentity:
         self._file = expected if expected is not None and expected.is_local_file else None
         self._facts: dict[str, Any] = {}
         if expected is not None:
-            recorded = {"size": expected.size}
+            recorded: dict[str, Any] = {"size": expected.size}
             if self._file is None:
                 recorded |= {"etag": expected.etag, "modified": expected.modified}
             self._facts = {name: value for name, value in recorded.items() if value is not None}
