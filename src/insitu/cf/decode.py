@@ -205,7 +205,7 @@ class _VariableDecoder:
             try:
                 numbers.packed_number(key, value)
             except FormatError as problem:
-                if np.size(value) != 1:  # xarray, too, refuses these on opening
+                if np.asarray(value).size != 1:  # xarray, too, refuses these on opening
                     raise
                 self._move_to_encoding(key)
                 self.steps["invalid"] = problem.message

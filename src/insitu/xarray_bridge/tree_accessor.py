@@ -10,9 +10,9 @@ import xarray
 
 from insitu.archive import Archive
 from insitu.combining.recipe import Recipe
-from insitu.lazy_array.representation import format_bytes
 from insitu.maintenance import nest_groups, save_tree
 from insitu.model import VirtualGroup
+from insitu.model.description import format_bytes
 from insitu.xarray_bridge.accessor import InsituAccessor
 from insitu.xarray_bridge.origin import Origin
 

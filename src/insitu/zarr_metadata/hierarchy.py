@@ -105,7 +105,7 @@ def _parse_node(path: str, found: Mapping[str, Document], open_shards: bool) -> 
             None, {name: value for name, value in attributes.items() if not name.lower().startswith("_nc")}, 2
         )
     except InsituError as problem:
-        raise problem.with_context(structure=key + name) from None
+        raise problem.with_context(structure=key + (name or ".zattrs")) from None
 
 
 def build_tree(
