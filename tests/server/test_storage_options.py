@@ -111,10 +111,11 @@ def test_keys_of_an_endpoint(endpoint: str) -> None:
 
 def test_keys_stay_with_their_endpoint(endpoint: str) -> None:
     """A bucket of the same name elsewhere is another bucket."""
-    options = {"s3://box/": {**KEYS, "endpoint_url": "http://127.0.0.1:9"}}
-    settings = Settings(roots=("s3://box", endpoint), storage_options=options)
-    for answer in ask_app(create_app(settings), *requests(endpoint, by_bucket=False)):
-        assert answer.status in (401, 403), answer.body
+    elsewhere = {**KEYS, "endpoint_url": "http://127.0.0.1:9"}
+    for options in ({"s3://box/": elsewhere}, {"s3://": elsewhere}, elsewhere):
+        settings = Settings(roots=("s3://box", endpoint), storage_options=options)
+        for answer in ask_app(create_app(settings), *requests(endpoint, by_bucket=False)):
+            assert answer.status in (401, 403), answer.body
     other = Settings(roots=("s3://box",), storage_options={"s3://box/": {**KEYS, "endpoint_url": "http://127.0.0.1:9"}})
     for answer in ask_app(create_app(other), *requests(endpoint, by_bucket=False)):
         assert answer.status == 403, answer.body

@@ -16,6 +16,7 @@ from insitu.sources.storage_options import is_below, is_prefix, options_for
 __all__ = ["bucket_endpoint", "is_same_endpoint", "options_at_endpoint", "unmatched_options"]
 
 Options = Mapping[str, Any]
+CREDENTIALS = ("anon", "key", "secret", "token", "profile")
 MAPPINGS = ("client_kwargs", "config_kwargs", "headers", "token")
 """Options that are mappings themselves, as fsspec has them."""
 
@@ -23,9 +24,8 @@ MAPPINGS = ("client_kwargs", "config_kwargs", "headers", "token")
 def bucket_endpoint(address: Address, options: Options) -> str | None:
     """Return the endpoint at which a bucket is read with these options; None: that of the provider."""
     found = options_for(f"{address.place}/{address.key}", options)
-    given = found.get("endpoint_url") or (found.get("client_kwargs") or {}).get("endpoint_url")
     names = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT") if address.kind == "s3" else ()
-    return given or next((os.environ[name] for name in names if os.environ.get(name)), None)
+    return _endpoint_in(found) or next((os.environ[name] for name in names if os.environ.get(name)), None)
 
 
 def is_same_endpoint(address: Address, endpoint: str, options: Options) -> bool:
@@ -39,9 +39,13 @@ def is_same_endpoint(address: Address, endpoint: str, options: Options) -> bool:
 
 def options_at_endpoint(options: Options, endpoint: str) -> dict[str, Any]:
     """Return options for buckets at an endpoint that a client names: those of buckets of other endpoints are left
-    out, and those for web addresses below the endpoint hold for its buckets.
+    out, and those for web addresses below the endpoint hold for its buckets. Credentials for everything that come with
+    an endpoint are for that one.
     """
     found: dict[str, Any] = {}
+    general = _endpoint_in(options)
+    if general is not None and general.rstrip("/") != endpoint.rstrip("/"):
+        options = {name: value for name, value in options.items() if name not in CREDENTIALS}
     for name, value in options.items():
         address = _bucket_of_prefix(name) if is_prefix(name, value) else None
         if address is None or is_same_endpoint(address, endpoint, options):
@@ -77,6 +81,10 @@ def unmatched_options(roots: Sequence[str], options: Options) -> list[str]:
         if not any(is_below(one, root) or is_below(root, one.rstrip("/")) for one in names for root in roots):
             found.append(name)
     return found
+
+
+def _endpoint_in(options: Options) -> str | None:
+    return options.get("endpoint_url") or (options.get("client_kwargs") or {}).get("endpoint_url")
 
 
 def _bucket_of_prefix(prefix: str) -> Address | None:
