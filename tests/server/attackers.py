@@ -76,6 +76,8 @@ def _large_numbers(ask: Ask, folder: Path) -> None:
 
 def _many_items(ask: Ask, folder: Path) -> None:
     ask("POST", "/reduce", b"\x9a" + struct.pack(">I", 3_000_000) + b"\x80" * 3_000_000, CBOR)
+    ask("POST", "/reduce", b"\x9f" + b"\x80" * 3_000_000 + b"\xff", CBOR)
+    ask("POST", "/reduce", b"\x9f" + b"\x81\x40" * 1_500_000 + b"\xff", CBOR)
     ask("POST", "/read", b"[" * 100_000, JSON)
     ask("POST", "/reduce", b"[" + b"[]," * 1_000_000 + b"[]]", JSON)
     ask("POST", "/v2/sum", b"[" + b"[]," * 1_000_000 + b"[]]", JSON)

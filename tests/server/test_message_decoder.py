@@ -92,6 +92,8 @@ REFUSED = {
     "a list that claims more than there is": (b"\x9b" + struct.pack(">Q", 1 << 40) + b"\0", "ends within"),
     "a map that claims more than there is": (b"\xbb" + struct.pack(">Q", 1 << 63) + b"\0", "ends within"),
     "text that claims more than there is": (b"\x7b" + struct.pack(">Q", 1 << 62) + b"a", "ends within"),
+    "a vast list that ends as one without a length": (b"\x9b" + struct.pack(">Q", 1 << 63) + b"\0\xff", "ends within"),
+    "vast text that ends as one without a length": (b"\x7b" + struct.pack(">Q", 1 << 62) + b"\xff", "ends within"),
     "lists within lists": (b"\x81" * (MAX_NESTING + 1) + b"\0", "within each other"),
     "lists without lengths": (b"\x9f" * 100_000, "within each other"),
     "two items": (b"\x01\x02", "one item"),

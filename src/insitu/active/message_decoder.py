@@ -124,11 +124,15 @@ def _too_deep_error() -> ModelError:
 def _fixed_sizes() -> bytes:
     """Return for each first byte how many bytes the item has; 0 if the head does not say, or is not accepted.
 
-    These are integers and floating-point numbers (RFC 8949, sections 3.1 and 3.3), false, true and null.
+    These are integers, floating-point numbers (RFC 8949, sections 3.1 and 3.3), false, true, null, short strings, and
+    lists and maps that are empty.
     """
     sizes = bytearray(256)
     for kind in (0, 1):
         sizes[kind << 5 : (kind << 5) + 28] = bytes([1] * 24 + [2, 3, 5, 9])
+    for kind in (2, 3):
+        sizes[kind << 5 : (kind << 5) + 24] = bytes(range(1, 25))
+    sizes[0x80] = sizes[0xA0] = 1
     sizes[0xF4:0xF7] = bytes([1, 1, 1])
     sizes[0xF9:0xFC] = bytes([3, 5, 9])
     return bytes(sizes)
@@ -164,17 +168,25 @@ def _check_heads(data: bytes, most: int) -> None:
             left, in_map = outer.pop()
             at += 1
         else:
-            length, at = _read_length(data, at)
+            length = first & 31
+            if length < 24 and kind != 7 and kind != 6:
+                at += 1
+            else:
+                length, at = _read_length(data, at)
             if kind in (2, 3) and length < UNBOUNDED:
                 at += length
             else:
-                if length < UNBOUNDED and length > end - at:
-                    raise ModelError("the message is not valid CBOR: it ends within a list or map")
+                is_map = kind == 5
+                if length < UNBOUNDED:
+                    length *= 1 + is_map
+                    if length > end - at:
+                        raise ModelError("the message is not valid CBOR: it ends within a list or map")
+                    if items + length > most:
+                        raise _too_many_error(most)
                 if len(outer) == MAX_NESTING:
                     raise _too_deep_error()
                 outer.append((left, in_map))
-                in_map = kind == 5
-                left = length * 2 if in_map and length < UNBOUNDED else length
+                left, in_map = length, is_map
         while not left:
             left, in_map = outer.pop()
     if at > end or outer:
@@ -194,7 +206,10 @@ def _read_length(data: bytes, at: int) -> tuple[int, int]:
     if short < 24:
         return short, at + 1
     size = 1 << (short - 24)
-    return int.from_bytes(data[at + 1 : at + 1 + size], "big"), at + 1 + size
+    length = int.from_bytes(data[at + 1 : at + 1 + size], "big")
+    if length > len(data):
+        raise ModelError("the message is not valid CBOR: it ends within an item")
+    return length, at + 1 + size
 
 
 def import_cbor2() -> Any:
