@@ -64,7 +64,7 @@ def decode_cbor(data: bytes, most: int = MAX_ITEMS) -> Any:
 
 
 def count_items(data: bytes, most: int = MAX_ITEMS, *, is_json: bool = False) -> int:
-    """Return how many items a message has, before it is decoded; an error if there are too many, or if it is damaged."""
+    """Return how many items a message has, before it is decoded; an error if there are too many, or it is damaged."""
     if not is_json:
         return _check_heads(data, most)
     items = sum(data.count(mark) for mark in _MARKS)
