@@ -25,7 +25,7 @@ sys.path[:0] = [str(Path(__file__).resolve().parents[1] / "tests")]
 serving = import_module("server.serving").serving
 attackers = import_module("server.attackers")
 
-OPTIONS = ("--workers", "2", "--memory", "0.5", "--max-chunk", "64", "--cache", "0.125", "--log-level", "info")
+OPTIONS = ("--workers", "2")
 
 
 def attack(url: str, folder: str, stop: Event, results: Any) -> None:

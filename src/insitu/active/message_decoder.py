@@ -20,6 +20,7 @@ __all__ = [
     "MAX_ITEMS",
     "MAX_NESTING",
     "MessageTooLargeError",
+    "count_items",
     "decode_cbor",
     "decode_json",
     "decode_sequence",
@@ -62,6 +63,16 @@ def decode_cbor(data: bytes, most: int = MAX_ITEMS) -> Any:
     return items[0]
 
 
+def count_items(data: bytes, most: int = MAX_ITEMS, *, is_json: bool = False) -> int:
+    """Return how many items a message has, before it is decoded; an error if there are too many, or it is damaged."""
+    if not is_json:
+        return _check_heads(data, most)
+    items = sum(data.count(mark) for mark in _MARKS)
+    if items > most:
+        raise _too_many_error(most)
+    return items
+
+
 def decode_sequence(data: bytes, most: int | None = None) -> list[Any]:
     """Return the items of a sequence of CBOR (RFC 8742); without `most` there may be as many as there are bytes."""
     _check_heads(data, len(data) if most is None else most)
@@ -79,8 +90,7 @@ def decode_sequence(data: bytes, most: int | None = None) -> list[Any]:
 def decode_json(data: bytes | str, most: int = MAX_ITEMS) -> Any:
     """Return a message in JSON; a name that occurs twice in a map is an error."""
     body = data.encode("utf-8", "surrogatepass") if isinstance(data, str) else data
-    if sum(body.count(mark) for mark in _MARKS) > most:
-        raise _too_many_error(most)
+    count_items(body, most, is_json=True)
     try:
         found = json.loads(body, object_pairs_hook=_unique_names, parse_int=_parse_integer)
     except RecursionError:
@@ -143,8 +153,10 @@ _KEY_KINDS = (0, 1, 3)
 """Integers and text: keys whose hashes do not collide by the thousand."""
 
 
-def _check_heads(data: bytes, most: int) -> None:
-    """Raise an error unless a sequence of CBOR is complete and within the limits, so that decoding it is cheap."""
+def _check_heads(data: bytes, most: int) -> int:
+    """Return the number of items of a sequence of CBOR; an error unless it is complete and within the limits, so that
+    decoding it is cheap.
+    """
     at, end, items = 0, len(data), 0
     left, in_map = UNBOUNDED, False
     outer: list[tuple[int, bool]] = []  # the same of the lists and maps around
@@ -191,6 +203,7 @@ def _check_heads(data: bytes, most: int) -> None:
             left, in_map = outer.pop()
     if at > end or outer:
         raise ModelError("the message is not valid CBOR: it ends within an item")
+    return items
 
 
 def _read_length(data: bytes, at: int) -> tuple[int, int]:

@@ -51,7 +51,7 @@ from insitu.server.error_responses import error_response, public_message
 from insitu.server.expression_job import PreparedExpression, prepare_expression, read_expression, reduce_expression
 from insitu.server.jobs import ArrayRequest, BatchJob, BatchRequest, parse_batch
 from insitu.server.quotas import RequestUsage
-from insitu.server.request_body import read_body
+from insitu.server.request_body import SMALL_REQUEST_BYTES, count_body_items, read_body
 from insitu.server.request_context import RequestFacts, current_request, request_id
 from insitu.server.requested_arrays import find_array, report_archive_on_refusal, storage_options
 from insitu.server.shared_reduction import BUSY, Sharing, reduce_shared
@@ -153,10 +153,14 @@ async def _prepare(
     worker: Worker, body: bytes, kind: str, who: Credentials, reducing: bool, options: dict[str, Any] | None = None
 ) -> PreparedBatch:
     """Return the batch in a body, ready to run; `options` are the storage options if another worker asks."""
-    cost = body_cost(body, worker.limits)
+    most = max_items(worker.limits)
+    items = min(len(body), most)  # at most: a byte may be an empty list
+    if len(body) > SMALL_REQUEST_BYTES:  # counting is cheaper than keeping so much memory from others
+        items = await worker.run(PREPARATION_BYTES, lambda deadline: count_body_items(body, kind, most))
+    cost = body_cost(body, items)
 
     def parse_and_prepare(deadline: Deadline) -> tuple[BatchRequest, PreparedBatch | None]:
-        parsed = parse_batch(body, kind, reducing=reducing, most=max_items(worker.limits))
+        parsed = parse_batch(body, kind, reducing=reducing, most=most)
         return _prepare_if_small(worker, parsed, who, reducing, options)
 
     batch, ready = await worker.run(cost, parse_and_prepare)

@@ -50,12 +50,9 @@ def max_items(limits: Limits) -> int:
     return min(MAX_ITEMS, limits.memory // (2 * ITEM_BYTES))
 
 
-def body_cost(body: bytes, limits: Limits) -> int:
-    """Return about how many bytes the body of a request takes once decoded, at most.
-
-    A byte of CBOR may be an empty list, which takes 64 bytes.
-    """
-    return PREPARATION_BYTES + len(body) + ITEM_BYTES * min(len(body), max_items(limits))
+def body_cost(body: bytes, items: int) -> int:
+    """Return about how many bytes the body of a request takes once its items are decoded."""
+    return PREPARATION_BYTES + len(body) + ITEM_BYTES * items
 
 
 def declared_cost(batch: BatchRequest, limits: Limits) -> int:

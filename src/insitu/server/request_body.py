@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from starlette.requests import ClientDisconnect, Request
 
-from insitu.active.message_decoder import MAX_ITEMS, MessageTooLargeError, decode_cbor, decode_json
+from insitu.active.message_decoder import MAX_ITEMS, MessageTooLargeError, count_items, decode_cbor, decode_json
 from insitu.errors import ModelError
 from insitu.server.error_responses import BusyError, RequestError, RequestTooLargeError, SlowError
 
 if TYPE_CHECKING:
     from insitu.server.worker import Worker
 
-__all__ = ["SMALL_REQUEST_BYTES", "decode_body", "read_body"]
+__all__ = ["SMALL_REQUEST_BYTES", "count_body_items", "decode_body", "read_body"]
 
 MAX_PAUSE_SECONDS = 20.0
 """Longest pause within a body, in seconds."""
@@ -56,6 +58,12 @@ async def read_body(request: Request, worker: Worker, most: int | None = None) -
         worker.incoming -= size
 
 
+def count_body_items(body: bytes, content_type: str, most: int) -> int:
+    """Return how many items a body has; an error if it has more than `most`, or is not valid."""
+    with _reporting(most):
+        return count_items(body, most, is_json=_is_json(content_type))
+
+
 def decode_body(body: bytes, content_type: str, most: int = MAX_ITEMS) -> Any:
     """Return what a body says, in JSON if the content type says so, else in CBOR.
 
@@ -66,9 +74,19 @@ def decode_body(body: bytes, content_type: str, most: int = MAX_ITEMS) -> Any:
     most
         How many items it may have.
     """
-    is_json = content_type.partition(";")[0].strip().lower() == "application/json"
+    with _reporting(most):
+        return decode_json(body, most) if _is_json(content_type) else decode_cbor(body, most)
+
+
+def _is_json(content_type: str) -> bool:
+    return content_type.partition(";")[0].strip().lower() == "application/json"
+
+
+@contextmanager
+def _reporting(most: int) -> Iterator[None]:
+    """Report what is wrong with a message as an error of the request."""
     try:
-        return decode_json(body, most) if is_json else decode_cbor(body, most)
+        yield
     except MessageTooLargeError:
         raise RequestTooLargeError(f"the request has more than {most} items, the limit of this server") from None
     except ModelError as problem:
