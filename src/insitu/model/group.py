@@ -128,9 +128,9 @@ def hint_for_names(paths: Sequence[str], asked: Collection[str]) -> str:
     names = {name.strip("/").rpartition("/")[2] for name in asked}
     found = [path for path in paths if "/" in path and path.rpartition("/")[2] in names]
     if found:
-        return f'Groups have it: {_listed(found)}. Name one, such as group="{found[0].rpartition("/")[0]}"'
-    return f"There are: {_listed(paths) or 'none'}"
+        return f'Groups have it: {_list_names(found)}. Name one, such as group="{found[0].rpartition("/")[0]}"'
+    return f"There are: {_list_names(paths) or 'none'}"
 
 
-def _listed(names: Sequence[str]) -> str:
+def _list_names(names: Sequence[str]) -> str:
     return ", ".join(names[:12]) + (f" and {len(names) - 12} more" if len(names) > 12 else "")
