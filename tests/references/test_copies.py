@@ -22,9 +22,9 @@ from insitu.references.chunk_places import used_urls
 from insitu.sources import open_source
 
 
-def make(path: Path, number: int) -> Path:
+def make(path: Path, number: int, seed: int = 0) -> Path:
     path.parent.mkdir(exist_ok=True)
-    values = np.random.default_rng(number).random((4, 50))
+    values = np.random.default_rng(number + seed).random((4, 50))
     times = ("time", np.arange(4) + 4 * number, {"units": "days since 2000-01-01"})
     xr.Dataset({"t": (("time", "x"), values)}, {"time": times}).to_netcdf(
         path, engine="h5netcdf", encoding={"t": {"zlib": True, "chunksizes": (2, 50)}}
@@ -43,7 +43,8 @@ def archive(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def expected(archive: Path) -> xr.Dataset:
-    return xr.open_mfdataset(str(archive / "*.nc"), engine="h5netcdf").load()
+    with xr.open_mfdataset(str(archive / "*.nc"), engine="h5netcdf") as files:
+        return files.load()
 
 
 def copy(archive: Path, name: str = "b") -> Path:
@@ -185,6 +186,16 @@ def test_members_of_a_copied_archive(tmp_path: Path) -> None:
     os.utime(tmp_path / "files" / "runs.zip", (2.1e9, 2.1e9))
     refresh(copied / "all.insitu")
     xr.testing.assert_identical(insitu.open_dataset(copied / "all.insitu").load(), expected)
+
+
+@pytest.mark.parametrize("form", ["json", "parq"])
+def test_a_refresh_keeps_relative_names_of_kerchunk(archive: Path, form: str) -> None:
+    insitu.open_dataset(archive / "all.insitu").insitu.save(archive / f"all.{form}", relative=True)
+    make(archive / "0.nc", 0, seed=9)
+    refresh(archive / f"all.{form}")
+    moved = archive.rename(archive.parent / "moved")
+    with xr.open_mfdataset(str(moved / "*.nc"), engine="h5netcdf") as files:
+        np.testing.assert_array_equal(insitu.open_dataset(moved / f"all.{form}").t.values, files.t.values)
 
 
 def test_what_is_added_to_a_relative_archive_is_relative(archive: Path, expected: xr.Dataset) -> None:

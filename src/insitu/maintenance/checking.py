@@ -13,6 +13,7 @@ from insitu.sources.listing import local_path
 
 if TYPE_CHECKING:
     from insitu.references import CheckReport
+    from insitu.references.urls import UrlResolver
 
 __all__ = ["Progress", "check", "open_saved_tree"]
 
@@ -60,8 +61,13 @@ def check(
     return check_tree(tree, progress=progress, duplicates=True, storage_options=storage_options)
 
 
-def open_saved_tree(url: str | os.PathLike[str], allow_local: bool, options: Mapping[str, Any] | None) -> VirtualGroup:
-    """Return the tree of saved references.
+def open_saved_tree(
+    url: str | os.PathLike[str],
+    allow_local: bool,
+    options: Mapping[str, Any] | None,
+    resolver: UrlResolver | None = None,
+) -> VirtualGroup:
+    """Return the tree of saved references; a resolver of its own tells whether URLs are relative.
 
     Raises
     ------
@@ -73,7 +79,7 @@ def open_saved_tree(url: str | os.PathLike[str], allow_local: bool, options: Map
     from insitu.references import open_references
 
     url = os.fspath(url)
-    tree = open_references(url, allow_local=allow_local, storage_options=options)
+    tree = open_references(url, allow_local=allow_local, resolver=resolver, storage_options=options)
     if tree is None:
         if (path := local_path(url)) is not None and not os.path.exists(path):
             raise NotFoundError("no such file or directory", url=url)

@@ -22,6 +22,7 @@ from insitu.maintenance.checking import Progress, open_saved_tree
 from insitu.maintenance.conflicts import COMBINE_ANEW, check_disjoint
 from insitu.maintenance.saving import nest_groups, save_tree
 from insitu.model import VirtualArray
+from insitu.sources.listing import local_path
 
 if TYPE_CHECKING:
     from insitu.references import CheckReport
@@ -53,13 +54,15 @@ def refresh(
         If a source is gone, or if its new content does not match the rest of the archive.
     """
     from insitu import references as forms
+    from insitu.references.urls import UrlResolver
 
     url = os.fspath(one_location(references))
     # Opened first: a store that another writer changes during the scan is not overwritten.
     update = (
         forms.open_for_update(url, storage_options=storage_options) if forms.detect_format(url) == "insitu" else None
     )
-    tree = open_saved_tree(url, allow_local, storage_options) if update is None else update.tree
+    names = UrlResolver(local_path(url) or url, allow_local)
+    tree = open_saved_tree(url, allow_local, storage_options, names) if update is None else update.tree
     report = forms.check(tree, progress=progress, storage_options=storage_options)
     suspects = [*report.stale, *report.by_size_only, *_findings_without_identity(report)]
     if not suspects:
@@ -85,7 +88,8 @@ def refresh(
                 fresh[path] = _keep_saved_variables(fresh[path], member, changed)
         renewed = nest_groups({path: tree_from_member(member) for path, member in fresh.items()})
         if update is None:
-            save_tree(renewed, url, format=forms.format_from_name(url), storage_options=storage_options)
+            how: dict[str, Any] = {"relative": True} if names.has_relative else {}
+            save_tree(renewed, url, format=forms.format_from_name(url), storage_options=storage_options, **how)
     except (CombineError, VariableError, UnsupportedError) as problem:
         raise StaleSourceError(
             f"the changed sources do not match the rest of the archive: {problem.message}",

@@ -74,6 +74,7 @@ def open_references(
     allow_local: bool = False,
     missing: str = "raise",
     target: str | None = None,
+    resolver: UrlResolver | None = None,
     storage_options: Mapping[str, Any] | None = None,
 ) -> VirtualGroup | None:
     """Open saved references; return None if there are none at this URL.
@@ -94,6 +95,8 @@ def open_references(
         kerchunk Parquet: "raise" if a file of rows is missing, or treat its chunks as "unwritten".
     target
         kerchunk JSON: the URL that a null URL stands for.
+    resolver
+        kerchunk formats: resolves URLs, and tells whether some are relative.
     storage_options
         See `insitu.sources.open_source`.
     """
@@ -109,7 +112,7 @@ def open_references(
         return open_icechunk(url, errors=errors, allow_local=allow_local, storage_options=storage_options)
     if kind == "kerchunk-parquet":
         url = _find_set_aside(url) or url
-    base = UrlResolver(local_path(url) or url, allow_local)
+    base = resolver or UrlResolver(local_path(url) or url, allow_local)
     if kind == "insitu":
         return open_store(url, allow_local=allow_local, storage_options=storage_options).group()
     if kind == "kerchunk-parquet":

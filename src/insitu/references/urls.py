@@ -36,6 +36,8 @@ class UrlResolver:
     """Whether a remote reference set may name local files."""
     directory: bool = False
     """Whether `url` is the directory itself."""
+    has_relative: bool = False
+    """Whether a URL that was resolved so far is relative."""
     _beside: bool | None = None
     """Whether relative paths are relative to the reference file; decided by the first one."""
 
@@ -56,6 +58,7 @@ class UrlResolver:
         if _is_absolute_path(url):
             self._permit(url)
             return url
+        self.has_relative = True
         if self.url is None:
             return os.path.abspath(url)
         here = local_path(self.url)

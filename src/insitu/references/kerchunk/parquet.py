@@ -307,7 +307,7 @@ def read_parquet(
         record_size = integer_field(document.get("record_size"), "record_size", least=1)
     except InsituError as problem:
         raise problem.with_context(url=root, structure=".zmetadata") from None
-    pool = UrlPool(UrlResolver(base.url, base.allow_local, directory=False))
+    pool = UrlPool(base)
     problems: dict[str, str] = {}
 
     def leave_out(path: str, problem: InsituError) -> None:
