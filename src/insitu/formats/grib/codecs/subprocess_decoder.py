@@ -136,8 +136,8 @@ class _Worker:
                 raise _GoneError from problem
             kind, size = _ANSWER.unpack(self._read(_ANSWER.size))
             if kind != VALUES:
-                reason = self._read(min(size, LONGEST_PROBLEM)).decode(errors="replace")
-                raise UnsupportedError(reason) if kind == UNSUPPORTED else CodecError(reason)
+                why = self._read(min(size, LONGEST_PROBLEM)).decode(errors="replace")
+                raise UnsupportedError(why) if kind == UNSUPPORTED else CodecError(why)
             if size > count * 8 or size % 8:
                 raise _GoneError
             values = np.empty(size // 8, np.float64)
@@ -258,8 +258,8 @@ def decode_in_subprocess(raw: bytes, key: str, count: int) -> NDArray[np.float64
                 _end_worker()
                 if fresh:
                     raise CodecError(
-                        "ecCodes crashed on the GRIB message, or ran out of time or memory",
-                        hint="The message may be damaged: fetch the file again, or leave the message out",
+                        "the GRIB message is damaged: ecCodes crashed or ran out of time or memory",
+                        hint="Fetch the file again, or leave the message out",
                     ) from problem
             except BaseException:
                 _end_worker()
