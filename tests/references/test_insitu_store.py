@@ -39,7 +39,6 @@ from insitu.model import (
 )
 from insitu.references import open_references, save, with_renamed_sources
 from insitu.references.store import NAME, open_store, pools, store_writer
-from insitu.references.store.root import PREVIOUS
 from mosaics import Case, evaluate, mosaics
 
 
@@ -155,7 +154,8 @@ def test_a_sparse_grid_stays_sparse(tmp_path: Path) -> None:
 
 def named_files(target: Path) -> set[str]:
     """The files that the root and the one before it name."""
-    roots = [target / name for name in (NAME, PREVIOUS) if (target / name).exists()]
+    roots = [target / NAME, *target.glob("previous-*.json")]
+    assert len(roots) <= 2
     return set().union(*(store_writer._file_names(json.loads(path.read_text())) for path in roots))
 
 
@@ -385,3 +385,21 @@ def test_absent_and_a_selection_of_a_store(tmp_path: Path) -> None:
         back = open_saved(tmp_path / "y.insitu").arrays["tas"]
         assert columns(back) == columns(pick(eager))
     assert any(row[0] == ABSENT for row in columns(open_saved(tmp_path / "x.insitu").arrays["tas"].take(0, [-1, 2])))
+
+
+def test_rollback_of_a_store_of_earlier_writers(tmp_path: Path) -> None:
+    target = tmp_path / "x.insitu"
+    save(VirtualGroup({"tas": make_month(0)}), target)
+    append(VirtualGroup({"tas": make_month(1)}), target, "time")
+    (previous,) = target.glob("previous-*.json")
+    earlier = previous.rename(target / "previous-root.json")
+    store_writer.restore_previous(str(target))
+    assert_same_chunks(open_saved(target).arrays["tas"], make_month(0))
+    assert not earlier.exists()
+    store_writer.restore_previous(str(target))
+    assert_same_chunks(open_saved(target).arrays["tas"], concatenate([make_month(0), make_month(1)], "time"))
+    (previous,) = target.glob("previous-*.json")
+    previous.unlink()
+    earlier.write_bytes((target / NAME).read_bytes())  # what a killed rollback left
+    with pytest.raises(UnsupportedError, match="cannot roll back"):
+        store_writer.restore_previous(str(target))

@@ -36,6 +36,9 @@ CASES = [
     # to open with them.
     ("refresh", ".insitu"),
     *[("resume", suffix) for suffix in (".insitu", ".parq")],
+    *[("scan", suffix) for suffix in (".insitu", ".parq", ".icechunk")],
+    ("scan-one", ".insitu"),
+    *[(work, ".insitu") for work in ("drop", "rollback", "compact", "convert")],
 ]
 
 

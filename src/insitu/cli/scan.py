@@ -6,7 +6,7 @@ import time
 import warnings
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib import import_module
 from multiprocessing import get_context
 from typing import Annotated, Any
@@ -26,7 +26,7 @@ from insitu.cli.access import (
 )
 from insitu.cli.progress import progress_bar
 from insitu.cli.screen import format_bytes, plural, print_table, stderr
-from insitu.combining.scan_journal import journal_for
+from insitu.combining.scan_journal import Journal, journal_for
 from insitu.combining.scan_progress import ProgressBar
 from insitu.errors import InsituError, UnsupportedError
 from insitu.formats.containers import expand_members
@@ -165,14 +165,51 @@ def _concat_options(given: Sequence[str]) -> dict[str, Any]:
     return {"concat_dim": rules}
 
 
+def _begin(
+    files: Sequence[Any], target: str, opening: dict[str, Any], how: dict[str, Any], restart: bool = False
+) -> Journal | None:
+    """Return the journal of a scan; None: an earlier run was killed when all was saved."""
+    from insitu.references.open_and_save import is_occupied
+
+    # Without credentials: those that have expired are replaced by others, and the scan goes on.
+    asked = [(name, repr(value)) for name, value in opening.items() if name != "storage_options"]
+    question = repr((sorted(asked), reader_identity()))
+    journal = journal_for(target, question, _print_note)
+    if how["mode"] == "x" and is_occupied(target, opening["storage_options"]):
+        # Checked before a long scan, not after it.
+        if journal.has_begun_saving(files):
+            journal.done()
+            return None
+        with suppress(OSError):
+            journal.folder.rmdir()  # nothing is kept there
+        raise UnsupportedError("the target exists already", url=target, hint="Use --overwrite to replace it")
+    if restart:
+        journal.done()
+        journal = journal_for(target, question, _print_note)
+    return journal
+
+
+def _count_saved(target: str, opening: dict[str, Any]) -> int:
+    """Return the bytes of what an earlier run saved."""
+    _print_note("an earlier run of this command had saved all, and was ended after that")
+    tree = Archive.open(target, storage_options=opening["storage_options"]).tree
+    return sum(array.nbytes for _, array in tree.all_arrays())
+
+
 def _save_one(url: Any, target: str, opening: dict[str, Any], how: dict[str, Any], verbose: bool) -> int:
     """Save one file, with all its groups."""
+    journal = _begin([url], target, opening, how)
+    if journal is None:
+        return _count_saved(target, opening)
     archive = Archive.open(url, many=False, **opening)
     tree = archive.subtree(opening["variables"])
     if verbose:
         for name, array in tree.all_arrays():
             stderr.print(describe_array(name, array, tree), markup=False, soft_wrap=True)
+    if how["mode"] == "x":
+        journal.begin_saving([url])
     save_tree(tree, target, recipe=archive.recipe_to_save(), **how)
+    journal.done()
     return sum(array.nbytes for _, array in tree.all_arrays())
 
 
@@ -186,23 +223,16 @@ def _save_many(
     how: dict[str, Any],
 ) -> int:
     """Combine many files and save them as one dataset."""
-    from insitu.references.open_and_save import is_occupied
-
-    if how["mode"] == "x" and is_occupied(target, opening["storage_options"]):
-        # Checked before a long scan, not after it.
-        raise UnsupportedError("the target exists already", url=target, hint="Use --overwrite to replace it")
-    # Without credentials: those that have expired are replaced by others, and the scan goes on.
-    asked = [(name, repr(value)) for name, value in opening.items() if name != "storage_options"]
-    question = repr((sorted(asked), reader_identity()))
-    journal = journal_for(target, question, _print_note)
-    if restart:
-        journal.done()
-        journal = journal_for(target, question, _print_note)
+    journal = _begin(files, target, opening, how, restart)
+    if journal is None:
+        return _count_saved(target, opening)
     with _engine(files, workers, dask) as engine, ProgressBar(stderr) as progress, warnings.catch_warnings():
         warnings.simplefilter("ignore" if opening["errors"] == "skip" else "default")
         archive = Archive.open([*files], parallel=engine, progress=progress, resume=journal, **opening)
     if journal.found:
         stderr.print(f"resumed: {plural(journal.found, 'file')} had been scanned before", markup=False)
+    if how["mode"] == "x":
+        journal.begin_saving(files)
     archive.save(target, **how)
     journal.done()
     return sum(array.nbytes for _, array in archive.tree.all_arrays())

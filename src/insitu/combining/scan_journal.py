@@ -65,7 +65,7 @@ def _delete_old_journals() -> None:
     with suppress(OSError):
         for folder in _journals().iterdir():
             if folder.stat().st_mtime < oldest:
-                shutil.rmtree(folder, ignore_errors=True)
+                shutil.rmtree(folder, ignore_errors=True) if folder.is_dir() else folder.unlink()
 
 
 class Journal:
@@ -150,9 +150,32 @@ class Journal:
                     os.unlink(name)
             self._give_up(error)
 
+    def begin_saving(self, files: Sequence[Any]) -> None:
+        """Note that the files are scanned, and that what they hold is saved now where nothing lies."""
+        if self.usable:
+            try:
+                self._saving.write_bytes(_portion_key("saving", files).encode() + identity_of(files))
+            except OSError as error:
+                self._give_up(error)
+
+    def has_begun_saving(self, files: Sequence[Any]) -> bool:
+        """Return whether an earlier run of the same scan got so far."""
+        try:
+            return self._saving.read_bytes() == _portion_key("saving", files).encode() + identity_of(files)
+        except OSError:
+            return False
+
+    @property
+    def _saving(self) -> Path:
+        return self.folder.with_suffix(".saving")
+
     def done(self) -> None:
-        """Remove the journal: the scan is complete."""
+        """Remove the journal: the scan is complete. The note of `begin_saving` goes last: a run that is
+        killed here has saved all.
+        """
         shutil.rmtree(self.folder, ignore_errors=True)
+        with suppress(OSError):
+            self._saving.unlink()
 
     def _give_up(self, error: OSError) -> None:
         if self.usable:

@@ -18,12 +18,12 @@ from insitu.errors import FormatError, NotFoundError, UnsupportedError
 from insitu.model import VirtualGroup
 from insitu.references.atomic_write import open_atomic
 from insitu.references.directory_swap import find_set_aside
-from insitu.references.icechunk import is_repository, open_icechunk, write_icechunk
+from insitu.references.icechunk import has_version, is_repository, open_icechunk, write_icechunk
 from insitu.references.kerchunk.flat_parquet import read_flat, write_flat
 from insitu.references.kerchunk.json import looks_like_references, parse_json, read_json, write_json
 from insitu.references.kerchunk.parquet import RECORD_SIZE, read_parquet, write_parquet
 from insitu.references.list_objects import list_written_cells
-from insitu.references.store import NAME, open_store, write_store
+from insitu.references.store import NAME, is_unfinished, open_store, write_store
 from insitu.references.urls import UrlResolver, absolute_url, relative_to
 from insitu.references.zarr_blocks import ZarrExport
 from insitu.sources import ByteSource, open_source, read_all
@@ -332,11 +332,16 @@ class _UnclosableFile:
 
 
 def is_occupied(url: str, storage_options: Mapping[str, Any] | None) -> bool:
-    """Return whether something lies at a target."""
+    """Return whether something lies at a target. What a writer left that was killed does not count."""
     path = local_path(url)
+    kind = format_from_name(url)
+    if kind == "icechunk":
+        return has_version(url, storage_options)
     if path is not None:
+        if kind == "insitu" and os.path.isdir(path):
+            return not is_unfinished(path)
         return os.path.exists(path) or _find_set_aside(url) is not None
-    name = {"insitu": f"/{NAME}", "kerchunk-parquet": "/.zmetadata"}.get(format_from_name(url) or "", "")
+    name = {"insitu": f"/{NAME}", "kerchunk-parquet": "/.zmetadata"}.get(kind or "", "")
     try:
         source: ByteSource
         with open_source(url.rstrip("/") + name, storage_options) as source:

@@ -16,6 +16,7 @@ import os
 import shutil
 import signal
 import sys
+import tempfile
 import traceback
 import warnings
 from collections.abc import Callable
@@ -26,8 +27,10 @@ import h5py
 import numpy as np
 
 import insitu
+from insitu.errors import NotFoundError, UnsupportedError
 from insitu.maintenance import append_tree as append
 from insitu.references import directory_swap, open_references, save
+from insitu.references.store import restore_previous
 
 MOST = 400
 """Calls; a writer of these small stores that needs more has changed its nature."""
@@ -47,11 +50,34 @@ def write_file(path: Path, first: int, shift: int = 0) -> None:
 
 
 def state(target: Path) -> Any:
-    """What lies at a target: everything that the store says of where the values are."""
-    group = open_references(str(target))
+    """What lies at a target; of a store also how many files it has, and what a rollback restores."""
+    found = read_state(target)
+    if found is None or target.suffix != ".insitu":
+        return found
+    with tempfile.TemporaryDirectory() as folder:
+        copy = Path(folder) / target.name
+        shutil.copytree(target, copy)
+        try:
+            restore_previous(str(copy))
+        except UnsupportedError:  # it was saved only once
+            return [found, None]
+        before = read_state(copy)
+        restore_previous(str(copy))
+        assert read_state(copy) == found, "a rollback cannot be undone"
+        return [found, before]
+
+
+def read_state(target: Path) -> Any:
+    """Everything that saved references say of where the values are."""
+    try:
+        group = open_references(str(target))
+    except NotFoundError:  # a repository without a version
+        return None
     if group is None:
         return None
-    said = []
+    said: list[Any] = []
+    if target.suffix == ".insitu":
+        said.append(len(json.loads((target / "root.json").read_text())["chunks"]))
     for tile in group.array("t").tiles:
         table = tile.chunks
         found = table.locate([np.arange(table.shape[0])])
@@ -89,22 +115,42 @@ def writers(folder: Path, suffix: str) -> dict[str, tuple[Callable[[Path], Any],
     def save_first(target: Path) -> None:
         save(insitu.scan(one, variables=["t"]), target)
 
-    def resume(target: Path) -> None:
+    def command(target: Path, *words: Any) -> None:
         from typer.testing import CliRunner
 
         from insitu.cli import app
 
         os.environ["XDG_CACHE_HOME"] = str(target.parent / "cache")
-        words = ["scan", str(one), str(two), "-o", str(target), "--concat-dim", "time", "--overwrite"]
-        done = CliRunner().invoke(app, words)
+        done = CliRunner().invoke(app, [*map(str, words)])
         if done.exit_code:
             raise RuntimeError(done.output) from done.exception
 
+    def scan(target: Path, *words: str) -> None:
+        command(target, "scan", one, two, "-o", target, "--concat-dim", "time", *words)
+
+    def append_second(target: Path) -> int:
+        return append(insitu.scan(two, variables=["t"]), target, "time").steps
+
     return {
+        "scan": (lambda target: None, scan),
+        "scan-one": (lambda target: None, lambda target: command(target, "scan", one, "-o", target, "--variable", "t")),
+        "drop": (scan, lambda target: command(target, "drop", target, two)),
+        "rollback": (
+            lambda target: (save_first(target), append_second(target))[0],
+            lambda target: command(target, "rollback", target),
+        ),
+        "compact": (
+            lambda target: (save_first(target), append_second(target))[0],
+            lambda target: command(target, "compact", target),
+        ),
+        "convert": (
+            lambda target: save(insitu.scan(two, variables=["t"]), target.with_suffix(".json")),
+            lambda target: command(target, "convert", target.with_suffix(".json"), target),
+        ),
         "save": (save_first, lambda target: save(insitu.scan(two, variables=["t"]), target)),
-        "append": (save_first, lambda target: append(insitu.scan(two, variables=["t"]), target, "time").steps),
+        "append": (save_first, append_second),
         "refresh": (save_first, lambda target: (write_file(one, 0, 50), insitu.refresh(target))[0]),
-        "resume": (save_first, resume),
+        "resume": (save_first, lambda target: scan(target, "--overwrite")),
     }
 
 
@@ -151,7 +197,8 @@ def main() -> None:
     status, total = run_forked(lambda: act_and_die(target, -1))
     assert status == 0, "the writer fails by itself"
     new = run_forked(lambda: state(target))[1]
-    assert old is not None
+    new_target = work in ("scan", "scan-one", "convert")
+    assert (old is None) == new_target
     assert new not in (old, None)
     assert 3 < total < MOST, total
     seen = {"old": 0, "new": 0}
@@ -163,15 +210,15 @@ def main() -> None:
         assert status == 0, f"call {call}: what is left cannot be opened"
         assert found in (old, new), f"call {call}: {found} is neither the old nor the new state"
         seen["old" if found == old else "new"] += 1
-        if suffix == ".parq" and "--two-steps" not in sys.argv:
+        if suffix == ".parq" and not new_target and "--two-steps" not in sys.argv:
             assert (target / ".zmetadata").exists(), f"call {call}: others find nothing at the path"
         # Whatever was left lying around is in nobody's way: what was begun can be done again.
-        again = act if found == old or work != "append" else None
+        again = act if found == old or work not in ("append", "drop", "rollback", "convert") else None
         if again is not None:
             status, _ = run_forked(lambda target=target, again=again: again(target))
             assert status == 0, f"call {call}: it cannot be done again"
             status, found = run_forked(lambda target=target: state(target))
-            assert found == new, f"call {call}: done again it gives {found}"
+            assert found == new or old not in (None, found), f"call {call}: done again it gives {found}"
     print(json.dumps({"calls": total, **seen}))
 
 

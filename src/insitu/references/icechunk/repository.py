@@ -27,6 +27,7 @@ __all__ = [
     "icechunk_storage",
     "import_icechunk",
     "is_repository",
+    "is_unfinished",
     "parse_version",
     "repository_exists",
     "source_url",
@@ -36,6 +37,12 @@ __all__ = [
 
 _MARKER_OBJECTS = ("repo", "refs/branch.main/ref.json")
 """Objects that only a repository has: of format version 2, and of version 1."""
+_FIRST_FILES = (
+    *(f"{folder}/1CECHNKREP0F1RSTCMT0" for folder in ("snapshots", "transactions")),
+    "config.yaml",
+    *(f"{mark}#" for mark in _MARKER_OBJECTS),  # not yet under its name
+)
+"""Beginnings of the names of all files that a repository has before it is one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +106,16 @@ def parse_version(url: str) -> RepositoryVersion:
 def is_repository(path: str) -> bool:
     """Return whether a local directory is a repository."""
     return any(os.path.isfile(os.path.join(path, *mark.split("/"))) for mark in _MARKER_OBJECTS)
+
+
+def is_unfinished(path: str) -> bool:
+    """Return whether a local directory holds nothing but what the creation of a repository left that was
+    killed: the first, empty snapshot, without the file that makes a repository of it.
+    """
+    if not os.path.isdir(path) or is_repository(path):
+        return False
+    files = [os.path.join(folder, name) for folder, _, names in os.walk(path) for name in names]
+    return all(os.path.relpath(file, path).replace(os.sep, "/").startswith(_FIRST_FILES) for file in files)
 
 
 def repository_exists(url: str, storage_options: Mapping[str, Any] | None = None) -> bool:

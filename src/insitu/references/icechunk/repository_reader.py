@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import threading
 from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -30,7 +31,9 @@ from insitu.references.icechunk.repository import (
     credentials_for,
     icechunk_storage,
     import_icechunk,
+    is_unfinished,
     parse_version,
+    repository_exists,
     source_url,
 )
 from insitu.references.sparse_table import table_of_cells
@@ -41,7 +44,7 @@ from insitu.sources.listing import local_path
 from insitu.zarr_metadata import ArrayMetadata
 from insitu.zarr_metadata.hierarchy import build_tree, parse_nodes
 
-__all__ = ["ManifestTable", "Snapshot", "open_icechunk"]
+__all__ = ["ManifestTable", "Snapshot", "has_version", "open_icechunk"]
 
 T = TypeVar("T")
 _CONCURRENT_REQUESTS = 64
@@ -96,6 +99,19 @@ def open_icechunk(
     details = GroupDetails("icechunk", notes={"snapshot": snapshot.id, version.kind: version.name})
     made = build_tree(nodes, tile_of, leave_out, details=details)
     return replace(made, problems=problems)
+
+
+def has_version(url: str, storage_options: Mapping[str, Any] | None = None) -> bool:
+    """Return whether something lies at the URL of a repository. One without a version, as a writer leaves it
+    that was killed, does not count.
+    """
+    version = RepositoryVersion(parse_version(url).url)
+    if not repository_exists(version.url, storage_options):
+        path = local_path(version.url)
+        return path is not None and os.path.exists(path) and not is_unfinished(path)
+    _, session = opened = open_session(version, storage_options)
+    snapshot = Snapshot(version.url, session.snapshot_id, storage_options=storage_options, opened=[opened])
+    return "" in snapshot.listing().nodes
 
 
 def open_session(version: RepositoryVersion, storage_options: Mapping[str, Any] | None = None) -> tuple[Any, Any]:

@@ -24,19 +24,21 @@ import numpy as np
 from insitu.errors import InsituError, SourceError, UnsupportedError
 from insitu.model import VirtualGroup
 from insitu.references.atomic_write import lock_directory
+from insitu.references.directory_swap import remove_directory
 from insitu.references.icechunk.repository import (
     RepositoryVersion,
     container_prefix,
     credentials_for,
     icechunk_storage,
     import_icechunk,
+    is_unfinished,
     parse_version,
     repository_exists,
     source_url,
     virtual_container,
     virtual_location,
 )
-from insitu.references.icechunk.repository_reader import run_async, to_insitu_error
+from insitu.references.icechunk.repository_reader import has_version, run_async, to_insitu_error
 from insitu.references.zarr_blocks import ReferenceBlock, ZarrExport
 from insitu.sources import open_source
 from insitu.sources.listing import local_path
@@ -102,7 +104,7 @@ def write_icechunk(
         raise UnsupportedError(
             f"a {version.kind} cannot be written to", url=url, hint="Write to a branch: ?branch=NAME"
         )
-    if mode == "x" and repository_exists(version.url, storage_options):
+    if mode == "x" and has_version(version.url, storage_options):
         raise UnsupportedError("there is a repository already", url=version.url, hint='Use mode="w" to add a version')
     writing = icechunk_export(group, inline_threshold, storage_options)
     with lock_repository(version):
@@ -157,12 +159,15 @@ def open_repository(version: RepositoryVersion, writing: ZarrExport, storage_opt
     icechunk = import_icechunk()
     path = local_path(version.url)
     there = repository_exists(version.url, storage_options)
-    if path is not None and not there and os.path.exists(path) and (not os.path.isdir(path) or os.listdir(path)):
+    if path is not None and not there and os.path.exists(path) and not is_unfinished(path):
         raise UnsupportedError("something else lies here already", url=path, hint="Choose another target, or remove it")
     # First: what cannot be referred to leaves no empty repository behind.
     containers = {prefix: virtual_container(prefix, storage_options) for prefix in _container_prefixes(writing)}
     place = icechunk_storage(version.url, storage_options)
     try:
+        if path is not None and is_unfinished(path):
+            for name in os.listdir(path):  # icechunk creates no repository where something lies
+                remove_directory(os.path.join(path, name))
         found = icechunk.Repository.open(place) if there else icechunk.Repository.create(place)
         config = found.config
         access: dict[str, Any] = {}

@@ -21,19 +21,20 @@ from insitu.references.store.validation import check_fields
 from insitu.zarr_metadata.json_fields import base64_field, integer_field, list_field, object_field, text_field
 
 __all__ = [
+    "EARLIER_PREVIOUS",
     "NAME",
-    "PREVIOUS",
     "VERSION",
     "encoding_from_json",
     "encoding_to_json",
     "parse_root",
+    "previous_name",
     "row_file_from_json",
     "serialize",
 ]
 
 NAME = "root.json"
-PREVIOUS = "previous-root.json"
-"""The root before the last change, for a rollback."""
+EARLIER_PREVIOUS = "previous-root.json"
+"""The root before the last change, as earlier writers named it: see `previous_name`."""
 FORMAT = "insitu-store"
 VERSION = 2
 CHECKSUM = "checksum"
@@ -70,6 +71,17 @@ def parse_root(data: bytes, url: str) -> dict[str, Any]:
     if CHECKSUM in document:
         _verify_checksum(data, document, url)
     return document
+
+
+def previous_name(document: Mapping[str, Any]) -> str:
+    """Return the name of the file that holds the root before this one, for a rollback.
+
+    It contains the id of the root, so that the write of the root decides which one is the previous, too.
+    """
+    mark = text_field(document["id"], "id")
+    if not mark.isalnum():
+        raise FormatError(f"{mark!r} is not a valid id of a store", structure=NAME)
+    return f"previous-{mark}.json"
 
 
 def _reject_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -7,10 +7,13 @@ gets an error and its files are removed.
 
 from __future__ import annotations
 
+import os
+import re
 import time
 import uuid
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,9 +32,21 @@ from insitu.references.store.store_reader import OpenStore
 from insitu.references.store.table_writer import ChunkFiles, TableWriter
 from insitu.references.urls import with_other_files
 
-__all__ = ["StoreConflictError", "StoreUpdate", "restore_previous", "write_store"]
+__all__ = ["StoreConflictError", "StoreUpdate", "is_unfinished", "restore_previous", "write_store"]
 
 UrlFormatter = Callable[[str], str]
+
+
+_LEFT_BEHIND = re.compile(
+    r"\.lock|((chunks|sources|axes|packings)-[0-9a-f]{12}(-\d+)?\.parquet|root\.json)(\.[0-9a-f]{8}\.tmp)?"
+)
+"""Names of the files that a writer makes before the root, and before it is complete."""
+
+
+def is_unfinished(path: str) -> bool:
+    """Return whether a local directory holds nothing but what a first save left that was killed."""
+    names = os.listdir(path)
+    return root.NAME not in names and all(map(_LEFT_BEHIND.fullmatch, names))
 
 
 class StoreConflictError(SourceError):
@@ -127,20 +142,43 @@ def restore_previous(
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Exchange the root of a store and its previous root; return the documents of the root that is
     in place now, and of the one that was.
+
+    The root that is restored gets a new id, and with it a previous root of its own.
     """
     to = open_folder(url, storage_options)
-    now, before = to.read(root.NAME), to.read(root.PREVIOUS)
+    now = to.read(root.NAME)
     if now is None:
         raise NotFoundError("there is no insitu store here", url=url)
+    before = _read_previous(to, now)
     if before is None:
         raise UnsupportedError("cannot roll back: the store was saved only once", url=url)
-    restored = root.parse_root(before, url)
-    if not to.swap(root.PREVIOUS, now, before) or not to.swap(root.NAME, before, now):
+    document = {**root.parse_root(before, url), "id": uuid.uuid4().hex[:12]}
+    kept, restored = root.previous_name(document), root.serialize(document)
+    with to.create(kept) as file:
+        file.write(now)
+    if not to.swap(root.NAME, restored, now) and to.read(root.NAME) != restored:
+        to.remove([kept])
         raise SourceError("another writer changed the store at the same time", url=url, hint="Try again")
+    with suppress(SourceError):  # the store is restored; nobody reads this file any more
+        to.remove(_previous_names(now))
     try:
-        return restored, root.parse_root(now, url)
+        return document, root.parse_root(now, url)
     except InsituError:
-        return restored, {}  # damaged, which may be the reason for the rollback
+        return document, {}  # damaged, which may be the reason for the rollback
+
+
+def _previous_names(data: bytes) -> list[str]:
+    """Return the names under which the root before this one may be kept: that of earlier writers last."""
+    try:
+        return [root.previous_name(root.parse_root(data, "")), root.EARLIER_PREVIOUS]
+    except InsituError:  # of another version, or damaged
+        return [root.EARLIER_PREVIOUS]
+
+
+def _read_previous(to: Folder, now: bytes) -> bytes | None:
+    """Return the root before this one; None: there is none."""
+    found = next((data for name in _previous_names(now) if (data := to.read(name)) is not None), None)
+    return None if found == now else found  # earlier writers that were killed left the same twice
 
 
 class _StoreWriter:
@@ -173,6 +211,7 @@ class _StoreWriter:
     ) -> None:
         self.to, self.before, self.opened, self.recipe, self.replaced = to, before, opened, recipe, replaced or {}
         self.older: bytes | None = None
+        self.older_names: list[str] = []
         self.remarks: list[str] = []
         """Failures after the save had its effect; they become warnings."""
         self.mark = uuid.uuid4().hex[:12]
@@ -188,7 +227,7 @@ class _StoreWriter:
             document = self._document(group)
             ours = root.serialize(document)
             if self.before is not None:
-                self._keep_previous()
+                self._keep_previous(root.previous_name(document), self.before)
             if not self._try_swap(root.NAME, ours, self.before):
                 self._undo(None)
                 return False
@@ -200,11 +239,12 @@ class _StoreWriter:
             warnings.warn(f"saved, but {remark}", InsituWarning, stacklevel=2)
         return True
 
-    def _keep_previous(self) -> None:
+    def _keep_previous(self, name: str, before: bytes) -> None:
         """Keep the root that is replaced, for a rollback."""
-        self.older = self.to.read(root.PREVIOUS)
-        if self.older != self.before and self.before is not None:
-            self._try_swap(root.PREVIOUS, self.before, self.older)
+        self.older, self.older_names = _read_previous(self.to, before), _previous_names(before)
+        with self.to.create(name) as file:
+            self.made.append(name)
+            file.write(before)
 
     def _try_swap(self, name: str, ours: bytes, before: bytes | None) -> bool:
         """Replace a root; return whether the new one is there, even if the answer was an error."""
@@ -222,8 +262,6 @@ class _StoreWriter:
         """Remove the files of a failed save, unless its root is in place: then they are the store."""
         if ours is None or self.to.read(root.NAME) != ours:
             self.to.remove(self.made)
-            if self.older is None and self.before is not None and self.to.read(root.PREVIOUS) == self.before:
-                self.to.remove([root.PREVIOUS])
 
     def _document(self, group: VirtualGroup) -> dict[str, Any]:
         existing: Mapping[str, Any] = self.opened.document if self.opened is not None else {}
@@ -304,6 +342,7 @@ class _StoreWriter:
             self.to.remove(
                 sorted(unused - _file_names(old) - _file_names(document) - document.get("retired", {}).keys())
             )
+            self.to.remove(self.older_names)
         except SourceError as problem:
             self.remarks.append(f"files that are no longer needed could not be removed: {problem}")
 
