@@ -222,7 +222,7 @@ def _with_heights(proj: Any, keys: dict[int, Any], wkt: str) -> str:
         return wkt
     number, system, datum = keys.get(VERTICAL_UNIT), epsg_code(keys, VERTICAL), epsg_code(keys, VERTICAL_DATUM)
     if system is not None and system in ELLIPSOIDAL_HEIGHTS and datum is None:
-        system, datum = None, system + 1000
+        datum, system = system + 1000, None
     if system is not None and found[1] == "PROJCS":
         numbered = proj.CRS.from_epsg(system)
         return f'COMPD_CS["{found[2]} + {numbered.name}",{wkt},{_wkt(proj, numbered)}]'
