@@ -146,3 +146,11 @@ def test_rows_are_as_wide_as_their_columns() -> None:
     for width in (1, 3, 92):
         with pytest.raises(FormatError, match=f"the columns take 2 bytes, but rows have {width}"):
             insitu.scan(MemorySource(_table(width)), decode=False)
+
+
+def test_the_end_of_a_header_with_a_damaged_byte(tmp_path: Path) -> None:
+    path = tmp_path / "a.fits"
+    path.write_bytes(_damage(_image(), b"END ", b"END\x7f") + _table(2)[2880:])
+    found = insitu.scan(path, decode=False)
+    np.testing.assert_array_equal(insitu.read(found, "PRIMARY", decode=False), np.arange(6).reshape(2, 3))
+    assert "HDU1/col1" in dict(found.all_arrays())

@@ -171,3 +171,14 @@ def test_a_number_repeated_for_each_band(tmp_path: Path) -> None:
     with rasterio.open(path) as file:
         expected = file.read()
     np.testing.assert_array_equal(insitu.read(insitu.scan(path, decode=False), "band_data", decode=False), expected)
+
+
+@pytest.mark.parametrize(("tag", "change"), [(258, {"kind": 2051}), (339, {"count": 0}), (279, {"kind": 51971})])
+def test_tags_that_cannot_be_read_are_not_left_out(tmp_path: Path, tag: int, change: dict[str, Any]) -> None:
+    """With one bit for each pixel, or as integers, the values would be others."""
+    path = tmp_path / "a.tif"
+    tifffile.imwrite(path, VALUES.astype("f4"), metadata=None, rowsperstrip=16)
+    insitu.scan(path, decode=False)
+    edit_entry(path, tag, change)
+    with pytest.raises(FormatError, match=rf"tag {tag} (has the unknown type|holds no number)"):
+        insitu.scan(path, decode=False)

@@ -23,6 +23,7 @@ MOST_BLOCKS = 4096
 """Most blocks of one header: 11 MiB, some hundred thousand cards."""
 MOST_AXES = 999
 
+_IN_KEYWORD = re.compile("[A-Za-z0-9_-]")
 _TEXT = re.compile(r"'((?:[^']|'')*)'")
 _PAIR = re.compile(r"\(\s*([^,\s]+)\s*,\s*([^,\s]+)\s*\)")
 
@@ -150,7 +151,7 @@ def _unit(window: ReadCache, offset: int, number: int) -> HeaderDataUnit:
         for start in range(0, len(data) - CARD + 1, CARD):
             card = data[start : start + CARD].decode("latin-1")
             keyword = card[:8].rstrip().upper()  # some writers forget
-            if keyword == "END":
+            if keyword.startswith("END") and not _IN_KEYWORD.match(card, 3):  # as in astropy, whatever follows it
                 unit.data = at + BLOCK
                 return unit
             if keyword == "CONTINUE" and pending is not None:

@@ -108,11 +108,13 @@ class Directory:
 
     def number(self, tag: int, default: int) -> int:
         """Return the one integer of a tag."""
+        if tag in self.unread:
+            self.fail(self.unread[tag], f"tag {tag}")
         if tag not in self.entries:
             return default
         kind = self.entries[tag].kind
-        if tag in self.unread or kind not in WHOLE:
-            self.fail(self.unread.get(tag, f"tag {tag} does not hold an integer"), f"tag {tag}")
+        if kind not in WHOLE:
+            self.fail(f"tag {tag} does not hold an integer", f"tag {tag}")
         size, signed = WHOLE[kind]
         data = self.data.get(tag, b"")
         # Old writers repeat a number for every band; numbers that differ are those of something else.
@@ -227,9 +229,13 @@ def _directory(window: ReadCache, layout: _Layout, offset: int) -> tuple[Directo
     if end + layout.link.size > len(data):
         (data,) = _bytes(window, [(offset, min(end + layout.link.size, size - offset))])
     entries: dict[int, _Entry] = {}
+    unread: dict[int, str] = {}
     small, make, link = layout.link.size, tuple.__new__, layout.link.unpack
     for tag, kind, number, value in layout.row.iter_unpack(data[layout.head.size : end]):
-        if kind not in TYPES or tag in entries:  # a type of the future, or a tag twice: the first counts
+        if tag in entries:  # the first counts
+            continue
+        if kind not in TYPES:  # of the future, or damaged
+            unread[tag] = f"tag {tag} has the unknown type {kind}"
             continue
         nbytes = number * SIZES[kind]
         # Made without NamedTuple's own constructor, which takes twice as long: there are dozens in
@@ -240,7 +246,7 @@ def _directory(window: ReadCache, layout: _Layout, offset: int) -> tuple[Directo
             entries[tag] = make(_Entry, (kind, number, None, link(value)[0]))
     # A file may end right behind its last directory, without the link to none.
     next_offset = layout.link.unpack_from(data, end)[0] if end + layout.link.size <= len(data) else 0
-    return Directory(offset, layout.order, entries, url=url), next_offset
+    return Directory(offset, layout.order, entries, url=url, unread=unread), next_offset
 
 
 def _bytes(window: ReadCache, ranges: list[tuple[int, int]]) -> list[bytes]:

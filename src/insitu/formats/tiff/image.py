@@ -303,8 +303,10 @@ def _chain(
 def _shared_number(tags: Directory, tag: int, default: int) -> int:
     """Return a number that every band must share."""
     values = tags.numbers(tag)
-    if values is None or not values.size:
+    if values is None:
         return default
+    if not values.size:
+        tags.fail(f"tag {tag} holds no number", f"tag {tag}")
     if len({int(value) for value in values}) > 1:
         raise _unsupported_error(tags, f"bands of different types ({values.tolist()})", f"tag {tag}")
     return int(values[0])
