@@ -201,7 +201,7 @@ class _VariableDecoder:
         the like: other variables are fine.
         """
         for key in ("scale_factor", "add_offset"):
-            value = self.attributes.get(key)
+            value: Any = self.attributes.get(key)
             try:
                 numbers.packed_number(key, value)
             except FormatError as problem:
