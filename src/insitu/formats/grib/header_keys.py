@@ -354,7 +354,7 @@ def _probability_type(asked: EccodesMessage) -> Any:
     return asked.get_or_undefined("probabilityType")
 
 
-def _threshold(asked: EccodesMessage, place: int = 0) -> Any:
+def _threshold_value(asked: EccodesMessage, place: int = 0) -> Any:
     limits = _LIMITS.get(_probability_type(asked), ())
     if place >= len(limits):
         return UNDEFINED
@@ -373,6 +373,6 @@ _COMPUTED: dict[str, Callable[[EccodesMessage], Any]] = {
     "step": _step,
     "level": _level,
     "percentile": _percentile,
-    "threshold": _threshold,
-    "upperThreshold": partial(_threshold, place=1),
+    "threshold": _threshold_value,
+    "upperThreshold": partial(_threshold_value, place=1),
 }
