@@ -138,6 +138,11 @@ class NotFoundError(SourceError, FileNotFoundError):
 
     kind = "not-found"
 
+    @property
+    def is_dead_redirect(self) -> bool:
+        """Whether a server named another address, where nothing lies: the object is lost, not missing."""
+        return "redirect" in self.place
+
 
 class AccessError(SourceError, PermissionError):
     """These credentials do not allow access to the object."""

@@ -70,7 +70,7 @@ def _row(name: str, target: str, signature: bytes) -> tuple[str, RegisteredForma
 FORMATS: dict[str, RegisteredFormat] = dict(
     (
         _row("zip", "containers.scan:ZIP", rb"PK(?:\x03\x04|\x05\x06)"),
-        _row("tar", "containers.scan:TAR", rb".{148}[\x80\s+\-0-7]"),  # the checksum of the first header
+        _row("tar", "containers.scan:TAR", rb".{257}ustar|.{148}[\x80\s+\-0-7]"),  # or the checksum of the first header
         _row("netcdf3", "netcdf3.scan:NETCDF3", rb"CDF[\x01\x02\x05]"),
         _row("tiff", "tiff.scan:TIFF", rb"II[*+]\0|MM\0[*+]"),
         _row("fits", "fits.scan:FITS", rb"SIMPLE  ="),

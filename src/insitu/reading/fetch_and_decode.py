@@ -171,7 +171,7 @@ class PlanExecution:
                 with self.opened.acquire(about) as source:
                     self._decode(first, last, source)
             except NotFoundError as problem:
-                if not about.optional:
+                if not about.optional or problem.is_dead_redirect:
                     raise problem.with_context(
                         variable=self.name, url=about.url, **self._error_context(first)
                     ) from problem.__cause__

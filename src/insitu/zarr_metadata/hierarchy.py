@@ -10,6 +10,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
+from itertools import count
 from typing import Any
 
 import numpy as np
@@ -139,12 +140,13 @@ def build_tree(
             groups[parent] = {}
             parent = parent.rpartition("/")[0]
     phony: dict[str, dict[tuple[int, int], str]] = {}
+    given = {name for node in nodes.values() if node.array is not None for name in node.array.dims or ()}
     for path in sorted(wanted):
         parent, _, name = path.rpartition("/")
         node = nodes[path]
         assert node.array is not None
         try:
-            names = _dimension_names(node.array, phony.setdefault(parent, {}))
+            names = _dimension_names(node.array, phony.setdefault(parent, {}), given)
             groups[parent][name or "data"] = to_virtual_array(node.array, names, tile_of(path, node.array))
         except InsituError as problem:
             leave_out(path, problem)
@@ -180,16 +182,22 @@ def _build_group(
     )
 
 
-def _dimension_names(array: ArrayMetadata, phony: dict[tuple[int, int], str]) -> tuple[str, ...]:
+def _dimension_names(
+    array: ArrayMetadata, phony: dict[tuple[int, int], str], given: Collection[str | None]
+) -> tuple[str, ...]:
     """Return dimension names; unnamed ones get `phony_dim_*`, the same for equal lengths, as in
-    netCDF.
+    netCDF, and none that other arrays are given.
     """
     names: list[str] = []
     times: dict[int, int] = {}
     for length, name in zip(array.shape, array.dims or (None,) * len(array.shape), strict=True):
         if name is None:
             times[length] = times.get(length, 0) + 1
-            name = phony.setdefault((length, times[length]), f"phony_dim_{len(phony)}")
+            key = length, times[length]
+            if key not in phony:
+                free = (f"phony_dim_{number}" for number in count(len(phony)))
+                phony[key] = next(name for name in free if name not in given and name not in phony.values())
+            name = phony[key]
         names.append(name)
     return tuple(names)
 

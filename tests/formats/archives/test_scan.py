@@ -15,7 +15,7 @@ import pytest
 import xarray
 
 import insitu
-from damaged_bytes import count_refused, cut, flip_each
+from damaged_bytes import count_refused, cut, flip_each, flip_one
 from insitu.errors import FormatError, VariableError
 from insitu.formats import scan_format
 from insitu.sources import MemorySource
@@ -176,3 +176,21 @@ def test_damaged(tmp_path: Path, files: dict[str, Path], kind: str) -> None:
 def test_no_directory() -> None:
     with pytest.raises(FormatError, match="no central directory"):
         scan_format(MemorySource(b"PK\3\4" + bytes(100)))
+
+
+def test_a_damaged_first_header_of_a_tar_archive(tmp_path: Path) -> None:
+    """A file of HDF5 may begin at byte 2048, behind anything: here behind a header and another member."""
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file["v"] = np.arange(5)
+    (tmp_path / "note").write_bytes(b"x" * 600)
+    for form in (tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT):
+        with tarfile.open(tmp_path / "x.tar", "w", format=form) as archive:
+            archive.add(tmp_path / "note", "note")
+            archive.add(tmp_path / "a.h5", "a.h5")
+        data = (tmp_path / "x.tar").read_bytes()
+        assert data[2048:2056] == b"\x89HDF\r\n\x1a\n"
+        # But for those that make a space of the first zero of the checksum, or end it otherwise: it stays the same.
+        places = [*range(10), *range(100, 148), *range(149, 154), *range(257, 263)]
+        for place in places:
+            with pytest.raises(FormatError, match="tar header"):
+                scan_format(MemorySource(flip_one(data, place, 1 << place % 8)))

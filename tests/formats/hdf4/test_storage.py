@@ -13,7 +13,7 @@ import pytest
 import xarray
 
 import insitu
-from damaged_bytes import ONE_BIT, count_refused, cut, flip, read_all, written_to
+from damaged_bytes import ONE_BIT, count_refused, cut, flip, flip_one, read_all, written_to
 from insitu.errors import InsituError, NotFoundError
 from insitu.model import Inline
 
@@ -350,3 +350,52 @@ def test_special_elements_that_refer_to_themselves(tmp_path: Path, coder: int) -
     (tmp_path / "b.hdf").write_bytes(data)
     with pytest.raises(InsituError, match="cycle" if coder == 0 else "not supported"):
         insitu.scan(tmp_path / "b.hdf", decode=False)
+
+
+def _tags_and_references(data: bytes) -> list[int]:
+    """Where the file names a piece of data: in its descriptors, in numeric data groups and in Vgroups."""
+    at, following, places, refs = 0, 4, [], set()
+    while following:
+        at = following
+        count, following = struct.unpack_from(">HI", data, at)
+        for row in range(at + 6, at + 6 + 12 * count, 12):
+            tag, ref = struct.unpack_from(">HH", data, row)
+            if tag & ~0x4000 in (40, 61, 702):
+                places.append(row)
+                refs |= {ref} if tag & ~0x4000 == 702 else set()
+    for ref in refs:
+        named = struct.pack(">HH", 702, ref)
+        places += [at for at in range(len(data) - 4) if data[at : at + 4] == named and at not in places]
+        # Vgroups list all tags, then all references.
+        places += [at for at in range(len(data) - 2) if data[at : at + 2] == named[:2] and at not in places]
+    return places
+
+
+@pytest.mark.parametrize("method", ["plain", "deflate", "chunks", "packed chunks"])
+def test_a_flipped_bit_in_a_tag_or_a_reference_of_data(tmp_path: Path, method: str) -> None:
+    path = tmp_path / "a.hdf"
+    if "chunks" in method:
+        _chunked(path, *((4, [6]) if method == "packed chunks" else (0, [])))
+    else:
+        file = _new(path)
+        for name in ("v", "w"):
+            dataset = file.create(name, TYPES["i2"], (20, 30))
+            if method == "deflate":
+                dataset.setcompress(*METHODS["deflate"][:1], *METHODS["deflate"][1])
+            dataset[:] = _values("i2", (20, 30), seed=len(name))
+            dataset.endaccess()
+        file.end()
+    data, whole = path.read_bytes(), read_all(path)
+    refused = 0
+    for place in _tags_and_references(data):
+        for byte in range(4):
+            for bits in (1, 8):
+                path.write_bytes(flip_one(data, place + byte, bits))
+                try:
+                    found = read_all(path)
+                except InsituError:
+                    refused += 1
+                    continue
+                for name in found.keys() & whole.keys():
+                    np.testing.assert_array_equal(found[name], whole[name])
+    assert refused

@@ -11,6 +11,7 @@ import h5py
 import netCDF4
 import numpy as np
 import pytest
+import xarray
 
 import insitu
 from damaged_bytes import count_refused, flip_each, flip_one
@@ -138,3 +139,47 @@ def test_wrong_keys_of_a_chunk_tree_are_seen(tmp_path: Path) -> None:
                 continue
             with h5py.File(path) as file, suppress(OSError):  # what it refuses to read cannot be compared
                 np.testing.assert_array_equal(ours, file["x"][...], err_msg=f"{place} axis {axis}: {change}")
+
+
+def write_three_dimensions(path: Path) -> dict[str, int]:
+    """A netCDF-4 file of three dimensions; return the addresses of its scales."""
+    with netCDF4.Dataset(path, "w") as file:
+        for name, length in {"y": 6, "x": 4, "time": None}.items():
+            file.createDimension(name, length)
+            file.createVariable(name, "f8", (name,))[:] = np.arange(length or 9)
+        file.createVariable("b", "i4", ("time",))[:] = np.arange(9)
+        file.createVariable("a", "i4", ("y", "x"))[:] = np.arange(24).reshape(6, 4)
+        file.createVariable("c", "i4", ("time", "x"))[:] = np.arange(36).reshape(9, 4)
+    with h5py.File(path) as file:
+        return {name: h5py.h5o.get_info(file[name].id).addr for name in ("y", "x", "time")}
+
+
+@pytest.mark.parametrize("lost", [["x", "time"], ["y", "time"], ["y", "x"], ["x"], ["y", "x", "time"]])
+def test_damaged_dimension_scales_are_named_by_who_refers_to_them(tmp_path: Path, lost: list[str]) -> None:
+    places = write_three_dimensions(tmp_path / "a.nc")
+    with xarray.open_dataset(tmp_path / "a.nc") as whole:
+        expected = whole.drop_vars(lost).load()
+    data = (tmp_path / "a.nc").read_bytes()
+    for name in lost:
+        data = flip_one(data, places[name], 0xFF)
+    (tmp_path / "b.nc").write_bytes(data)
+    with pytest.raises(FormatError):
+        insitu.open_dataset(tmp_path / "b.nc")
+    with pytest.warns(InsituWarning):
+        found = insitu.open_dataset(tmp_path / "b.nc", errors="warn")
+    xarray.testing.assert_identical(found.load(), expected)
+
+
+def test_variables_whose_dimensions_cannot_be_named_are_left_out(tmp_path: Path) -> None:
+    places = write_three_dimensions(tmp_path / "a.nc")
+    with h5py.File(tmp_path / "a.nc", "r+") as file:
+        del file["a"].attrs["DIMENSION_LIST"]  # it still says that its dimensions are number 0 and 1
+        assert file["a"].attrs["_Netcdf4Coordinates"].tolist() == [0, 1]
+    data = (tmp_path / "a.nc").read_bytes()
+    for name in ("x", "time"):
+        data = flip_one(data, places[name], 0xFF)
+    (tmp_path / "b.nc").write_bytes(data)
+    with pytest.warns(InsituWarning):
+        found = insitu.scan(tmp_path / "b.nc", errors="warn", decode=False)
+    assert {name: array.shape for name, array in found.arrays.items()} == {"y": (6,), "b": (9,), "c": (9, 4)}
+    assert "cannot be named" in found.problems["a"]

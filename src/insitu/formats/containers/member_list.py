@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from insitu.errors import FormatError
 from insitu.formats.containers.archive_member import ArchiveMember
-from insitu.formats.containers.tar_members import is_header, tar_members
+from insitu.formats.containers.tar_members import is_header, resembles_header, tar_members
 from insitu.formats.containers.zip_members import zip_members
 from insitu.formats.parsing.read_cache import ReadCache
 from insitu.formats.parsing.scheduler import run
@@ -32,8 +32,11 @@ def is_zip(window: ReadCache) -> bool:
 
 
 def is_tar(window: ReadCache) -> bool:
-    """Return whether a file begins with the header of a tar archive's member."""
-    return is_header(window.head[:512])
+    """Return whether a file begins with the header of a tar archive's member.
+
+    One that is damaged counts: the member behind it may begin where the superblock of an HDF5 file can lie.
+    """
+    return is_header(window.head[:512]) or resembles_header(window.head[:512])
 
 
 def list_members(source: ByteSource) -> list[ArchiveMember]:

@@ -11,7 +11,7 @@ from insitu.errors import FormatError
 from insitu.formats.containers.archive_member import ArchiveMember
 from insitu.formats.parsing.scheduler import Walk
 
-__all__ = ["is_header", "tar_members"]
+__all__ = ["is_header", "resembles_header", "tar_members"]
 
 BLOCK = 512
 MEMBERS_LIMIT = 1 << 20
@@ -35,6 +35,16 @@ def is_header(block: bytes) -> bool:
     total = sum(rest) + 8 * 32
     # The sum of unsigned bytes; some old writers took them as signed.
     return said == total or said == total - 256 * len(rest.translate(None, _ASCII))
+
+
+def resembles_header(block: bytes) -> bool:
+    """Return whether a block is the header of a member, except for some bits: it has its magic, or numbers in
+    the places of mode, owner, size and time.
+    """
+    numbers = block[100:148]
+    return len(block) >= BLOCK and (
+        block[257:262] == b"ustar" or (len(numbers.strip(b"\0 ")) > 40 and not numbers.strip(b"01234567 \0"))
+    )
 
 
 def _parse_octal(data: bytes) -> int:

@@ -22,7 +22,7 @@ from insitu.model import Codec
 __all__ = ["ChunkedData", "DataRanges", "join_pieces", "read_bytes", "read_storage"]
 
 LINKED, EXTERNAL, COMPRESSED, CHUNKED = 1, 2, 3, 5
-DATA, LINK, COMPRESSED_DATA, CHUNK, VDATA_HEADER, VDATA = 702, 20, 40, 61, 1962, 1963
+NULL, DATA, LINK, COMPRESSED_DATA, CHUNK, VDATA_HEADER, VDATA = 1, 702, 20, 40, 61, 1962, 1963
 NONE, RLE, NBIT, HUFFMAN, DEFLATE, SZIP = 0, 1, 2, 3, 4, 5
 NAMES = {6: "method 6", 7: "JPEG"}
 CODER = 18
@@ -90,6 +90,7 @@ def read_storage(found: ObjectTable, place: ObjectLocation) -> Walk[DataRanges |
         ref, codec = _compression(head, found.url, place.offset)
         data = found.find(COMPRESSED_DATA, ref)
         if data is None:
+            _check_empty(head, found, ref)
             return DataRanges([], codec)
         inner = yield from _uncompressed_ranges(found, data)
         whole = codec is None or (len(inner) < 2 and not DataRanges(inner, None).has_holes)
@@ -174,6 +175,7 @@ def _uncompressed_ranges(found: ObjectTable, place: ObjectLocation) -> Walk[list
             )
         data = found.find(COMPRESSED_DATA, ref)
         if data is None:
+            _check_empty(head, found, ref)
             return []
         place = data
     raise FormatError(
@@ -182,6 +184,17 @@ def _uncompressed_ranges(found: ObjectTable, place: ObjectLocation) -> Walk[list
         offset=place.offset,
         structure="special element",
     )
+
+
+def _check_empty(head: bytes, found: ObjectTable, ref: int) -> None:
+    """Raise `FormatError` if an element says that it has bytes, but its object is missing."""
+    (length,) = take_fields(">i", head, 4, "compressed element")
+    if length:
+        raise FormatError(
+            f"the object {COMPRESSED_DATA}/{ref} of a compressed element of {length} bytes is missing",
+            url=found.url,
+            structure="compressed element",
+        )
 
 
 def _compression(head: bytes, url: str, offset: int) -> tuple[int, Codec | None]:
@@ -274,9 +287,20 @@ def _read_chunk_table(found: ObjectTable, head: bytes, offset: int) -> Walk[Chun
         )
     header, values = found.find(VDATA_HEADER, ref), found.find(VDATA, ref)
     empty = np.zeros(0, np.int64)
-    if header is None or values is None:
-        return ChunkedData(shape, chunk, empty.reshape(0, ndim), empty, empty, [], {}, fill)
+    if header is None:
+        raise FormatError(
+            f"the table of chunks, {VDATA_HEADER}/{ref}, is missing",
+            url=found.url,
+            offset=offset,
+            structure="chunk table",
+        )
     table = parse_vdata((yield from read_bytes(found, header)))
+    if values is None:
+        if table.records:
+            raise FormatError(
+                f"the {table.records} rows of the table of chunks are missing", url=found.url, structure="chunk table"
+            )
+        return ChunkedData(shape, chunk, empty.reshape(0, ndim), empty, empty, [], {}, fill)
     data = yield from read_bytes(found, values)
     row = np.dtype([("origin", ">i4", (ndim,)), ("tag", ">u2"), ("ref", ">u2")])
     if table.size != row.itemsize or table.records * row.itemsize > len(data):
@@ -286,6 +310,15 @@ def _read_chunk_table(found: ObjectTable, head: bytes, offset: int) -> Walk[Chun
     rows = np.frombuffer(data, row, table.records)
     index = rows["origin"].astype(np.int64).reshape(-1, ndim)
     places = found.find_many(CHUNK, rows["ref"])
+    lost = (rows["tag"] != NULL) & ((rows["tag"] != CHUNK) | ~places.there)
+    if lost.any():
+        first = int(lost.argmax())
+        raise FormatError(
+            f"the chunk at {index[first].tolist()}, object {rows['tag'][first]}/{rows['ref'][first]}, is missing",
+            url=found.url,
+            offset=values.offset,
+            structure="chunk table",
+        )
     index, places = index[places.there], places.present()
     packed = np.flatnonzero(places.special)
     spans = zip(places.offset[packed].tolist(), np.minimum(places.length[packed], CODER + 16).tolist(), strict=True)
@@ -294,6 +327,8 @@ def _read_chunk_table(found: ObjectTable, head: bytes, offset: int) -> Walk[Chun
     stored = found.find_many(COMPRESSED_DATA, refs)
     begin, length = places.offset.copy(), places.length.copy()
     begin[packed], length[packed] = stored.offset, stored.length
+    for number in np.flatnonzero(~stored.there).tolist():
+        _check_empty(heads[number], found, int(refs[number]))
     kept = np.ones(len(index), bool)
     kept[packed] = stored.there
     of_row: list[Codec | None] = [None] * len(index)

@@ -27,7 +27,7 @@ from insitu.formats.hdf4.data_storage import (
     read_storage,
 )
 from insitu.formats.hdf4.dataset_arrays import ScientificDataset, array_of, has_partial_rows
-from insitu.formats.hdf4.descriptors import MAGIC, ObjectTable, read_object_table
+from insitu.formats.hdf4.descriptors import MAGIC, ObjectLocation, ObjectTable, read_object_table
 from insitu.formats.hdf4.vsets import TYPES, Vdata, Vgroup, parse_vdata, parse_vgroup, value_of
 from insitu.formats.hdf5.conventions.eos5 import parse_grids
 from insitu.formats.parsing.fields import take_fields
@@ -176,7 +176,9 @@ def _dataset(
         if tag == VGROUP and ref in groups and groups[ref].kind in ("Dim0.0", "UDim0.0")
     ]
     unlimited = bool(dims and dims[0].kind == "UDim0.0")
-    dataset: ScientificDataset = yield from _numeric(found, refs[0], [dim.name for dim in dims], attributes, unlimited)
+    data = [ref for tag, ref in group.members if tag == DATA]
+    names = [dim.name for dim in dims]
+    dataset: ScientificDataset = yield from _numeric(found, refs[0], names, attributes, unlimited, data)
     return dataset
 
 
@@ -195,8 +197,25 @@ def _with_cf_offset(attributes: dict[str, Any]) -> dict[str, Any]:
     return {**attributes, "add_offset": np.float64(0.0 - float(scale) * float(offset))}
 
 
+def _find_data(found: ObjectTable, refs: set[int]) -> ObjectLocation | None:
+    """Return where the data of a dataset begins, which its Vgroup and its numeric data group name both; None if
+    neither does, because nothing was written.
+    """
+    places = [place for ref in sorted(refs) if (place := found.find(DATA, ref)) is not None]
+    if refs and len(places) != 1:
+        what = "is missing" if not places else "is named twice, differently"
+        named = ", ".join(f"{DATA}/{ref}" for ref in sorted(refs))
+        raise FormatError(f"the data of the dataset {what}: {named}", url=found.url, structure="numeric data group")
+    return places[0] if places else None
+
+
 def _numeric(
-    found: ObjectTable, ref: int, dims: list[str], attributes: dict[str, Any], unlimited: bool = False
+    found: ObjectTable,
+    ref: int,
+    dims: list[str],
+    attributes: dict[str, Any],
+    unlimited: bool = False,
+    data_refs: Collection[int] = (),
 ) -> Walk[ScientificDataset]:
     """Read a numeric data group: dimensions, type, data."""
     place = found.find(NUMERIC_GROUP, ref)
@@ -229,7 +248,7 @@ def _numeric(
         )
     (told,) = yield ExactRanges([(kind.offset, 4)])
     dtype = _dtype(told, found, kind.offset)
-    values = found.find(DATA, members.get(DATA, 0))
+    values = _find_data(found, {*data_refs, *({members[DATA]} if DATA in members else ())})
     stored = None if values is None else (yield from read_storage(found, values))
     unlimited = bool(rank) and (unlimited or not shape[0])
     if unlimited and not isinstance(stored, ChunkedData):

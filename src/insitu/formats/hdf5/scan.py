@@ -218,6 +218,11 @@ def _assign_tree_dimensions(tree: Branch) -> dict[int, GroupNode]:
     nodes = {id(branch): GroupNode(branch.datasets) for branch in tree.walk()}
     for branch in tree.walk():
         node = nodes[id(branch)]
+        if branch.failed:
+            names = {name for name, _ in branch.failed}
+            node.damaged = {
+                link.address: link.name for link in branch.group.links if link.name in names and link.address
+            }
         for _, child in branch.children:
             inner = nodes[id(child)]
             inner.parent = node

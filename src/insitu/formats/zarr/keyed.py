@@ -154,7 +154,9 @@ def _size(
     try:
         with open_source(sources[number].url, storage_options) as source:
             return source.size()
-    except NotFoundError:
+    except NotFoundError as problem:
+        if problem.is_dead_redirect:
+            raise
         return None
 
 

@@ -205,7 +205,9 @@ def _read_index(level: ShardLevel, place: _ShardLocation, options: Mapping[str, 
                 data = (
                     source.read(place.offset + (end - nbytes if level.at_end else 0), nbytes) if end >= nbytes else b""
                 )
-    except NotFoundError:
+    except NotFoundError as problem:
+        if problem.is_dead_redirect:
+            raise
         return _NO_SHARD
     try:
         if len(data) != nbytes:

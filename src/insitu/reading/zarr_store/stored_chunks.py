@@ -79,8 +79,8 @@ class StoredChunks:
                     length = source.size() - offset
                 start, many = span.within(length)
                 data = source.read(offset + start, many)
-        except NotFoundError:
-            if about.optional:
+        except NotFoundError as problem:
+            if about.optional and not problem.is_dead_redirect:
                 return None
             raise
         if len(data) != many:

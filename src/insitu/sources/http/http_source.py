@@ -372,7 +372,7 @@ class HttpSource:
         status = response.status
         said = f"the server answered {status} {response.reason or ''}".rstrip()
         if status in (404, 410):
-            return NotFoundError(said, url=self.url)
+            return NotFoundError(said, url=self.url, redirect=self._exchange.redirected_to)
         if status in (401, 403, 407):
             return AccessError(said, url=self.url, hint=hint_for_user(_LOGIN_HINT))
         if status == 412:

@@ -87,6 +87,8 @@ class HttpSession:
         self._scope = scope
         self._patience, self._trust = policy, trust
         self._moved: str | None = None
+        self.redirected_to: str | None = None
+        """Where the last request ended, if the server redirected it to another path."""
         self.renew()
         renew_after_fork(self)
 
@@ -124,6 +126,7 @@ class HttpSession:
                 continue
             if response.status < 400 and target != self.address:
                 self._moved = target
+            self.redirected_to = redact_url(target) if _path_of(target) != _path_of(self.address) else None
             return response
         raise SourceError(f"the server redirects more than {_MOST_REDIRECTS} times", url=self.url)
 
@@ -217,3 +220,9 @@ def _discard(response: Response) -> None:
             response.close()
     else:
         response.close()
+
+
+def _path_of(url: str) -> str:
+    """Return path and query of a URL: the same on another host, or by HTTPS, is the same object."""
+    parts = urlsplit(url)
+    return f"{parts.path}?{parts.query}"

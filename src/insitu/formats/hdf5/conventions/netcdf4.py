@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from insitu.errors import FormatError, InsituError
 from insitu.formats.hdf5.datasets.objects import Dataset
 from insitu.formats.hdf5.structures.datatype import Datatype
 from insitu.formats.hdf5.structures.object_references import ReferenceValue
@@ -71,6 +72,8 @@ class NetcdfVariable:
     scale: NetcdfDimension | None = None
     """The dimension it is the scale of."""
     dims: list[NetcdfDimension | None] = field(default_factory=list)
+    problem: InsituError | None = None
+    """Why its dimensions cannot be named."""
 
     @property
     def rank(self) -> int:
@@ -87,6 +90,8 @@ class GroupNode:
     parent: GroupNode | None = None
     dimensions: list[NetcdfDimension] = field(default_factory=list)
     variables: list[NetcdfVariable] = field(default_factory=list)
+    damaged: dict[int, str] = field(default_factory=dict)
+    """Names of members that cannot be read, by address: a scale among them is named by who refers to it."""
 
 
 def visible_attributes(attributes: dict[str, Any], named: Callable[[int], str]) -> dict[str, Any]:
@@ -119,6 +124,7 @@ def assign_dimensions(root: GroupNode) -> None:
     """Find the variables and dimensions of all groups of a file."""
     file = _DimensionTable()
     _declare_dimensions(root, file)
+    _declare_damaged_scales(root, file)
     _match_dimensions(root, file)
     for node in _iterate_nodes(root):
         for variable in node.variables:
@@ -139,6 +145,10 @@ def _iterate_nodes(node: GroupNode) -> Iterator[GroupNode]:
 class _DimensionTable:
     next_number: int = 0
     by_number: dict[int, NetcdfDimension] = field(default_factory=dict)
+    lost: dict[int, tuple[GroupNode, str]] = field(default_factory=dict)
+    """Group and name of scales that cannot be read, by address."""
+    has_damage: bool = False
+    """Whether a number that no dimension has may be that of a scale that cannot be read."""
 
     def add(self, node: GroupNode, name: str, length: int, unlimited: bool, number: int | None) -> NetcdfDimension:
         if number is None:
@@ -175,6 +185,23 @@ def _declare_dimensions(root: GroupNode, file: _DimensionTable) -> None:
             known = not dataset.space.null and types.can_use(dataset.datatype, dataset.committed)
             node.variables.append(NetcdfVariable(variable_name(name), dataset, known, dimension))
         todo += reversed(node.children)
+
+
+def _declare_damaged_scales(root: GroupNode, file: _DimensionTable) -> None:
+    """Note what cannot be read, or not whether it is a scale, and is attached to an axis as one."""
+    attached = {
+        address
+        for node in _iterate_nodes(root)
+        for variable in node.variables
+        for addresses in variable.dataset.scales or ()
+        for address in addresses
+    }
+    for node in _iterate_nodes(root):
+        unclear = {v.dataset.address: v.name for v in node.variables if "CLASS" in (v.dataset.problems or ())}
+        for address, name in {**unclear, **node.damaged}.items():
+            if address in attached:
+                file.lost[address] = (node, name)
+        file.has_damage |= bool(node.damaged or unclear)
 
 
 def _as_integer(value: Any) -> int | None:
@@ -217,13 +244,21 @@ def _variable_dimensions(
     numbers = dataset.attributes.get("_Netcdf4Coordinates")
     if numbers is not None and _is_numeric(numbers) and numbers.ndim <= 1 and numbers.size == rank:
         dims = [file.by_number.get(int(number)) for number in (numbers.tolist() if numbers.ndim else [numbers])]
+        if file.has_damage:  # the numbers of phony dimensions may be those of scales that cannot be read
+            dims = [None if dim is None or dim.address is None else dim for dim in dims]
     if variable.scale is not None and rank and (rank == 1 or dims[0] is None):
         dims[0] = variable.scale
     if dataset.scales and variable.scale is None:
         for axis, addresses in enumerate(dataset.scales[:rank]):
             if dims[axis] is None and addresses:
-                dims[axis] = _find_by_address(node, addresses)
+                dims[axis] = _find_by_address(node, addresses) or _find_lost(variable, axis, addresses, file)
+    if rank == 1 and dims[0] is None and dataset.address in file.lost:
+        dims[0] = _find_lost(variable, 0, [dataset.address], file)
     if None in dims:
+        if file.has_damage and (numbers is not None or any(dataset.scales or ())):
+            variable.problem = FormatError(
+                "the dimensions of this variable cannot be named, because a dimension scale is damaged"
+            )
         _add_phony(node, variable, dims, file)
     return dims
 
@@ -237,6 +272,23 @@ def _find_by_address(node: GroupNode, addresses: list[int]) -> NetcdfDimension |
                 return dimension
         here = here.parent
     return None
+
+
+def _find_lost(
+    variable: NetcdfVariable, axis: int, addresses: list[int], file: _DimensionTable
+) -> NetcdfDimension | None:
+    """Return the dimension of a scale that cannot be read: its name is that of the scale, its length that
+    of the variables along it; None if these disagree.
+    """
+    if addresses[-1] not in file.lost:
+        return None
+    node, name = file.lost[addresses[-1]]
+    length, unlimited = variable.dataset.space.shape[axis], variable.dataset.space.limits[axis] is None
+    found = next((dim for dim in node.dimensions if dim.address == addresses[-1]), None)
+    if found is None:
+        found = NetcdfDimension(name, -1 - len(node.dimensions), length, unlimited, addresses[-1])
+        node.dimensions.append(found)
+    return found if found.unlimited == unlimited and (unlimited or found.length == length) else None
 
 
 def _add_phony(
