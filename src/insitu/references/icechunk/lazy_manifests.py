@@ -77,7 +77,7 @@ class ManifestExtent:
         count, axes = index.shape
         if axes != len(self.begin):
             raise FormatError(f"references have {axes} axes, but the array has {len(self.begin)}", structure="manifest")
-        if not self.contains(index.T, count).all():
+        if not self.contains(list(index.T), count).all():
             raise FormatError("a reference lies outside the box that its manifest covers", structure="manifest")
 
 
