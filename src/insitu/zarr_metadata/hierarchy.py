@@ -84,12 +84,11 @@ def _parse_node(path: str, found: Mapping[str, Document], open_shards: bool) -> 
     """Return one node from its documents; None: they describe none."""
     key = f"{path}/" if path else ""
     name = next((name for name in DOCUMENTS[:3] if name in found), None)
+    if name is None:
+        if "_ARRAY_DIMENSIONS" in parse_object(found.get(".zattrs", {}), key + ".zattrs"):
+            raise FormatError("there are attributes of an array here, but no .zarray", structure=key + ".zattrs")
+        return None
     try:
-        if name is None:
-            if "_ARRAY_DIMENSIONS" in parse_object(found.get(".zattrs", {}), key + ".zattrs"):
-                name = ".zarray"
-                raise FormatError("there are attributes of an array here, but no .zarray")
-            return None
         document = parse_object(found[name], key + name)
         if name == "zarr.json":
             if document.get("node_type") == "array":

@@ -112,8 +112,8 @@ class GroupBuilder:
             if self.wanted is not None and id(variable) not in self.wanted:
                 continue
             try:
-                if (problem := variable.dataset.problem or variable.problem) is not None:
-                    raise problem
+                if (wrong := variable.dataset.problem or variable.problem) is not None:
+                    raise wrong
                 arrays[variable.name] = self._array(variable)
                 if variable.dataset.problems:
                     self.problems.leave_out_attributes(branch.join(variable.name), variable.dataset.problems)
