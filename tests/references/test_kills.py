@@ -36,7 +36,8 @@ CASES = [
     # to open with them.
     ("refresh", ".insitu"),
     *[("resume", suffix) for suffix in (".insitu", ".parq")],
-    *[("scan", suffix) for suffix in (".insitu", ".parq", ".icechunk")],
+    *[("scan", suffix) for suffix in (".insitu", ".parq")],
+    ("save-new", ".icechunk"),
     ("scan-one", ".insitu"),
     *[(work, ".insitu") for work in ("drop", "rollback", "compact", "convert")],
 ]

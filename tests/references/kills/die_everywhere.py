@@ -133,6 +133,7 @@ def writers(folder: Path, suffix: str) -> dict[str, tuple[Callable[[Path], Any],
 
     return {
         "scan": (lambda target: None, scan),
+        "save-new": (lambda target: None, lambda target: save(insitu.scan(two, variables=["t"]), target, mode="x")),
         "scan-one": (lambda target: None, lambda target: command(target, "scan", one, "-o", target, "--variable", "t")),
         "drop": (scan, lambda target: command(target, "drop", target, two)),
         "rollback": (
@@ -197,7 +198,7 @@ def main() -> None:
     status, total = run_forked(lambda: act_and_die(target, -1))
     assert status == 0, "the writer fails by itself"
     new = run_forked(lambda: state(target))[1]
-    new_target = work in ("scan", "scan-one", "convert")
+    new_target = work in ("scan", "scan-one", "save-new", "convert")
     assert (old is None) == new_target
     assert new not in (old, None)
     assert 3 < total < MOST, total
@@ -213,7 +214,7 @@ def main() -> None:
         if suffix == ".parq" and not new_target and "--two-steps" not in sys.argv:
             assert (target / ".zmetadata").exists(), f"call {call}: others find nothing at the path"
         # Whatever was left lying around is in nobody's way: what was begun can be done again.
-        again = act if found == old or work not in ("append", "drop", "rollback", "convert") else None
+        again = act if found == old or work not in ("append", "drop", "rollback", "save-new", "convert") else None
         if again is not None:
             status, _ = run_forked(lambda target=target, again=again: again(target))
             assert status == 0, f"call {call}: it cannot be done again"
