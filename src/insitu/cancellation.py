@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from typing import ParamSpec, TypeVar
 
 from insitu.errors import TimedOutError
+from insitu.forking import fork_safe_lock
 
 __all__ = [
     "Deadline",
@@ -73,7 +74,7 @@ class Deadline:
 
 
 _current: ContextVar[Deadline | None] = ContextVar("insitu_deadline", default=None)
-_adding = threading.Lock()
+_adding = fork_safe_lock()
 
 
 def check_deadline() -> None:

@@ -258,7 +258,7 @@ def test_the_command_line(archive: Path, server: Server) -> None:
 def test_the_server_knows_where_chunks_lie(archive: Path, tmp_path: Path) -> None:
     """A remote archive is not scanned by the client: it reads its coordinates and nothing else."""
     place = f"http://127.0.0.1:{free_port()}/data"
-    with serving([f"{place}={archive}"], tmp_path / "log") as server:
+    with serving([f"{place}={archive}"], tmp_path / "log", "--trust-copies") as server:
         group = Active(server.url, required=True).scan(f"{place}/0.nc")
         assert group is not None
         here = insitu.scan(archive / "0.nc")

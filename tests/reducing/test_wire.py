@@ -146,6 +146,7 @@ def _mutated(data: Any, rng: random.Random) -> Any:
     return data
 
 
+@pytest.mark.filterwarnings("ignore:only the size:insitu.errors.InsituWarning")
 def test_tables_that_were_tampered_with(tmp_path: Any) -> None:
     """An error of ours, or another array that can be read or not; never anything else."""
     path = tmp_path / "x"

@@ -115,7 +115,7 @@ def test_work_that_no_thread_took(tmp_path: Path) -> None:
         await asyncio.sleep(0)
         worker.admission.width = 2
         waiting = asyncio.ensure_future(
-            worker.stream(1, lambda deadline: iter([b""])) if stream else worker.run(1, lambda deadline: b"")  # type: ignore[arg-type, return-value]
+            worker.stream(1, 0, lambda deadline: iter([b""])) if stream else worker.run(1, lambda deadline: b"")  # type: ignore[arg-type, return-value]
         )
         while worker.pool._work_queue.qsize() < 1:
             await asyncio.sleep(0)
