@@ -141,10 +141,16 @@ def is_inside(path: str) -> bool:
 
 
 def public_path(path: str) -> str | None:
-    """Return a local path as clients may see it; None if it lies outside the roots."""
+    """Return a local path as clients may see it: as it is written, or the URL of which it is a copy; None if it lies
+    outside the roots.
+    """
     if _policy is None:
         return path
-    return _policy.public_url(os.path.abspath(path)) if is_inside(path) else None
+    if not is_inside(path):
+        return None
+    whole = os.path.abspath(path)
+    shown = _policy.public_url(whole)
+    return path if shown == whole else shown
 
 
 _START = r"(?:/|[A-Za-z]:[\\/]|\\\\)"
