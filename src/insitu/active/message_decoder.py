@@ -2,8 +2,8 @@
 
 Messages consist of maps, lists, text, bytes, numbers of 64 bits, true, false and null. The heads of all items of CBOR
 are checked in one linear pass before a library decodes them: tags (values that refer to themselves, numbers of any
-length), too many items, too deep nesting, and lengths beyond the end of the message are refused. The pass takes about
-0.2 microseconds an item. JSON has the same limits.
+length), too many items, too deep nesting, and lengths beyond the end of the message are refused. The pass takes 0.3
+to 0.6 microseconds an item. JSON has the same limits.
 """
 
 from __future__ import annotations
