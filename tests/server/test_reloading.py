@@ -128,7 +128,7 @@ def test_two_workers_refuse_connections_while_they_finish(tmp_path: Path) -> Non
 LEFT = """
 import os, signal
 from insitu.server.worker_folder import worker_folder
-with worker_folder("insitu-test-") as folder:
+with worker_folder("insitu-test-", "INSITU_TEST") as folder:
     print(folder, flush=True)
     os.kill(os.getpid(), signal.SIGKILL)
 """
@@ -142,9 +142,9 @@ def test_the_folder_of_a_killed_supervisor_is_removed_at_the_next_start(
     killed = subprocess.run([sys.executable, "-c", LEFT], stdout=subprocess.PIPE, env=environment, check=False)
     left = Path(killed.stdout.decode().strip())
     assert left.is_dir()
-    with worker_folder("insitu-test-") as first:
+    with worker_folder("insitu-test-", "INSITU_TEST") as first:
         assert not left.exists()
-        with worker_folder("insitu-test-") as second:
+        with worker_folder("insitu-test-", "INSITU_TEST") as second:
             assert Path(first).is_dir()  # of a server that runs
         assert not Path(second).exists()
     assert not list(tmp_path.iterdir())

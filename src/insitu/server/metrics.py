@@ -161,12 +161,8 @@ def multiprocess_folder(workers: int) -> Iterator[None]:
             path.unlink(missing_ok=True)
         yield
         return
-    with worker_folder(FOLDER_PREFIX) as folder:
-        os.environ[ENVIRONMENT_VARIABLE] = folder
-        try:
-            yield
-        finally:
-            del os.environ[ENVIRONMENT_VARIABLE]
+    with worker_folder(FOLDER_PREFIX, ENVIRONMENT_VARIABLE):
+        yield
 
 
 def _forget_dead_workers(folder: str) -> None:

@@ -117,12 +117,8 @@ def quota_folder(workers: int) -> Iterator[None]:
     if workers < 2:
         yield
         return
-    with worker_folder(FOLDER_PREFIX) as folder:
-        os.environ[ENVIRONMENT_VARIABLE] = folder
-        try:
-            yield
-        finally:
-            del os.environ[ENVIRONMENT_VARIABLE]
+    with worker_folder(FOLDER_PREFIX, ENVIRONMENT_VARIABLE):
+        yield
 
 
 class Quotas:

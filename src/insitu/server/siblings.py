@@ -43,12 +43,8 @@ def sibling_folder(workers: int) -> Iterator[str | None]:
     if workers < 2 or not hasattr(socket, "AF_UNIX"):
         yield None
         return
-    with worker_folder("insitu-workers-") as folder:
-        os.environ[ENVIRONMENT_VARIABLE] = folder
-        try:
-            yield folder
-        finally:
-            del os.environ[ENVIRONMENT_VARIABLE]
+    with worker_folder("insitu-workers-", ENVIRONMENT_VARIABLE) as folder:
+        yield folder
 
 
 class Siblings:

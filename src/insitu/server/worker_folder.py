@@ -25,21 +25,25 @@ LOCK = "lock"
 
 
 @contextmanager
-def worker_folder(prefix: str) -> Iterator[str]:
+def worker_folder(prefix: str, variable: str) -> Iterator[str]:
     """Make a folder that only this user can enter, for as long as the `with` block lasts.
 
     Parameters
     ----------
     prefix
         Of its name. Folders of that prefix whose server was killed are removed.
+    variable
+        The environment variable by which worker processes find it.
     """
     _remove_abandoned(prefix)
     folder = tempfile.mkdtemp(prefix=prefix)
     try:
         with open(os.path.join(folder, LOCK), "w") as held:
             _lock(held)
+            os.environ[variable] = folder
             yield folder
     finally:
+        os.environ.pop(variable, None)
         shutil.rmtree(folder, ignore_errors=True)
 
 
