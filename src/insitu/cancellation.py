@@ -25,6 +25,7 @@ from insitu.forking import fork_safe_lock
 __all__ = [
     "Deadline",
     "LateError",
+    "cap_threads",
     "cap_to_deadline",
     "carry_deadline",
     "check_deadline",
@@ -56,6 +57,8 @@ class Deadline:
     """Whether nobody waits for the result any more."""
     processor_seconds: float = 0.0
     """Processor time that threads have spent within its scope."""
+    threads: int | None = None
+    """Threads that may fetch and decode for this work at a time; None: as many as there are."""
 
     @classmethod
     def after(cls, seconds: float) -> Deadline:
@@ -95,6 +98,12 @@ def cap_to_deadline(until: float) -> float:
     """
     deadline = _current.get()
     return until if deadline is None else min(until, deadline.at)
+
+
+def cap_threads(count: int) -> int:
+    """Return `count` or the number of threads that this thread's work may use, whichever is smaller."""
+    deadline = _current.get()
+    return count if deadline is None or deadline.threads is None else min(count, deadline.threads)
 
 
 @contextmanager

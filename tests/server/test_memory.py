@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 import threading
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ import h5py
 import numpy as np
 import pytest
 
+from insitu.active.wire import values_from_wire
 from server.serving import CODE, Answer, Server, free_port, serving
 from waiting import LONG
 
@@ -74,6 +76,28 @@ def test_the_sum_that_is_stated_holds(server: Server, folder: Path) -> None:
     assert {answer.status for _, answer in answers} <= {200, 413, 429}
     assert all(any(answer.status == 200 for route, answer in answers if route == path) for path, _ in requests)
     assert peak_bytes(server) <= stated_bytes(server)
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs /proc")
+def test_chunks_as_large_as_the_memory_are_decoded_one_by_one(tmp_path: Path) -> None:
+    """There is memory for one chunk, and there are threads for more."""
+    rows, columns = 3, 248 << 17
+    encoded = zlib.compress((np.arange(columns) % 7).astype("<f8").tobytes(), 1)
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        stored = file.create_dataset("t", (rows, columns), "<f8", chunks=(1, columns), compression="gzip")
+        for row in range(rows):
+            stored.id.write_direct_chunk((row, 0), encoded)
+    array = {"url": str(tmp_path / "a.h5"), "variable": "t"}
+    doubled = {"operation": "add", "arguments": [{"node": 0}, {"node": 0}]}
+    formula = {"arrays": [array], "nodes": [{"array": 0}, doubled]}
+    options = ("--memory", "0.25", "--max-chunk", "256", "--cache", "0.0625")
+    with serving([tmp_path], tmp_path / "serve.log", *options) as running:
+        some = [{"slice": [0, rows]}, {"slice": [0, 2 << 20]}]  # of each chunk: it is decoded for each box
+        for job, largest in ((array, 6.0), ({"expression": formula, "selection": some}, 12.0)):
+            found = running.post("/reduce", {"jobs": [{**job, "methods": ["max", "mean"]}]})
+            assert found.status == 200, found.body[:300]
+            assert values_from_wire(found.items[0]["values"]["max"]) == largest
+            assert peak_bytes(running) <= stated_bytes(running)
 
 
 def start(*options: str) -> tuple[int, str]:

@@ -20,8 +20,6 @@ from server.trickle import Trickle
 from waiting import LONG, wait_until
 
 GRACE = 1
-SLACK = 15
-"""Seconds beyond the grace time that a busy machine may take to end some processes."""
 
 
 def begin(server: Server, path: str, body: Any) -> tuple[threading.Thread, list[Answer]]:
@@ -41,7 +39,7 @@ def test_work_that_takes_longer_than_the_grace_time(tmp_path: Path, workers: int
     with serving([trickle.url], tmp_path / "log", *options) as server:
         thread, found = begin(server, "/scan", {"url": f"{trickle.url}/x.nc"})
         server.process.send_signal(signal.SIGTERM)
-        assert server.process.wait(GRACE + SLACK) in (0, -signal.SIGTERM)
+        assert server.process.wait(LONG) in (0, -signal.SIGTERM)
         thread.join()
     trickle.listener.close()
     (answer,) = found
@@ -68,7 +66,7 @@ def test_a_response_that_has_begun_is_cut_off(tmp_path: Path) -> None:
         assert answer.status == 200
         answer.read(1 << 16)  # and no more, for longer than the grace time
         server.process.send_signal(signal.SIGTERM)
-        assert server.process.wait(GRACE + SLACK) in (0, -signal.SIGTERM)
+        assert server.process.wait(LONG) in (0, -signal.SIGTERM)
         with pytest.raises((http.client.IncompleteRead, OSError)):
             answer.read()
         line.close()

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from insitu.cancellation import carry_deadline, check_deadline
+from insitu.cancellation import cap_threads, carry_deadline, check_deadline
 from insitu.lazy_array.boxes import Box, BoxMemory, iterate_boxes
 from insitu.lazy_array.deferred_values import Access, DeferredValues
 from insitu.lazy_array.kept_values import MAX_DEPTH, ValueCache
@@ -201,7 +201,7 @@ def _count_threads(array: DeferredValues, box: Box) -> int:
     """Return how many boxes are evaluated at a time: fewer, where windows need much memory."""
     reach = find_reach(array)
     needed = reach.count([part.stop - part.start for part in box]) * array.read_itemsize * COPIES if reach else 0
-    return min(threads_at_once(), max(WINDOW_MEMORY // max(needed, 1), 1))
+    return min(cap_threads(threads_at_once()), max(WINDOW_MEMORY // max(needed, 1), 1))
 
 
 def _take_first(pending: deque[tuple[Box, Future[Result]]]) -> tuple[Box, Result]:

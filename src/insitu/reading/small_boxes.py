@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from insitu.cancellation import carry_deadline, check_deadline
+from insitu.cancellation import cap_threads, carry_deadline, check_deadline
 from insitu.cf.unpack import unpack
 from insitu.codecs import Decoder, prepare
 from insitu.codecs.thread_buffers import get_buffer
@@ -215,7 +215,7 @@ def _read_pieces(source: ByteSource, pieces: Sequence[_Piece]) -> list[tuple[flo
 
     Return the seconds that fetching and decoding of each took.
     """
-    if len(pieces) == 1 or pieces[0].decoder.nbytes < SHARED_BYTES or count_cores() == 1:
+    if len(pieces) == 1 or pieces[0].decoder.nbytes < SHARED_BYTES or _has_one_thread():
         return [_read_piece(source, piece) for piece in pieces]
     pool, work = get_worker_pool(), carry_deadline(_read_piece)
     pending = [pool.submit(work, source, piece) for piece in pieces[1:]]
@@ -227,6 +227,12 @@ def _read_pieces(source: ByteSource, pieces: Sequence[_Piece]) -> list[tuple[flo
     finally:
         # No thread may write into the output after this function has returned.
         wait([future for future in pending if not future.cancel()])
+
+
+def _has_one_thread() -> bool:
+    """Return whether chunks are decoded one after another: there is one core, or memory for few of them."""
+    cores = count_cores()
+    return cores == 1 or cap_threads(cores + 1) <= cores
 
 
 def _read_piece(source: ByteSource, piece: _Piece) -> tuple[float, float]:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import Any
 
-from insitu.cancellation import carry_deadline
+from insitu.cancellation import cap_threads, carry_deadline
 from insitu.sources.threads import MAX_REQUESTS
 
 __all__ = ["count_cores", "get_worker_pool", "run_tasks"]
@@ -56,7 +56,7 @@ def run_tasks(tasks: Sequence[Callable[[], None]], far: bool, stop: Callable[[],
         tasks[0]()
         return
     queue = _TaskQueue(tasks)
-    width = REMOTE_WORKERS if far else count_cores() + 1
+    width = cap_threads(REMOTE_WORKERS if far else count_cores() + 1)
     pending: list[Future[None]] = []
     try:
         if tasks:

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from insitu.cancellation import carry_deadline, check_deadline
+from insitu.cancellation import cap_threads, carry_deadline, check_deadline
 from insitu.model import INLINE, Selection, VirtualArray
 from insitu.model.gaps import fill_gaps_with_absent
 from insitu.reading import ReadContext, ReadPlan, ReadStatistics, plan_read
@@ -188,12 +188,14 @@ class _StreamingPass:
             measuring.flush()
             yield measuring
         tasks = list(cut_batches(_with_decoded_lengths(self.plan), DIVIDED))
-        if len(tasks) <= 1:
+        if len(tasks) <= 1 or cap_threads(2) == 1:
             yield from (self.reduce_batch(*task) for task in tasks)
             return
         far = is_far(self.plan.sources)
         pool = get_worker_pool(far)
-        most = BATCHES_PER_THREAD * (REMOTE_WORKERS if far else count_cores())
+        threads = REMOTE_WORKERS if far else count_cores() + 1
+        capped = cap_threads(threads)
+        most = capped if capped < threads else BATCHES_PER_THREAD * threads
         carried = carry_deadline(self.reduce_batch)
         pending: deque[Future[BatchReducer]] = deque()
         try:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import sys
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from functools import cache, partial
@@ -53,6 +54,11 @@ STUCK_SECONDS = 5.0
 """Seconds without room, in which no request ends, after which a worker says that it is not ready."""
 GAUGE_SECONDS = 5.0
 """Seconds after which the gauges of a worker are set again."""
+SWITCH_SECONDS = 0.001
+"""Seconds after which a thread that computes in Python lets another one go on, if one waits (Python's own: 0.005).
+
+The event loop waits so long several times for each request while a thread decodes a large message.
+"""
 SCAN_BYTES = 32 << 20
 """Bytes that are counted for a scan: metadata of one archive."""
 
@@ -170,6 +176,7 @@ def from_environment() -> ASGIApp:
     end_with_parent(settings.grace + 2 * CANCEL_SECONDS)
     worker = Worker(settings)
     worker.owns_process = True
+    sys.setswitchinterval(SWITCH_SECONDS)
     return create_app(settings, worker)
 
 

@@ -41,6 +41,7 @@ from insitu.server.client_source_pools import RequestSources
 from insitu.server.declared_cost import (
     BLOCK_BYTES,
     PREPARATION_BYTES,
+    RequestMemory,
     block_bytes,
     body_cost,
     declared_cost,
@@ -73,7 +74,7 @@ class PreparedJob:
     job: BatchJob
     array: VirtualArray
     selection: Selection
-    cost: int
+    cost: RequestMemory
     kept: bool
     """Whether its decoded chunks go through the cache."""
 
@@ -93,7 +94,7 @@ class PreparedBatch:
         """Bytes that the batch holds:
         those of its largest job, because jobs run one after the other.
         """
-        return max(task.cost for task in self.tasks)
+        return max(task.cost.nbytes for task in self.tasks)
 
 
 def batch_routes(worker: Worker) -> list[BaseRoute]:
@@ -271,6 +272,7 @@ def _reduce_batch(worker: Worker, ready: PreparedBatch, deadline: Deadline) -> I
         with RequestSources(ready.options, deadline, worker.copies, worker.limits.fresh) as opened:
             for number, task in enumerate(ready.tasks):
                 opened.cache = ready.cache if task.kept else None
+                deadline.threads = task.cost.threads
                 sharing = None if ready.sharing is None else replace(ready.sharing, kept=task.kept)
                 warned: list[list[str]] = []
                 with report_archive_on_refusal(*_requests_of(task)):
@@ -322,6 +324,7 @@ def _read_batch(worker: Worker, ready: PreparedBatch, deadline: Deadline) -> Ite
         with RequestSources(ready.options, deadline, worker.copies, worker.limits.fresh) as opened:
             for number, task in enumerate(ready.tasks):
                 opened.cache = ready.cache if task.kept else None
+                deadline.threads = task.cost.threads
                 if isinstance(task, PreparedExpression):
                     dtype, shape = task.dtype, task.shape
                     blocks = read_expression(task, worker.limits, opened, tally)

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from insitu.active.message_decoder import MAX_ITEMS
 from insitu.model import Selection, VirtualArray, normalise_axes
 from insitu.reading.memory_estimate import estimate_read_memory
-from insitu.reading.thread_pools import count_cores
+from insitu.reading.request_cost import is_far
+from insitu.reading.task_batches import BATCH_BYTES
+from insitu.reading.thread_pools import REMOTE_WORKERS, count_cores
 from insitu.reducing.sketches import sketch_bytes
 from insitu.server.error_responses import RequestTooLargeError
 from insitu.server.jobs import BLOCKWISE_METHODS, BatchJob, BatchRequest
@@ -19,6 +22,7 @@ __all__ = [
     "FOLD_BYTES",
     "MEDIAN_COPIES",
     "PREPARATION_BYTES",
+    "RequestMemory",
     "answer_bytes",
     "block_bytes",
     "body_cost",
@@ -72,9 +76,44 @@ def block_bytes(limits: Limits) -> int:
     return max(limits.memory // MEDIAN_COPIES, BLOCK_BYTES)
 
 
-def job_cost(limits: Limits, job: BatchJob, array: VirtualArray, selection: Selection, part: Selection | None) -> int:
-    """Return about how many bytes a job holds at a time; an error if that is more than the limits
-    allow.
+class RequestMemory(NamedTuple):
+    """What a request holds at a time."""
+
+    threads: int
+    """Threads that fetch and decode for it."""
+    nbytes: int
+
+    @classmethod
+    def of_decoding(cls, limits: Limits, arrays: Sequence[VirtualArray], chunk: int) -> RequestMemory:
+        """Return what threads hold that fetch and decode: as many as are of use and as the memory allows, but one at
+        least.
+
+        Parameters
+        ----------
+        limits
+            Limits of the worker.
+        arrays
+            What is read. For remote sources more threads than cores are of use, within a quarter of the memory.
+        chunk
+            Bytes of the largest chunk.
+        """
+        each = FOLD_BYTES + chunk
+        near = cls._within(limits.memory, each, count_cores() + 1)
+        if not any(is_far(array.tiles[0].chunks.sources) for array in arrays if array.tiles):
+            return near
+        far = cls._within(limits.memory // 4, BATCH_BYTES + 2 * chunk, REMOTE_WORKERS)
+        return far if far.threads > near.threads else near
+
+    @classmethod
+    def _within(cls, memory: int, each: int, most: int) -> RequestMemory:
+        threads = max(min(memory // each, most), 1)
+        return cls(threads, threads * each)
+
+
+def job_cost(
+    limits: Limits, job: BatchJob, array: VirtualArray, selection: Selection, part: Selection | None
+) -> RequestMemory:
+    """Return about what a job holds at a time; an error if that is more than the limits allow.
 
     Parameters
     ----------
@@ -94,14 +133,15 @@ def job_cost(limits: Limits, job: BatchJob, array: VirtualArray, selection: Sele
         raise RequestTooLargeError(
             "the selection touches more chunks than the memory of this server allows: select less"
         )
-    held = weight.plan + (count_cores() + 1) * (FOLD_BYTES + weight.chunk)
+    decoding = RequestMemory.of_decoding(limits, [array], weight.chunk)
+    held = weight.plan + decoding.nbytes
     if part is not None:
         block = math.prod(part.result_shape) * max(array.dtype.itemsize, 1)
         if 4 * block > limits.memory:
             raise RequestTooLargeError(
                 f"elements of {array.dtype.itemsize} bytes are larger than the memory of this server allows"
             )
-        return held + 4 * block + 6 * BLOCK_BYTES
+        return decoding._replace(nbytes=held + 4 * block + 6 * BLOCK_BYTES)
     answer = answer_bytes(limits, job, selection.result_shape)
     values = math.prod(selection.result_shape) * max(array.dtype.itemsize, 1)
     if any(method in BLOCKWISE_METHODS for method in job.methods) or array.dtype.kind not in "biufc":
@@ -111,8 +151,9 @@ def job_cost(limits: Limits, job: BatchJob, array: VirtualArray, selection: Sele
             raise RequestTooLargeError(
                 "the statistic needs more values at once than the memory of this server allows: reduce fewer axes"
             )
-        return weight.plan + MEDIAN_COPIES * min(max(block_bytes(limits), column), values) + answer + FOLD_BYTES
-    return min(held, weight.plan + 2 * values + FOLD_BYTES) + answer
+        blocks = MEDIAN_COPIES * min(max(block_bytes(limits), column), values)
+        return decoding._replace(nbytes=weight.plan + blocks + answer + FOLD_BYTES)
+    return decoding._replace(nbytes=min(held, weight.plan + 2 * values + FOLD_BYTES) + answer)
 
 
 def answer_bytes(limits: Limits, job: BatchJob, shape: Sequence[int]) -> int:

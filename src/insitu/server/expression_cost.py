@@ -24,7 +24,7 @@ from insitu.lazy_array.steps import Apply, Step
 from insitu.model import Selection, VirtualArray, normalise_axes
 from insitu.model.elementwise import Members
 from insitu.reading.memory_estimate import estimate_read_memory
-from insitu.server.declared_cost import BLOCK_BYTES, FOLD_BYTES, MEDIAN_COPIES, answer_bytes
+from insitu.server.declared_cost import BLOCK_BYTES, MEDIAN_COPIES, RequestMemory, answer_bytes
 from insitu.server.error_responses import RequestTooLargeError
 from insitu.server.jobs import BLOCKWISE_METHODS, BatchJob
 from insitu.server.settings import Limits
@@ -70,8 +70,8 @@ class WorkLimit:
 class ExpressionCost:
     """What an expression holds while it is evaluated."""
 
-    nbytes: int
-    memory: BoxMemory
+    held: RequestMemory
+    boxes: BoxMemory
 
 
 def expression_cost(limits: Limits, job: BatchJob, array: LazyArray) -> ExpressionCost:
@@ -86,9 +86,10 @@ def expression_cost(limits: Limits, job: BatchJob, array: LazyArray) -> Expressi
         The job, and what is selected of its expression.
     """
     plan, chunk = _estimate_reads(limits, array)
-    width, itemsize = threads_at_once(), max(array.dtype.itemsize, array.array.dtype.itemsize, 1)
+    decoding = RequestMemory.of_decoding(limits, list(_each_array(array)), chunk)
+    width, itemsize = min(threads_at_once(), decoding.threads), max(array.dtype.itemsize, array.array.dtype.itemsize, 1)
     members, per_element = _members_bytes(array), _bytes_per_element(array)
-    held = plan + width * (FOLD_BYTES + chunk + MEMBERS_COPIES * members)
+    held = plan + 2 * decoding.nbytes + width * MEMBERS_COPIES * members  # a box has threads of its own
     if plan + width * MEMBERS_COPIES * members > limits.memory // 2:
         raise RequestTooLargeError("the expression needs more memory than this server allows: select less")
     elements = min(REDUCED_BYTES // itemsize, limits.memory // (4 * MOST_ROOMS * width * per_element))
@@ -100,7 +101,7 @@ def expression_cost(limits: Limits, job: BatchJob, array: LazyArray) -> Expressi
     partials = PARTIAL_BYTES if job.weights is not None or job.groups is not None else 0
     chunks = min(limits.memory // 8, CHUNK_BYTES)
     memory = BoxMemory(elements * itemsize, chunks, block * max(array.dtype.itemsize, 1), cuts_chunks=True)
-    return ExpressionCost(held + boxes + answer + partials + chunks, memory)
+    return ExpressionCost(decoding._replace(nbytes=held + boxes + answer + partials + chunks), memory)
 
 
 def _estimate_reads(limits: Limits, array: LazyArray) -> tuple[int, int]:

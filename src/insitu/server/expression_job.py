@@ -35,7 +35,7 @@ from insitu.reducing.grouped_statistics import group_values
 from insitu.reducing.query import ReductionQuery
 from insitu.reducing.reduce import squeeze_axes
 from insitu.reducing.weighted_statistics import weigh_values
-from insitu.server.declared_cost import BLOCK_BYTES
+from insitu.server.declared_cost import BLOCK_BYTES, RequestMemory
 from insitu.server.expression_cost import WorkLimit, expression_cost
 from insitu.server.jobs import BatchJob
 from insitu.server.settings import Limits
@@ -58,7 +58,7 @@ class PreparedExpression:
     dtype: np.dtype[Any]
     shape: tuple[int, ...]
     """Of the selected result."""
-    cost: int
+    cost: RequestMemory
     memory: BoxMemory
     kept: bool
     """Whether its decoded chunks go through the cache."""
@@ -94,7 +94,7 @@ def prepare_expression(
     normalise_axes(job.axes, array.ndim)
     cost = expression_cost(limits, job, array)
     return PreparedExpression(
-        job, chosen, array.dtype, array.shape, cost.nbytes, cost.memory, all(map(can_be_kept, chosen))
+        job, chosen, array.dtype, array.shape, cost.held, cost.boxes, all(map(can_be_kept, chosen))
     )
 
 
