@@ -399,3 +399,33 @@ def test_a_flipped_bit_in_a_tag_or_a_reference_of_data(tmp_path: Path, method: s
                 for name in found.keys() & whole.keys():
                     np.testing.assert_array_equal(found[name], whole[name])
     assert refused
+
+
+def _write_old_file(path: Path, data_tag: int = 702) -> None:
+    """A file of the interface before SD: a numeric data group (tag 720) that no Vgroup names."""
+    values = np.arange(6, dtype=">i2").tobytes()
+    objects = [
+        (106, 2, struct.pack(">BBBB", 1, 22, 16, 1)),  # a number type: integers of 16 bits
+        (701, 2, struct.pack(">HiiHHHHHH", 2, 2, 3, 106, 2, 106, 2, 106, 2)),
+        (702, 2, values),
+        (720, 2, struct.pack(">HHHH", data_tag, 2, 701, 2)),
+    ]
+    head = b"\x0e\x03\x13\x01" + struct.pack(">HI", len(objects), 0)
+    begin, rows, stored = len(head) + 12 * len(objects), b"", b""
+    for tag, ref, content in objects:
+        rows += struct.pack(">HHii", tag, ref, begin + len(stored), len(content))
+        stored += content
+    path.write_bytes(head + rows + stored)
+
+
+def test_a_dataset_of_the_interface_before_sd(tmp_path: Path) -> None:
+    _write_old_file(tmp_path / "a.hdf")
+    file = SD.SD(str(tmp_path / "a.hdf"))
+    expected = file.select("Data-Set-2").get()
+    file.end()
+    found = read_all(tmp_path / "a.hdf")["Data-Set-2"]
+    np.testing.assert_array_equal(found, expected)
+    for bit in (1, 8, 256):
+        _write_old_file(tmp_path / "b.hdf", 702 ^ bit)
+        with pytest.raises(InsituError, match="names no data"):
+            read_all(tmp_path / "b.hdf")

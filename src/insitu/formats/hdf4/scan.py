@@ -215,9 +215,12 @@ def _numeric(
     dims: list[str],
     attributes: dict[str, Any],
     unlimited: bool = False,
-    data_refs: Collection[int] = (),
+    data_refs: Collection[int] | None = None,
 ) -> Walk[ScientificDataset]:
-    """Read a numeric data group: dimensions, type, data."""
+    """Read a numeric data group: dimensions, type, data.
+
+    Without a Vgroup (`data_refs` is None) it was written with its data, by the interface before SD.
+    """
     place = found.find(NUMERIC_GROUP, ref)
     if place is None:
         raise FormatError(
@@ -248,7 +251,11 @@ def _numeric(
         )
     (told,) = yield ExactRanges([(kind.offset, 4)])
     dtype = _dtype(told, found, kind.offset)
-    values = _find_data(found, {*data_refs, *({members[DATA]} if DATA in members else ())})
+    if data_refs is None and DATA not in members:
+        raise FormatError(
+            "the dataset names no data", url=found.url, offset=place.offset, structure="numeric data group"
+        )
+    values = _find_data(found, {*(data_refs or ()), *({members[DATA]} if DATA in members else ())})
     stored = None if values is None else (yield from read_storage(found, values))
     unlimited = bool(rank) and (unlimited or not shape[0])
     if unlimited and not isinstance(stored, ChunkedData):
