@@ -1,11 +1,10 @@
-"""How is one reduction shared, by the workers of one server and by several servers?
+"""How is one reduction shared by several servers?
 
     python bench/scale_servers.py [--quick]
 
 Archives are in the page cache; the cache of decoded chunks is off, so that every chunk is decoded every time.
 Beside the seconds that the client waits stand the processor seconds of the server's processes, of all and of
-the busiest one: another program that uses a core at the time disturbs those least. With one worker, threads
-share a process; with several, each worker has threads of its own.
+the busiest one: another program that uses a core at the time disturbs those least.
 """
 
 from __future__ import annotations
@@ -17,8 +16,8 @@ import sys
 import tempfile
 import time
 import zlib
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable
+from contextlib import ExitStack
 from importlib import import_module
 from pathlib import Path
 
@@ -33,10 +32,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
 serving = import_module("server.serving").serving
 
 ROUNDS = 3
-CASES = {
-    "40,000 chunks of 4 kB": (32, 40_000),
-    "2,000 chunks of 256 kB": (256, 2_000),
-}
+SIDE, CHUNKS = 256, 2_000
+"""Of each file: chunks of 256 kB."""
 
 
 def write_archive(path: Path, side: int, chunks: int) -> Path:
@@ -48,17 +45,6 @@ def write_archive(path: Path, side: int, chunks: int) -> Path:
         for number in range(chunks):
             data.id.write_direct_chunk((number, 0, 0), packed[number * 7 % 16])
     return path
-
-
-@contextmanager
-def on_cores(cores: int) -> Iterator[None]:
-    """Give processes that start within the block so many cores."""
-    before = os.sched_getaffinity(0)
-    os.sched_setaffinity(0, sorted(before)[:cores])
-    try:
-        yield
-    finally:
-        os.sched_setaffinity(0, before)
 
 
 def processor_seconds(pid: int) -> list[float]:
@@ -82,36 +68,12 @@ def measure(reduce: Callable[[], object], pids: list[int]) -> tuple[float, float
     return waited, total, busiest
 
 
-def show_workers(folder: Path, quick: bool) -> None:
-    """Print a table: one mean on servers with one, two and four workers."""
-    most = len(os.sched_getaffinity(0))
-    setups = [(1, 1), (1, most), (2, most), (4, most)]
-    print("\n## One reduction on `insitu serve --workers N`\n")
-    print("| mean of | workers | cores | s | processor s, all | busiest process | busiest of one worker ÷ busiest |")
-    print("|---|---|---|---|---|---|---|")
-    for name, (side, chunks) in CASES.items():
-        path = write_archive(folder / "many.h5", side, chunks // (4 if quick else 1))
-        alone = 0.0
-        for workers, cores in setups:
-            options = "--workers", str(workers), "--cache", "0"
-            with on_cores(cores), serving([folder], folder / "log", *options) as server:
-                while server.log.read_text().count("Application startup complete") < workers:
-                    time.sleep(0.1)
-                ds = insitu.open_dataset(path, active=server.url, active_required=True, cache=False)
-                waited, total, busiest = measure(lambda ds=ds: ds.tas.mean().load(), [server.process.pid])
-            alone = alone or busiest
-            numbers = f"{waited:.2f} | {total:.2f} | {busiest:.2f} | {alone / busiest:.2f}"
-            print(f"| {name} | {workers} | {cores} | {numbers} |")
-        path.unlink()
-
-
 def show_servers(folder: Path, quick: bool) -> None:
     """Print a table: one mean of files at two servers, and of files that two servers have."""
-    side, chunks = CASES["2,000 chunks of 256 kB"]
-    many = chunks // (10 if quick else 1)
+    many = CHUNKS // (10 if quick else 1)
     for name in ("one", "two"):
         (folder / name).mkdir()
-    paths = [write_archive(folder / name / f"{name}.h5", side, many) for name in ("one", "two")]
+    paths = [write_archive(folder / name / f"{name}.h5", SIDE, many) for name in ("one", "two")]
     how = {"combine": "nested", "concat_dim": "phony_dim_0", "cache": False}
     print("\n## One reduction on several servers\n")
     print("| mean over time of two files | s | processor s of all servers | of the busiest | bytes to the client |")
@@ -144,7 +106,6 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true")
     quick = parser.parse_args().quick
     with tempfile.TemporaryDirectory(prefix="insitu-scale-") as folder:
-        show_workers(Path(folder), quick)
         show_servers(Path(folder), quick)
 
 

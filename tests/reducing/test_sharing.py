@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from insitu.active.piecewise import PlainPieces
 from insitu.active.placement import place_servers, servers_of
 from insitu.active.request_pieces import MergedPartial
-from insitu.active.share_work import Helper, HelperBusyError, HelperLostError, SharedWork
+from insitu.active.share_work import Helper, HelperLostError, SharedWork
 from insitu.active.split_by_server import OwnedArray, most_bytes, split_by_owner
 from insitu.cancellation import Deadline, LateError, deadline_scope
 from insitu.errors import SourceError
@@ -83,28 +83,6 @@ def test_a_lost_helper_is_replaced_by_another_of_its_kind() -> None:
     assert orphans == [("b", [1, 3], LOST.reason), ("c", [4], None)]
     assert "third" in shared.lost
     assert set(shared.lost) <= {"first", "third"}
-
-
-def test_the_caller_helps_and_busy_helpers_are_asked_again() -> None:
-    calls: list[int] = []
-
-    def busy_at_first(number: int) -> tuple[str, int]:
-        calls.append(number)
-        if len(calls) == 1:
-            raise HelperBusyError
-        return "helper", number
-
-    begun = threading.Event()
-
-    def here(number: int) -> tuple[str, int]:
-        begun.wait(0.01)
-        return "here", number
-
-    shared = SharedWork([0] * 100, [Helper(0, busy_at_first)], here, window=4, caller_helps=True)
-    found = list(shared.run())
-    assert [number for _, number in found] == list(range(100))
-    assert "here" in {name for name, _ in found}
-    assert len(calls) > 1
 
 
 def test_an_unexpected_error_is_raised_and_ends_the_work() -> None:

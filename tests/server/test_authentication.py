@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from insitu.server import Settings, create_app
-from insitu.server.authentication import Credentials, TokenError, authenticate
+from insitu.server.authentication import Credentials, TokenError, identify
 from server.in_process import Asked, ask_app
 
 TOKENS = ("hush", "key:secret")
@@ -30,7 +30,7 @@ def basic(text: str) -> dict[str, str]:
     ],
 )
 def test_let_in(headers: dict[str, str], passed_on: Credentials) -> None:
-    assert authenticate(headers, TOKENS) == passed_on
+    assert identify(headers, TOKENS)[1] == passed_on
 
 
 @pytest.mark.parametrize(
@@ -50,12 +50,12 @@ def test_let_in(headers: dict[str, str], passed_on: Credentials) -> None:
 def test_kept_out(headers: dict[str, str]) -> None:
     for tokens in (TOKENS, ("None:None",)):
         with pytest.raises(TokenError):
-            authenticate(headers, tokens)
+            identify(headers, tokens)
 
 
 def test_without_tokens_everything_is_passed_on() -> None:
-    assert authenticate(basic("key:secret"), None) == Credentials("key", "secret")
-    assert authenticate({}, None) == Credentials()
+    assert identify(basic("key:secret"), None)[1] == Credentials("key", "secret")
+    assert identify({}, None)[1] == Credentials()
 
 
 def test_the_refusal_says_how_to_authenticate(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from insitu.active.wire_array import array_to_wire
 from insitu.model import Encoding, Source
 from insitu.reading import ChunkCache
 from insitu.reducing.chunk_storage import chunk_array
-from insitu.server.authentication import Credentials, TokenError, authenticate
+from insitu.server.authentication import Credentials, TokenError, identify
 from insitu.server.client_cache import ClientCache
 from insitu.server.client_source_pools import ClientSourcePools
 from insitu.server.local_copies import LocalCopies
@@ -120,7 +120,7 @@ def test_behind_the_server_no_cookie_is_sent_and_no_login_but_the_clients(site: 
 
 def test_a_name_that_is_empty_is_refused() -> None:
     with pytest.raises(TokenError, match="no name"):
-        authenticate({"authorization": login("", "x")["Authorization"]}, None)
+        identify({"authorization": login("", "x")["Authorization"]}, None)
 
 
 def test_no_two_pairs_of_name_and_secret_have_one_digest() -> None:

@@ -12,12 +12,15 @@ from typing import Any
 import cbor2
 import pytest
 from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response
 from starlette.routing import Route
 
 from insitu.active.wire_array import array_to_wire
 from insitu.model import Encoding
 from insitu.reducing.chunk_storage import chunk_array
 from insitu.server import Settings, create_app
+from insitu.server.access import get_client
 from insitu.sources.storage_options import detach_secrets
 from server.in_process import Asked, ask_app
 from server.private_site import ANN, BOB, VALUES, Site, login
@@ -202,3 +205,26 @@ def test_explored_routes(site: Site, secret: str) -> None:
     assert routes_of(create_app(settings)) == described(EXPLORED), "say in EXPLORED who may use a new route"
     right, wrong = {**here, "Authorization": "Bearer sesame"}, [{**here, **headers} for headers in [*WRONG, ANN, BOB]]
     walk(settings, EXPLORED, f"{site.url}/header", right, wrong)
+
+
+def test_a_route_that_nobody_listed_is_closed(site: Site) -> None:
+    """Whatever it forgets to check: it has no client unless the middleware let one in."""
+    app: Any = create_app(settings_for(site))
+    inner = app
+    while not isinstance(inner, Starlette):
+        inner = inner.app
+
+    async def forgetful(request: Request) -> Response:
+        return Response(get_client(request).name or "")
+
+    inner.router.routes += [Route("/new", forgetful), Route("/explorer/new", forgetful)]
+    for path in ("/new", "//new", "/explorer/new"):
+        refused, allowed = ask_app(app, Asked("GET", path), Asked("GET", path, headers=ANN))
+        assert is_refusal(refused), path
+        assert (allowed.status, allowed.body) == (200, b"ann"), path
+    for path in ("/explorer/api/new", "/v2/new", "/health/new", "/explorer/pages", "/explorer/page"):
+        refused, allowed = ask_app(app, Asked("GET", path), Asked("GET", path, headers=ANN))
+        assert is_refusal(refused), path
+        assert allowed.status in (404, 405), path
+    with pytest.raises(KeyError):  # of a public path, there is no client
+        get_client(Request({"type": "http", "headers": []}))

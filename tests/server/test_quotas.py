@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import json
 import re
@@ -18,14 +17,9 @@ import pytest
 
 import insitu
 from insitu.active.fallback import ActiveWarning
-from insitu.server import batch
 from insitu.server.app import create_app
-from insitu.server.authentication import Credentials
-from insitu.server.jobs import BatchRequest
-from insitu.server.quotas import FOLDER_PREFIX, Quota, QuotaError, Quotas, RequestUsage, parse_quotas
-from insitu.server.request_context import RequestFacts, current_request
+from insitu.server.quotas import FOLDER_PREFIX, Quota, QuotaError, Quotas, parse_quotas
 from insitu.server.settings import Settings
-from insitu.server.worker import Worker
 from server.in_process import Asked, ask_app
 from server.serving import Server, free_port, started
 from waiting import LONG
@@ -172,28 +166,6 @@ def test_processor_time_is_that_of_all_threads(archive: Path) -> None:
     found = re.search(r"^insitu_processor_seconds_total (\S+)$", metrics.body.decode(), re.MULTILINE)
     assert found is not None
     assert 0.05 * spent < float(found[1]) <= spent
-
-
-def test_time_of_other_workers_counts(archive: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A portion that another worker computes carries whose quota it is."""
-    worker = Worker(Settings(roots=(str(archive.parent),), quotas={"default": {"processor_seconds": 1e-6}}))
-    assert worker.quotas is not None
-    monkeypatch.setattr(worker.siblings, "paths", lambda: ["a socket"])
-    monkeypatch.setattr(batch, "count_cores", lambda: 2)
-    worker.quotas.begin("somebody")
-    current = current_request.set(RequestFacts("x", usage=RequestUsage(worker.quotas, "somebody")))
-    try:
-        sharing = batch._sharing(worker, BatchRequest((), {}), Credentials(), {})
-    finally:
-        current_request.reset(current)
-    assert sharing is not None
-    request = sharing.request(jobs(archive, methods=["sum"])["jobs"][0], True)
-    worker.quotas.begin("somebody")  # nothing is used yet
-    answer = asyncio.run(batch.answer_sibling(worker, request))
-    assert b"done" in answer
-    with pytest.raises(QuotaError):
-        worker.quotas.begin("somebody")
-    worker.close()
 
 
 @pytest.fixture(scope="module")

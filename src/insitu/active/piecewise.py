@@ -51,9 +51,6 @@ class PiecewiseReduction(Protocol):
     def place(self, piece: Selection) -> Selection:
         """Return where the partial of a piece lies in that of all values."""
 
-    def repeats_along(self, axis: int) -> bool:
-        """Return whether pieces that follow each other along an axis have partials of the same places."""
-
     def finalise(self, partial: Partial) -> Results:
         """Return the results of the partial of all values."""
 
@@ -98,10 +95,6 @@ class PlainPieces:
     def place(self, piece: Selection) -> Selection:
         """Return where the partial of a piece lies in that of all values."""
         return piece
-
-    def repeats_along(self, axis: int) -> bool:
-        """Return whether pieces that follow each other along an axis have partials of the same places."""
-        return axis in self.along
 
     def finalise(self, partial: Partial) -> Results:
         """Return the results of the partial of all values."""
@@ -155,12 +148,6 @@ class GroupedPieces:
         selectors = (*piece.selectors[:axis], self._groups_of(piece)[1], *piece.selectors[axis + 1 :])
         return replace(piece, selectors=selectors)
 
-    def repeats_along(self, axis: int) -> bool:
-        """Return whether pieces that follow each other along an axis have partials of the same places."""
-        if axis != self.groups.axis:
-            return axis in self.others
-        return bool(np.count_nonzero(np.diff(self.groups.codes)) >= 2 * self.groups.count)
-
     def finalise(self, partial: Partial) -> Results:
         """Return the results of the partial of all values."""
         return finalise_groups(partial, self.shape, self.dtype, self.groups, self.query)
@@ -210,10 +197,6 @@ class WeightedPieces:
     def place(self, piece: Selection) -> Selection:
         """Return where the partial of a piece lies in that of all values."""
         return piece
-
-    def repeats_along(self, axis: int) -> bool:
-        """Return whether pieces that follow each other along an axis have partials of the same places."""
-        return axis in normalise_axes(self.query.axes, len(self.shape))
 
     def finalise(self, partial: Partial) -> Results:
         """Return the results of the partial of all values."""

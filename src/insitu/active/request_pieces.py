@@ -14,7 +14,7 @@ from insitu.model import Selection, VirtualArray
 from insitu.model.selection import Selector, Stride
 from insitu.reducing.partial_fields import Partial
 
-__all__ = ["MergedPartial", "count_requests", "cut_axis", "cut_pieces", "slice_axis"]
+__all__ = ["MergedPartial", "count_requests", "cut_pieces", "slice_axis"]
 
 CELLS = 200_000
 """Largest number of chunks in a request: about 1 MB of table."""
@@ -128,11 +128,11 @@ def cut_pieces(array: VirtualArray, part: Selection, many: int) -> list[Selectio
     """
     if many == 1 or not array.ndim:
         return [part]
-    cut = cut_axis(array)
+    cut = _cut_axis(array)
     return [slice_axis(part, cut, begin, end) for begin, end in pairwise(_chunk_borders(array, cut, many))]
 
 
-def cut_axis(array: VirtualArray) -> int:
+def _cut_axis(array: VirtualArray) -> int:
     """Return the dimension along which an array is cut into pieces: the one with most chunks."""
     counts = [max((tile.axis_of(d).count for tile in array.tiles), default=1) for d in range(array.ndim)]
     return int(np.argmax(counts))

@@ -1,4 +1,4 @@
-"""Numbered pieces of work, shared by helpers that may fail: other servers, or other processes of one.
+"""Numbered pieces of work, shared by helpers that may fail: other servers.
 
 A helper takes the next piece that waits for its kind. One that fails is not asked again, and its
 piece goes to somebody else: to another helper of the same kind, else to the caller. Answers are
@@ -17,11 +17,11 @@ from typing import Generic, TypeVar
 from insitu.cancellation import check_deadline
 from insitu.errors import InsituError
 
-__all__ = ["Helper", "HelperBusyError", "HelperLostError", "SharedWork"]
+__all__ = ["Helper", "HelperLostError", "SharedWork"]
 
 Answer = TypeVar("Answer")
 POLL_SECONDS = 0.25
-"""Seconds between two looks at the deadline, and after which a busy helper is asked again."""
+"""Seconds between two looks at the deadline."""
 
 
 class HelperLostError(Exception):
@@ -38,24 +38,20 @@ class HelperLostError(Exception):
         self.reason = reason
 
 
-class HelperBusyError(Exception):
-    """A helper has no time now; it is asked again a little later."""
-
-
 @dataclass(frozen=True, slots=True)
 class Helper(Generic[Answer]):
     """Somebody who does pieces of one kind."""
 
     kind: Hashable
     work: Callable[[int], Answer]
-    """Does a piece, given its number; it may raise `HelperLostError` and `HelperBusyError`."""
+    """Does a piece, given its number; it may raise `HelperLostError`."""
     name: str = ""
     threads: int = 1
     """Pieces that it gets at once."""
 
 
 class SharedWork(Generic[Answer]):
-    """Pieces of work that helpers and the caller do together.
+    """Pieces of work that helpers do, and the caller where there are none.
 
     Parameters
     ----------
@@ -64,11 +60,9 @@ class SharedWork(Generic[Answer]):
     helpers
         Who helps.
     here
-        Does a piece on the thread of the caller.
+        Does a piece on the thread of the caller: one that nobody else can do.
     window
         How many answers may be waited for or held at once.
-    caller_helps
-        Whether the caller does pieces, too; else only those that nobody else can do.
     on_orphans
         Called once for each kind that has no helper (any more), before the caller does its pieces:
         the kind, the numbers of its pieces without an answer, and the reason of the helper that was
@@ -82,11 +76,10 @@ class SharedWork(Generic[Answer]):
         here: Callable[[int], Answer],
         *,
         window: int,
-        caller_helps: bool = False,
         on_orphans: Callable[[Hashable, list[int], InsituError | None], None] | None = None,
     ) -> None:
         self.kinds, self.helpers, self.here = kinds, helpers, here
-        self.window, self.caller_helps, self.on_orphans = window, caller_helps, on_orphans
+        self.window, self.on_orphans = window, on_orphans
         self.lost: dict[str, InsituError] = {}
         """Helpers that failed, by name, and why."""
         self._waiting = list(range(len(kinds)))
@@ -112,7 +105,7 @@ class SharedWork(Generic[Answer]):
         told: set[Hashable] = set()
         try:
             while self._merged < len(self.kinds):
-                number, orphans = self._next_step()
+                number = self._find_orphan()
                 if number is None:
                     yield self._answers.pop(self._merged)
                     with self._changed:
@@ -120,9 +113,9 @@ class SharedWork(Generic[Answer]):
                         self._changed.notify_all()
                     continue
                 kind = self.kinds[number]
-                if orphans is not None and kind not in told and self.on_orphans is not None:
+                if kind not in told and self.on_orphans is not None:
                     told.add(kind)
-                    self.on_orphans(kind, orphans, self._reasons.get(kind))
+                    self.on_orphans(kind, self._list_unanswered(kind), self._reasons.get(kind))
                 answer = self.here(number)
                 with self._changed:
                     self._answers[number] = answer
@@ -131,9 +124,9 @@ class SharedWork(Generic[Answer]):
                 self._stopped = True
                 self._changed.notify_all()
 
-    def _next_step(self) -> tuple[int | None, list[int] | None]:
-        """Wait until the caller has something to do: None if the next answer is there, else a piece to do, and all
-        pieces of its kind if nobody else does them.
+    def _find_orphan(self) -> int | None:
+        """Wait until the caller has something to do: None if the next answer is there, else a piece that nobody else
+        does.
         """
         with self._changed:
             while True:
@@ -141,31 +134,25 @@ class SharedWork(Generic[Answer]):
                 if self._failure is not None:
                     raise self._failure
                 if self._merged in self._answers:
-                    return None, None
+                    return None
                 helped = {helper.kind for helper in self.helpers if self._working[id(helper)]}
                 for number in self._waiting:
                     if number >= self._merged + self.window:
                         break
-                    kind = self.kinds[number]
-                    if kind not in helped or self.caller_helps:
-                        orphans = None if kind in helped else self._list_unanswered(kind)
+                    if self.kinds[number] not in helped:
                         self._waiting.remove(number)
-                        return number, orphans
+                        return number
                 self._changed.wait(POLL_SECONDS)
 
     def _list_unanswered(self, kind: Hashable) -> list[int]:
-        return [n for n in range(self._merged, len(self.kinds)) if self.kinds[n] == kind and n not in self._answers]
+        with self._changed:
+            return [n for n in range(self._merged, len(self.kinds)) if self.kinds[n] == kind and n not in self._answers]
 
     def _help(self, helper: Helper[Answer]) -> None:
         """Do pieces with a helper until there are none, or it fails."""
         while (number := self._take(helper)) is not None:
             try:
                 answer = helper.work(number)
-            except HelperBusyError:
-                self._give_back(number)
-                with self._changed:
-                    self._changed.wait_for(lambda: self._stopped, POLL_SECONDS)
-                continue
             except HelperLostError as lost:
                 with self._changed:
                     self._working[id(helper)] = 0

@@ -12,7 +12,7 @@ import logging
 import sys
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
-from functools import cache, partial
+from functools import cache
 from importlib import resources
 
 import cbor2
@@ -29,14 +29,14 @@ from insitu.archive import Archive
 from insitu.codecs.libraries import isolation
 from insitu.errors import InsituError
 from insitu.scanning.scan_cache import settings as scan_settings
-from insitu.server.authentication import Credentials, authenticate
-from insitu.server.batch import answer_sibling, batch_routes
+from insitu.server.access import AccessMiddleware, get_client
+from insitu.server.authentication import Credentials
+from insitu.server.batch import batch_routes
 from insitu.server.error_responses import RequestError, error_response, json_error_response
 from insitu.server.explorer.api_routes import explorer_routes, open_first_archive
 from insitu.server.explorer.guarded_app import GuardedApp
 from insitu.server.jobs import BatchRequest, parse_scan_request
 from insitu.server.process_end import end_with_parent
-from insitu.server.quotas import QuotaMiddleware
 from insitu.server.reductionist.routes import reductionist_routes
 from insitu.server.reloading import follow_reloads
 from insitu.server.request_body import SMALL_REQUEST_BYTES, read_body
@@ -68,7 +68,7 @@ def scan_routes(worker: Worker) -> list[BaseRoute]:
 
     async def answer(request: Request) -> Response:
         try:
-            who = authenticate(request.headers, worker.tokens.current())
+            who = get_client(request)
             body = await read_body(request, worker, SMALL_REQUEST_BYTES)
             kind = request.headers.get("content-type", "")
             data = await worker.run(SCAN_BYTES, lambda deadline: _scan_to_wire(worker, body, kind, who))
@@ -133,14 +133,12 @@ def create_app(settings: Settings, worker: Worker | None = None) -> ASGIApp:
         first = asyncio.ensure_future(open_first_archive(state))
         watch = asyncio.ensure_future(state.replies.run())
         gauges = asyncio.ensure_future(_refresh_gauges(state))
-        await state.siblings.listen(partial(answer_sibling, state))
         try:
             yield
         finally:
             first.cancel()
             watch.cancel()
             gauges.cancel()
-            await state.siblings.close()
             await state.finish_requests()
             state.close()
             if spans is not None:
@@ -157,8 +155,8 @@ def create_app(settings: Settings, worker: Worker | None = None) -> ASGIApp:
         exception_handlers={HTTPException: _http_error_response, Exception: _internal_error_response},
     )
     app.router.redirect_slashes = False
-    guarded = GuardedApp(app, loopback_only=bool(settings.archives))
-    return RequestLogMiddleware(QuotaMiddleware(guarded, state), state, spans)
+    guarded = GuardedApp(AccessMiddleware(app, state), loopback_only=bool(settings.archives))
+    return RequestLogMiddleware(guarded, state, spans)
 
 
 async def _refresh_gauges(worker: Worker) -> None:
@@ -190,13 +188,9 @@ def _status_routes(worker: Worker) -> list[BaseRoute]:
         return JSONResponse(status, 200 if status["ready"] else 503)
 
     async def metrics(request: Request) -> Response:
-        try:
-            authenticate(request.headers, worker.tokens.current())
-            worker.update_gauges()
-            worker.metrics.set_process_gauges()
-            return Response(worker.metrics.text(), media_type="text/plain; version=0.0.4")
-        except InsituError as error:
-            return error_response(error)
+        worker.update_gauges()
+        worker.metrics.set_process_gauges()
+        return Response(worker.metrics.text(), media_type="text/plain; version=0.0.4")
 
     async def openapi(request: Request) -> Response:
         return Response(openapi_document(), media_type="application/json")

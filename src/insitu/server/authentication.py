@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 
 from insitu.errors import InsituError
 
-__all__ = ["Credentials", "TokenError", "Tokens", "authenticate", "check_tokens", "identify", "read_tokens"]
+__all__ = ["Credentials", "TokenError", "Tokens", "check_tokens", "identify", "read_tokens"]
 
 error_log = logging.getLogger("insitu.serve")
 
@@ -98,8 +98,8 @@ class Tokens:
         return (*self._given, *self._read)
 
 
-def authenticate(headers: Mapping[str, str], tokens: Sequence[str] | None) -> Credentials:
-    """Check the token of a request and return its credentials for the storage.
+def identify(headers: Mapping[str, str], tokens: Sequence[str] | None) -> tuple[str | None, Credentials]:
+    """Return the token that lets a request in (None: none is needed), and its credentials for the storage.
 
     Parameters
     ----------
@@ -107,14 +107,6 @@ def authenticate(headers: Mapping[str, str], tokens: Sequence[str] | None) -> Cr
         Headers of the request.
     tokens
         The accepted tokens; None: no token is needed.
-    """
-    return identify(headers, tokens)[1]
-
-
-def identify(headers: Mapping[str, str], tokens: Sequence[str] | None) -> tuple[str | None, Credentials]:
-    """Return the token that lets a request in (None: none is needed), and its credentials for the storage.
-
-    The parameters are those of `authenticate`.
     """
     scheme, _, rest = headers.get("authorization", "").partition(" ")
     basic = _basic_credentials(rest) if scheme.lower() == "basic" else Credentials()

@@ -20,22 +20,19 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import BaseRoute, Route
 
-from insitu.active.message_decoder import decode_cbor
-from insitu.active.remote_values import RemoteArray
 from insitu.active.request_pieces import slice_axis
-from insitu.active.transport import encode_numpy
 from insitu.active.wire import dtype_to_wire, values_to_wire
 from insitu.cancellation import Deadline, check_deadline
 from insitu.errors import InsituError, StaleSourceError
 from insitu.model import Selection, VirtualArray
 from insitu.reading import ChunkCache, ReadContext, ReadStatistics, execute, plan_read
-from insitu.reading.thread_pools import count_cores
 from insitu.reducing.foldable_values import StoredValues
 from insitu.reducing.grouped_statistics import grouped_statistics
 from insitu.reducing.query import ReductionQuery
 from insitu.reducing.reduce import axes_of_dims, compute_statistics
 from insitu.reducing.weighted_statistics import weighted_statistics
-from insitu.server.authentication import Credentials, authenticate
+from insitu.server.access import get_client
+from insitu.server.authentication import Credentials
 from insitu.server.client_cache import ClientCache, can_be_cached
 from insitu.server.client_source_pools import RequestSources
 from insitu.server.declared_cost import (
@@ -51,14 +48,11 @@ from insitu.server.declared_cost import (
 from insitu.server.error_responses import error_response, public_message
 from insitu.server.expression_job import PreparedExpression, prepare_expression, read_expression, reduce_expression
 from insitu.server.jobs import ArrayRequest, BatchJob, BatchRequest, parse_batch
-from insitu.server.quotas import RequestUsage
 from insitu.server.request_body import SMALL_REQUEST_BYTES, count_body_items, read_body
-from insitu.server.request_context import RequestFacts, current_request, request_id
 from insitu.server.requested_arrays import find_array, report_archive_on_refusal, storage_options
-from insitu.server.shared_reduction import BUSY, Sharing, reduce_shared
 from insitu.server.worker import Worker
 
-__all__ = ["answer_sibling", "batch_routes"]
+__all__ = ["batch_routes"]
 
 PIECE_BYTES = 1 << 20
 """Largest piece of a response that is sent at a time."""
@@ -86,8 +80,6 @@ class PreparedBatch:
     tasks: tuple[PreparedJob | PreparedExpression, ...]
     options: dict[str, Any] = field(repr=False)
     cache: ChunkCache | None
-    sharing: Sharing | None = None
-    """How other workers are asked for portions of it; None: they are not."""
 
     @property
     def cost(self) -> int:
@@ -103,7 +95,7 @@ def batch_routes(worker: Worker) -> list[BaseRoute]:
     def route(reducing: bool, produce: Produce) -> Callable[[Request], Any]:
         async def answer(request: Request) -> Response:
             try:
-                who = authenticate(request.headers, worker.tokens.current())
+                who = get_client(request)
                 body = await read_body(request, worker)
                 kind = request.headers.get("content-type", "")
 
@@ -132,28 +124,8 @@ def batch_routes(worker: Worker) -> list[BaseRoute]:
     ]
 
 
-async def answer_sibling(worker: Worker, data: bytes) -> bytes:
-    """Return the response to a portion of a reduction that another worker of this server asks for.
-
-    A worker that has something to do refuses.
-    """
-    if worker.closing or worker.admission.running or worker.admission.waiting:
-        return BUSY
-    request = decode_cbor(data)
-    if worker.quotas is not None and request["quota"] is not None:  # the time is the asking client's
-        current_request.set(RequestFacts(request_id(None), usage=RequestUsage(worker.quotas, request["quota"], True)))
-    try:
-        who = Credentials(*request["who"])
-        ready = await _prepare(worker, request["batch"], "application/cbor", who, True, request["options"])
-        return await worker.run(ready.cost, lambda deadline: b"".join(_reduce_batch(worker, ready, deadline)))
-    except InsituError as error:
-        return cbor2.dumps({"error": {"kind": error.kind, "message": public_message(error)}})
-
-
-async def _prepare(
-    worker: Worker, body: bytes, kind: str, who: Credentials, reducing: bool, options: dict[str, Any] | None = None
-) -> PreparedBatch:
-    """Return the batch in a body, ready to run; `options` are the storage options if another worker asks."""
+async def _prepare(worker: Worker, body: bytes, kind: str, who: Credentials, reducing: bool) -> PreparedBatch:
+    """Return the batch in a body, ready to run."""
     most = max_items(worker.limits)
     items = min(len(body), most)  # at most: a byte may be an empty list
     if len(body) > SMALL_REQUEST_BYTES:  # counting is cheaper than keeping so much memory from others
@@ -162,40 +134,36 @@ async def _prepare(
 
     def parse_and_prepare(deadline: Deadline) -> tuple[BatchRequest, PreparedBatch | None]:
         parsed = parse_batch(body, kind, reducing=reducing, most=most)
-        return _prepare_if_small(worker, parsed, who, reducing, options)
+        return _prepare_if_small(worker, parsed, who, reducing)
 
     batch, ready = await worker.run(cost, parse_and_prepare)
     if ready is None:  # its tables take more memory than was admitted so far
         more = cost + declared_cost(batch, worker.limits)
-        ready = await worker.run(more, lambda deadline: _prepare_batch(worker, batch, who, reducing, options))
+        ready = await worker.run(more, lambda deadline: _prepare_batch(worker, batch, who, reducing))
     return ready
 
 
 def _prepare_if_small(
-    worker: Worker, batch: BatchRequest, who: Credentials, reducing: bool, options: dict[str, Any] | None
+    worker: Worker, batch: BatchRequest, who: Credentials, reducing: bool
 ) -> tuple[BatchRequest, PreparedBatch | None]:
     """Return a batch and its preparation,
     or None for the latter if its tables need more memory than its body.
     """
     small = declared_cost(batch, worker.limits) <= PREPARATION_BYTES
-    return batch, _prepare_batch(worker, batch, who, reducing, options) if small else None
+    return batch, _prepare_batch(worker, batch, who, reducing) if small else None
 
 
-def _prepare_batch(
-    worker: Worker, batch: BatchRequest, who: Credentials, reducing: bool, given: dict[str, Any] | None
-) -> PreparedBatch:
-    options = storage_options(worker, batch, who) if given is None else given
-    # Another worker has added the logins for the hosts that may get them.
-    login = who if given is None else Credentials()
+def _prepare_batch(worker: Worker, batch: BatchRequest, who: Credentials, reducing: bool) -> PreparedBatch:
+    options = storage_options(worker, batch, who)
     whose = f"{who.digest} {sorted(batch.options.items())}"
     tasks: list[PreparedJob | PreparedExpression] = []
     for job in batch.jobs:
         check_deadline()
         if job.expression is not None:
-            arrays = [find_array(worker, request, options, login, whose) for request in job.expression.arrays]
+            arrays = [find_array(worker, request, options, who, whose) for request in job.expression.arrays]
             tasks.append(prepare_expression(worker.limits, job, arrays, lambda array: _is_kept(worker, array)))
             continue
-        array = find_array(worker, job, options, login, whose)
+        array = find_array(worker, job, options, who, whose)
         selection = job.resolve_selection(array)
         if job.dim is not None:
             axes = axes_of_dims(array, selection, job.dim, None)
@@ -207,25 +175,7 @@ def _prepare_batch(
             PreparedJob(job, array, selection, cost, can_be_cached(array, selection, worker.cache.max_bytes // 2))
         )
     cache = ClientCache(worker.cache, who, batch.options) if batch.cache else None
-    sharing = _sharing(worker, batch, who, options) if reducing and given is None else None
-    return PreparedBatch(tuple(tasks), options, cache, sharing)
-
-
-def _sharing(worker: Worker, batch: BatchRequest, who: Credentials, options: dict[str, Any]) -> Sharing | None:
-    """Return how other workers are asked for portions of a batch; None if there are none."""
-    paths = worker.siblings.paths()
-    if not paths or count_cores() < 2:
-        return None
-
-    facts = current_request.get()
-    quota = None if facts is None or facts.usage is None else facts.usage.key
-
-    def request(job: dict[str, Any], kept: bool) -> bytes:
-        cache = batch.cache and kept
-        body = cbor2.dumps({"jobs": [job], "options": batch.options, "cache": cache}, default=encode_numpy)
-        return cbor2.dumps({"who": [who.name, who.secret], "options": options, "batch": body, "quota": quota})
-
-    return Sharing(paths, request, worker.limits.memory // 8)
+    return PreparedBatch(tuple(tasks), options, cache)
 
 
 def _is_kept(worker: Worker, array: VirtualArray) -> bool:
@@ -267,50 +217,37 @@ def _final_item(tally: ReadStatistics, count: int) -> bytes:
 
 
 def _reduce_batch(worker: Worker, ready: PreparedBatch, deadline: Deadline) -> Iterator[bytes]:
-    tally, elsewhere = ReadStatistics(), ReadStatistics()
+    tally = ReadStatistics()
     try:
         with RequestSources(ready.options, deadline, worker.copies, worker.limits.fresh) as opened:
             for number, task in enumerate(ready.tasks):
                 opened.cache = ready.cache if task.kept else None
                 deadline.threads = task.cost.threads
-                sharing = None if ready.sharing is None else replace(ready.sharing, kept=task.kept)
                 warned: list[list[str]] = []
                 with report_archive_on_refusal(*_requests_of(task)):
                     if isinstance(task, PreparedExpression):
-                        found, warned = reduce_expression(task, worker.limits, opened, tally, sharing, elsewhere)
+                        found, warned = reduce_expression(task, worker.limits, opened, tally)
                     else:
-                        found = _reduce_job(worker, task, opened, tally, sharing, elsewhere)
+                        found = _reduce_job(worker, task, opened, tally)
                 name = "partial" if task.job.partial else "values"
                 item = {"job": number, name: {key: values_to_wire(np.asarray(v)) for key, v in found.items()}}
                 yield cbor2.dumps({**item, "warnings": warned} if warned else item)
-        read = ReadStatistics()
-        for part in (tally, elsewhere):
-            read.add(part.requests, part.bytes_fetched, part.bytes_decoded, part.chunks)
-        yield _final_item(read, len(ready.tasks))
+        yield _final_item(tally, len(ready.tasks))
     finally:
-        worker.record_reads(tally)  # the other workers record what they read
+        worker.record_reads(tally)
 
 
 def _reduce_job(
-    worker: Worker,
-    task: PreparedJob,
-    opened: RequestSources,
-    tally: ReadStatistics,
-    sharing: Sharing | None,
-    elsewhere: ReadStatistics,
+    worker: Worker, task: PreparedJob, opened: RequestSources, tally: ReadStatistics
 ) -> dict[str, npt.NDArray[Any]]:
     job, array = task.job, task.array
     query = ReductionQuery(job.methods, job.axes, task.selection, job.rules, job.keepdims)
     context = ReadContext(job.variable, sources=opened, tally=tally, block_bytes=block_bytes(worker.limits))
-    whole = job.in_pieces(task.selection.result_shape, array.dtype)
-    if whole is not None and (job.partial or sharing is not None):
+    if job.partial:
         selected = array[task.selection]
-        remote = RemoteArray(selected, context)
-        shared = None if sharing is None else reduce_shared(remote, [selected], whole, sharing, elsewhere, job.partial)
-        if shared is not None:
-            return shared[0]
-        if job.partial:
-            return dict(whole.fold_piece(StoredValues(selected, context), Selection.of(..., selected.shape)))
+        whole = job.in_pieces(selected.shape, array.dtype)
+        assert whole is not None
+        return dict(whole.fold_piece(StoredValues(selected, context), Selection.of(..., selected.shape)))
     if job.weights is not None:
         return weighted_statistics(array, job.weights, query, context)
     if job.groups is not None:

@@ -27,10 +27,8 @@ from insitu.lazy_array.boxes import Box, BoxMemory
 from insitu.lazy_array.evaluate import box_reader
 from insitu.lazy_array.expression_nodes import build_expression
 from insitu.lazy_array.reduce_boxes import ExpressionValues, reduce_by_boxes
-from insitu.lazy_array.reduce_on_server import RemoteExpression
 from insitu.model import Selection, Stride, VirtualArray, normalise_axes
 from insitu.reading import ReadStatistics, SourcePool
-from insitu.reducing.foldable_values import Foldable
 from insitu.reducing.grouped_statistics import group_values
 from insitu.reducing.query import ReductionQuery
 from insitu.reducing.reduce import squeeze_axes
@@ -39,7 +37,6 @@ from insitu.server.declared_cost import BLOCK_BYTES, RequestMemory
 from insitu.server.expression_cost import WorkLimit, expression_cost
 from insitu.server.jobs import BatchJob
 from insitu.server.settings import Limits
-from insitu.server.shared_reduction import Sharing, reduce_shared
 
 __all__ = ["PreparedExpression", "prepare_expression", "read_expression", "reduce_expression"]
 
@@ -99,12 +96,7 @@ def prepare_expression(
 
 
 def reduce_expression(
-    task: PreparedExpression,
-    limits: Limits,
-    opened: SourcePool,
-    tally: ReadStatistics,
-    sharing: Sharing | None,
-    elsewhere: ReadStatistics,
+    task: PreparedExpression, limits: Limits, opened: SourcePool, tally: ReadStatistics
 ) -> tuple[Results, list[list[str]]]:
     """Return the statistics of an expression, or their partials; and NumPy's warnings.
 
@@ -114,20 +106,14 @@ def reduce_expression(
         What to compute, and the limits of the worker.
     opened, tally
         Open sources, and the counter of what is read from them.
-    sharing, elsewhere
-        The other workers, if they are asked for portions, and the counter of what they read.
     """
     warned = FloatingPointErrors()
     array, job = _open(task, limits, opened, tally, warned), task.job
     query = ReductionQuery(job.methods, job.axes, ..., job.rules, job.keepdims)
-    values, whole = ExpressionValues(array, task.memory), job.in_pieces(array.shape, array.dtype)
+    values = ExpressionValues(array, task.memory)
     with _report_numpy_errors():
-        if sharing is not None and whole is not None:
-            remote = _RemoteExpression(array, task.memory, _plain_tree(task, limits))
-            shared = reduce_shared(remote, task.arrays, whole, sharing, elsewhere, job.partial)
-            if shared is not None:
-                return shared[0], [*warned.messages, *(m for m in shared[1] if m not in warned.messages)]
         if job.partial:
+            whole = job.in_pieces(array.shape, array.dtype)
             assert whole is not None
             found = whole.fold_piece(values, Selection.of(..., array.shape))
         elif job.weights is not None:
@@ -173,32 +159,6 @@ def _slabs(shape: Sequence[int], most: int) -> Iterator[Box]:
         for begin in range(0, shape[axis], step):
             end = min(begin + step, shape[axis])
             yield (*(slice(i, i + 1) for i in place), slice(begin, end), *rest)
-
-
-@dataclass(frozen=True, slots=True)
-class _RemoteExpression(RemoteExpression):
-    """The values of an expression over open sources, and the tree as the client sent it."""
-
-    memory: BoxMemory
-    plain: RemoteExpression
-
-    def select(self, piece: Selection) -> _RemoteExpression:
-        return replace(self, array=RemoteExpression(self.array).select(piece).array, plain=self.plain.select(piece))
-
-    def to_wire(self) -> dict[str, Any]:
-        # The tree over open sources collects NumPy's warnings, by functions that cannot be sent.
-        return self.plain.to_wire()
-
-    @contextmanager
-    def open(self) -> Iterator[Foldable]:
-        yield ExpressionValues(self.array, self.memory)
-
-
-def _plain_tree(task: PreparedExpression, limits: Limits) -> RemoteExpression:
-    assert task.job.expression is not None
-    leaves = [LazyArray(array) for array in task.arrays]
-    whole = build_expression(task.job.expression, leaves, WorkLimit(limits).check, lambda operation, given: given)
-    return RemoteExpression(_select(whole, selection_from_wire(task.job.selection, whole.shape)))
 
 
 class FloatingPointErrors:

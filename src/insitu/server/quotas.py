@@ -19,21 +19,15 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
-from starlette.datastructures import Headers, MutableHeaders
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
-
-from insitu.server.authentication import TokenError, Tokens, identify
-from insitu.server.error_responses import BusyError, error_response
-from insitu.server.request_context import current_request
+from insitu.server.error_responses import BusyError
 from insitu.server.worker_folder import worker_folder
 
 __all__ = [
     "DEFAULT",
     "Quota",
     "QuotaError",
-    "QuotaMiddleware",
     "Quotas",
     "RequestUsage",
     "parse_quotas",
@@ -49,10 +43,6 @@ WINDOW_SECONDS = 3600
 DEFAULT = "default"
 """Name of the quota of all tokens that have none of their own."""
 DIGEST_PREFIX = "sha256:"
-UNCOUNTED = ("/", "/health", "/ready", "/metrics", "/openapi.json", "/.well-known/reductionist-schema")
-"""Paths that cost next to nothing; so do the files of the explorer's page."""
-REFUSALS = frozenset({"request", "slow", "too-large", "busy", "stopping", "refused", "token", "quota"})
-"""Kinds of errors of requests that did not run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,6 +144,11 @@ class Quotas:
         """Return the quotas of a process that `quota_folder` surrounds, or of one that counts alone."""
         return cls(quotas, os.environ.get(ENVIRONMENT_VARIABLE))
 
+    def find_key(self, token: str | None) -> str | None:
+        """Return the name in the counts of the token that let a request in; None if it has no quota."""
+        key = _key(token)
+        return key if self.quota_of(key) is not None else None
+
     def quota_of(self, key: str) -> Quota | None:
         """Return the quota of a token; None if it has none."""
         return self.limits.get(key, self.limits.get(DEFAULT))
@@ -225,96 +220,22 @@ class RequestUsage:
     ----------
     quotas, key
         Where it is counted, and for which token.
-    counted
-        Whether it counts; None: that is said by `finish`.
     """
 
-    def __init__(self, quotas: Quotas, key: str, counted: bool | None = None) -> None:
-        self._quotas, self.key = quotas, key
+    def __init__(self, quotas: Quotas, key: str) -> None:
+        self._quotas, self._key = quotas, key
         self._seconds = 0.0
-        self._counted = counted
+        self._counted: bool | None = None
+        """Whether it counts; None: that is said by `finish`."""
 
     def add_seconds(self, seconds: float) -> None:
         """Add processor time; work may end after its request."""
         if self._counted is None:
             self._seconds += seconds
         elif self._counted:
-            self._quotas.add(self.key, 0, seconds)
+            self._quotas.add(self._key, 0, seconds)
 
     def finish(self, nbytes: int, refused: bool) -> None:
         """Count what was used, or nothing."""
         self._counted = not refused
-        self._quotas.add(self.key, *((0, 0.0, -1) if refused else (nbytes, self._seconds)))
-
-
-class HasQuotas(Protocol):
-    """A worker: its quotas (None: it has none) and tokens, which change when its options are read again."""
-
-    quotas: Quotas | None
-    tokens: Tokens
-
-
-class QuotaMiddleware:
-    """Middleware that refuses requests beyond a quota, and counts the others.
-
-    Parameters
-    ----------
-    app
-        The application.
-    worker
-        Whose quotas and tokens hold.
-    """
-
-    def __init__(self, app: ASGIApp, worker: HasQuotas) -> None:
-        self.app, self.worker = app, worker
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one request."""
-        quotas = self.worker.quotas
-        key = None if quotas is None else self._key(scope, quotas)
-        if quotas is None or key is None:
-            await self.app(scope, receive, send)
-            return
-        try:
-            shown = quotas.begin(key)
-        except QuotaError as error:
-            await error_response(error)(scope, receive, send)
-            return
-        except sqlite3.Error as problem:  # a full disk: rather serve without counting than nobody
-            error_log.error("quotas cannot be counted: %s", problem)
-            await self.app(scope, receive, send)
-            return
-        usage, sent, refused = RequestUsage(quotas, key), 0, False
-        request = current_request.get()
-        if request is not None:
-            request.usage = usage
-
-        async def count_and_send(message: Message) -> None:
-            nonlocal sent, refused
-            if message["type"] == "http.response.start":
-                headers = MutableHeaders(scope=message)
-                kind = headers.get("x-insitu-error")
-                refused = message["status"] >= 400 and (kind is None or kind in REFUSALS)
-                headers.update(shown)
-            elif message["type"] == "http.response.body":
-                sent += len(message.get("body", b""))
-            await send(message)
-
-        try:
-            await self.app(scope, receive, count_and_send)
-        finally:
-            usage.finish(sent, refused)
-
-    def _key(self, scope: Scope, quotas: Quotas) -> str | None:
-        """Return whose quota a request is counted for; None: nobody's."""
-        if scope["type"] != "http" or scope["method"] == "OPTIONS":
-            return None
-        path = scope["path"]
-        if path in UNCOUNTED or (path.startswith("/explorer") and not path.startswith("/explorer/api/")):
-            return None
-        try:
-            token, _ = identify(Headers(scope=scope), self.worker.tokens.current())
-        except TokenError:
-            return None  # the route refuses it
-        key = _key(token)
-        return key if quotas.quota_of(key) is not None else None
+        self._quotas.add(self._key, *((0, 0.0, -1) if refused else (nbytes, self._seconds)))

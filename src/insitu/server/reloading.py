@@ -10,20 +10,34 @@ import asyncio
 import logging
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from insitu.errors import InsituError
 from insitu.server.settings import ENVIRONMENT_VARIABLE, Settings
 from insitu.server.worker import Worker
+from insitu.server.worker_folder import worker_folder
 
-__all__ = ["SettingsReloader", "follow_reloads"]
+__all__ = ["SettingsReloader", "follow_reloads", "reload_folder"]
 
 serve_log = logging.getLogger("insitu.serve")
-FILE_VARIABLE = "INSITU_SERVE_RELOADED"
-"""Names the file of settings that workers read at SIGHUP."""
+FOLDER_VARIABLE = "INSITU_SERVE_RELOADED"
+"""Names the folder of the file of settings that workers read at SIGHUP."""
+FOLDER_PREFIX = "insitu-settings-"
+FILE = "settings.json"
 _reloader: SettingsReloader | None = None
 """Of the process that was started, if it serves itself."""
+
+
+@contextmanager
+def reload_folder(workers: int) -> Iterator[str | None]:
+    """Make the folder by which several workers that start within the `with` block get new settings; None for one."""
+    if workers < 2:
+        yield None
+        return
+    with worker_folder(FOLDER_PREFIX, FOLDER_VARIABLE) as folder:
+        yield folder
 
 
 class SettingsReloader:
@@ -40,11 +54,9 @@ class SettingsReloader:
     def __init__(self, read: Callable[[], Settings], folder: str | None) -> None:
         global _reloader
         self._read = read
-        self._path = None if folder is None else Path(folder) / "settings.json"
+        self._path = None if folder is None else Path(folder) / FILE
         if self._path is None:
             _reloader = self
-        else:
-            os.environ[FILE_VARIABLE] = str(self._path)
 
     def read(self) -> Settings | None:
         """Return the settings as they are now, for this process and for workers that start later; None if they are
@@ -74,11 +86,10 @@ def follow_reloads(worker: Worker) -> None:
         if _reloader is not None:
             found = _reloader.read()
         else:
-            path = os.environ.get(FILE_VARIABLE)
-            found = Settings.from_json(Path(path).read_text(encoding="utf-8")) if path else None
+            found = Settings.from_json((Path(os.environ[FOLDER_VARIABLE]) / FILE).read_text(encoding="utf-8"))
         if found is not None:
             worker.reload(found)
             serve_log.info("the options were read again: tokens, roots, storage options and limits are the new ones")
 
-    if _reloader is not None or FILE_VARIABLE in os.environ:
+    if _reloader is not None or FOLDER_VARIABLE in os.environ:
         asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, reload)

@@ -40,9 +40,6 @@ _ID = re.compile(r"[A-Za-z0-9._:/+=@-]{1,128}")
 class Usage(Protocol):
     """What a request uses of a quota."""
 
-    key: str
-    """Whose quota it is."""
-
     def add_seconds(self, seconds: float) -> None:
         """Add processor time."""
 

@@ -21,10 +21,9 @@ from insitu.server.certificate_files import CertificateFiles, context_factory
 from insitu.server.log_format import log_config
 from insitu.server.metrics import multiprocess_folder
 from insitu.server.quotas import quota_folder
-from insitu.server.reloading import SettingsReloader
+from insitu.server.reloading import SettingsReloader, reload_folder
 from insitu.server.request_spans import check_exporter
 from insitu.server.settings import ENVIRONMENT_VARIABLE, Settings
-from insitu.server.siblings import sibling_folder
 from insitu.server.supervisor import Supervisor
 
 __all__ = ["run"]
@@ -81,7 +80,8 @@ def run(
     if tls_files is not None:
         tls_files.context()  # the same for wrong files
         tls = {"ssl_certfile": tls_files.certificate, "ssl_context_factory": partial(context_factory, tls_files)}
-    with multiprocess_folder(workers), quota_folder(workers), sibling_folder(workers) as folder:
+    reloaded = 1 if reload is None else workers
+    with multiprocess_folder(workers), quota_folder(workers), reload_folder(reloaded) as folder:
         reloader = None if reload is None else SettingsReloader(reload, folder)
         ended = threading.Event()
         if (found := _free_port(host, port)) is not None:  # else Uvicorn says what is wrong

@@ -31,7 +31,6 @@ from insitu.server.request_context import current_request
 from insitu.server.roots import Roots
 from insitu.server.scanned_archives import ScanCache
 from insitu.server.settings import Settings
-from insitu.server.siblings import Siblings
 from insitu.sources.access_policy import has_access_policy, set_access_policy
 from insitu.sources.http.deadline import cut_cancelled_requests
 
@@ -65,7 +64,6 @@ class Worker:
         self.metrics = Metrics()
         self.loader = ChunkLoader(self.source_pools, self.cache, limits, self._local_copy, self.metrics)
         self.scans = ScanCache(limits.scans, limits.fresh, self.metrics)
-        self.siblings = Siblings.from_environment()
         self.quotas = Quotas.from_environment(parse_quotas(settings.quotas)) if settings.quotas else None
         threads = settings.threads or THREADS_PER_CORE * count_cores()
         self.admission = Admission(limits.memory, limits.queue, limits.wait, threads)

@@ -30,7 +30,8 @@ from insitu.errors import InsituError, NotFoundError
 from insitu.lru import LruCache
 from insitu.reading.zarr_store import ByteSpan, ZarrTree
 from insitu.reading.zarr_store.encoded_chunks import EncodedChunks
-from insitu.server.authentication import Credentials, authenticate
+from insitu.server.access import get_client
+from insitu.server.authentication import Credentials
 from insitu.server.client_cache import ClientCache
 from insitu.server.error_responses import RequestError, RequestTooLargeError, error_response
 from insitu.server.jobs import BatchRequest
@@ -51,46 +52,34 @@ ENCODED_CACHE_BYTES = 64 << 20
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/+")
 _DRIVE = re.compile(r"/[A-Za-z]:/")
 _RANGE = re.compile(r"bytes=([0-9]{0,18})-([0-9]{0,18})")
-_CORS_HEADERS = {
-    "Access-Control-Allow-Origin": "*",
-    "Access-Control-Expose-Headers": "Content-Range, Content-Length, ETag",
+PREFLIGHT_HEADERS = {
+    "Access-Control-Allow-Headers": "Range, Authorization, X-Insitu-Token",
+    "Access-Control-Max-Age": "600",
 }
-"""Any website may read what the server gives to everybody;
-tokens travel in headers that other sites do not know.
-"""
 
 
 def zarr_routes(worker: Worker) -> list[BaseRoute]:
     """Return the routes `/zarr/…` and `/zarr2/…`."""
     view = _ZarrTreeCache(worker)
-    # What `insitu explore` shows is for its user only.
-    shared = {} if worker.settings.archives else _CORS_HEADERS
 
     def route(zarr_format: int) -> Any:
         async def answer(request: Request) -> Response:
             try:
-                who = authenticate(request.headers, worker.tokens.current())
+                who = get_client(request)
                 url, key = archive_and_key(request.path_params["rest"])
                 wanted = _parse_range(request.headers.get("range"))
                 kept = await worker.run(SCAN_BYTES, lambda deadline: view.open(url, zarr_format, who))
                 cost = view.cost(kept.tree, key)
                 found = await worker.run(cost, lambda deadline: _get_object(view, kept, url, key, wanted))
             except InsituError as error:
-                response = error_response(error)
-            else:
-                response = _object_response(found, wanted, key)
-            response.headers.update(shared)
-            return response
+                return error_response(error)
+            return _object_response(found, wanted, key)
 
         return answer
 
     async def answer_preflight(request: Request) -> Response:
         """Answer the preflight request of a browser."""
-        headers = {
-            "Access-Control-Allow-Headers": "Range, Authorization, X-Insitu-Token",
-            "Access-Control-Max-Age": "600",
-        }
-        return Response(status_code=204, headers={**shared, **headers} if shared else {})
+        return Response(status_code=204, headers={} if worker.settings.archives else PREFLIGHT_HEADERS)
 
     return [
         made

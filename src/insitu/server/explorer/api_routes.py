@@ -11,7 +11,8 @@ from starlette.routing import BaseRoute, Route
 
 from insitu import __version__
 from insitu.errors import InsituError
-from insitu.server.authentication import Credentials, TokenError, authenticate
+from insitu.server.access import find_client, get_client
+from insitu.server.authentication import Credentials
 from insitu.server.error_responses import error_response
 from insitu.server.explorer.api_answer import json_answer
 from insitu.server.explorer.api_query import ApiQuery
@@ -104,8 +105,7 @@ def _server_route(worker: Worker) -> BaseRoute:
             "mode": "explore" if worker.settings.archives else "serve",
             "open": None,
         }
-        with suppress(TokenError):  # everybody may ask this; what is open here only clients learn
-            authenticate(request.headers, tokens)
+        if find_client(request) is not None:  # everybody may ask this; what is open here only clients learn
             state["open"] = first_archive(worker)
         return JSONResponse(state)
 
@@ -117,7 +117,7 @@ def _list_route(worker: Worker) -> BaseRoute:
 
     async def respond(request: Request) -> Response:
         try:
-            who = authenticate(request.headers, worker.tokens.current())
+            who = get_client(request)
             query = ApiQuery(request.query_params.multi_items())
             listing = worker.run(LISTING_BYTES, lambda deadline: list_archives(opener, query, who))
             answer = json_answer(await run_while_connected(request, listing))

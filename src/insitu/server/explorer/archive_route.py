@@ -22,7 +22,8 @@ from insitu import __version__
 from insitu.cancellation import Deadline
 from insitu.errors import InsituError, StaleSourceError
 from insitu.reading import ReadContext, ReadStatistics
-from insitu.server.authentication import Credentials, authenticate
+from insitu.server.access import get_client
+from insitu.server.authentication import Credentials
 from insitu.server.client_cache import ClientCache
 from insitu.server.client_source_pools import RequestSources
 from insitu.server.error_responses import error_response
@@ -104,7 +105,7 @@ def archive_route(worker: Worker, name: str, prepare: Prepare) -> Route:
 
     async def respond(request: Request) -> Response:
         try:
-            who = authenticate(request.headers, worker.tokens.current())
+            who = get_client(request)
             query = ApiQuery(request.query_params.multi_items())
             try:
                 return await run_while_connected(request, compute(request, who, query))

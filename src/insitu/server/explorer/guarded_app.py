@@ -1,5 +1,5 @@
-"""Headers that protect the explorer's page in a browser, and the checks that a request means this server and has
-no larger head than is allowed.
+"""Headers that protect the explorer's page in a browser and share the Zarr view, and the checks that a request means
+this server and has no larger head than is allowed.
 
 A page of another website can send requests to a server on the same machine, and by DNS rebinding even
 read the answers: its own name then leads to 127.0.0.1. The name is in the header `Host`, so a server
@@ -25,6 +25,13 @@ SECURITY_HEADERS = {
     "Referrer-Policy": "no-referrer",
 }
 """Headers of the page and of everything under `/explorer`."""
+SHARED_HEADERS = {
+    "Access-Control-Allow-Origin": "*",
+    "Access-Control-Expose-Headers": "Content-Range, Content-Length, ETag",
+}
+"""Headers of everything under `/zarr`: any website may read what the server gives to everybody; tokens travel in
+headers that other sites do not know.
+"""
 LOOPBACK_NAMES = ("localhost", "127.0.0.1", "[::1]")
 MISDIRECTED = 421
 
@@ -60,15 +67,17 @@ class GuardedApp:
             )
             await refusal(scope, receive, send)
             return
-        if scope["path"] != "/" and not scope["path"].startswith("/explorer"):
-            await self.app(scope, receive, send)
-            return
+        path = scope["path"]
+        explorer = path == "/" or path.startswith("/explorer")
+        # What `insitu explore` shows is for its user only.
+        shared = path.startswith("/zarr") and not self.loopback_only
 
         async def send_with_headers(message: Message) -> None:
-            if message["type"] == "http.response.start":
+            if message["type"] == "http.response.start" and (explorer or shared):
                 headers = MutableHeaders(scope=message)
-                headers.update(SECURITY_HEADERS)
-                headers.setdefault("Cache-Control", "private, no-cache")
+                headers.update(SECURITY_HEADERS if explorer else SHARED_HEADERS)
+                if explorer:
+                    headers.setdefault("Cache-Control", "private, no-cache")
             await send(message)
 
         await self.app(scope, receive, send_with_headers)

@@ -10,7 +10,8 @@ from starlette.routing import BaseRoute, Route
 
 from insitu.cancellation import Deadline, LateError
 from insitu.errors import AccessError, CodecError, InsituError, NotFoundError, SourceError
-from insitu.server.authentication import Credentials, TokenError, authenticate
+from insitu.server.access import get_client
+from insitu.server.authentication import Credentials
 from insitu.server.error_responses import (
     BusyError,
     RequestError,
@@ -49,7 +50,7 @@ def _make_endpoint(worker: Worker, keeps_dims: Callable[[], bool]) -> Callable[[
         if operation not in OPERATIONS:
             return json_error_response(404, f"unsupported operation {operation[:60]}")
         try:
-            who = authenticate(request.headers, worker.tokens.current())
+            who = get_client(request)
             wanted = parse_chunk_request(await read_body(request, worker, SMALL_REQUEST_BYTES))
             _check_access(worker, wanted)
             cost, keep_dims = worker.loader.cost(wanted), keeps_dims()
@@ -83,8 +84,6 @@ def _protocol_error_response(error: InsituError) -> Response:
     """
     if isinstance(error, (RefusedError, BusyError, SlowError, RequestTooLargeError, LateError)):
         return error_response(error)
-    if isinstance(error, TokenError):
-        return error_response(error, 401)
     causes = [public_message(error)]
     if isinstance(error, RequestError):
         return error_response(error, 400)
