@@ -19,6 +19,8 @@ import pytest
 import xarray
 
 from insitu.cancellation import LateError, check_deadline
+from insitu.server.access import CLIENT
+from insitu.server.authentication import Credentials
 from insitu.server.explorer.api_answer import ApiAnswer
 from insitu.server.explorer.archive_route import ApiTask, ArchiveRequest, archive_route
 from insitu.server.explorer.guarded_app import SECURITY_HEADERS, is_loopback_name
@@ -336,6 +338,7 @@ def test_the_work_ends_when_the_client_goes(path: Path) -> None:
             "path": "/explorer/api/endless",
             "query_string": f"url={path}".encode(),
             "headers": [],
+            CLIENT: Credentials(),
         }
         messages = iter([{"type": "http.request", "body": b"", "more_body": False}])
 
