@@ -29,8 +29,8 @@ from distributed import Client, LocalCluster
 import insitu
 import machine
 from growth import exponent
+from insitu.engines.dask import make_graph
 from insitu.reading import ReadContext
-from insitu.reducing.engines import _make_graph
 from insitu.reducing.foldable_values import StoredValues
 from insitu.reducing.portions import cut_portions
 from insitu.xarray_bridge.opening import to_dask_dataset
@@ -148,7 +148,9 @@ def show_submission(folder: Path, sizes: tuple[int, ...]) -> None:
             array = virtual.tas.variable.data.array
             planned = time.process_time()
             regions = cut_portions(StoredValues(array, ReadContext("tas")), (0, 1, 2), 16)
-            future = client.get(*_make_graph(_Nothing(array), regions, f"nothing{size}"), sync=False)
+            future = client.get(
+                *make_graph(_Nothing(array), [region.boxes for region in regions], f"nothing{size}"), sync=False
+            )
             sent = time.process_time()
             client.cancel(future)
             counts = [len(dict(mean.__dask_graph__())), sum(len(region.boxes) for region in regions)]

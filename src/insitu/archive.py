@@ -35,12 +35,15 @@ from insitu.combining.file_names import (
 from insitu.combining.member import Member, Variable
 from insitu.combining.recipe import Recipe
 from insitu.combining.saved_members import array_from_variable, tree_from_member
-from insitu.combining.scan_engine import Engine, ExecutorEngine, ThisThread, engine_for
 from insitu.combining.scan_journal import Journal
 from insitu.combining.scan_many import scan_many, thread_count
 from insitu.combining.scan_member import Failure, Job, make_loader, scan_member, scan_tree
 from insitu.combining.stored_view import stored_view, zarr_tree
 from insitu.combining.survey import Survey
+from insitu.engines.choose import engine_for
+from insitu.engines.choose import settings as engine_settings
+from insitu.engines.engine_protocol import Engine
+from insitu.engines.executor import ExecutorEngine, ThisThread
 from insitu.errors import InsituError, UnsupportedError, VariableError
 from insitu.formats.variable_filter import select_variables
 from insitu.maintenance import (
@@ -60,7 +63,6 @@ from insitu.model import VirtualArray, VirtualGroup
 from insitu.model.description import Row, count_text, describe_html, describe_text, variable_row
 from insitu.model.group import hint_for_names
 from insitu.reading import ChunkCache, ReadContext, ReadStatistics, cache_from_option
-from insitu.reducing.engines import settings as engine_settings
 from insitu.reducing.query import ReductionQuery
 from insitu.reducing.reduce import axes_of_dims
 from insitu.scanning.scan_url import Verify, can_be_collection, is_saved_tree, read_selection, scan_stored
@@ -245,7 +247,7 @@ class Archive:
         self, places: Sequence[Any], combine_found: CombineFound | None, parallel: Any, progress: Any, resume: Any
     ) -> None:
         """Scan the files and combine them, or take the result from the scan cache."""
-        engine = engine_for(parallel)
+        engine = None if isinstance(parallel, int) else engine_for(parallel, "parallel", ", a number")
         if engine is not None:
             self._combine_on_engine(engine, places, combine_found, progress, resume)
             return

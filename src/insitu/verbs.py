@@ -16,10 +16,10 @@ from insitu.archive import Archive, zarr_store_of
 from insitu.combining.file_names import one_location
 from insitu.combining.scan_member import make_loader
 from insitu.combining.stored_view import stored_view
+from insitu.engines.choose import settings
 from insitu.errors import VariableError
 from insitu.model import VirtualArray, VirtualGroup
 from insitu.reading import ChunkCache, ReadContext, ReadStatistics, cache_from_option, format_summary
-from insitu.reducing.engines import settings
 from insitu.reducing.query import ReductionQuery
 from insitu.reducing.reduce import axes_of_dims
 from insitu.scanning.scan_url import Verify, read_selection, scan_stored

@@ -23,9 +23,9 @@ from insitu.combining import combine_on_engine, scan_journal, scan_portions
 from insitu.combining.file_table import FileTable, JoinPlan, NotOneTableError
 from insitu.combining.member import CombineError
 from insitu.combining.recipe import Recipe
-from insitu.combining.scan_engine import ThisThread
 from insitu.combining.scan_member import Job, make_loader
 from insitu.combining.scan_progress import ScanProgress
+from insitu.engines.executor import ThisThread
 from insitu.errors import AccessError, InsituError
 from insitu.model import VirtualArray
 from insitu.xarray_bridge import open_mfdataset

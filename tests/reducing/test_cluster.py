@@ -16,10 +16,10 @@ import xarray as xr
 
 import insitu
 from asking import ask_twice
+from insitu.engines import dask as dask_engine
+from insitu.engines.dask import _SharedJob, make_graph
 from insitu.errors import InsituError, NotFoundError
 from insitu.reducing import portions
-from insitu.reducing.engines import _make_graph, _SharedJob
-from insitu.reducing.portions import Region
 
 distributed = pytest.importorskip("distributed")
 
@@ -204,8 +204,7 @@ def test_task_names_say_what_is_computed() -> None:
     class Job:
         name = "mean(t2m - 273.15)"
 
-    region = Region((slice(0, 1),), tuple((slice(i, i + 1),) for i in range(20)))
-    graph, wanted = _make_graph(Job(), [region], "0f" * 16)  # type: ignore[arg-type]
+    graph, wanted = make_graph(Job(), [range(20)], "0f" * 16)  # type: ignore[arg-type]
     assert {key_split(key) for key in graph} == {
         "mean(t2m _ 273.15)",
         "merge(mean(t2m _ 273.15))",
@@ -221,13 +220,13 @@ def test_the_graph_has_the_table_once_and_one_task_a_portion(tmp_path: Path, mon
         file.create_dataset("x", data=np.zeros((20_000, 8), "f4"), chunks=(4, 8))
     graphs: list[dict[str, Any]] = []
 
-    def note(job: Any, regions: Any, token: str) -> Any:
-        made = _make_graph(job, regions, token)
+    def note(job: Any, groups: Any, token: str) -> Any:
+        made = make_graph(job, groups, token)
         graphs.append(made[0])
         return made
 
     monkeypatch.setattr(portions, "PORTION_BYTES", 64_000)
-    monkeypatch.setattr("insitu.reducing.engines._make_graph", note)
+    monkeypatch.setattr(dask_engine, "make_graph", note)
     ds = insitu.open_dataset(path)
     with insitu.options(engine="dask"):
         assert ds.x.mean() == 0

@@ -20,8 +20,10 @@ from hypothesis import strategies as st
 import insitu
 from asking import ask_twice
 from insitu.cancellation import LateError, check_deadline
-from insitu.reducing import engines, portions
-from insitu.reducing.engines import merge_in_tree
+from insitu.engines.choose import engine_for
+from insitu.engines.dask import LocalDask
+from insitu.engines.engine_protocol import merge_in_tree
+from insitu.reducing import fold_portions, portions
 from insitu.reducing.portions import Region, cut_portions
 from waiting import LONG
 
@@ -114,7 +116,7 @@ def test_every_engine_merges_in_the_same_tree(count: int) -> None:
     with ThreadPoolExecutor(3) as pool:
         for engine, is_far in ((None, False), (None, True), (pool, False), ("dask", False)):
             values: Any = SimpleNamespace(engine=engine, is_far=is_far)
-            assert [state for _, state in engines.run_portions(job, [region], values)] == [here]
+            assert [state for _, state in fold_portions.run_portions(job, [region], values)] == [here]
 
 
 class Meeting(Nesting):
@@ -147,7 +149,7 @@ def test_portions_of_far_storage_overlap_and_end_together() -> None:
     values: Any = SimpleNamespace(engine=None, is_far=True)
     region = Region((slice(0, 1),), tuple((slice(i, i + 1),) for i in range(9)))
     with pytest.raises(OSError, match="no more"):
-        list(engines.run_portions(Meeting(), [region], values))
+        list(fold_portions.run_portions(Meeting(), [region], values))
     assert Meeting.ended == [3]  # what had begun was told
 
 
@@ -255,3 +257,16 @@ def test_an_executor_gives_the_same_bits(daily: Path, name: str, monkeypatch: py
             there = STATISTICS[name](never_kept)
     assert len(counted) > 1
     xr.testing.assert_identical(xr.Dataset({"found": here}), xr.Dataset({"found": there}))
+
+
+def test_dasks_setting_of_the_scheduler_is_followed() -> None:
+    dask = pytest.importorskip("dask")
+    distributed = pytest.importorskip("distributed")
+    with (
+        distributed.LocalCluster(n_workers=1, processes=False, dashboard_address=None) as cluster,
+        distributed.Client(cluster) as client,
+    ):
+        chosen: Any = engine_for("dask")
+        assert chosen.client is client
+        with dask.config.set(scheduler="synchronous"):
+            assert isinstance(engine_for("dask"), LocalDask)

@@ -10,11 +10,11 @@ from typing import Any
 from insitu.combining.file_table import JoinPlan, NotOneTableError
 from insitu.combining.member import GridPosition, Member
 from insitu.combining.recipe import Recipe
-from insitu.combining.scan_engine import Engine
 from insitu.combining.scan_journal import Journal, journal_of_files
 from insitu.combining.scan_member import Failure, Job, make_loader
 from insitu.combining.scan_portions import scan_members, scan_table
 from insitu.combining.survey import Survey
+from insitu.engines.engine_protocol import Engine
 from insitu.scanning.scan_cache import default_scan_cache, reader_identity
 
 __all__ = ["CombinedFiles", "choose_journal", "combine_on_engine"]

@@ -21,14 +21,14 @@ from typing import Any, NamedTuple
 from insitu.combining.decoding_memory import DecodingMemory
 from insitu.combining.file_table import FileTable, JoinPlan, NotOneTableError
 from insitu.combining.member import Member
-from insitu.combining.scan_engine import Engine, worker_name
 from insitu.combining.scan_journal import Journal, identity_of
 from insitu.combining.scan_member import Failure, Job, make_loader
 from insitu.combining.scan_progress import ScanProgress, open_progress
+from insitu.engines.dask import worker_name
+from insitu.engines.engine_protocol import Engine, is_lost_worker
 from insitu.errors import InsituError, SourceError
 from insitu.lru import LruCache
 from insitu.model import Columns, Source
-from insitu.reducing.engines import is_lost_worker
 from insitu.sources.address import is_remote
 
 __all__ = ["PortionTask", "cut_into_portions", "scan_members", "scan_table"]
@@ -234,7 +234,7 @@ class _PortionScan:
         if level < 0:
             self._take_header(-1 - level, future.result())
             return
-        if not self.engine.is_dask:
+        if not self.engine.keeps_results:
             data = future.result()
             if level == 0:
                 self._keep(number, data)

@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from insitu.engines.dask import import_dask
 from insitu.lazy_array.boxes import is_uncompressed
 from insitu.lazy_array.deferred_values import ChunkLengths, DeferredValues
 from insitu.lazy_array.options import options
-from insitu.reducing.engines import import_dask
 from insitu.reducing.portions import cut_at_borders, extend_lengths
 
 __all__ = ["choose_blocks", "choose_blocks_together", "choose_reads"]

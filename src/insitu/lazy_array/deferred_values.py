@@ -16,12 +16,12 @@ from typing import Any, Self
 import numpy as np
 
 from insitu.active.client import Active
+from insitu.engines.choose import settings as engine_settings
 from insitu.lazy_array.kept_values import KeptKey, Move, Owner, ValueCache
 from insitu.lazy_array.steps import Apply, Step
 from insitu.lazy_array.windows import TakeWindows
 from insitu.model import Axis, Selection, Tile, VirtualArray
 from insitu.reading import ChunkCache, ReadContext, ReadStatistics, SourcePool
-from insitu.reducing.engines import settings as engine_settings
 from insitu.sources.storage_options import options_for
 
 __all__ = ["Access", "DeferredValues", "PendingSelection", "join_access"]

@@ -13,12 +13,12 @@ import numpy.typing as npt
 from xarray.core import indexing  # no public name: see duck_array
 
 from insitu.combining.member import in_memory
+from insitu.engines.dask import import_dask
 from insitu.errors import InsituError
 from insitu.lazy_array.dask_blocks import choose_blocks, choose_reads
 from insitu.lazy_array.deferred_values import DeferredValues
 from insitu.lazy_array.evaluate import read_all, read_and_keep
 from insitu.lazy_array.options import options
-from insitu.reducing.engines import import_dask
 
 __all__ = [
     "ReadOnlyError",

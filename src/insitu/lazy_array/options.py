@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from insitu.active.fallback import settings as fallback
-from insitu.reducing.engines import check_engine
-from insitu.reducing.engines import settings as engine_settings
+from insitu.engines.choose import check_engine
+from insitu.engines.choose import settings as engine_settings
 from insitu.scanning.scan_cache import settings as scan_settings
 
 __all__ = ["Options", "options"]

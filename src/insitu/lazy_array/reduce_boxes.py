@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from insitu.engines.choose import settings
 from insitu.lazy_array.boxes import Box, BoxMemory
 from insitu.lazy_array.deferred_values import DeferredValues
 from insitu.lazy_array.evaluate import box_reader, evaluate_boxes, read_all
@@ -22,7 +23,6 @@ from insitu.lazy_array.formula_text import formula, stored_arrays
 from insitu.lazy_array.structural_moves import SelectEach
 from insitu.reading.request_cost import is_far
 from insitu.reducing import Reduction
-from insitu.reducing.engines import settings
 from insitu.reducing.fold_portions import fold_values
 from insitu.reducing.foldable_values import tile_borders
 from insitu.reducing.partial_fields import Partial

@@ -41,7 +41,7 @@ class ReadContext:
     block_bytes: int | None = None
     """Bytes of values that a statistic such as a median may hold at a time; None: the usual."""
     engine: Any = None
-    """What runs the portions of a large reduction: see `insitu.reducing.engines`; None: this process."""
+    """What runs the portions of a large reduction: see `insitu.engines`; None: this process."""
 
     @contextmanager
     def open_sources(self) -> Iterator[ReadContext]:

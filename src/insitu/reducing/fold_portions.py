@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce as fold_left
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 
-from insitu.reducing.engines import run_portions
+from insitu.engines.choose import engine_for
+from insitu.engines.engine_protocol import PortionJob
+from insitu.engines.executor import fold_here
 from insitu.reducing.foldable_values import Box, Foldable
 from insitu.reducing.partial_fields import Partial
-from insitu.reducing.portions import cut_portions
+from insitu.reducing.portions import Region, cut_portions
 from insitu.reducing.reductions import Reduction
 
-__all__ = ["fold_values", "renumber_positions", "state_bytes"]
+__all__ = ["fold_values", "renumber_positions", "run_portions", "state_bytes"]
 
 
 def fold_values(values: Foldable, axes: tuple[int, ...], reduction: Reduction) -> Partial:
@@ -40,6 +42,29 @@ def fold_values(values: Foldable, axes: tuple[int, ...], reduction: Reduction) -
         for name, found in partial.items():
             total[name][region.place] = found
     return total
+
+
+def run_portions(job: PortionJob, regions: Sequence[Region], values: Foldable) -> Iterator[tuple[Region, Any]]:
+    """Yield the regions of a result and their states, in order.
+
+    Parameters
+    ----------
+    job
+        What to compute.
+    regions
+        Of which portions.
+    values
+        What is reduced: its engine runs the portions. A single portion is always computed here: to send
+        it would take longer.
+    """
+    groups = [region.boxes for region in regions]
+    single = sum(map(len, groups)) <= 1
+    engine = None if single else engine_for(values.engine)
+    if engine is None:
+        states = fold_here(job, groups, overlapped=not single and values.is_far)
+    else:
+        states = engine.fold_portions(job, groups)
+    yield from zip(regions, states, strict=True)
 
 
 def state_bytes(reduction: Reduction) -> int:

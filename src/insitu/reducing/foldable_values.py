@@ -43,7 +43,7 @@ class Foldable(HasShape, Protocol):
 
     @property
     def engine(self) -> Any:
-        """What runs large reductions of them: see `insitu.reducing.engines`; None: this process."""
+        """What runs large reductions of them: see `insitu.engines`; None: this process."""
 
     def chunk_lengths(self, axes: Sequence[int]) -> list[int]:
         """Return the length of the longest chunk along each of some axes."""

@@ -19,7 +19,7 @@ from insitu.errors import ModelError, UnsupportedError
 from insitu.model import Selection, VirtualArray, normalise_axes
 from insitu.model.gaps import fill_gaps_with_absent
 from insitu.reading import ReadContext
-from insitu.reducing.engines import run_portions
+from insitu.reducing.fold_portions import run_portions
 from insitu.reducing.foldable_values import Box, Foldable, StoredValues
 from insitu.reducing.partial_fields import Partial
 from insitu.reducing.partials_by_box import partials_by_box
