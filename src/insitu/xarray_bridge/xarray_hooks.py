@@ -27,7 +27,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from functools import cache, wraps
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import xarray
@@ -41,47 +41,11 @@ from insitu.lazy_array.load_values import own_values_or_dask, to_dask
 from insitu.model.elementwise import UFUNCS
 from insitu.xarray_bridge.write_in_pieces import write_in_pieces
 
-__all__ = ["install_hooks"]
+__all__ = ["HOOKS", "Hook", "install_hooks"]
 
 
 FLOX_KEYWORDS = ("method", "engine", "reindex")
 """Of reductions of groups: in which way flox computes them."""
-
-
-@cache
-def install_hooks() -> None:
-    """Adapt xarray, once in a process."""
-    _wrap("xarray.core.variable", "Variable", "load", _read_before_loading)
-    _wrap("xarray.core.variable", "Variable", "_broadcast_indexes", _read_indexers)
-    _wrap("xarray.core.dataset", "Dataset", "load", _read_before_loading)
-    _wrap("xarray.core.dataset", "Dataset", "_validate_indexers", _read_indexers_of_datasets)
-    _wrap("xarray.core.datatree", "DataTree", "load", _read_before_loading)
-    _wrap("xarray.backends.common", "ArrayWriter", "add", _write_virtual_arrays_in_pieces)
-    _wrap("xarray.namedarray.daskmanager", "DaskManager", "from_array", _make_dask_arrays_of_stored_chunks)
-    for module in ("xarray.core.groupby", "xarray.core._aggregations"):
-        _wrap(module, None, "contains_only_chunked_or_numpy", _keep_virtual_arrays_from_flox)
-    for name in ("DataArrayGroupByBase", "DatasetGroupByBase"):
-        _wrap("xarray.core.groupby", name, "reduce", _drop_keywords_of_flox)
-    _wrap("xarray.core.groupby", "GroupBy", "_binary_op", _keep_group_arithmetic_virtual)
-    for module in ("xarray.computation.rolling", "xarray.core.rolling"):  # the second before xarray 2025.2
-        if _wrap(module, "DataArrayRolling", "_array_reduce", _reduce_windows_without_libraries):
-            _wrap(module, "DataArrayRolling", "_counts", _count_integers_once)
-            break
-    for module in ("xarray.computation.apply_ufunc", "xarray.core.computation"):  # the second before xarray 2025.2
-        if _wrap(module, None, "apply_variable_ufunc", _give_values_to_functions):
-            break
-
-
-def _wrap(module: str, name: str | None, method: str, make: Callable[[Any], Any]) -> bool:
-    """Wrap a method of a class, or a function of a module; return whether it was there."""
-    try:
-        owner: Any = import_before_fork(module)
-        owner = owner if name is None else getattr(owner, name)
-        original = getattr(owner, method)
-    except (ImportError, AttributeError):
-        return False
-    setattr(owner, method, wraps(original)(make(original)))
-    return True
 
 
 def _read_before_loading(original: Callable[..., Any]) -> Callable[..., Any]:
@@ -104,14 +68,6 @@ def _variables_of(data: Any) -> Iterable[Any]:
 
 
 def _read_indexers(original: Callable[..., Any]) -> Callable[..., Any]:
-    def broadcast_indexes(self: Any, key: Any) -> Any:
-        key = self._item_key_to_tuple(key)
-        return original(self, tuple(map(_indexer_with_values, key if isinstance(key, tuple) else (key,))))
-
-    return broadcast_indexes
-
-
-def _read_indexers_of_datasets(original: Callable[..., Any]) -> Callable[..., Any]:
     def validate_indexers(self: Any, *args: Any, **kwargs: Any) -> Any:
         for dim, indexer in original(self, *args, **kwargs):
             yield dim, _indexer_with_values(indexer)
@@ -246,3 +202,59 @@ def _carry(variable: xarray.Variable) -> Any:
     if carried is None:
         return variable._data
     return LazyArray(carried, Access(name=f"values{'×'.join(map(str, variable.shape))}"))
+
+
+class Hook(NamedTuple):
+    """A function of xarray that is wrapped."""
+
+    places: tuple[str, ...]
+    """Modules, or classes as `module:class`; the first that has the function counts: some have moved."""
+    function: str
+    make: Callable[[Any], Any]
+    """Makes the new function from the old one."""
+
+    def find_owner(self) -> Any:
+        """Return the module or class that has the function; None if none has."""
+        for place in self.places:
+            module, _, name = place.partition(":")
+            try:
+                owner: Any = import_before_fork(module)
+            except ImportError:
+                continue
+            owner = getattr(owner, name, None) if name else owner
+            if hasattr(owner, self.function):
+                return owner
+        return None
+
+
+ROLLING = ("xarray.computation.rolling:DataArrayRolling", "xarray.core.rolling:DataArrayRolling")
+"""The second before xarray 2025.2."""
+HOOKS = (
+    Hook(("xarray.core.variable:Variable",), "load", _read_before_loading),
+    Hook(("xarray.core.dataset:Dataset",), "load", _read_before_loading),
+    Hook(("xarray.core.dataset:Dataset",), "_validate_indexers", _read_indexers),
+    Hook(("xarray.core.datatree:DataTree",), "load", _read_before_loading),
+    Hook(("xarray.backends.common:ArrayWriter",), "add", _write_virtual_arrays_in_pieces),
+    Hook(("xarray.namedarray.daskmanager:DaskManager",), "from_array", _make_dask_arrays_of_stored_chunks),
+    Hook(("xarray.core.groupby",), "contains_only_chunked_or_numpy", _keep_virtual_arrays_from_flox),
+    Hook(("xarray.core._aggregations",), "contains_only_chunked_or_numpy", _keep_virtual_arrays_from_flox),
+    Hook(("xarray.core.groupby:DataArrayGroupByBase",), "reduce", _drop_keywords_of_flox),
+    Hook(("xarray.core.groupby:DatasetGroupByBase",), "reduce", _drop_keywords_of_flox),
+    Hook(("xarray.core.groupby:GroupBy",), "_binary_op", _keep_group_arithmetic_virtual),
+    Hook(ROLLING, "_array_reduce", _reduce_windows_without_libraries),
+    Hook(ROLLING, "_counts", _count_integers_once),
+    Hook(
+        ("xarray.computation.apply_ufunc", "xarray.core.computation"), "apply_variable_ufunc", _give_values_to_functions
+    ),
+)
+"""What each of them is for is held by `tests/xarray_bridge/test_hooks.py`, which takes it away."""
+
+
+@cache
+def install_hooks() -> None:
+    """Adapt xarray, once in a process."""
+    for hook in HOOKS:
+        owner = hook.find_owner()
+        if owner is not None:
+            original = getattr(owner, hook.function)
+            setattr(owner, hook.function, wraps(original)(hook.make(original)))
