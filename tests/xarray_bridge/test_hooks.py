@@ -27,7 +27,7 @@ Try = Callable[[xr.Dataset, Path], Any]
 
 @pytest.fixture(scope="module")
 def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two variables of 8 MB in small chunks, and labels of x."""
+    """Two variables of 8 MB in small chunks, labels of x, and a mask."""
     rng = np.random.default_rng(1)
     time = np.datetime64("2001-01-01", "ns") + np.arange(2000) * np.timedelta64(1, "D")
     made = xr.Dataset(
@@ -35,6 +35,7 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
             "a": (("time", "x"), rng.normal(size=(2000, 500))),
             "n": (("time", "x"), rng.integers(0, 9, (2000, 500))),
             "labels": ("y", [3.5, 1.0, 2.0]),
+            "some": ("time", rng.random(2000) < 0.5),
         },
         coords={"time": time, "x": np.arange(500.0)},
     )
@@ -106,6 +107,7 @@ USES: dict[str, Try] = {
     "Variable.load": lambda ds, folder: type(ds.a.variable.load()._data).__name__,
     "Dataset.load": lambda ds, folder: count_reads(ds.load),
     "DataTree.load": lambda ds, folder: count_reads(xr.DataTree.from_dict({"/b": ds[["a"]], "/c": ds[["n"]]}).load),
+    "Variable._broadcast_indexes": lambda ds, folder: find_outcome(lambda: ds.a.variable[ds.some.data]),
     "Dataset._validate_indexers": lambda ds, folder: find_outcome(
         lambda: ds.a.isel(time=slice(3)).interp(x=ds.labels.data)
     ),

@@ -68,6 +68,14 @@ def _variables_of(data: Any) -> Iterable[Any]:
 
 
 def _read_indexers(original: Callable[..., Any]) -> Callable[..., Any]:
+    def broadcast_indexes(self: Any, key: Any) -> Any:
+        key = self._item_key_to_tuple(key)
+        return original(self, tuple(map(_indexer_with_values, key if isinstance(key, tuple) else (key,))))
+
+    return broadcast_indexes
+
+
+def _read_indexers_of_datasets(original: Callable[..., Any]) -> Callable[..., Any]:
     def validate_indexers(self: Any, *args: Any, **kwargs: Any) -> Any:
         for dim, indexer in original(self, *args, **kwargs):
             yield dim, _indexer_with_values(indexer)
@@ -231,8 +239,9 @@ ROLLING = ("xarray.computation.rolling:DataArrayRolling", "xarray.core.rolling:D
 """The second before xarray 2025.2."""
 HOOKS = (
     Hook(("xarray.core.variable:Variable",), "load", _read_before_loading),
+    Hook(("xarray.core.variable:Variable",), "_broadcast_indexes", _read_indexers),
     Hook(("xarray.core.dataset:Dataset",), "load", _read_before_loading),
-    Hook(("xarray.core.dataset:Dataset",), "_validate_indexers", _read_indexers),
+    Hook(("xarray.core.dataset:Dataset",), "_validate_indexers", _read_indexers_of_datasets),
     Hook(("xarray.core.datatree:DataTree",), "load", _read_before_loading),
     Hook(("xarray.backends.common:ArrayWriter",), "add", _write_virtual_arrays_in_pieces),
     Hook(("xarray.namedarray.daskmanager:DaskManager",), "from_array", _make_dask_arrays_of_stored_chunks),
