@@ -11,16 +11,19 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import psutil
 import pytest
 import xarray as xr
+from uvicorn.config import Config
 
 import insitu
 from asking import ask_twice
+from insitu.server.supervisor import Supervisor
 from server.serving import Server, serving
-from waiting import LONG
+from waiting import LONG, wait_until
 
 STEPS = 12_000
 
@@ -119,3 +122,31 @@ def test_a_worker_is_killed_in_the_middle(path: Path, tmp_path: Path) -> None:
         asking.join(LONG)
     assert found
     xr.testing.assert_identical(found[0], expected)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="no SIGSTOP")
+def test_a_worker_that_dies_while_it_is_asked_for_a_sign_of_life() -> None:
+    """It was replaced a minute later, when the time for its answer was over; signals waited so long, too."""
+    with mock.patch("uvicorn.supervisors.multiprocess.signal.signal"):
+        config = Config("starlette.applications:Starlette", factory=True, host="127.0.0.1", port=0, workers=1)
+        supervisor = Supervisor(config, [], lambda: False)
+    supervisor.init_processes()
+    (worker,) = supervisor.processes
+    assert worker.pid is not None
+    found: list[bool] = []
+    try:
+        assert worker.is_alive(timeout=LONG)
+        os.kill(worker.pid, signal.SIGSTOP)
+        wait_until(lambda: psutil.Process(worker.pid).status() == psutil.STATUS_STOPPED)
+        asking = threading.Thread(target=lambda: found.append(worker.is_alive(timeout=2 * LONG)), daemon=True)
+        asking.start()
+        time.sleep(0.3)  # it asks
+    finally:
+        worker.process.kill()
+    asking.join(LONG)
+    assert found == [False]
+    supervisor.keep_subprocess_alive()
+    (successor,) = supervisor.processes
+    assert successor.is_alive(timeout=LONG)
+    successor.kill()
+    successor.join()

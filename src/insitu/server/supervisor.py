@@ -32,6 +32,23 @@ class Supervisor(Multiprocess):
         super().__init__(config, sockets)
         self._reload = reload
 
+    def init_processes(self) -> None:
+        """Start the workers."""
+        super().init_processes()
+        self._close_their_ends()
+
+    def keep_subprocess_alive(self) -> None:
+        """Replace workers that have died, or hang."""
+        super().keep_subprocess_alive()
+        self._close_their_ends()
+
+    def _close_their_ends(self) -> None:
+        """Close the workers' ends of the pipes in this process: so one that dies while it is asked for a sign of life
+        is noticed at once, and not when the time for its answer is over.
+        """
+        for process in self.processes:
+            process.child_conn.close()
+
     def terminate_all(self) -> None:
         """Stop listening and tell the workers to end."""
         for listening in self.sockets:
