@@ -51,6 +51,8 @@ AGAIN = 3600
 
 KEY, SECRET = "AKINSITU", "hush-hush-never-shown"
 """Of the one identity that the S3 stores know."""
+PUBLIC = ("public", "bucket")
+"""Buckets of SeaweedFS that everybody may read; the second is the one of the documentation."""
 ACCOUNT = "devstoreaccount1"
 ACCOUNT_KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
 """Of Azurite: published by Microsoft, and the same everywhere."""
@@ -263,7 +265,7 @@ def _seaweedfs(name: str, folder: Path) -> Running:
             "credentials": [{"accessKey": KEY, "secretKey": SECRET}],
             "actions": ["Admin", "Read", "List", "Tagging", "Write"],
         },
-        {"name": "anonymous", "actions": ["Read:public", "List:public"]},
+        {"name": "anonymous", "actions": [f"{verb}:{bucket}" for bucket in PUBLIC for verb in ("Read", "List")]},
     ]
     (folder / "s3.json").write_text(json.dumps({"identities": identities}))
     (folder / "data").mkdir(exist_ok=True)

@@ -1,65 +1,115 @@
-"""How is a page of the documentation run? Its Python blocks (of a notebook: its cells) one after
-another, its commands in a shell, in an empty folder.
+"""Run a page of the documentation: its Python blocks (of a notebook: its cells) and its commands, those within
+sentences too, one after another in an empty folder.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import re
+import shlex
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 import urllib.request
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
+from urllib.parse import urlencode
 
-from waiting import LONG
+from waiting import LONG, wait_until
 
-BLOCK = re.compile(r"^```(?:\{code-cell\} )?(python|console|sh)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+FENCE = re.compile(r"^```(?:\{code-cell\} )?(\S*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+RUNNABLE = ("python", "console", "sh")
+"""Languages of the blocks that are meant to be run."""
+SENTENCE = re.compile(r"`(insitu [a-z][^`]*)`")
+COMMENT = re.compile(r"#.*?(?:`(insitu [a-z][^`\n]*)`|\bor: (insitu [^\n]*))")
+
+
+@dataclass(frozen=True)
+class Step:
+    """A Python block, or one command with what it is shown to print."""
+
+    kind: str
+    text: str
+    shown: tuple[str, ...] = ()
 
 
 def blocks(page: Path) -> list[tuple[str, str]]:
-    """The kinds and texts of the blocks that are meant to be run."""
-    return [(found[1], found[2]) for found in BLOCK.finditer(page.read_text(encoding="utf-8"))]
+    """The languages and texts of the blocks that are meant to be run."""
+    found = FENCE.finditer(page.read_text(encoding="utf-8"))
+    return [(block[1], block[2]) for block in found if block[1] in RUNNABLE]
 
 
-def as_program(texts: list[tuple[str, str]], port: int, places: Mapping[str, str]) -> str:
-    """Blocks of a page as one Python program: commands become calls, what they are shown to print is
-    looked for in what they print.
+def steps(text: str) -> list[Step]:
+    """What a page tells its reader to run, in its order: blocks, the commands in their comments after them, and
+    commands within sentences.
     """
+    found: list[Step] = []
+    end = 0
+    for block in FENCE.finditer(text):
+        found += _commands_in(SENTENCE, text[end : block.start()])
+        found += _steps_of_block(block[1], block[2])
+        if block[1] in RUNNABLE:
+            found += _commands_in(COMMENT, block[2])
+        end = block.end()
+    return [*found, *_commands_in(SENTENCE, text[end:])]
+
+
+def _commands_in(pattern: re.Pattern[str], text: str) -> list[Step]:
+    return [
+        Step("command", " ".join(next(filter(None, command.groups())).split())) for command in pattern.finditer(text)
+    ]
+
+
+def _steps_of_block(language: str, text: str) -> list[Step]:
+    if language == "python":
+        return [Step("python", text)]
+    if language == "sh":  # a loop goes on until its `done`
+        return [Step("command", line.strip()) for line in re.split(r"\n(?![ \t]|done)", text) if line.strip()]
+    if language == "console":
+        return [
+            Step("command", command, tuple(shown))
+            for command, *shown in (part.splitlines() for part in re.split(r"^\$ ", text, flags=re.MULTILINE)[1:])
+        ]
+    return []
+
+
+def as_program(parts: Iterable[Step], places: Mapping[str, str]) -> str:
+    """Steps as one Python program: commands become calls. Places are patterns, and what stands in for them."""
     lines = ["from docs.running import command"]
-    for kind, text in texts:
-        for shown_place, place in places.items():
-            text = text.replace(shown_place, place)
-        text = text.replace("8080", str(port))
-        if kind == "python":
-            lines.append(text)
-            continue
-        if kind == "sh":
-            lines += [f"command({line!r}, [])" for line in text.splitlines() if line]
-            continue
-        shown: list[str] = []
-        call = ""
-        for line in [*text.splitlines(), "$ "]:
-            if not line.startswith("$ "):
-                shown.append(line)
-                continue
-            if call:
-                lines.append(f"command({call!r}, {shown!r})")
-            call, shown = line[2:], []
+    for step in parts:
+        text, shown = (_replace_places(each, places) for each in (step.text, "\n".join(step.shown)))
+        lines.append(text if step.kind == "python" else f"command({text!r}, {shown.splitlines()!r})")
     return "\n".join(lines)
 
 
-def command(text: str, shown: list[str]) -> None:
-    """Run a command; one that ends in & is waited for until it answers."""
-    if text.endswith("&"):
-        port = re.search(r"--port (\d+)", text)
-        process = subprocess.Popen(text[:-1].split(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        BEHIND.append(process)
-        assert port is not None
-        wait(int(port[1]), process)
+def _replace_places(text: str, places: Mapping[str, str]) -> str:
+    for pattern, place in places.items():
+        text = re.sub(pattern, place, text)
+    return text
+
+
+# -- in the process of the page
+
+
+@dataclass
+class _Server:
+    process: subprocess.Popen[str]
+    url: str
+
+
+_servers: list[_Server] = []
+
+
+def command(text: str, shown: Sequence[str] = ()) -> None:
+    """Run a command, and look for what it is shown to print; a server is waited for until it answers."""
+    if text.endswith("&") or (re.search(r"\binsitu (serve|explore)\b", text) and "--help" not in text):
+        _start_server(text.removesuffix("&"))
         return
     done = subprocess.run(text, shell=True, capture_output=True, text=True, timeout=LONG)
     assert done.returncode == 0, f"{text}\n{done.stderr}"
@@ -68,21 +118,62 @@ def command(text: str, shown: list[str]) -> None:
         assert " ".join(line.split()) in printed, f"{line!r} is not in what {text!r} prints:\n{done.stdout}"
 
 
-BEHIND: list[subprocess.Popen[bytes]] = []
-
-
-def wait(port: int, process: subprocess.Popen[bytes]) -> None:
-    """Until a server answers."""
-    direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    until = time.monotonic() + LONG
-    while time.monotonic() < until:
-        assert process.poll() is None, "the server ended"
-        try:
-            with direct.open(f"http://127.0.0.1:{port}/health", timeout=2):
+def _start_server(text: str) -> None:
+    """Start a server in the place of the one before, and wait until it answers."""
+    end_servers()
+    with tempfile.TemporaryFile("w+") as log:
+        process = subprocess.Popen(["sh", "-c", f"exec env {text}"], stdout=subprocess.PIPE, stderr=log, text=True)
+        assert process.stdout is not None
+        if "insitu explore" in text:  # it says where it listens, and tells the browser
+            url = process.stdout.readline().strip()
+            assert url, f"{text}\n{_content(log)}"
+            opened = Path(os.environ["OPENED_IN_BROWSER"])
+            wait_until(lambda: opened.exists() and opened.read_text() == url, "no browser was opened")
+        else:
+            port = re.search(r"--port (\d+)", text)
+            url = f"http://127.0.0.1:{port[1] if port else os.environ['INSITU_SERVE_PORT']}"
+        _servers.append(_Server(process, url.rstrip("/")))
+        until = time.monotonic() + LONG
+        while True:
+            assert process.poll() is None, f"the server ended: {text}\n{_content(log)}"
+            assert time.monotonic() < until, f"the server does not answer: {text}\n{_content(log)}"
+            try:
+                ask("/health")
                 return
-        except OSError:
-            time.sleep(0.1)
-    raise AssertionError("the server does not answer")
+            except OSError:
+                time.sleep(0.1)
+
+
+def _content(log: IO[str]) -> str:
+    log.seek(0)
+    return log.read()
+
+
+def ask(path: str) -> bytes:
+    """What the server that was started last answers."""
+    direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    with direct.open(_servers[-1].url + path, timeout=LONG) as answer:
+        found: bytes = answer.read()
+    return found
+
+
+def explored_variables() -> set[str]:
+    """The variables of the archive that the explorer's page shows first."""
+    assert b"<html" in ask("/").lower()
+    query = urlencode({"url": json.loads(ask("/explorer/api/server"))["open"]})
+    groups = json.loads(ask(f"/explorer/api/archive?{query}"))["groups"]
+    return {variable["path"] for group in groups for variable in group["variables"]}
+
+
+def end_servers() -> None:
+    """End the servers that commands have started."""
+    while _servers:
+        process = _servers.pop().process
+        process.terminate()
+        process.communicate(timeout=LONG)
+
+
+# -- in the process of the tests
 
 
 @contextmanager
@@ -94,39 +185,57 @@ def free_port() -> Iterator[int]:
 
 
 def run_page(page: Path, folder: Path) -> None:
-    """Run a page in a folder, in a process of its own."""
-    run_blocks(blocks(page), folder)
+    """Run the blocks of a page in a folder, in a process of their own."""
+    run_steps([step for language, text in blocks(page) for step in _steps_of_block(language, text)], folder)
 
 
-def run_blocks(texts: list[tuple[str, str]], folder: Path, places: Mapping[str, str] | None = None) -> None:
-    """Run blocks of a page in a folder, in a process of their own.
+def run_steps(
+    parts: Sequence[Step],
+    folder: Path,
+    places: Mapping[str, str] | None = None,
+    environment: Mapping[str, str] | None = None,
+) -> None:
+    """Run steps of a page in a folder, in a process of their own.
 
     Parameters
     ----------
-    texts
-        The blocks.
+    parts
+        The steps.
     folder
         Where they are run.
     places
-        What stands in for the places that the blocks name: servers and buckets that no test has.
+        Patterns of places that the steps name and no test has, such as hosts, and what stands in for them. The port
+        8080 is always another one, also where no command names it.
+    environment
+        Variables of the process, beside those of this one without credentials.
     """
     with free_port() as port:
-        program = as_program(texts, port, places or {})
-    ending = "\nimport docs.running\nfor process in docs.running.BEHIND:\n    process.terminate(); process.wait(900)\n"
-    guarded = "try:\n    exec(compile(program, 'page', 'exec'), {'__name__': 'page'})\nfinally:\n" + "\n".join(
-        f"    {line}" for line in ending.strip().splitlines()
+        program = as_program(parts, {**(places or {}), "8080": str(port)})
+    code = (
+        f"import docs.running\nprogram = {program!r}\ntry:\n"
+        "    exec(compile(program, 'page', 'exec'), {'__name__': 'page'})\nfinally:\n    docs.running.end_servers()\n"
     )
-    code = f"program = {program!r}\n{guarded}"
     tests = str(Path(__file__).parents[1])
-    environment = {
-        **os.environ,
+    opened = folder / ".browser"
+    write = f"import pathlib, sys; pathlib.Path({str(opened)!r}).write_text(sys.argv[1])"
+    inherited = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("AWS_", "AZURE_", "GOOGLE_", "OTEL_")) and name != "INSITU_SCAN_CACHE"
+    }
+    whole = {
+        **inherited,
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
         "PYTHONPATH": os.pathsep.join([tests, *os.environ.get("PYTHONPATH", "").split(os.pathsep)]),
         "XDG_CACHE_HOME": str(folder / ".cache"),
+        "BROWSER": f"{shlex.join([sys.executable, '-c', write])} %s",
+        "OPENED_IN_BROWSER": str(opened),
+        "INSITU_SERVE_PORT": str(port),
         "MPLBACKEND": "Agg",
         "no_proxy": "*",
+        **(environment or {}),
     }
     done = subprocess.run(
-        [sys.executable, "-c", code], cwd=folder, capture_output=True, text=True, timeout=LONG, env=environment
+        [sys.executable, "-c", code], cwd=folder, capture_output=True, text=True, timeout=LONG, env=whole
     )
     assert done.returncode == 0, f"{done.stdout[-3000:]}\n{done.stderr[-5000:]}"

@@ -8,109 +8,102 @@ from pathlib import Path
 import pytest
 
 import insitu
-from docs.running import blocks, free_port, run_blocks, run_page
+from docs.running import FENCE, RUNNABLE, Step, blocks, free_port, run_page, run_steps, steps
+from docs.tours import FOLDERS, PLACES, TOURS, Tour
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 PAGES = sorted(DOCS.rglob("*.md"))
 
 
-@pytest.mark.parametrize("page", ["tutorial.md", "howto/formulas.md"])
-def test_a_page_runs(page: str, tmp_path: Path) -> None:
-    pytest.importorskip("netCDF4")
-    pytest.importorskip("starlette")
-    pytest.importorskip("dask")
-    assert len(blocks(DOCS / page)) > 10
-    run_page(DOCS / page, tmp_path)
-
-
-FOLDERS = {
-    "s3://bucket/": "bucket/",
-    "s3://mine/": "mine/",
-    "s3://a/": "a/",
-    "/gws/project/": "project/",
-    "/data/": "data/",
+USERS = {"README.md": ROOT / "README.md"} | {
+    page.relative_to(DOCS).as_posix(): page for page in (DOCS / "tutorial.md", *sorted((DOCS / "howto").glob("*.md")))
 }
-"""What stands in for the places of pages: folders beside the program."""
-SERVERS = re.compile(r"(http|tcp)://(store|one|two|three|scheduler)(\.example)?(?=:)")
-START_OF_PAGES = """
-import os, subprocess, icechunk, numpy as np, pandas as pd, xarray as xr, zarr, insitu
-
-def write(path, day, names=("tas", "pr"), days=31):
-    os.makedirs(os.path.dirname(path), exist_ok=True)
-    dims, shape = ("time", "lat", "lon"), (days, 12, 8)
-    values = np.random.default_rng(day.dayofyear).random(shape).astype("f4") * 30 + 260
-    labels = {"time": pd.date_range(day, periods=days), "lat": np.linspace(40, 51, 12), "lon": np.arange(8.0)}
-    variables = {name: (dims, values, {"units": "K"}) for name in names}
-    encoding = {name: {"chunksizes": (1, 6, 8), "zlib": True} for name in names}
-    xr.Dataset(variables, labels).to_netcdf(path, engine="h5netcdf", encoding=encoding)
-
-months = pd.date_range("2020-05-01", periods=3, freq="MS")
-"""
-YEAR = """
-for day in months:
-    write(f"bucket/archive/{day:%Y}/tas_{day:%Y-%m}.nc", day, days=day.days_in_month)
-"""
-PAGES_OF_USERS = {
-    "README.md, Python": YEAR + "command('insitu serve . --port 8080 &', [])",
-    "README.md, commands": YEAR + "write('bucket/2027/tas.nc', pd.Timestamp('2027-01-01'))\n"
-    "command('insitu serve . --port 8080 &', [])",
-    "howto/serving.md, Python": "import warnings\n"
-    "warnings.simplefilter('error', UserWarning)  # falling back to reading here is one\n"
-    "for day in months: write(f'data/archive/{day:%Y-%m}.nc', day, days=day.days_in_month)\n"
-    "insitu.open_mfdataset('data/archive/*.nc').insitu.save('data/archive/refs.insitu')\n"
-    "for name in ('a/1990', 'a/1991', 'data/1992'): write(f'{name}.nc', pd.Timestamp(name.partition('/')[2]))\n"
-    "command('insitu serve . --port 8080 &', [])",
-    "howto/many_files.md": "for day in months: write(f'archive/tas_{day:%Y-%m}.nc', day, days=day.days_in_month)\n"
-    "for model in 'AB':\n"
-    "    for member in '12': write(f'cmip/tas_Amon_{model}_historical_r{member}i1p1.nc', months[0])",
-    "howto/keep.md": "for day in pd.date_range('2026-06-29', '2026-07-05'):\n"
-    "    write(f'archive/{day:%Y-%m-%d}.nc', day, days=1)",
-    "howto/dask.md": YEAR + "from dask.distributed import LocalCluster\n"
-    "cluster = LocalCluster(n_workers=1, processes=False, protocol='tcp://', scheduler_port=8786, "
-    "dashboard_address=None)",
-    "howto/hpc.md": "for day in months: write(f'project/archive/tas_{day:%Y-%m}.nc', day, days=day.days_in_month)\n"
-    "os.makedirs('project/refs')",
-    "howto/icechunk.md": "for day in months: write(f'bucket/archive/{day:%Y-%m}.nc', day, days=day.days_in_month)",
-    "howto/s3.md, commands first": "for day in months:\n"
-    "    write(f'bucket/era5/{day:%Y}/t2m_{day:%m}.nc', day, days=day.days_in_month)",
-    "howto/zarr_clients.md": YEAR + "insitu.open_mfdataset('bucket/archive/**/*.nc').insitu.save('archive.insitu')",
-}
-"""What each page takes as given."""
+"""The pages of a new user's tour."""
 
 
-@pytest.mark.parametrize("name", PAGES_OF_USERS)
-def test_a_page_of_a_user_runs(name: str, tmp_path: Path) -> None:
-    """Every command as it is printed; only the places are others."""
-    for needed in ("h5netcdf", "starlette", "distributed", "icechunk", "matplotlib"):
+@pytest.mark.parametrize("name", TOURS)
+def test_a_page_of_a_user_runs(name: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    """Every command as it is printed, with the buckets that it names; only folders, hosts and ports are others."""
+    for needed in ("h5netcdf", "netCDF4", "starlette", "distributed", "icechunk", "matplotlib"):
         pytest.importorskip(needed)
-    page, _, kind = name.partition(", ")
-    texts = blocks(ROOT / page if page == "README.md" else DOCS / page)
-    if kind == "commands first":  # which make what the others open
-        texts.sort(key=lambda text: text[0] == "python")
-    elif kind:
-        texts = [text for text in texts if text[0] == ("python" if kind == "Python" else "console")]
-    # Of other pages: how to set up, and a bucket of Icechunk itself (which tests/remote has).
-    texts = [text for text in texts if not re.search(r"pip install|make demo|icechunk\.s3_storage", text[1])]
-    assert texts
-    with free_port() as port:
-        places = {shown: f"{tmp_path}/{folder}" for shown, folder in FOLDERS.items()} | {"8786": str(port)}
-    texts = [(language, SERVERS.sub(r"\1://127.0.0.1", text)) for language, text in texts]
-    start = [("python", START_OF_PAGES + PAGES_OF_USERS[name])]
-    run_blocks([*start, *texts], tmp_path, places)
+    if name == "howto/serving.md":
+        pytest.importorskip("opentelemetry.exporter.otlp.proto.http", reason="the OTLP exporter is not installed")
+    tour = TOURS[name]
+    parts = tour.plan(steps(USERS[name].read_text(encoding="utf-8")))
+    needs_buckets = any("s3://" in part.text for part in parts)
+    environment = request.getfixturevalue("buckets") if needs_buckets else {}
+    with free_port() as scheduler, free_port() as collector:
+        ports = {"8786": str(scheduler), "4318": str(collector)}
+    folder = tmp_path / tour.folder
+    folder.mkdir(exist_ok=True)
+    run_steps(parts, folder, {FOLDERS: rf"{tmp_path}/\1", **PLACES, **ports}, environment)
 
 
-def test_every_page_is_run_or_named() -> None:
-    """A page with commands for users is run here, or it is known who runs it."""
-    elsewhere = {
-        "tutorial.md", "howto/formulas.md",  # above
-        "howto/explore.md",  # tests/explorer
-        "howto/from_pyactivestorage.md",  # tests/server/test_active_storage.py
-        "howto/upgrading.md",  # tests/server/test_proxy.py
-    }  # fmt: skip
-    mine = {name.partition(",")[0] for name in PAGES_OF_USERS}
-    pages = [DOCS / "tutorial.md", *(DOCS / "howto").glob("*.md")]
-    assert {str(page.relative_to(DOCS)) for page in pages if blocks(page)} <= elsewhere | mine
+@pytest.mark.parametrize("name", USERS)
+def test_nothing_that_a_page_tells_to_run_is_left_out(name: str) -> None:
+    """A page that gains a block or a command has it run as it is printed, unless its tour says why not."""
+    text = USERS[name].read_text(encoding="utf-8")
+    printed = steps(text)
+    assert name in TOURS or not printed, "no tour of it: tests/docs/tours.py"
+    others = [block for block in FENCE.finditer(text) if block[1] not in RUNNABLE]
+    assert {block[1] for block in others} <= {"", "text", "toml", "ini", "nginx", "json", "{toctree}"}
+    assert not [block[0] for block in others if re.search(r"^(\$|insitu|pip) ", block[2], re.MULTILINE)]
+    assert text.count("```") == 2 * len(FENCE.findall(text))  # all fences are found
+    if name in TOURS:
+        commands = [step.text.partition(" #")[0] for step in TOURS[name].plan(printed) if step.kind == "command"]
+        assert [command for command in commands if re.search(r"…|\b[A-Z]{3,}\b", command)] == []  # placeholders
+
+
+def test_what_a_page_tells_to_run() -> None:
+    """Blocks, commands in sentences and in comments, in the order of the page."""
+    page = """Say `insitu scan a
+-o b` or `insitu.scan`.
+
+```console
+$ insitu info b    # `insitu check b` asks all
+2 variables
+3 files
+$ insitu cache
+```
+```python
+insitu.scan("a")  # or: insitu scan a
+```
+```toml
+# insitu serve
+```
+```sh
+for x in 1 2; do
+    echo $x
+done
+pip install insitu
+```
+At the end `insitu compact b`.
+"""
+    assert steps(page) == [
+        Step("command", "insitu scan a -o b"),
+        Step("command", "insitu info b    # `insitu check b` asks all", ("2 variables", "3 files")),
+        Step("command", "insitu cache"),
+        Step("command", "insitu check b"),
+        Step("python", 'insitu.scan("a")  # or: insitu scan a\n'),
+        Step("command", "insitu scan a"),
+        Step("command", "for x in 1 2; do\n    echo $x\ndone"),
+        Step("command", "pip install insitu"),
+        Step("command", "insitu compact b"),
+    ]
+
+
+def test_a_tour() -> None:
+    """What is filled in, exempt, and added before and after; and a tour that names what the page has no more."""
+    printed = [Step("command", "insitu scan X"), Step("command", "insitu check b"), Step("command", "insitu check")]
+    tour = Tour(
+        filled_in={"insitu scan X": "insitu scan a"}, before={"insitu check b": "one"}, after={"insitu scan…": "two"},
+        exempt={"insitu check": "a name"},
+    )  # fmt: skip
+    _, *parts = tour.plan([*printed, Step("command", "pip install insitu"), Step("command", "insitu cache")])
+    assert [part.text for part in parts] == ["insitu scan a", "two", "one", "insitu check b", "insitu cache"]
+    with pytest.raises(AssertionError, match="insitu check b"):
+        tour.plan(printed[::2])
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ import pytest
 
 TESTS = Path(__file__).resolve().parents[1]
 
-STARTERS = {"serving", "started", "servers", "run_page", "free_port", "_running"}
+STARTERS = {"serving", "started", "servers", "run_page", "run_steps", "free_port", "_running"}
 """Names of the functions and modules by which tests start servers in processes of their own."""
 REMOTE = "remote/"
 """All tests of this folder need real servers; some ask for their fixtures only when they run."""
