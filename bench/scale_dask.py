@@ -30,8 +30,8 @@ import insitu
 import machine
 from growth import exponent
 from insitu.engines.dask import make_graph
-from insitu.reading import ReadContext
-from insitu.reducing.foldable_values import StoredValues
+from insitu.expressions.nodes import Stored
+from insitu.reducing.expression_values import ExpressionValues
 from insitu.reducing.portions import cut_portions
 from insitu.xarray_bridge.opening import to_dask_dataset
 
@@ -147,7 +147,7 @@ def show_submission(folder: Path, sizes: tuple[int, ...]) -> None:
             client.cancel(future)
             array = virtual.tas.variable.data.array
             planned = time.process_time()
-            regions = cut_portions(StoredValues(array, ReadContext("tas")), (0, 1, 2), 16)
+            regions = cut_portions(ExpressionValues(Stored(array)), (0, 1, 2), 16)
             future = client.get(
                 *make_graph(_Nothing(array), [region.boxes for region in regions], f"nothing{size}"), sync=False
             )

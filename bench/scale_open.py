@@ -120,7 +120,7 @@ def serve_cluster(workers: int) -> None:
     import distributed
 
     with distributed.LocalCluster(
-        n_workers=workers, threads_per_worker=1, processes=True, dashboard_address=":0"
+        n_workers=workers, threads_per_worker=1, processes=True, dashboard_address="127.0.0.1:0"
     ) as cluster:
         print(cluster.scheduler_address, flush=True)
         sys.stdin.read()

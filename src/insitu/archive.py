@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy.typing as npt
 
+from insitu.active.answer import answer_array
 from insitu.active.client import Active
 from insitu.active.placement import Servers
-from insitu.active.reduce_array import reduce_array
 from insitu.combining.cached_archive import CachedArchive
 from insitu.combining.conventions import Decoding
 from insitu.combining.file_names import (
@@ -41,7 +41,6 @@ from insitu.combining.scan_member import Failure, Job, make_loader, scan_member,
 from insitu.combining.stored_view import stored_view, zarr_tree
 from insitu.combining.survey import Survey
 from insitu.engines.choose import engine_for
-from insitu.engines.choose import settings as engine_settings
 from insitu.engines.engine_protocol import Engine
 from insitu.engines.executor import ExecutorEngine, ThisThread
 from insitu.errors import InsituError, UnsupportedError, VariableError
@@ -64,7 +63,7 @@ from insitu.model.description import Row, count_text, describe_html, describe_te
 from insitu.model.group import hint_for_names
 from insitu.reading import ChunkCache, ReadContext, ReadStatistics, cache_from_option
 from insitu.reducing.query import ReductionQuery
-from insitu.reducing.reduce import axes_of_dims
+from insitu.reducing.reduced_axes import axes_of_dims
 from insitu.scanning.scan_url import Verify, can_be_collection, is_saved_tree, read_selection, scan_stored
 from insitu.sources.address import is_remote
 from insitu.sources.redaction import redact_url
@@ -450,9 +449,8 @@ class Archive:
         """
         array = self.array(path, decode=decode)
         query = ReductionQuery.of(methods, axes_of_dims(array, selection, dim, axes), selection, **how)
-        engine = None if self.kept else engine_settings.engine  # objects in memory are only here
-        context = ReadContext(path, self.job.storage_options, tally=tally, engine=engine)
-        found = reduce_array(array, query, context, self.active)
+        context = ReadContext(path, self.job.storage_options, tally=tally, keep_alive=self.kept)
+        found = answer_array(array, query, context, self.active)
         return found[methods] if isinstance(methods, str) else found
 
     # -- keeping it

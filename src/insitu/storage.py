@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy.typing as npt
 
+from insitu.active.answer import answer_array
 from insitu.active.client import Active
-from insitu.active.reduce_array import reduce_array
 from insitu.reading import ReadContext, read_array
 from insitu.reducing.chunk_storage import Spans, StoredChunk
 from insitu.reducing.query import ReductionQuery
@@ -83,4 +83,4 @@ def reduce(
     11
     """
     array, selection = chunk.select(spans)
-    return reduce_array(array, replace(query, selection=selection), context, active)
+    return answer_array(array, replace(query, selection=selection), context, active)

@@ -9,19 +9,18 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy.typing as npt
 
+from insitu.active.answer import answer_array
 from insitu.active.client import Active
 from insitu.active.placement import Servers
-from insitu.active.reduce_array import reduce_array
 from insitu.archive import Archive, zarr_store_of
 from insitu.combining.file_names import one_location
 from insitu.combining.scan_member import make_loader
 from insitu.combining.stored_view import stored_view
-from insitu.engines.choose import settings
 from insitu.errors import VariableError
 from insitu.model import VirtualArray, VirtualGroup
 from insitu.reading import ChunkCache, ReadContext, ReadStatistics, cache_from_option, format_summary
 from insitu.reducing.query import ReductionQuery
-from insitu.reducing.reduce import axes_of_dims
+from insitu.reducing.reduced_axes import axes_of_dims
 from insitu.scanning.scan_url import Verify, read_selection, scan_stored
 
 if TYPE_CHECKING:
@@ -210,9 +209,9 @@ def reduce(
     along = axes_of_dims(array, selection, dim, axes)
     query = ReductionQuery.of(method, along, selection, skipna=skipna, q=q, edges=edges)
     server = None if active is None else Active(active, active_required)
-    engine = settings.engine if isinstance(url, (str, os.PathLike)) else None  # objects in memory are only here
-    context = ReadContext(path, storage_options, tally=tally, engine=engine)
-    return reduce_array(array, query, context, server)[method]
+    kept = () if isinstance(url, (str, os.PathLike)) else (url,)  # objects in memory are only here
+    context = ReadContext(path, storage_options, tally=tally, keep_alive=kept)
+    return answer_array(array, query, context, server)[method]
 
 
 def _array(url: Any, path: str | None, decode: bool, storage_options: Mapping[str, Any] | None) -> VirtualArray:

@@ -215,7 +215,7 @@ def test_scan_on_dask(run: Run, archive: Path, tmp_path: Path, monkeypatch: pyte
     distributed = pytest.importorskip("distributed")
     target = tmp_path / "all.insitu"
     with distributed.LocalCluster(
-        n_workers=1, threads_per_worker=1, processes=False, dashboard_address=None
+        n_workers=1, threads_per_worker=1, processes=False, dashboard_address="127.0.0.1:0"
     ) as cluster:
         run("scan", f"{archive}/*.nc", "-o", target, "--dask", cluster.scheduler_address)
     xr.testing.assert_equal(insitu.open_dataset(target).load(), theirs(archive))

@@ -37,7 +37,9 @@ the files below take 1.5 kB.
 def client() -> Iterator[Any]:
     """Return a client of two processes."""
     with (
-        distributed.LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=":0") as cluster,
+        distributed.LocalCluster(
+            n_workers=2, threads_per_worker=1, processes=True, dashboard_address="127.0.0.1:0"
+        ) as cluster,
         distributed.Client(cluster) as client,
     ):
         yield client
@@ -118,7 +120,7 @@ def test_a_client_that_is_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     paths = write_all(tmp_path, [Part(first=2 * i) for i in range(4)])
     with (
         distributed.LocalCluster(
-            n_workers=1, threads_per_worker=1, processes=False, dashboard_address=":0", protocol="inproc://"
+            n_workers=1, threads_per_worker=1, processes=False, dashboard_address="127.0.0.1:0", protocol="inproc://"
         ) as cluster,
         distributed.Client(cluster) as client,
     ):

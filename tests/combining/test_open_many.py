@@ -290,7 +290,7 @@ def test_dask_client(archive: list[str]) -> None:
     distributed = pytest.importorskip("distributed")
     with (
         distributed.LocalCluster(
-            n_workers=1, threads_per_worker=2, processes=False, dashboard_address=None, protocol="inproc://"
+            n_workers=1, threads_per_worker=2, processes=False, dashboard_address="127.0.0.1:0", protocol="inproc://"
         ) as cluster,
         distributed.Client(cluster) as client,
     ):

@@ -21,9 +21,10 @@ import xarray as xr
 import xarray.tests
 from xarray.core import dataarray, variable
 
-from insitu.lazy_array import Access, LazyArray
-from insitu.lazy_array.kept_values import Owner, default_value_cache
+from insitu.lazy_array import LazyArray
 from insitu.model import Axis, Columns, Encoding, Tile, VirtualArray
+from insitu.reading import ReadContext
+from insitu.reading.value_cache import Owner, default_value_cache
 from insitu.sources.memory import MemorySource
 from insitu.xarray_bridge.xarray_hooks import install_hooks
 
@@ -49,8 +50,8 @@ def to_virtual(values: np.ndarray) -> LazyArray:
     table = Columns.of_stored(grid, source.describe(), np.arange(len(chunks)).reshape(grid) * length, length)
     tile = Tile(axes, (Encoding(values.dtype),), table)
     cache, owner = default_value_cache(), Owner()
-    access = Access(name="values", cache=cache.chunks_of(owner), keep_alive=(source,), values=cache, owner=owner)
-    return LazyArray(VirtualArray.of(tile, dims=[f"dim_{number}" for number in range(values.ndim)]), access)
+    context = ReadContext(name="values", cache=cache.chunks_of(owner), keep_alive=(source,), values=cache, owner=owner)
+    return LazyArray(VirtualArray.of(tile, dims=[f"dim_{number}" for number in range(values.ndim)]), context)
 
 
 @contextmanager

@@ -15,6 +15,7 @@ import insitu
 import insitu.xarray_bridge.accessor
 import insitu.xarray_bridge.array_accessor  # both register themselves
 from insitu.cli import VERBS, load_verb
+from insitu.reducing.statistics import STATISTICS
 
 DOCS = Path(__file__).parents[2] / "docs"
 ENTRY = re.compile(r"^\.\. auto(\w+):: (\S+)\n((?:   :.*\n)*)", re.MULTILINE)
@@ -75,6 +76,22 @@ def test_every_error_has_an_entry() -> None:
         if inspect.isclass(value) and value.__module__ == "insitu.errors" and name not in insitu.errors.__all__
     }
     assert {f"insitu.errors.{name}" for name in others} <= set(entries())
+
+
+def test_lists_of_statistics_are_those_of_the_table() -> None:
+    plain = set(STATISTICS.names(lambda statistic: statistic.is_plain))
+    weighted = set(STATISTICS.names(lambda statistic: statistic.weighted))
+    api = (DOCS / "http-api.md").read_text(encoding="utf-8")
+    rows = {
+        name: re.search(rf"^\| `{name}` \|.*`([a-z_ ]+)` \|$", api, re.MULTILINE) for name in ("methods", "weights")
+    }
+    listed = {name: set(row[1].split()) for name, row in rows.items() if row is not None}
+    assert listed == {"methods": plain, "weights": weighted}
+    assert plain <= set(re.findall(r"`(\w+)`", str(insitu.reduce.__doc__)))
+    limits = (DOCS / "limits.md").read_text(encoding="utf-8")
+    streamed = next(line for line in limits.splitlines() if line.startswith("| **streams**"))
+    sketches = set(STATISTICS.names(lambda statistic: statistic.is_sketch))
+    assert plain - sketches <= set(re.findall(r"`(\w+)`", streamed))
 
 
 def test_every_verb_has_an_entry() -> None:

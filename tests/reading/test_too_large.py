@@ -14,7 +14,7 @@ from insitu.cli import app
 from insitu.errors import SelectionSizeError
 from insitu.model import Selection
 from insitu.reading import ReadContext, read_array
-from insitu.reading.memory_estimate import estimate_read_memory
+from insitu.reading.estimate import estimate_read
 
 
 @pytest.fixture
@@ -44,12 +44,12 @@ def test_the_weight_of_a_plan_counts_what_it_holds(file: Path) -> None:
     array = insitu.scan(file, decode=False).array("x")
 
     def weight(*selection: object) -> int:
-        return estimate_read_memory(array, Selection.of(tuple(selection), array.shape)).plan
+        return estimate_read(array, Selection.of(tuple(selection), array.shape)).plan
 
     assert weight(0, slice(0, 64), slice(0, 64)) < 10_000
     assert weight(slice(0, 1000), 0, 0) > 1000 * 500
     assert weight(np.zeros(10**6, np.int64), 0, 0) > 10**6 * 50
     assert (
-        estimate_read_memory(array, Selection.of((0, np.zeros(1000, int), np.zeros(1000, int)), array.shape)).chunk
+        estimate_read(array, Selection.of((0, np.zeros(1000, int), np.zeros(1000, int)), array.shape)).chunk
         == 4 * 10**6
     )

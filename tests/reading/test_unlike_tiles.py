@@ -31,7 +31,7 @@ from insitu.model import (
     concatenate,
 )
 from insitu.reading import ReadContext, SourcePool, plan_read, read_array, select_cells
-from insitu.reading.memory_estimate import estimate_read_memory
+from insitu.reading.estimate import estimate_read
 from insitu.reading.select_cells import ListedSelection
 from insitu.reducing import ReductionQuery, compute_statistics
 from insitu.references.store.row_tables import GridRows
@@ -174,7 +174,7 @@ def test_memory_of_the_plan_is_estimated(monkeypatch: pytest.MonkeyPatch) -> Non
     finally:
         tracemalloc.stop()
     assert isinstance(plan.tiles[0], ListedSelection)
-    assert peak < estimate_read_memory(array, selection).plan
+    assert peak < estimate_read(array, selection).plan
 
 
 def test_archives_opened_saved_and_opened_again(tmp_path: Path) -> None:

@@ -24,11 +24,11 @@ from insitu.errors import InsituError, ModelError
 from insitu.model import INLINE, UNWRITTEN
 from insitu.reading import ReadContext, SourcePool
 from insitu.reducing import ReductionQuery, compute_statistics, reduce_chunks
-from insitu.reducing.reductions import METHODS
+from insitu.reducing.statistics import STATISTICS
 from insitu.sources import MemorySource
 from mosaics import Case, basic_keys, changed, chunked, mosaics
 
-STREAMED = sorted(METHODS)
+STREAMED = sorted(STATISTICS.names(lambda statistic: statistic.is_streamed and not statistic.is_sketch))
 EVERY = [*STREAMED, "median"]
 FLOATS = ["<f2", "<f4", ">f4", "<f8", ">f8", "<c8", "<c16"]
 OTHERS = ["|i1", "|u1", "<i2", ">i2", "<u2", "<i4", "<u4", "<i8", "<u8", "|b1"]

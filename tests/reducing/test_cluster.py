@@ -136,15 +136,15 @@ def test_a_worker_is_killed_in_the_middle(archive: Path, client: Any) -> None:
     def die_at_the_third_portion() -> int:
         from insitu.reducing import fold_portions
 
-        fold, calls = fold_portions._StatisticsJob.fold_portion, []
+        fold, calls = fold_portions.PortionFolds.fold_portion, []
 
-        def dying(job: Any, box: Any) -> Any:
-            calls.append(box)
+        def dying(job: Any, portion: Any) -> Any:
+            calls.append(portion)
             if len(calls) == 3:
                 os.kill(os.getpid(), signal.SIGKILL)
-            return fold(job, box)
+            return fold(job, portion)
 
-        fold_portions._StatisticsJob.fold_portion = dying  # type: ignore[method-assign]
+        fold_portions.PortionFolds.fold_portion = dying  # type: ignore[method-assign]
         return os.getpid()
 
     one = next(iter(client.scheduler_info()["workers"]))

@@ -23,8 +23,8 @@ from insitu.active.fallback import bytes_to_move, settings
 from insitu.active.transport import ServerClient, ServerError, client_for
 from insitu.combining.scan_member import Job
 from insitu.errors import InsituError
-from insitu.lazy_array.deferred_values import Access
 from insitu.model import Codec, Encoding
+from insitu.reading import ReadContext
 from insitu.reducing import ReductionQuery
 from insitu.reducing.chunk_storage import chunk_array
 from insitu.server import Settings
@@ -162,7 +162,7 @@ SECRETS = {"key": "AK", "secret": HUSH, "headers": {"Authorization": f"Bearer {H
         Active(f"https://:{HUSH}@host:8080", True),
         ServerClient("http://host", HUSH),
         ServerClient(f"http://:{HUSH}@host"),
-        Access(SECRETS, "t", Active("http://host", token=HUSH)),
+        ReadContext("t", SECRETS, active=Active("http://host", token=HUSH)),
         Job(storage_options=SECRETS),
         Settings(tokens=(HUSH,), storage_options={"s3://": SECRETS}),
         Credentials("me", HUSH),

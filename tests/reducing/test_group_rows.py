@@ -8,12 +8,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+from insitu.expressions.nodes import Stored
 from insitu.model import Codec
 from insitu.reading import ReadContext, ReadStatistics, SourcePool
 from insitu.reducing import Reduction, group_rows
 from insitu.reducing.group_rows import merge_groups, reduce_rows
-from insitu.reducing.grouped_statistics import Groups, grouped_statistics
+from insitu.reducing.grouped_statistics import Groups
 from insitu.reducing.query import ReductionQuery
+from insitu.reducing.reduce_expression import group_expression
 from insitu.sources import MemorySource
 from reducing.test_small_chunks import written
 
@@ -76,9 +78,8 @@ def test_every_chunk_once_and_no_partial_of_a_row(chunks: tuple[int, ...], monke
     opened = SourcePool(opener=lambda source: MemorySource(data))
     monkeypatch.delattr(Reduction, "collapse")  # merges partials of single rows
     codes = CODES["months"]
-    found = grouped_statistics(
-        array, Groups(0, codes, 4), ReductionQuery.of(["mean"], (0,)), ReadContext("t", sources=opened, tally=tally)
-    )["mean"]
+    stored = Stored(array, ReadContext("t", sources=opened, tally=tally))
+    found = group_expression(stored, Groups(0, codes, 4), ReductionQuery.of(["mean"], (0,)))["mean"]
     for code in range(4):
         np.testing.assert_allclose(found[code], values[codes == code].mean(0, dtype="f8"), rtol=1e-5, atol=1e-6)
     assert tally.chunks == np.prod([-(-n // c) for n, c in zip(values.shape, chunks, strict=True)])

@@ -13,10 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from insitu.errors import UnsupportedError
-from insitu.reducing import METHODS, Partial, Reduction
+from insitu.reducing import STATISTICS, Partial, Reduction
 from insitu.reducing.reductions import ReductionRules
 
-EVERY = tuple(sorted(METHODS))
+EVERY = tuple(sorted(STATISTICS.names(lambda statistic: statistic.is_streamed and not statistic.is_sketch)))
 
 
 def values_of(draw: Any, length: int) -> np.ndarray:

@@ -91,6 +91,12 @@ class Nesting:
     """A job whose state is the text of the merges that made it."""
 
     name: str = "nesting"
+    engine: Any = None
+    is_far: bool = False
+
+    @property
+    def parts(self) -> Any:
+        return (SimpleNamespace(values=self),)
 
     def fold_portion(self, box: Any) -> str:
         return str(box[0].start)
@@ -102,7 +108,7 @@ class Nesting:
         return str(merged)
 
     def for_workers(self) -> Nesting:
-        return self
+        return Nesting()
 
 
 @pytest.mark.parametrize("count", [1, 2, 7, 8, 9, 16, 63, 64, 65, 100, 520])
@@ -115,8 +121,8 @@ def test_every_engine_merges_in_the_same_tree(count: int) -> None:
     assert depth <= 7 * max(len(np.base_repr(count, 8)), 1)  # a tree, not a chain
     with ThreadPoolExecutor(3) as pool:
         for engine, is_far in ((None, False), (None, True), (pool, False), ("dask", False)):
-            values: Any = SimpleNamespace(engine=engine, is_far=is_far)
-            assert [state for _, state in fold_portions.run_portions(job, [region], values)] == [here]
+            job = Nesting(engine=engine, is_far=is_far)
+            assert list(fold_portions.run_portions(job, [region.boxes])) == [here]  # type: ignore[arg-type]
 
 
 class Meeting(Nesting):
@@ -146,10 +152,9 @@ class Meeting(Nesting):
 
 
 def test_portions_of_far_storage_overlap_and_end_together() -> None:
-    values: Any = SimpleNamespace(engine=None, is_far=True)
     region = Region((slice(0, 1),), tuple((slice(i, i + 1),) for i in range(9)))
     with pytest.raises(OSError, match="no more"):
-        list(fold_portions.run_portions(Meeting(), [region], values))
+        list(fold_portions.run_portions(Meeting(is_far=True), [region.boxes]))  # type: ignore[arg-type]
     assert Meeting.ended == [3]  # what had begun was told
 
 
@@ -263,7 +268,7 @@ def test_dasks_setting_of_the_scheduler_is_followed() -> None:
     dask = pytest.importorskip("dask")
     distributed = pytest.importorskip("distributed")
     with (
-        distributed.LocalCluster(n_workers=1, processes=False, dashboard_address=None) as cluster,
+        distributed.LocalCluster(n_workers=1, processes=False, dashboard_address="127.0.0.1:0") as cluster,
         distributed.Client(cluster) as client,
     ):
         chosen: Any = engine_for("dask")

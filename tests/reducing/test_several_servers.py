@@ -24,7 +24,6 @@ from insitu.active.client import Active, ActiveWarning
 from insitu.active.distribute import Distribution
 from insitu.active.transport import ServerError, client_for
 from insitu.errors import InsituError
-from insitu.lazy_array.reduce_on_server import RemoteExpression
 from server.serving import Server, serving
 
 LENGTHS = (20, 11, 31, 16)
@@ -107,10 +106,6 @@ OPERATIONS: dict[str, Any] = {
 }
 
 
-INEXACT = ("weighted", "weighted expression")
-"""xarray's `weighted` asks for `einsum`: here products are added box by box, by servers as weighted sums."""
-
-
 @pytest.mark.parametrize("name", OPERATIONS)
 def test_equal_to_here(folder: Path, servers: tuple[Server, Server], name: str) -> None:
     here, there = both(folder, servers, active_required=True)
@@ -120,11 +115,7 @@ def test_equal_to_here(folder: Path, servers: tuple[Server, Server], name: str) 
     assert asked[0]
     assert asked[1] or name == "one file"
     expected = ask_twice(lambda: OPERATIONS[name](here))
-    if name in INEXACT:
-        xr.testing.assert_allclose(found, expected, rtol=1e-12)
-        assert found.dtype == expected.dtype
-    else:
-        xr.testing.assert_identical(found, expected)
+    xr.testing.assert_identical(found, expected)
 
 
 def test_each_server_reads_its_own_files_only(folder: Path, servers: tuple[Server, Server]) -> None:
@@ -202,7 +193,7 @@ def test_leaves_at_different_servers(folder: Path, servers: tuple[Server, Server
 
 @pytest.fixture
 def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(distribute, "SHARED_CELLS", 4)
+    monkeypatch.setattr("insitu.reducing.portions.PORTION_CHUNKS", 4)
 
 
 @pytest.mark.usefixtures("small_pieces")
@@ -253,7 +244,8 @@ def test_a_server_dies_and_another_has_the_same_data(
 def test_a_server_dies_and_its_files_are_read_here(
     folder: Path, servers: tuple[Server, Server], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("insitu.active.request_pieces.CELLS", 4)
+    monkeypatch.setattr("insitu.reducing.portions.PORTION_CHUNKS", 4)
+    monkeypatch.setattr("insitu.reducing.parts_by_folder.FOLDER_BYTES", 1000)
     monkeypatch.setattr("insitu.active.fallback._warned", set())
     with serving([folder / "two"], tmp_path / "2.log") as dying:
         here, there = both(folder, (servers[0], dying))
@@ -294,7 +286,7 @@ def test_explain_names_all_servers(folder: Path, servers: tuple[Server, Server])
     plan = there.insitu.explain("t", "mean", "time")
     assert all(server.url in repr(plan) for server in servers)
     expression = (there.t - there.u).variable._data
-    owners = {owner.servers for _, owner in Distribution(RemoteExpression(expression)).parts()}
+    owners = {owner.servers for _, owner in Distribution(expression.node).parts()}
     assert owners == {(servers[0].url,), (servers[1].url,)}
 
 
@@ -310,7 +302,8 @@ def test_servers_work_at_the_same_time(
     folder: Path, servers: tuple[Server, Server], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Many pieces at each of two servers: neither waits until the other has done all of its own."""
-    monkeypatch.setattr("insitu.active.request_pieces.CELLS", 1)
+    monkeypatch.setattr("insitu.reducing.portions.PORTION_CHUNKS", 1)
+    monkeypatch.setattr("insitu.reducing.parts_by_folder.FOLDER_BYTES", 1000)
     monkeypatch.setattr(distribute, "CONCURRENT_REQUESTS", 1)
     _, there = both(folder, servers, active_required=True)
     order: list[str] = []

@@ -10,16 +10,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from insitu.active.piecewise import PlainPieces
 from insitu.active.placement import place_servers, servers_of
-from insitu.active.request_pieces import MergedPartial
 from insitu.active.share_work import Helper, HelperLostError, SharedWork
-from insitu.active.split_by_server import OwnedArray, most_bytes, split_by_owner
 from insitu.cancellation import Deadline, LateError, deadline_scope
 from insitu.errors import SourceError
+from insitu.expressions.nodes import Constant
 from insitu.model import Axis, Columns, Encoding, Selection, Source, Tile, VirtualArray
 from insitu.model.selection import Stride
+from insitu.reducing.expression_values import ExpressionValues
+from insitu.reducing.merged_partial import MergedPartial
+from insitu.reducing.plain_statistics import PlainFolding
 from insitu.reducing.query import ReductionQuery
+from insitu.reducing.split_by_owner import OwnedArray, most_bytes, split_by_owner
 from waiting import LONG
 
 LOST = HelperLostError(SourceError("gone"))
@@ -190,7 +192,7 @@ def test_merged_pieces_equal_the_whole(data: st.DataObject) -> None:
     values = values.reshape(shape).astype("f8")
     axes = data.draw(st.permutations(range(len(shape))).map(lambda order: tuple(order[: len(shape)])))
     axes = axes[: data.draw(st.integers(1, len(shape)))]
-    whole = PlainPieces(shape, values.dtype, ReductionQuery.of(METHODS, axes))
+    whole = PlainFolding(ExpressionValues(Constant(values)), ReductionQuery.of(METHODS, axes))
     cut = data.draw(st.integers(0, len(shape) - 1))
     owners = np.array(data.draw(st.lists(st.integers(0, 2), min_size=shape[cut], max_size=shape[cut])))
     merged: MergedPartial = whole.begin()

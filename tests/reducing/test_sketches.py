@@ -179,11 +179,11 @@ def test_edges_that_are_none(edges: Any) -> None:
 def test_what_is_missing_to_ask() -> None:
     with pytest.raises(ModelError, match="edges"):
         Reduction(("histogram",), np.dtype("f4"))
-    reduction = Reduction(("tdigest",), np.dtype("f4"))
     with pytest.raises(ModelError, match="needs q"):
-        reduction.finalise(reduction.nothing(()), 0)
+        Reduction(("tdigest",), np.dtype("f4"))
     for q in (1.5, -0.1, [[0.5]]):
+        reduction = Reduction(("tdigest",), np.dtype("f4"), ReductionRules(q=q))
         with pytest.raises(InsituError):
-            Reduction(("tdigest",), np.dtype("f4"), ReductionRules(q=q)).finalise(reduction.nothing(()), 0)
+            reduction.finalise(reduction.nothing(()), 0)
     with pytest.raises(UnsupportedError):
         Reduction(("tdigest",), np.dtype("M8[s]"), ReductionRules(q=0.5))

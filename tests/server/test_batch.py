@@ -16,10 +16,13 @@ import xarray as xr
 from insitu import scan
 from insitu.active.wire import values_from_wire
 from insitu.active.wire_array import array_to_wire
-from insitu.model import Encoding
+from insitu.model import Axis, Codec, Columns, Encoding, Tile, VirtualArray
 from insitu.reducing.chunk_storage import chunk_array
-from insitu.server.error_responses import RequestError
+from insitu.server.error_responses import RequestError, RequestTooLargeError
+from insitu.server.job_memory import answer_bytes
 from insitu.server.jobs import parse_batch
+from insitu.server.run_job import prepare_job
+from insitu.server.settings import Limits
 from server.serving import Answer, Server
 
 
@@ -158,6 +161,12 @@ def test_texts_travel(server: Server, root: Path, dataset: xr.Dataset) -> None:
     assert texts == ["n0", "n1", "n2"]
 
 
+def test_texts_have_no_partials(server: Server, root: Path, dataset: xr.Dataset) -> None:
+    job = {"url": str(root / "batch.nc"), "variable": "name", "methods": ["max"], "answer": "partial"}
+    answer = server.post("/reduce", {"jobs": [job]})
+    assert (answer.status, "partial is not possible" in answer.message) == (400, True)
+
+
 def test_tables_travel_in_cbor(server: Server, root: Path, dataset: xr.Dataset) -> None:
     array = scan(root / "batch.nc", decode=False).array("t")
     body = {"jobs": [{"array": array_to_wire(array), "methods": ["max"], "axes": [0]}]}
@@ -275,3 +284,45 @@ def test_codes_of_groups_that_are_no_integers(code: float) -> None:
     job = {"url": "x", "variable": "v", "methods": ["sum"], "groups": {"axis": 0, "codes": [0, code], "count": 2}}
     with pytest.raises(RequestError, match="codes of groups must be integers"):
         parse_batch(cbor2.dumps({"jobs": [job]}), "application/cbor", reducing=True)
+
+
+def test_the_result_of_groups_has_their_number_not_the_length_of_the_axis() -> None:
+    """Twelve months of a thousand days of maps: a result of twelve maps."""
+    groups = {"axis": 0, "codes": [day % 12 for day in range(1000)], "count": 12}
+    job = {"url": "x", "variable": "v", "methods": ["mean"], "axes": [0], "groups": groups}
+    (parsed,) = parse_batch(cbor2.dumps({"jobs": [job]}), "application/cbor", reducing=True).jobs
+    maps = answer_bytes(Limits(), parsed, (1000, 500, 500))
+    assert 12 * 500 * 500 * 8 < maps < Limits().memory // 2
+    with pytest.raises(RequestTooLargeError):
+        answer_bytes(Limits(), parsed, (1000, 5000, 5000))
+
+
+def test_one_value_of_a_large_chunk_needs_the_memory_of_the_chunk() -> None:
+    axis = Axis.regular(64 << 20, 64 << 20)
+    encoding = Encoding(np.dtype("f8"), (Codec("zlib", {}),))
+    array = VirtualArray.of(Tile((axis,), (encoding,), Columns.of_unwritten((1,))), dims=("x",))
+    job = {"url": "x", "variable": "v", "methods": ["mean"], "selection": [5]}
+    (parsed,) = parse_batch(cbor2.dumps({"jobs": [job]}), "application/cbor", reducing=True).jobs
+    assert prepare_job(Limits(), parsed, [array], 0).memory.nbytes > array.nbytes
+
+
+class Untouched:
+    """A table of chunks that must not be looked into."""
+
+    shape = (1 << 40,)
+    sources = ()
+
+    def __getattr__(self, name: str) -> Any:
+        raise AssertionError(f"{name} of the table was asked for")
+
+
+def test_tables_are_not_looked_into_before_a_job_is_admitted() -> None:
+    tile = Tile((Axis.regular(1 << 42, 4),), (Encoding(np.dtype("f8"), (Codec("zlib", {}),)),), Untouched())  # type: ignore[arg-type]
+    array = VirtualArray.of(tile, dims=("x",))
+    job: dict[str, Any] = {"url": "x", "variable": "v", "selection": [{"slice": [3, None, 2]}]}
+    (read,) = parse_batch(cbor2.dumps({"jobs": [job]}), "application/cbor", reducing=False).jobs
+    assert prepare_job(Limits(), read, [array], 0).memory.nbytes < 1 << 30
+    job["methods"] = ["mean"]
+    (mean,) = parse_batch(cbor2.dumps({"jobs": [job]}), "application/cbor", reducing=True).jobs
+    with pytest.raises(RequestTooLargeError, match="touches more chunks"):
+        prepare_job(Limits(), mean, [array], 0)

@@ -19,6 +19,7 @@ import pytest
 import urllib3
 
 import insitu
+from insitu.active.answer import answer_array
 from insitu.active.client import Active
 from insitu.active.transport import ServerClient
 from insitu.reducing import ReductionQuery
@@ -124,7 +125,7 @@ def test_a_worker_that_is_killed(archive: Path, tmp_path: Path) -> None:
         def ask() -> None:
             while not stop.is_set():
                 try:
-                    if float(active.compute_statistics(array, ReductionQuery.of("sum"))["sum"]) != 8000:
+                    if float(answer_array(array, ReductionQuery.of("sum"), active=active)["sum"]) != 8000:
                         wrong.append("sum")
                     done.append(1)
                 except Exception as error:

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from insitu.model import Axis, Codec, Columns, Encoding, Selection, Tile, VirtualArray, concatenate
-from insitu.reading.memory_estimate import estimate_decoded_bytes
+from insitu.reading.estimate import estimate_read
 from insitu.server.explorer.field_sampling import Box, Sampling, sample_field, sample_side
 
 ZLIB = Encoding(np.dtype("<f4"), (Codec("zlib"),))
@@ -69,7 +69,7 @@ def test_a_huge_image_without_overviews() -> None:
     found = sample(array, Box(0, 100_000, 0, 100_000), (600, 800), "auto", budget)
     assert found is not None
     chosen = Selection.of((found.y.selector, found.x.selector), array.shape)
-    assert estimate_decoded_bytes(array, chosen) <= budget
+    assert estimate_read(array, chosen).decoded <= budget
     assert found.method == "nearest"
     assert 0 < found.share < 0.01
     for side in (found.y, found.x):
@@ -96,18 +96,18 @@ def test_a_mosaic_of_files() -> None:
     array = concatenate([array_of((10, 3000), (10, 3000)) for _ in range(300)], 0)
     one = 10 * 3000 * 4
     chosen = Selection.of(np.s_[25:61, 5:9], array.shape)
-    assert estimate_decoded_bytes(array, chosen) == 5 * one
+    assert estimate_read(array, chosen).decoded == 5 * one
     found = sample(array, Box(0, 3000, 0, 3000), (100, 100), "nearest", 20 * one)
     assert found is not None
     chosen = Selection.of((found.y.selector, found.x.selector), array.shape)
-    assert 10 * one <= estimate_decoded_bytes(array, chosen) <= 20 * one
+    assert 10 * one <= estimate_read(array, chosen).decoded <= 20 * one
     assert 10 / 300 <= found.share <= 20 / 300
 
 
 def test_uncompressed_chunks_are_read_in_part() -> None:
     array = array_of((4000, 4000), (4000, 4000), Encoding(np.dtype("<f4")))
     chosen = Selection.of(np.s_[:10, :20], array.shape)
-    assert estimate_decoded_bytes(array, chosen) == 800
+    assert estimate_read(array, chosen).decoded == 800
 
 
 @settings(max_examples=150, deadline=None)

@@ -15,10 +15,10 @@ from starlette.routing import Route
 from insitu import __version__
 from insitu.active.wire_expression import MAX_ARRAYS, MAX_NODES, STEP_SETTINGS
 from insitu.model.elementwise import ARGUMENT_COUNTS
-from insitu.reducing.reductions import STREAMED
+from insitu.reducing.statistics import STATISTICS
 from insitu.server.app import openapi_document
 from insitu.server.explorer import explorer_routes
-from insitu.server.jobs import ARRAY_FIELDS, BLOCKWISE_METHODS, CLIENT_OPTIONS, JOB_FIELDS, MAX_JOBS
+from insitu.server.jobs import ARRAY_FIELDS, CLIENT_OPTIONS, JOB_FIELDS, MAX_JOBS
 from insitu.server.reductionist.operations import OPERATIONS
 from insitu.server.reductionist.request import DTYPES, FIELDS
 from insitu.server.settings import Settings
@@ -58,7 +58,7 @@ def test_names_are_those_of_the_code() -> None:
     chunk, reduce, read = (schemas[name]["properties"] for name in ("ChunkRequest", "ReduceJob", "ReadJob"))
     assert tuple(chunk["dtype"]["enum"]) == DTYPES
     assert set(chunk) == set(FIELDS)
-    assert reduce["methods"]["items"]["enum"] == [*STREAMED, *BLOCKWISE_METHODS, "sum_of_weights"]
+    assert reduce["methods"]["items"]["enum"] == list(STATISTICS)
     assert set(reduce) == JOB_FIELDS
     assert set(read) < JOB_FIELDS
     _, operation, *steps = schemas["ExpressionNode"]["oneOf"]

@@ -47,5 +47,5 @@ def virtual(ds: xr.Dataset, dtype: str = "f4", shape: tuple[int, ...] = (3, 4, 5
     found = ds[name_of(dtype, shape or (6,))].variable._data
     assert isinstance(found, LazyArray)
     assert found.dtype == make_values(dtype, shape).dtype
-    fresh = LazyArray(found.array, found.access)
+    fresh = LazyArray(found.array, found.context)
     return fresh if shape else fresh[0].copy()

@@ -103,7 +103,7 @@ def test_arithmetic_stays_virtual(archive: list[str], monkeypatch: pytest.Monkey
         assert isinstance(found.t.variable._data, LazyArray)
         assert isinstance((found.t * 2).isel(time=3).variable._data, LazyArray)
     assert cost.bytes <= opening.bytes
-    assert found.t.variable._data.access.read_limit is None  # that was for the preprocess
+    assert found.t.variable._data.context.read_limit is None  # that was for the preprocess
     assert set(found.insitu.sources) == set(plain.insitu.sources)
     xr.testing.assert_identical(found.load(), theirs(archive, preprocess=WHAT[what]))
 

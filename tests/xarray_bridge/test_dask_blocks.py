@@ -14,19 +14,19 @@ from hypothesis import strategies as st
 
 import insitu
 from insitu import options, trace
+from insitu.expressions.nodes import Expression, Stored
 from insitu.lazy_array.dask_blocks import choose_blocks, choose_reads
-from insitu.lazy_array.deferred_values import DeferredValues
 from insitu.lazy_array.load_values import to_dask
 from insitu.model import Axis, Columns, Encoding, Tile, VirtualArray
 
 dask = pytest.importorskip("dask")
 
 
-def unwritten(lengths: list[int], chunks: list[int]) -> DeferredValues:
+def unwritten(lengths: list[int], chunks: list[int]) -> Expression:
     """Return an array of which only the chunks are known."""
     axes = tuple(Axis.regular(length, size) for length, size in zip(lengths, chunks, strict=True))
     tile = Tile(axes, (Encoding(np.dtype("f4")),), Columns.of_unwritten(tuple(axis.count for axis in axes)))
-    return DeferredValues(VirtualArray.of(tile, dims=[f"d{number}" for number in range(len(axes))]))
+    return Stored(VirtualArray.of(tile, dims=[f"d{number}" for number in range(len(axes))]))
 
 
 @given(st.lists(st.tuples(st.integers(1, 60), st.integers(1, 20)), min_size=1, max_size=3), st.integers(1, 20_000))
@@ -176,7 +176,7 @@ def test_blocks_made_of_the_same_reads_are_bounded(
     limit = expected.nbytes // share
     with options(read_limit=limit), insitu.open_dataset(compressed) as ds:
         array = ds[name].variable._data
-        reads = choose_reads(array, blocks)
+        reads = choose_reads(array.node, blocks)
         np.testing.assert_array_equal(to_dask(array, blocks).compute(), expected)
     assert tuple(map(sum, reads)) == expected.shape
     held = 4 * math.prod(max(_held_together(*along)) for along in zip(blocks, reads, strict=True))

@@ -12,9 +12,9 @@ import pytest
 import xarray as xr
 
 import insitu
-from insitu.active import request_pieces
 from insitu.active.transport import client_for
 from insitu.errors import InsituError, UnsupportedError
+from insitu.reducing import portions
 from insitu.reducing.sketches import CENTROIDS, RANK_ERROR_BOUND
 from server.serving import Server
 
@@ -48,7 +48,7 @@ def dataset(request: Any, path: Path, server: Server, plain: xr.Dataset, monkeyp
     if request.param == "here":
         return insitu.open_dataset(path)
     if "pieces" in request.param:
-        monkeypatch.setattr(request_pieces, "CELLS", 3)
+        monkeypatch.setattr(portions, "PORTION_CHUNKS", 3)
     return insitu.open_dataset(path, active=server.url, active_required=True)
 
 

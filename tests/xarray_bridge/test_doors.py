@@ -67,7 +67,7 @@ class TestInMemory:
 class TestCache:
     def test_a_number_of_bytes(self, varied: Path) -> None:
         ds = open_dataset(varied, cache=1 << 20)
-        cache = ds.tas.variable._data.access.cache
+        cache = ds.tas.variable._data.context.cache
         first = ds.tas.isel(time=0).load()
         assert cache.misses > 0
         before = cache.misses

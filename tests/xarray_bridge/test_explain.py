@@ -12,9 +12,9 @@ import xarray as xr
 
 import insitu
 from insitu import trace
-from insitu.lazy_array import explain
 from insitu.model import Source
-from insitu.reading.request_estimate import estimate_requests
+from insitu.reading import estimate
+from insitu.reading.estimate import estimate_requests
 from insitu.reading.task_batches import BATCH_BYTES
 
 
@@ -112,7 +112,7 @@ def test_text(paths: list[Path]) -> None:
 def test_of_many_cells_in_blocks(paths: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:
     with insitu.open_mfdataset(paths) as ds:
         whole = ds.insitu.explain("b")
-        monkeypatch.setattr(explain, "MOST_CELLS", 3)
+        monkeypatch.setattr(estimate, "MOST_CELLS", 3)
         assert ds.insitu.explain("b").parts[0].chunks == whole.parts[0].chunks
         assert ds.insitu.explain("b").bytes_fetched == whole.bytes_fetched
 

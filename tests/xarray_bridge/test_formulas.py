@@ -17,10 +17,12 @@ import insitu
 from asking import ask_twice, same_bits, with_numpy_only
 from insitu import trace
 from insitu.errors import CodecError
-from insitu.lazy_array import LazyArray, reduce_boxes
-from insitu.lazy_array import evaluate as evaluation
+from insitu.expressions import evaluate as evaluation
+from insitu.expressions.chunk_grid import uniform_chunks
+from insitu.lazy_array import LazyArray
 from insitu.lazy_array.options import options
-from insitu.reducing import whole_blocks
+from insitu.reading import ReadContext
+from insitu.reducing import expression_values, whole_blocks
 
 SHAPE = (730, 6, 8)
 """Each variable of float32 has 140,160 bytes."""
@@ -156,7 +158,7 @@ class Watch:
         monkeypatch.setattr(options, "block_bytes", BOX)
         monkeypatch.setattr(options, "read_limit", BOX)
         monkeypatch.setattr(evaluation, "BOX_BYTES", BOX)
-        monkeypatch.setattr(reduce_boxes, "REDUCED_BYTES", BOX)
+        monkeypatch.setattr(expression_values, "REDUCED_BYTES", BOX)
         monkeypatch.setattr(whole_blocks, "BLOCK_BYTES", 4 * BOX)
 
 
@@ -176,7 +178,7 @@ STREAMED: dict[str, Callable[[xr.Dataset], Any]] = {
     "covariance": lambda ds: xr.cov(ds.a, ds.c, "time"),
     "correlation": lambda ds: xr.corr(ds.a, ds.c, "time"),
     "dot of two": lambda ds: xr.dot(ds.c, ds.c + 1, dim="time"),
-    "dot": lambda ds: ds.c.dot(ds.lat),
+    "dot": lambda ds: (ds.c * 2).dot(ds.lat),
     "count": lambda ds: (ds.a * 2).count("time"),
     "any": lambda ds: (ds.a > 320).any("time"),
     "position": lambda ds: (ds.c - 1).argmax("time"),
@@ -221,7 +223,7 @@ class TestShowing:
 
     def test_html_is_escaped(self, virtual: xr.Dataset) -> None:
         array = virtual.a.rename("<b>").data
-        named = LazyArray(array.array, evaluation.Access(name="<script>"))
+        named = LazyArray(array.array, ReadContext(name="<script>"))
         shown = (named < named * 2)._repr_html_()
         assert "&lt;script&gt; &lt; (&lt;script&gt; * 2)" in shown
         assert "<script>" not in shown
@@ -394,7 +396,7 @@ def test_functions_of_others_get_the_values(make: Any, dask: Any, path: Path, lo
 
     expected = apply(make(loaded))
     with insitu.open_dataset(path) as ds:
-        assert len(ds.a.variable._data.uniform_chunks[ds.a.dims.index("time")]) > 1
+        assert len(uniform_chunks(ds.a.variable._data.node)[ds.a.dims.index("time")]) > 1
         xr.testing.assert_equal(apply(make(ds), dask=dask, output_dtypes=[expected.dtype]).compute(), expected)
 
 

@@ -13,17 +13,17 @@ import pytest
 import xarray as xr
 
 import insitu
-from insitu.lazy_array import kept_values
-from insitu.lazy_array.kept_values import ValueCache, default_value_cache, memory_limit
 from insitu.model import VirtualArray
 from insitu.reading import cache as reading_cache
+from insitu.reading import value_cache
+from insitu.reading.value_cache import ValueCache, default_value_cache, memory_limit
 
 
 @pytest.fixture
 def cache(monkeypatch: pytest.MonkeyPatch) -> ValueCache:
     """Make a cache of the process for one test."""
     made = ValueCache(1 << 20)
-    monkeypatch.setattr(kept_values, "_default", made)
+    monkeypatch.setattr(value_cache, "_default", made)
     return made
 
 
@@ -154,11 +154,11 @@ def test_released_when_closed_and_when_gone(cache: ValueCache, path: Path) -> No
 
 def test_it_is_bounded(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     small = ValueCache(20_000)
-    monkeypatch.setattr(kept_values, "_default", small)
+    monkeypatch.setattr(value_cache, "_default", small)
     ds = insitu.open_dataset(path)
     for step in range(0, 40, 4):
         (ds.tas.isel(time=slice(step, step + 4)) + 1).values  # noqa: B018
-    assert ds.tas.nbytes > small.max_bytes / kept_values.SHARE_OF_CACHE
+    assert ds.tas.nbytes > small.max_bytes / value_cache.SHARE_OF_CACHE
     assert 0 <= small.nbytes <= 20_000
     ds.tas + 1
     assert small.nbytes <= 20_000
@@ -188,16 +188,12 @@ def test_the_limit_is_a_part_of_the_memory() -> None:
 def test_an_array_may_be_collected_while_the_cache_is_in_use(path: Path) -> None:
     """The garbage collector runs in any thread at any time: also in one that holds the lock of the cache."""
 
-    class Array:
-        key = None
-        parent = None
-
     cache = ValueCache(1 << 20)
-    array = Array()
-    cache.keep(array, np.zeros(100), None)
+    key = cache.new_key()
+    cache.keep(key, np.zeros(100), None)
     assert cache.nbytes == 800
     with cache._values._lock:
-        del array
+        del key
     assert cache.nbytes == 0
 
 
@@ -226,7 +222,7 @@ def steps_path(tmp_path: Path) -> Path:
 def chunk_cache(monkeypatch: pytest.MonkeyPatch) -> ValueCache:
     """Make a cache of the process that holds four of these chunks for one test."""
     made = ValueCache(20 * 40 * 50 * 4 * 4)
-    monkeypatch.setattr(kept_values, "_default", made)
+    monkeypatch.setattr(value_cache, "_default", made)
     return made
 
 
@@ -310,7 +306,7 @@ def test_dask_and_other_processes_keep_no_chunks(chunk_cache: ValueCache, steps_
     blocks = insitu.open_dataset(steps_path, chunks={"time": 5})
     assert blocks.tas.sum().compute(scheduler="threads") > 0
     assert chunk_cache.nbytes == 0
-    assert pickle.loads(pickle.dumps(ds.tas.data)).access.cache is None
+    assert pickle.loads(pickle.dumps(ds.tas.data)).context.cache is None
 
 
 def test_a_changed_file_is_not_answered_from_chunks(chunk_cache: ValueCache, steps_path: Path) -> None:
@@ -333,3 +329,16 @@ def test_finalizers_take_no_lock(chunk_cache: ValueCache, steps_path: Path) -> N
         del ds, part
         gc.collect()
     assert chunk_cache.nbytes == 0
+
+
+def test_weights_of_a_part_of_what_is_kept(cache: ValueCache, path: Path) -> None:
+    ds = insitu.open_dataset(path)
+    with xr.open_dataset(path, engine="h5netcdf") as expected:
+        np.testing.assert_array_equal(ds.tas.values, expected.tas.values)
+        dim = expected.tas.dims[-1]
+        weights = xr.DataArray(np.arange(1.0, expected.sizes[dim] + 1), dims=dim)
+        found: list[Any] = []
+        part = {"time": slice(3, 20)}
+        assert _requests(lambda: found.append(ds.tas.isel(part).weighted(weights).mean(("time", dim)).values)) == 0
+        wanted = expected.tas.isel(part).astype("f8").weighted(weights).mean(("time", dim))
+        np.testing.assert_allclose(found[0], wanted, rtol=1e-6)

@@ -157,7 +157,7 @@ class TestWriting:
         xr.testing.assert_equal(copy, ds.load())
 
     def test_memory_is_bounded(self, varied: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        import insitu.lazy_array.evaluate as values
+        import insitu.expressions.evaluate as values
 
         largest = []
         original = values.read_arrays

@@ -240,7 +240,7 @@ def test_assignment_reads_no_more_than_the_limit(varied: Path, monkeypatch: pyte
 
 
 def test_loading_reads_all_variables_in_one_batch(varied: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    import insitu.lazy_array.evaluate as values
+    import insitu.expressions.evaluate as values
 
     calls = []
     original = values.read_arrays
@@ -254,7 +254,7 @@ def test_loading_reads_all_variables_in_one_batch(varied: Path, monkeypatch: pyt
 
 
 def test_sum_and_count_stream(varied: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    import insitu.lazy_array.evaluate as values
+    import insitu.expressions.evaluate as values
 
     def refuse(*args: Any, **how: Any) -> None:
         raise AssertionError("read")

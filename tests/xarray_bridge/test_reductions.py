@@ -15,10 +15,9 @@ import numpy as np
 import pytest
 import xarray as xr
 
-import insitu.lazy_array.evaluate as values
+import insitu.expressions.evaluate as values
 from asking import ask_twice, with_numpy_only
-from insitu.lazy_array import reduce_boxes
-from insitu.reducing import stream
+from insitu.reducing import expression_values, stream
 from insitu.sources import trace
 from insitu.xarray_bridge import LazyArray, open_dataset, open_mfdataset, options
 
@@ -135,7 +134,7 @@ class Watched:
 
         monkeypatch.setattr(values, "read_arrays", watched)
         monkeypatch.setattr(options, "block_bytes", 200)
-        monkeypatch.setattr(reduce_boxes, "REDUCED_BYTES", 200)
+        monkeypatch.setattr(expression_values, "REDUCED_BYTES", 200)
         monkeypatch.setattr(options, "read_limit", 0)
 
 

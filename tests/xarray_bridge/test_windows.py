@@ -17,9 +17,11 @@ from hypothesis import strategies as st
 import insitu
 from asking import with_numpy_only
 from insitu import trace
-from insitu.lazy_array import LazyArray, boxes, reduce_boxes, windowing
-from insitu.lazy_array import evaluate as evaluation
+from insitu.expressions import boxes
+from insitu.expressions import evaluate as evaluation
+from insitu.lazy_array import LazyArray, windowing
 from insitu.lazy_array.options import options
+from insitu.reducing import expression_values
 
 LENGTHS = {"time": 40, "lat": 6, "lon": 8}
 METHODS = ["mean", "sum", "min", "max", "std", "var", "median", "count", "prod", "argmax", "argmin"]
@@ -277,7 +279,7 @@ def test_what_fills_gaps_is_read_beside_them(path: Path, loaded: xr.Dataset) -> 
 
 
 def test_a_reduction_of_a_rolling_mean_streams(path: Path, loaded: xr.Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reduce_boxes, "REDUCED_BYTES", 2000)
+    monkeypatch.setattr(expression_values, "REDUCED_BYTES", 2000)
     monkeypatch.setattr(options, "block_bytes", 2000)
     with insitu.open_dataset(path, cache=False) as ds:
         watch = Watch(monkeypatch)

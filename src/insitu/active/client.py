@@ -10,38 +10,26 @@ bytes that moves (see `fallback`); or an error is raised.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
 import numpy.typing as npt
 
-from insitu.active.distribute import (
-    Credentials,
-    Distribution,
-    arrays_from_wire,
-    credentials_of_url,
-    to_native,
-)
+from insitu.active.distribute import Credentials, arrays_from_wire, credentials_of_url, join_blocks
 from insitu.active.fallback import ActiveWarning, bytes_to_move, warn_of_fallback
-from insitu.active.piecewise import PiecewiseReduction, PlainPieces, Results, rules_to_wire
 from insitu.active.placement import Placement, Servers, place_servers, servers_of
-from insitu.active.remote_values import RemoteArray, RemoteValues
 from insitu.active.transport import ServerError, client_for
-from insitu.active.wire import dtype_from_wire, get_field, selection_keys_to_wire, values_from_wire
+from insitu.active.wire import get_field, selection_keys_to_wire
 from insitu.active.wire_array import array_to_wire
+from insitu.active.wire_folding import query_to_wire
 from insitu.active.wire_group import group_from_wire
 from insitu.errors import InsituError, SourceError, UnsupportedError
-from insitu.model import Selection, VirtualArray, VirtualGroup, normalise_axes
+from insitu.model import Selection, VirtualArray, VirtualGroup
 from insitu.reading import ReadContext, read_array
 from insitu.reducing.query import ReductionQuery
-from insitu.reducing.reduce import UNCHANGED_WITHOUT_AXES, compute_statistics
-from insitu.reducing.reductions import STREAMED
 from insitu.sources.redaction import redact_url
 
-__all__ = ["Active", "ActiveWarning", "reduce_remotely"]
-
-REMOTE_METHODS = (*STREAMED, "median", "quantile")
+__all__ = ["Active", "ActiveWarning"]
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -77,24 +65,6 @@ class Active:
     def __repr__(self) -> str:
         return f"Active({self.url!r}, required={self.required})"
 
-    def compute_statistics(
-        self, array: VirtualArray, query: ReductionQuery, context: ReadContext | None = None
-    ) -> dict[str, npt.NDArray[Any]]:
-        """Return statistics that are computed next to the data, as
-        `insitu.reducing.compute_statistics` does here.
-        """
-        context = context or ReadContext()
-        query = replace(query, selection=Selection.of(query.selection, array.shape))
-        try:
-            return reduce_remotely(self.remote(array[query.selection], context), query, required=self.required)
-        except (ServerError, SourceError, UnsupportedError) as problem:
-            self.fall_back(problem, context.name, array[query.selection])
-            return compute_statistics(array, query, context)
-
-    def remote(self, array: VirtualArray, context: ReadContext) -> RemoteArray:
-        """Return an array as values that these servers can reduce."""
-        return RemoteArray(array, context, self.placements, self.token)
-
     def reduce_url(
         self,
         url: str,
@@ -123,12 +93,10 @@ class Active:
         job = {
             "url": url,
             "variable": variable,
-            "methods": list(query.methods),
+            **query_to_wire(query),
             "selection": selection_keys_to_wire(query.selection),
-            "axes": None if query.axes is None else np.atleast_1d(query.axes).tolist(),
             "decode": decode,
             **({"dim": list(dim)} if dim else {}),
-            **rules_to_wire(query.rules),
         }
         options, basic = credentials_of_url(url, storage_options)
         items = self._ask_first(url, "reduce", {"jobs": [job], "options": options}, basic)
@@ -155,26 +123,10 @@ class Active:
             job = {"array": array_to_wire(array[chosen]), "selection": None}
             first = next((s.url for tile in array.tiles for s in tile.chunks.sources[:1]), "")
             options, basic = credentials_of_url(first, context.storage_options)
-            return _join_blocks(self._ask_first(first, "read", {"jobs": [job], "options": options}, basic))
+            return join_blocks(self._ask_first(first, "read", {"jobs": [job], "options": options}, basic))
         except (ServerError, SourceError, UnsupportedError) as problem:
             self.fall_back(problem, context.name, array[chosen])
             return read_array(array, chosen, context)
-
-    def reduce_pieces(self, whole: PiecewiseReduction, array: VirtualArray, context: ReadContext) -> Results | None:
-        """Return the results of a reduction; None, after a warning, if it has to be computed here.
-
-        Parameters
-        ----------
-        whole
-            What to compute.
-        array, context
-            The selected array, and how it is read.
-        """
-        try:
-            return Distribution(self.remote(array, context), self.required).reduce(whole)
-        except (ServerError, SourceError, UnsupportedError) as problem:
-            self.fall_back(problem, context.name, array)
-            return None
 
     def ask(self, route: str, jobs: list[dict[str, Any]], credentials: Credentials) -> list[Any]:
         """Return the items of the response to some jobs, of the server that is named first."""
@@ -211,48 +163,3 @@ class Active:
         if self.required:
             raise problem
         warn_of_fallback(self.url, problem, name, sum(map(bytes_to_move, arrays)), stacklevel=4)
-
-
-def reduce_remotely(values: RemoteValues, query: ReductionQuery, *, required: bool) -> Results:
-    """Return statistics of some values, from the servers next to them.
-
-    Parameters
-    ----------
-    values
-        What is reduced; the selection of the query does not count.
-    query
-        The statistics.
-    required
-        Whether it is an error if the servers cannot do everything.
-    """
-    methods, axes, ndim, kind = query.methods, query.axes, len(values.shape), values.dtype.kind
-    along = normalise_axes(axes, ndim)
-    if axes is not None and not along and any(method in UNCHANGED_WITHOUT_AXES for method in methods):
-        raise UnsupportedError("a reduction along no axis is not sent to a server: the values are read")
-    unknown = [method for method in methods if method not in REMOTE_METHODS]
-    if unknown or kind not in "biufcmM":
-        raise UnsupportedError(f"servers do not compute {', '.join(unknown) or 'statistics'} of {values.dtype} values")
-    servers = Distribution(values, required)
-    query = replace(query, selection=..., axes=None if axes is None else along)
-    in_pieces = tuple(method for method in methods if method in STREAMED and kind in STREAMED[method].kinds)
-    found: Results = {}
-    if in_pieces:
-        found |= servers.reduce(PlainPieces(values.shape, values.dtype, replace(query, methods=in_pieces)))
-    rest = [method for method in methods if method not in found]
-    if rest:
-        # Reducing all axes and none give the same value of a scalar, but of another type.
-        how = {"methods": rest, "axes": None if axes is None else list(along), "keepdims": query.keepdims}
-        found |= servers.reduce_at_once({**how, **rules_to_wire(query.rules)})
-    return {method: found[method] for method in methods}
-
-
-def _join_blocks(items: list[Any]) -> npt.NDArray[Any]:
-    """Return the array in a response to `read`."""
-    head, blocks = items[0], [item for item in items[1:] if not isinstance(item, dict)]
-    dtype, shape = get_field(head, "dtype"), get_field(head, "shape")
-    has_objects = dtype_from_wire(dtype).hasobject
-    if not all(isinstance(block, list if has_objects else bytes) for block in blocks):
-        raise ServerError("the response of the server has blocks of the wrong type")
-    if has_objects:
-        return values_from_wire({"shape": shape, "items": [item for block in blocks for item in block]})
-    return to_native(values_from_wire({"shape": shape, "dtype": dtype, "data": b"".join(blocks)}))

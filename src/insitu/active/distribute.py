@@ -1,56 +1,63 @@
 """Distribution of one reduction over the servers next to its data.
 
-Each part of the values is reduced by a server that has its bytes, in pieces of bounded size, and their
-partials are merged here, always in the same order. Servers with the same data share the pieces. The
-pieces of a server that fails go to another one with the same data; if there is none, they are read
-here, after a warning that names the bytes.
+The portions are those of a reduction on this machine, and are merged in the same order, so that the results have the
+same bits. Each portion is reduced by a server that has its bytes; servers with the same data share them. Of a portion
+whose bytes lie at several servers, each sends the values that it has, and they are reduced here. The portions of a
+server that fails go to another one with the same data; if there is none, they are read here, after a warning that
+names the bytes.
 """
 
 from __future__ import annotations
 
 import itertools
+import math
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, TypeVar
 
+import numpy as np
 import numpy.typing as npt
 
 from insitu.active.fallback import bytes_to_move, warn_of_fallback, warn_of_takeover
-from insitu.active.piecewise import PiecewiseReduction, Results
 from insitu.active.placement import servers_of
-from insitu.active.remote_values import Leaf, RemoteValues
-from insitu.active.request_pieces import count_requests, cut_pieces
+from insitu.active.remote_expression import Leaf, expression_entry, leaves_of, name_of
 from insitu.active.share_work import Helper, HelperLostError, SharedWork
-from insitu.active.split_by_server import MAX_OWNERS, OwnedArray, most_bytes, split_by_owner
 from insitu.active.transport import ServerError, client_for
-from insitu.active.wire import get_field, values_from_wire
+from insitu.active.wire import dtype_from_wire, get_field, values_from_wire
+from insitu.active.wire_folding import folding_to_wire
+from insitu.engines.engine_protocol import MergeTree
 from insitu.errors import InsituError, SourceError, UnsupportedError
+from insitu.expressions.nodes import Expression
 from insitu.model import Selection, Source
+from insitu.model.selection import Stride
+from insitu.reducing import portions
+from insitu.reducing.expression_values import ExpressionValues
+from insitu.reducing.fold_portions import Folding, Portion, PortionFolds, Results, fold_in_portions
 from insitu.reducing.partial_fields import Partial
+from insitu.reducing.portions import is_one_portion
+from insitu.reducing.split_by_owner import MAX_OWNERS, OwnedArray, most_bytes, split_by_owner
 from insitu.sources.storage_options import options_for
 
-__all__ = ["Credentials", "Distribution", "arrays_from_wire", "credentials_of_url", "to_native"]
+__all__ = ["Credentials", "Distribution", "arrays_from_wire", "credentials_of_url", "join_blocks"]
 
 Credentials = tuple[dict[str, Any], tuple[str, str] | None]
 """Storage options for a server, and the secrets for a header."""
 Answer = tuple[Partial, list[Any]]
-"""The partial of a piece, and NumPy's warnings while it was computed."""
+"""The partial of a portion, and NumPy's warnings while it was computed."""
 
 REFUSALS = (ServerError, SourceError, UnsupportedError)
 """Errors of a server, or on the way to it, after which another one is asked, or values are read here."""
 FORWARDED_OPTIONS = ("anon", "endpoint_url", "region")
 CONCURRENT_REQUESTS = 4
 """Requests that are sent to a server at once."""
-SHARED_CELLS = 20_000
-"""Chunks of a piece that one of several servers gets: few enough that all have something to do."""
-SHARED_BYTES = 256 << 20
-"""Decoded bytes of such a piece."""
+REQUEST_BYTES = 16 << 30
+"""Decoded bytes of a request: some ten seconds of a server's time."""
 _turn = itertools.count()
-Piece = TypeVar("Piece")
+Item = TypeVar("Item")
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,23 +78,32 @@ class Owner:
 
 @dataclass(frozen=True, slots=True)
 class Distribution:
-    """The servers of some values."""
+    """The servers of an expression."""
 
-    values: RemoteValues
+    expression: Expression
     required: bool = False
     """Whether it is an error if the servers cannot do everything."""
 
-    def reduce(self, whole: PiecewiseReduction) -> Results:
-        """Return the results of a reduction that can be done in pieces."""
-        pieces = interleave([[(piece, owner) for piece in self._pieces(part, owner)] for part, owner in self.parts()])
-        if len(pieces) == 1 and pieces[0][1].servers:
+    @property
+    def name(self) -> str:
+        """What the expression is called in messages."""
+        return name_of(self.expression) or "an array"
+
+    def reduce(self, whole: Folding) -> Results:
+        """Return the results of a reduction of the expression that can be done in portions."""
+        owners = {owner for _, owner in self.parts()}
+        only = next(iter(owners)) if len(owners) == 1 else None
+        if only is not None and only.servers and self._is_one_request(only):
             # Partials are larger than final values: they are sent only if several must be merged.
-            return self.ask_any(pieces[0][1], {**self.values.to_wire(), **whole.entries(pieces[0][0])})
-        merged = whole.begin()
-        for (piece, _), (found, messages) in zip(pieces, self._run(whole, pieces), strict=True):
-            issue_warnings(messages)
-            merged.add(piece, whole.place(piece), found)
-        return whole.finalise(merged.partial)
+            return self.ask_any(only, {**expression_entry(self.expression), **folding_to_wire(whole)})
+        return whole.finalise(fold_in_portions(whole, self._run))
+
+    def _is_one_request(self, owner: Owner) -> bool:
+        """Return whether one server gets everything at once: not if others could help it."""
+        values = ExpressionValues(self.expression)
+        if values.count_chunks() > portions.PORTION_CHUNKS or math.prod(values.shape) * values.itemsize > REQUEST_BYTES:
+            return False
+        return len(owner.servers) == 1 or is_one_portion(values)
 
     def reduce_at_once(self, entries: Mapping[str, Any]) -> Results:
         """Return the results of a reduction that needs all values at one place, by the server that has
@@ -95,10 +111,10 @@ class Distribution:
         """
         found = self.parts()
         owners = {owner for _, owner in found}
-        owner = found[0][1] if len(owners) == 1 else self._best(owners, Selection.of(..., self.values.shape))
+        owner = found[0][1] if len(owners) == 1 else self._best(owners, Selection.of(..., self.expression.shape))
         if not owner.servers:
             raise self._nowhere()
-        return self.ask_any(owner, {**self.values.to_wire(), **entries})
+        return self.ask_any(owner, {**expression_entry(self.expression), **entries})
 
     def ask_any(self, owner: Owner, job: Mapping[str, Any]) -> Results:
         """Return the results of a job from one of several servers with the same data."""
@@ -108,19 +124,17 @@ class Distribution:
             try:
                 return _values(server, owner, job)
             except REFUSALS as problem:
-                warn_of_takeover(server, problem, self.values.name)
+                warn_of_takeover(server, problem, self.name)
         return _values(last, owner, job)
 
     def parts(self) -> list[tuple[Selection, Owner]]:
-        """Return the parts of the values, with the servers that reduce each of them."""
-        leaves, shape = self.values.leaves(), self.values.shape
-        whole = Selection.of(..., shape)
+        """Return the parts of the values, with the servers that have each of them."""
+        leaves, shape = leaves_of(self.expression), self.expression.shape
         owners = _Owners(leaves)
         if owners.is_one:
-            return [(whole, owners.first)]
-        arrays = owners.arrays(leaves)
+            return [(Selection.of(..., shape), owners.first)]
         found = []
-        for part, mask in split_by_owner(shape, arrays):
+        for part, mask in split_by_owner(shape, owners.arrays(leaves)):
             several = [owners.found[bit] for bit in range(MAX_OWNERS) if mask >> bit & 1]
             if not several:  # nothing is stored: anybody can do that
                 several = [owners.anybody(leaves)]
@@ -133,11 +147,10 @@ class Distribution:
             raise self._nowhere()
         if len({(owner.options, owner.basic) for owner in several}) > 1:
             raise UnsupportedError(
-                f"the arrays of {self.values.name or 'an expression'} need different storage options, and a request to "
-                "a server has one",
+                f"the arrays of {self.name} need different storage options, and a request to a server has one",
                 hint="load() one of them first",
             )
-        leaves = self.values.select(part).leaves()
+        leaves = leaves_of(ExpressionValues(self.expression).select(part).expression)
         owners = _Owners(leaves)
         return owners.found[most_bytes(owners.arrays(leaves))]
 
@@ -145,7 +158,7 @@ class Distribution:
         lost = next(
             (
                 leaf
-                for leaf in self.values.leaves()
+                for leaf in leaves_of(self.expression)
                 if not all(servers_of(leaf.placements, s.url) for s in leaf.array.sources)
             ),
             None,
@@ -156,19 +169,51 @@ class Distribution:
             "load() the small ones",
         )
 
-    def _pieces(self, part: Selection, owner: Owner) -> list[Selection]:
-        values = self.values.select(part)
-        arrays = [leaf.array for leaf in values.leaves()]
-        many = count_requests(arrays) if len(owner.servers) < 2 else count_requests(arrays, SHARED_CELLS, SHARED_BYTES)
-        return cut_pieces(values.grid, part, many)
+    def _run(self, job: PortionFolds, groups: Sequence[Sequence[Portion]]) -> Iterator[Any]:
+        """Yield the merged states of groups of portions, in order: they are reduced by servers."""
+        wanted = [portion for group in groups for portion in group]
+        owners = self._find_owners(job, wanted)
+        mine: dict[Owner | None, list[int]] = {}
+        for number, owner in enumerate(owners):
+            mine.setdefault(owner, []).append(number)
+        order = interleave(list(mine.values()))
+        group_of = [number for number, group in enumerate(groups) for _ in group]
+        begins = [0, *itertools.accumulate(map(len, groups))]
+        trees, following, states = [MergeTree(job) for _ in groups], begins[:-1], {}
+        done = 0
+        for number, (found, messages) in zip(order, self._ask_all(job, wanted, owners, order), strict=True):
+            issue_warnings(messages)
+            states[number] = job.state(wanted[number], found)
+            group = group_of[number]
+            while following[group] < begins[group + 1] and following[group] in states:
+                trees[group].add(states.pop(following[group]))
+                following[group] += 1
+            while done < len(groups) and following[done] == begins[done + 1]:
+                yield trees[done].result()
+                trees[done] = MergeTree(job)
+                done += 1
 
-    def _run(self, whole: PiecewiseReduction, pieces: Sequence[tuple[Selection, Owner]]) -> Iterator[Answer]:
-        """Yield the answers for pieces, in their order."""
-        many = Counter(owner for _, owner in pieces)
+    def _find_owners(self, job: PortionFolds, wanted: Sequence[Portion]) -> list[Owner | None]:
+        """Return who reduces each portion; None if its bytes lie at several servers. Portions are cut out only of parts
+        that lie at several: there may be thousands.
+        """
+
+        def find_owner(folding: Folding) -> Owner | None:
+            owners = {owner for _, owner in Distribution(folding.values.expression).parts()}
+            return next(iter(owners)) if len(owners) == 1 else None
+
+        of_parts = [find_owner(part) for part in job.parts]
+        return [of_parts[portion.part] or find_owner(job.of_portion(portion)) for portion in wanted]
+
+    def _ask_all(
+        self, job: PortionFolds, wanted: Sequence[Portion], owners: Sequence[Owner | None], order: Sequence[int]
+    ) -> Iterator[Answer]:
+        """Yield the answers for portions, in an order."""
+        many = Counter(owner for owner in owners if owner is not None and owner.servers)
         helpers = [
             Helper(
                 owner,
-                self._asker(whole, pieces, server, owner),
+                self._asker(lambda position: job.of_portion(wanted[order[position]]), server, owner),
                 name=server,
                 threads=min(CONCURRENT_REQUESTS, -(-many[owner] // len(owner.servers))),
             )
@@ -176,34 +221,38 @@ class Distribution:
             for server in owner.servers
         ]
 
-        def reduce_here(number: int) -> Answer:
-            piece, _ = pieces[number]
-            with self.values.select(piece).open() as values:
-                return whole.fold_piece(values, piece), []
+        def reduce_here(position: int) -> Answer:
+            folding = job.of_portion(wanted[order[position]])
+            if owners[order[position]] is None:
+                folding = folding.with_values(replace(folding.values, known=self._read(folding.values.expression)))
+            return folding.fold_whole(), []
+
+        def tell(owner: Any, positions: Sequence[int], reason: InsituError | None) -> None:
+            if owner is not None:
+                lost = [job.of_portion(wanted[order[position]]).values.expression for position in positions]
+                self._fall_back(owner, lost, len(lost) == len(wanted), reason)
 
         work = SharedWork(
-            [owner for _, owner in pieces],
+            [owners[number] for number in order],
             helpers,
             reduce_here,
             window=2 * sum(helper.threads for helper in helpers) + 1,
-            on_orphans=lambda kind, numbers, reason: self._fall_back(pieces, kind, numbers, reason),
+            on_orphans=tell,
         )
         with closing(work.run()) as answers:
             yield from answers
         for server, problem in work.lost.items():
             if any(server in owner.servers and set(owner.servers) - set(work.lost) for owner in many):
-                warn_of_takeover(server, problem, self.values.name)
+                warn_of_takeover(server, problem, self.name)
 
-    def _asker(
-        self, whole: PiecewiseReduction, pieces: Sequence[tuple[Selection, Owner]], server: str, owner: Owner
-    ) -> Callable[[int], Answer]:
-        def ask(number: int) -> Answer:
-            piece = pieces[number][0]
-            job = {**self.values.select(piece).to_wire(), **whole.entries(piece), "answer": "partial"}
+    def _asker(self, folding_of: Callable[[int], Folding], server: str, owner: Owner) -> Callable[[int], Answer]:
+        def ask(position: int) -> Answer:
+            folding = folding_of(position)
+            entries = {**expression_entry(folding.values.expression), **folding_to_wire(folding)}
             try:
-                item = _ask(server, owner, job)
+                item = _ask(server, owner, {**entries, "answer": "partial"})
                 found = arrays_from_wire(item, "partial")
-                if set(found) != set(whole.fields):
+                if set(found) != set(folding.fields):
                     raise ServerError(
                         "the server has another version of insitu: its partial results have other fields", url=server
                     )
@@ -213,21 +262,39 @@ class Distribution:
 
         return ask
 
-    def _fall_back(
-        self, pieces: Sequence[tuple[Selection, Owner]], owner: Any, numbers: Sequence[int], reason: InsituError | None
-    ) -> None:
-        """Warn that pieces are read here, and why; raise the error if the servers are required."""
+    def _read(self, expression: Expression) -> npt.NDArray[Any]:
+        """Return the values of an expression, each part read by a server that has it."""
+        values = np.empty(expression.shape, expression.dtype)
+        for part, owner in Distribution(expression).parts():
+            mine = ExpressionValues(expression).select(part)
+            where = np.ix_(
+                *(np.arange(k.start, k.start + k.length) if isinstance(k, Stride) else k for k in part.selectors)
+            )
+            problem: InsituError | None = None
+            for server in owner.servers:
+                try:
+                    values[where] = _read(server, owner, mine.expression)
+                    break
+                except REFUSALS as refusal:
+                    problem = refusal
+            else:
+                self._fall_back(owner, [mine.expression], False, problem)
+                values[where] = mine.read()
+        return values
+
+    def _fall_back(self, owner: Owner, lost: Sequence[Expression], is_all: bool, reason: InsituError | None) -> None:
+        """Warn that portions are read here, and why; raise the error if the servers are required."""
         problem = self._nowhere() if reason is None else reason
         if self.required:
             raise problem
-        arrays = [leaf.array for n in numbers for leaf in self.values.select(pieces[n][0]).leaves()]
-        named, name = ", ".join(owner.servers) or "a server", self.values.name or "an array"
-        part = name if len(numbers) == len(pieces) else f"a part of {name}"
+        arrays = [leaf.array for expression in lost for leaf in leaves_of(expression)]
+        named = ", ".join(owner.servers) or "a server"
+        part = self.name if is_all else f"a part of {self.name}"
         warn_of_fallback(named, problem, part, sum(map(bytes_to_move, arrays)), stacklevel=8)
 
 
-def interleave(lists: Sequence[Sequence[Piece]]) -> list[Piece]:
-    """Return the items of lists in turn, so that each list is spread evenly: few pieces are under way at a
+def interleave(lists: Sequence[Sequence[Item]]) -> list[Item]:
+    """Return the items of lists in turn, so that each list is spread evenly: few portions are under way at a
     time, and all servers should have some of them.
 
     Examples
@@ -322,6 +389,13 @@ def _ask(server: str, owner: Owner, job: Mapping[str, Any]) -> Any:
     return client_for(server, owner.token).ask("reduce", {"jobs": [dict(job)], "options": options}, basic)[0]
 
 
+def _read(server: str, owner: Owner, expression: Expression) -> npt.NDArray[Any]:
+    """Return the values of an expression, computed by a server."""
+    options, basic = owner.credentials
+    jobs = {"jobs": [expression_entry(expression)], "options": options}
+    return join_blocks(client_for(server, owner.token).ask("read", jobs, basic))
+
+
 def _values(server: str, owner: Owner, job: Mapping[str, Any]) -> Results:
     """Return the results of one job, after NumPy's warnings about it."""
     item = _ask(server, owner, job)
@@ -332,10 +406,22 @@ def _values(server: str, owner: Owner, job: Mapping[str, Any]) -> Results:
 def arrays_from_wire(item: Any, name: str) -> dict[str, npt.NDArray[Any]]:
     """Return the arrays in an item of a response, writeable."""
     # Copied: arrays over the response are read-only, and merging writes to them.
-    return {str(key): to_native(values_from_wire(values)) for key, values in get_field(item, name, dict).items()}
+    return {str(key): _to_native(values_from_wire(values)) for key, values in get_field(item, name, dict).items()}
 
 
-def to_native(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+def join_blocks(items: Sequence[Any]) -> npt.NDArray[Any]:
+    """Return the array in a response to `read`."""
+    head, blocks = items[0], [item for item in items[1:] if not isinstance(item, dict)]
+    dtype, shape = get_field(head, "dtype"), get_field(head, "shape")
+    has_objects = dtype_from_wire(dtype).hasobject
+    if not all(isinstance(block, list if has_objects else bytes) for block in blocks):
+        raise ServerError("the response of the server has blocks of the wrong type")
+    if has_objects:
+        return values_from_wire({"shape": shape, "items": [item for block in blocks for item in block]})
+    return _to_native(values_from_wire({"shape": shape, "dtype": dtype, "data": b"".join(blocks)}))
+
+
+def _to_native(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """Return a copy of values in the byte order of this machine."""
     return values.astype(values.dtype.newbyteorder("="))
 

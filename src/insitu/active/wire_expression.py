@@ -17,19 +17,6 @@ from typing import Any, cast
 import numpy as np
 import numpy.typing as npt
 
-from insitu.active.node_table import (
-    Argument,
-    ArrayNode,
-    ConstantRef,
-    Errors,
-    Expression,
-    MembersRef,
-    Node,
-    NodeRef,
-    OperationNode,
-    StepNode,
-    merge_equal_nodes,
-)
 from insitu.active.wire import (
     check_integer,
     check_shape,
@@ -42,6 +29,18 @@ from insitu.active.wire import (
 )
 from insitu.active.wire_array import array_to_wire
 from insitu.errors import InsituError, ModelError, UnsupportedError
+from insitu.expressions.build_expression import table_of
+from insitu.expressions.node_table import (
+    Argument,
+    ArrayNode,
+    ConstantRef,
+    MembersRef,
+    Node,
+    NodeRef,
+    NodeTable,
+    OperationNode,
+)
+from insitu.expressions.nodes import CAST, Errors, Expression
 from insitu.model.elementwise import ARGUMENT_COUNTS, UFUNCS
 
 __all__ = [
@@ -79,49 +78,33 @@ def expression_to_wire(expression: Expression) -> dict[str, Any]:
     Raises
     ------
     UnsupportedError
-        If it is larger than servers accept, or has numbers that cannot be sent.
+        If it is larger than servers accept, or has windows, or numbers that cannot be sent.
     """
-    arrays: list[dict[str, Any]] = []
-    numbers = [_number_of_entry({"array": array_to_wire(array)}, arrays) for array in expression.arrays]
-    nodes = merge_equal_nodes(expression.nodes, numbers)
-    if len(nodes) > MAX_NODES or len(arrays) > MAX_ARRAYS:
+    table = table_of(expression, lambda array: {"array": array_to_wire(array)})
+    if len(table.nodes) > MAX_NODES or len(table.arrays) > MAX_ARRAYS:
         raise UnsupportedError(f"servers do not compute expressions of more than {MAX_NODES} operations")
-    if sum(constant.nbytes for constant in expression.constants) > MAX_CONSTANT_BYTES:
+    if sum(constant.nbytes for constant in table.constants) > MAX_CONSTANT_BYTES:
         raise UnsupportedError(f"servers do not take more than {MAX_CONSTANT_BYTES >> 20} MiB of arrays in memory")
     return {
-        "arrays": arrays,
-        "constants": [values_to_wire(constant) for constant in expression.constants],
-        "nodes": [_node_to_wire(node) for node in nodes],
+        "arrays": list(table.arrays),
+        "constants": [values_to_wire(constant) for constant in table.constants],
+        "nodes": [_node_to_wire(node) for node in table.nodes],
     }
-
-
-def _number_of_entry(entry: dict[str, Any], known: list[dict[str, Any]]) -> int:
-    """Return the number of an entry among the known ones, to which it is added if it is new."""
-    if entry not in known:
-        known.append(entry)
-    return known.index(entry)
 
 
 def _node_to_wire(node: Node) -> dict[str, Any]:
     match node:
         case ArrayNode(number):
             return {"array": number}
-        case OperationNode(operation, arguments, errors):
+        case OperationNode(operation, arguments, errors, to):
             entry: dict[str, Any] = {
                 "operation": operation,
                 "arguments": [_argument_to_wire(argument) for argument in arguments],
             }
+            if to is not None:
+                assert operation == CAST, "other types follow from the operands"
+                entry = {"step": "cast", "of": arguments[0].number, "to": dtype_to_wire(to)}  # type: ignore[union-attr]
             return {**entry, "errors": dict(errors)} if errors else entry
-        case StepNode(step, of, settings):
-            return {"step": step, "of": of, **{name: _setting_to_wire(name, value) for name, value in settings.items()}}
-
-
-def _setting_to_wire(name: str, value: Any) -> Any:
-    if isinstance(value, np.dtype):
-        return dtype_to_wire(value)
-    if name in ("operation", "decimals"):
-        return value
-    return dict(value) if isinstance(value, tuple) else _argument_to_wire(value)
 
 
 def _argument_to_wire(argument: Any) -> Any:
@@ -146,7 +129,7 @@ def _argument_to_wire(argument: Any) -> Any:
     raise UnsupportedError(f"servers do not take the {type(argument).__name__} {excerpt(argument)}")
 
 
-def expression_from_wire(data: Any) -> Expression:
+def expression_from_wire(data: Any) -> NodeTable:
     """Return the expression that `expression_to_wire` wrote, its arrays as they were received.
 
     Raises
@@ -173,7 +156,7 @@ def expression_from_wire(data: Any) -> Expression:
             parsed.append(_node_from_wire(node, number, len(arrays), len(constants)))
         except InsituError as problem:
             raise ModelError(f"node {number} of the expression: {problem}") from None
-    return Expression(tuple(arrays), constants, tuple(parsed))
+    return NodeTable(tuple(arrays), constants, tuple(parsed))
 
 
 def _constant_from_wire(data: Any) -> npt.NDArray[Any]:
@@ -308,7 +291,8 @@ def _number_from_wire(data: Any) -> bool | int | float | complex | np.generic:
     raise ModelError(f"{excerpt(kind)} is no kind of argument")
 
 
-def _step_from_wire(data: Mapping[str, Any], number: int, constants: int) -> StepNode:
+def _step_from_wire(data: Mapping[str, Any], number: int, constants: int) -> OperationNode:
+    """Return a node in the form that names what it is done to, and settings."""
     name = get_field(data, "step", str)
     if name not in STEP_SETTINGS:
         raise ModelError(f"there is no step {name[:60]!r}")
@@ -318,7 +302,9 @@ def _step_from_wire(data: Mapping[str, Any], number: int, constants: int) -> Ste
         setting: parse(data.get(setting) if setting == "errors" else get_field(data, setting), constants)
         for setting, parse in parsers.items()
     }
-    return StepNode(name, _check_reference(get_field(data, "of"), number, "node"), settings)
+    of = NodeRef(_check_reference(get_field(data, "of"), number, "node"))
+    to, errors = settings.pop("to", None), settings.pop("errors", ())
+    return OperationNode(STEP_OPERATIONS.get(name, name), (of, *settings.values()), errors, to)
 
 
 def _type_from_wire(data: Any, constants: int) -> np.dtype[Any]:
@@ -352,3 +338,5 @@ STEP_SETTINGS: Mapping[str, Mapping[str, Callable[[Any, int], Any]]] = {
     "combine": {"operation": _ufunc_from_wire, "number": lambda data, constants: _number_from_wire(data)},
 }
 """For each step its entries, and what parses each."""
+STEP_OPERATIONS = {"cast": CAST, "where": "mask", "round": "round_to"}
+"""Operations of `build_expression` that steps are, where their names differ."""

@@ -17,10 +17,14 @@ from insitu.cli.access import StorageOption, storage_options
 from insitu.cli.read import parse_slices
 from insitu.cli.screen import format_bytes, plural, print_table, stderr
 from insitu.reading import ReadStatistics
+from insitu.reducing.statistics import STATISTICS
 
 __all__ = ["reduce"]
 
 FORMS = ("text", "table", "json")
+METHODS = ", ".join(STATISTICS.names(lambda statistic: statistic.is_plain))
+METHODS_WITH_Q = " and ".join(STATISTICS.names(lambda statistic: "q" in statistic.options))
+METHODS_WITH_EDGES = " and ".join(STATISTICS.names(lambda statistic: "edges" in statistic.options))
 
 
 def reduce(
@@ -28,10 +32,7 @@ def reduce(
     variable: Annotated[str, typer.Argument(help="Variable; slices may follow in brackets: 'tas[0, 10:20]'.")],
     method: Annotated[
         str,
-        typer.Argument(
-            help="sum, mean, min, max, std, var, count, any, all, argmin, argmax, prod, median, quantile, "
-            "tdigest or histogram; several, separated by commas, are computed in one pass."
-        ),
+        typer.Argument(help=f"One of {METHODS}; several, separated by commas, are computed in one pass."),
     ],
     dim: Annotated[
         list[str] | None, typer.Option("--dim", "-d", help="Dimension to reduce; may be repeated. Default: all.")
@@ -42,11 +43,13 @@ def reduce(
     ] = None,
     skipna: Annotated[bool | None, typer.Option(help="Leave out NaN. Default: for floating-point values.")] = None,
     q: Annotated[
-        str | None, typer.Option("--q", help="For quantile and tdigest: numbers from 0 to 1, e.g. '0.1,0.9'.")
+        str | None, typer.Option("--q", help=f"For {METHODS_WITH_Q}: numbers from 0 to 1, e.g. '0.1,0.9'.")
     ] = None,
     edges: Annotated[
         str | None,
-        typer.Option(help="For histogram: edges of the bins, '0,10,20', or '250:310:24' for 24 bins of equal width."),
+        typer.Option(
+            help=f"For {METHODS_WITH_EDGES}: edges of the bins, '0,10,20', or '250:310:24' for 24 bins of equal width."
+        ),
     ] = None,
     form: Annotated[str | None, typer.Option("--as", help="Format: text, table or json (where NaN is null).")] = None,
     raw: Annotated[

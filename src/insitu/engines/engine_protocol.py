@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from insitu.errors import InsituError
 
-__all__ = ["FAN_IN", "Engine", "PortionJob", "is_lost_worker", "merge_in_tree", "report_lost_workers"]
+__all__ = ["FAN_IN", "Engine", "MergeTree", "PortionJob", "is_lost_worker", "merge_in_tree", "report_lost_workers"]
 
 FAN_IN = 8
 """States that are merged at a time. A change changes the last bits of sums."""
@@ -57,29 +57,50 @@ class Engine(Protocol):
         """Return whether results can still be expected."""
 
 
-def merge_in_tree(job: PortionJob, states: Iterable[Any]) -> Any:
-    """Return the merged state of some states, `FAN_IN` at a time, and so on.
+class MergeTree:
+    """The merged state of some states in order, `FAN_IN` at a time, and so on.
 
     Only one state of each level is held, however many there are.
+
+    Parameters
+    ----------
+    job
+        What merges them.
     """
-    levels: list[tuple[int, Any]] = []
-    for state in states:
-        level, carried = 0, state
+
+    def __init__(self, job: PortionJob) -> None:
+        self.job = job
+        self._levels: list[tuple[int, Any]] = []
+
+    def add(self, state: Any) -> None:
+        """Add the state that follows."""
+        level = 0
         while True:
-            if level == len(levels):
-                levels.append((0, None))
-            count, before = levels[level]
-            carried = carried if not count else job.merge([before, carried])
+            if level == len(self._levels):
+                self._levels.append((0, None))
+            count, before = self._levels[level]
+            state = state if not count else self.job.merge([before, state])
             if count + 1 < FAN_IN:
-                levels[level] = count + 1, carried
-                break
-            levels[level] = 0, None
+                self._levels[level] = count + 1, state
+                return
+            self._levels[level] = 0, None
             level += 1
-    result: Any = None
-    for count, before in levels:
-        if count:
-            result = before if result is None else job.merge([before, result])
-    return result
+
+    def result(self) -> Any:
+        """Return the state of all together."""
+        result: Any = None
+        for count, before in self._levels:
+            if count:
+                result = before if result is None else self.job.merge([before, result])
+        return result
+
+
+def merge_in_tree(job: PortionJob, states: Iterable[Any]) -> Any:
+    """Return the merged state of some states."""
+    tree = MergeTree(job)
+    for state in states:
+        tree.add(state)
+    return tree.result()
 
 
 def is_lost_worker(error: BaseException) -> bool:

@@ -17,8 +17,9 @@ import numpy as np
 import numpy.typing as npt
 
 from insitu.engines.dask import import_dask
-from insitu.lazy_array.boxes import is_uncompressed
-from insitu.lazy_array.deferred_values import ChunkLengths, DeferredValues
+from insitu.expressions.boxes import is_uncompressed
+from insitu.expressions.chunk_grid import ChunkLengths, stored_chunks
+from insitu.expressions.nodes import Expression
 from insitu.lazy_array.options import options
 from insitu.reducing.portions import cut_at_borders, extend_lengths
 
@@ -28,7 +29,7 @@ SMALL_BYTES = 1 << 20
 """Arrays up to this size are cut as larger ones are, whatever their own chunks."""
 
 
-def choose_blocks(array: DeferredValues, given: Mapping[int, Any] | None = None) -> ChunkLengths:
+def choose_blocks(array: Expression, given: Mapping[int, Any] | None = None) -> ChunkLengths:
     """Return the lengths of blocks along each dimension: whole stored chunks, about 128 MiB.
 
     Parameters
@@ -39,7 +40,7 @@ def choose_blocks(array: DeferredValues, given: Mapping[int, Any] | None = None)
         By dimension, blocks that are given: a length, -1 for the whole dimension, or all lengths.
     """
     fixed = {axis: _lengths(array.shape[axis], wanted) for axis, wanted in (given or {}).items()}
-    stored = array.aligned_chunks
+    stored = stored_chunks(array)
     cells = [max(fixed.get(axis, cut), default=1) or 1 for axis, cut in enumerate(stored)]
     room = block_bytes() // max(array.dtype.itemsize, 1)
     free = [axis for axis in range(array.ndim) if axis not in fixed]
@@ -51,7 +52,7 @@ def choose_blocks(array: DeferredValues, given: Mapping[int, Any] | None = None)
 
 
 def choose_blocks_together(
-    arrays: Mapping[Any, tuple[Sequence[Any], DeferredValues]], given: Mapping[Any, Any]
+    arrays: Mapping[Any, tuple[Sequence[Any], Expression]], given: Mapping[Any, Any]
 ) -> dict[Any, ChunkLengths]:
     """Return the blocks of several arrays by name, the same along a common dimension where that cuts no
     chunk.
@@ -73,14 +74,14 @@ def choose_blocks_together(
             if axis not in asked and dim in common and _can_follow(array, axis, common[dim])
         }
         chosen[name] = choose_blocks(array, {**followed, **asked})
-        if followed and math.prod(map(max, chosen[name])) * array.itemsize > block_bytes():
+        if followed and math.prod(map(max, chosen[name])) * array.dtype.itemsize > block_bytes():
             chosen[name] = choose_blocks(array, asked)  # its chunks are long where those of others are short
         for dim, lengths in zip(dims, chosen[name], strict=True):
             common.setdefault(dim, lengths)
     return chosen
 
 
-def choose_reads(array: DeferredValues, blocks: ChunkLengths) -> ChunkLengths:
+def choose_reads(array: Expression, blocks: ChunkLengths) -> ChunkLengths:
     """Return what to read at a time, so that chunks that lie in several blocks are decoded once for these.
 
     Blocks side by side that cut the same chunks, together up to `options.read_limit`, are made of the same reads:
@@ -93,14 +94,14 @@ def choose_reads(array: DeferredValues, blocks: ChunkLengths) -> ChunkLengths:
     blocks
         Lengths of the blocks that are wanted.
     """
-    stored = array.aligned_chunks
+    stored = stored_chunks(array)
     cut = [axis for axis, lengths in enumerate(blocks) if not _is_subset(np.cumsum(lengths), np.cumsum(stored[axis]))]
     if not cut or array.nbytes <= SMALL_BYTES or is_uncompressed(array):
         return blocks
     every = range(array.ndim)
     longest = [max(lengths) for lengths in blocks]
     cells = [max(lengths) for lengths in stored]
-    itemsize = max(array.itemsize, 1)
+    itemsize = max(array.dtype.itemsize, 1)
     held = extend_lengths(longest, array.shape, cut, every, options.read_limit // itemsize)
     parts = [_join_chunks(lengths, size) for lengths, size in zip(blocks, held, strict=True)]
     cells = [min(cell, size) for cell, size in zip(cells, held, strict=True)]
@@ -145,11 +146,11 @@ def _join_chunks(lengths: Sequence[int], size: int) -> tuple[int, ...]:
     return tuple(np.diff(cut_at_borders(borders, size)).tolist())
 
 
-def _can_follow(array: DeferredValues, axis: int, lengths: Sequence[int]) -> bool:
+def _can_follow(array: Expression, axis: int, lengths: Sequence[int]) -> bool:
     """Return whether blocks end where chunks of the array end, or it is small."""
     if sum(lengths) != array.shape[axis]:
         return False
-    return array.nbytes <= SMALL_BYTES or _is_subset(np.cumsum(lengths), np.cumsum(array.aligned_chunks[axis]))
+    return array.nbytes <= SMALL_BYTES or _is_subset(np.cumsum(lengths), np.cumsum(stored_chunks(array)[axis]))
 
 
 def _is_subset(borders: npt.NDArray[np.int64], of: npt.NDArray[np.int64]) -> bool:

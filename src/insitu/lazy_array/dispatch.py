@@ -15,7 +15,6 @@ import numpy as np
 
 from insitu.lazy_array.deferred_values import DeferredValues
 from insitu.lazy_array.load_values import refuse_write, values_or_dask
-from insitu.lazy_array.steps import CombineWithNumber
 
 __all__ = ["call_function", "call_ufunc", "compute_in_place", "implements", "own_result", "to_computable"]
 
@@ -94,14 +93,12 @@ def call_ufunc(ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], kwargs: di
 def compute_in_place(ufunc: np.ufunc, array: DeferredValues, other: Any) -> Any:
     """Return the result of an operator such as `+=`, in the type of the array; the caller assigns it.
 
-    Encoders do this on their way to write: with a number it becomes a step, so that writing streams.
+    Encoders do this on their way to write: it stays virtual, so that writing streams.
     """
     shape = (1, 1) if ufunc.signature else (0,)
     example = np.empty(shape, array.dtype)
     beside = np.empty(shape, other.dtype) if hasattr(other, "dtype") and np.ndim(other) else other
     ufunc(example, beside, out=example)  # raises what NumPy raises if the type cannot be kept
-    if isinstance(other, (int, float, complex, np.generic)) and array.dtype.kind in "fc":
-        return array.then(CombineWithNumber(ufunc, other))  # type: ignore[attr-defined]
     result = ufunc(array, other)
     if result.shape != array.shape:
         raise ValueError(f"the result of {ufunc.__name__} has shape {result.shape}, which is not {array.shape}")

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -24,17 +23,18 @@ from numpy.lib.mixins import NDArrayOperatorsMixin
 from xarray.core.indexing import ExplicitIndexer, ExplicitlyIndexed, OuterIndexer, VectorizedIndexer
 
 from insitu.errors import SelectionError
+from insitu.expressions.element_operations import cast, current_errors, is_incomplete
+from insitu.expressions.evaluate import read_all, read_and_keep
+from insitu.expressions.moves import AddDimension, DropDimension, Repeat, SelectEach, StructuralMove, Transpose
+from insitu.expressions.nodes import Moved, Stored, without_moves
+from insitu.expressions.point_selection import SelectPoints, TooManyPointsError, index_pointwise
 from insitu.lazy_array.deferred_values import DeferredValues
 from insitu.lazy_array.dispatch import call_function, call_ufunc, compute_in_place
-from insitu.lazy_array.evaluate import apply_steps, read_all, read_and_keep
 from insitu.lazy_array.load_values import fingerprint, values_or_dask, write_values
 from insitu.lazy_array.methods import Methods
 from insitu.lazy_array.numpy_indexing import select
-from insitu.lazy_array.point_selection import SelectPoints, TooManyPointsError, index_pointwise
+from insitu.lazy_array.options import options
 from insitu.lazy_array.representation import format_html, format_line, format_text
-from insitu.lazy_array.steps import Cast, Step, current_errors, is_incomplete
-from insitu.lazy_array.structural_moves import AddDimension, Broadcast, DropDimension, Move, SelectEach, Transpose
-from insitu.lazy_array.windows import has_windows, operands_of
 from insitu.model import normalise_axes
 from insitu.reading import read_points
 
@@ -89,12 +89,12 @@ class LazyArray(DeferredValues, Methods, NDArrayOperatorsMixin, ExplicitlyIndexe
 
     def read(self, *, once: bool = False) -> npt.NDArray[Any]:
         """Return the values; nothing of them is kept if they are read `once`, as a part of a pass."""
-        return read_all([self], once=once)[0]
+        return read_all([self.node], once=once)[0]
 
     def __array__(self, dtype: npt.DTypeLike | None = None, *, copy: bool | None = None) -> npt.NDArray[Any]:
         if copy is False:
             raise ValueError("copy=False is not possible: reading a virtual array makes a copy")
-        values = read_and_keep(self)
+        values = read_and_keep(self.node)
         if dtype is not None:
             values = values.astype(dtype, copy=False)
         return values if values.flags.writeable else values.copy()
@@ -200,15 +200,13 @@ class LazyArray(DeferredValues, Methods, NDArrayOperatorsMixin, ExplicitlyIndexe
     def _pointwise(self, keys: tuple[Any, ...]) -> Any:
         keys = tuple(k if isinstance(k, slice) else np.asarray(k) for k in self._complete(keys))
         try:
-            return self._after(SelectPoints(self.shape, keys))
+            return self._after(SelectPoints(self.shape, keys, options.point_limit))
         except TooManyPointsError:
-            if has_windows(self.steps) is not None:
-                return self._read_points_of_windows(keys)
-            if self.steps:
-                return index_pointwise(self.read(), keys)
-            return read_points(self.array, keys, replace(self.access.read_context, cache=self.access.cache))
+            if not self.is_stored:
+                return self._read_points(keys)
+            return read_points(self.array, keys, self.context)
 
-    def _read_points_of_windows(self, keys: tuple[Any, ...]) -> npt.NDArray[Any]:
+    def _read_points(self, keys: tuple[Any, ...]) -> npt.NDArray[Any]:
         """Return points, read as the indices that they have along each dimension."""
         among: list[Any] = [slice(None)] * self.ndim
         inside: list[Any] = [slice(None)] * self.ndim
@@ -223,22 +221,11 @@ class LazyArray(DeferredValues, Methods, NDArrayOperatorsMixin, ExplicitlyIndexe
 
     # Structure.
 
-    def _after(self, move: Move) -> LazyArray:
-        """Return the array after a structural operation, which is also done to its operands."""
-        made = move.whole(self)
+    def _after(self, move: StructuralMove) -> LazyArray:
+        """Return the array after a structural operation, which is done to all arrays of its expression."""
+        made = LazyArray(move.apply(self.node))
         made.is_view = move.makes_view
         return made
-
-    def then(self, *steps: Step) -> LazyArray:
-        """Return the array with more steps applied to each value after reading."""
-        made = LazyArray(self._array, self.access, (*self.steps, *steps))
-        if self.leaf is not None:
-            made.leaf = self.leaf
-        elif made.leaf is not None:
-            made.leaf = self.copy()  # its values may be kept
-        if any(operands_of(step) for step in steps):
-            return made
-        return made.derived_from(self, partial(apply_steps, steps))
 
     def transpose(self, *axes: Any) -> LazyArray:
         """Return the dimensions in another order."""
@@ -265,7 +252,7 @@ class LazyArray(DeferredValues, Methods, NDArrayOperatorsMixin, ExplicitlyIndexe
         shape = tuple(int(length) for length in shape)
         if shape == self.shape:
             return self
-        return self._after(Broadcast(shape))
+        return self._after(Repeat(shape))
 
     def reshape(self, *shape: Any, order: str = "C") -> Any:
         """Return the array in another shape.
@@ -292,16 +279,17 @@ class LazyArray(DeferredValues, Methods, NDArrayOperatorsMixin, ExplicitlyIndexe
         laid_out = order in ("C", "F")  # how the values are to lie in memory once they are read
         if to == self.dtype and to.metadata == self.dtype.metadata and not laid_out:  # xarray writes enumerations by it
             return self.copy() if copy else self
-        is_plain = not self.steps and not laid_out
-        if is_plain and np.can_cast(self.dtype, to, "safe") and self.dtype.kind in "biufc" and to.kind in "iufc":
-            made = LazyArray(replace(self.array, dtype=to), self.access)  # a place is cast as it is filled
-            return made.derived_from(self, lambda values: values.astype(to))
-        return self.then(Cast(to, current_errors(), order))
+        stored = without_moves(self.node)
+        is_lossless = np.can_cast(self.dtype, to, "safe") and self.dtype.kind in "biufc" and to.kind in "iufc"
+        if isinstance(stored, Stored) and is_lossless and not laid_out:
+            filled = Stored(replace(stored.array, dtype=to), stored.context)  # a place is cast as it is filled
+            return LazyArray(Moved.remember(self.node, CastValues(to), filled))
+        return LazyArray(cast(self.node, to, current_errors(), order))
 
     # Travelling and showing.
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return LazyArray, (self.array, self.access, self.steps)
+        return LazyArray, (self.node,)
 
     def __copy__(self) -> LazyArray:
         return self.copy()
@@ -311,14 +299,10 @@ class LazyArray(DeferredValues, Methods, NDArrayOperatorsMixin, ExplicitlyIndexe
 
     def copy(self, order: str = "C") -> LazyArray:
         """Return an array that can be written to without changing this one; reads nothing."""
-        if order == "F":
-            return self.then(Cast(self.dtype, (), order))
-        copied = LazyArray(self._array, self.access, self.steps)
-        copied.leaf = self.leaf
-        return copied.derived_from(self, lambda values: values)
+        return LazyArray(cast(self.node, self.dtype, (), order) if order == "F" else self.node)
 
     def __dask_tokenize__(self) -> Any:
-        return fingerprint(self)
+        return fingerprint(self.node)
 
     def __repr__(self) -> str:
         return format_text(self)
@@ -331,6 +315,17 @@ class LazyArray(DeferredValues, Methods, NDArrayOperatorsMixin, ExplicitlyIndexe
 
     def _repr_html_(self) -> str:
         return format_html(self)
+
+
+@dataclass(frozen=True, slots=True)
+class CastValues:
+    """A cast without loss, of values that were kept."""
+
+    to: np.dtype[Any]
+
+    def of_values(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """Return values in the type."""
+        return values.astype(self.to)
 
 
 @dataclass(frozen=True, slots=True)

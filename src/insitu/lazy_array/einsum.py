@@ -1,8 +1,7 @@
-"""`numpy.einsum` of a virtual array and weights: on a server next to the data, or box by box.
+"""`numpy.einsum` of virtual arrays: with weights in memory a weighted statistic, else box by box.
 
 xarray's `weighted(...).mean()` asks for two products, one of the values and one of the mask of
-missing values. The server computes both at once, and the second waits here until xarray asks for
-it.
+missing values. Both are computed in one pass, and the second waits until xarray asks for it.
 """
 
 from __future__ import annotations
@@ -16,16 +15,16 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from insitu.active.reduce_array import weigh_array
-from insitu.lazy_array.boxes import iterate_boxes
+from insitu.active.answer import answer_weights
+from insitu.expressions.boxes import iterate_boxes
+from insitu.expressions.element_operations import CONSTANT_BYTES, find_filled
+from insitu.expressions.nodes import Expression, Stored, is_stored, without_moves
 from insitu.lazy_array.dispatch import implements
 from insitu.lazy_array.duck_array import LazyArray
-from insitu.lazy_array.numpy_reductions import report_not_on_server, values_of_used_array
-from insitu.lazy_array.reduce_boxes import reduction_memory
-from insitu.lazy_array.reduce_on_server import reduce_on_server, server_of
-from insitu.lazy_array.steps import FillNull, IsNull, Not
+from insitu.lazy_array.numpy_reductions import reduce_lazy_array, report_not_on_server, values_of_used_array
+from insitu.lazy_array.reduction_patterns import find_tested
 from insitu.lru import LruCache
-from insitu.model import VirtualArray
+from insitu.reducing.expression_values import reduction_memory
 from insitu.reducing.query import ReductionQuery
 from insitu.reducing.weighted_statistics import Weights
 
@@ -35,8 +34,8 @@ MAX_ANSWERS, ANSWER_SECONDS = 4, 60.0
 """How many answers are kept for the question that follows, and for how long."""
 
 
-_answers: LruCache[Any, tuple[float, VirtualArray, npt.NDArray[Any]]] = LruCache(MAX_ANSWERS)
-"""Sums of weights that the server sent along, until xarray asks for them: the time, the array (kept
+_answers: LruCache[Any, tuple[float, Expression, npt.NDArray[Any]]] = LruCache(MAX_ANSWERS)
+"""Sums of weights that were computed along, until xarray asks for them: the time, the array (kept
 so that no other takes its identity), the sums.
 """
 
@@ -47,12 +46,8 @@ def _take_answer(key: Any) -> npt.NDArray[Any] | None:
     return None if found is None or time.monotonic() - found[0] > ANSWER_SECONDS else found[2]
 
 
-def einsum_on_server(
-    array: LazyArray, mine: str, weights: npt.NDArray[Any], labels: str, kept: str
-) -> npt.NDArray[Any] | None:
-    """Return `einsum` of a virtual array and weights, computed next to the data.
-
-    None if the server cannot, after a warning.
+def _weigh(array: LazyArray, mine: str, weights: npt.NDArray[Any], labels: str, kept: str) -> npt.NDArray[Any]:
+    """Return `einsum` of a virtual array and weights, as a weighted sum or the sum of a product.
 
     Parameters
     ----------
@@ -63,29 +58,26 @@ def einsum_on_server(
     kept
         The labels of the result.
     """
-    active, stored = server_of(array), array.array.dtype
     gone = [label for label in mine if label not in kept]
     axes = [mine.index(label) for label in gone]
     about = hashlib.sha256(np.ascontiguousarray(weights).tobytes()).digest()
-    key = (id(array.array), active, mine, labels, kept, np.asarray(weights).dtype.str, about)
+    stored, pattern = _find_pattern(array)
+    key = (stored and _identity(stored), mine, labels, kept, np.asarray(weights).dtype.str, about)
     factor: Weights = {tuple(mine.index(label) for label in labels): np.asarray(weights)}
 
     def ask(methods: list[str], skipna: bool) -> dict[str, npt.NDArray[Any]]:
-        query = ReductionQuery.of(methods, axes, skipna=skipna)
-        return weigh_array(array.array, factor, query, array.access.read_context, active)
+        assert stored is not None
+        known = values_of_used_array(LazyArray(stored))
+        return answer_weights(stored, factor, ReductionQuery.of(methods, axes, skipna=skipna), known)
 
     is_weighted = bool(labels) and set(labels) <= set(gone) and not np.isnan(weights).any()
-    is_pattern = stored.kind in "biuf" and array.steps in ((), (FillNull(0, stored),), (IsNull(), Not()))
-    if not is_weighted or not is_pattern:
-        there = _sum_products_on_server(array, mine, weights, labels, axes)
-        if there is None:
-            return None
-        found = there
-    elif array.steps == (FillNull(0, stored),):
+    if not is_weighted or stored is None:
+        found = _sum_products(array, mine, weights, labels, axes)
+    elif pattern == "filled":
         both = ask(["sum", "sum_of_weights"], True)
-        _answers.put(key, (time.monotonic(), array.array, both["sum_of_weights"]))
+        _answers.put(key, (time.monotonic(), stored, both["sum_of_weights"]))
         found = both["sum"]
-    elif array.steps == (IsNull(), Not()):
+    elif pattern == "present":
         waiting = _take_answer(key)
         found = ask(["sum_of_weights"], True)["sum_of_weights"] if waiting is None else waiting
         found = np.where(np.isnan(found), 0, found)  # xarray makes NaN of 0
@@ -93,7 +85,31 @@ def einsum_on_server(
         found = ask(["sum"], False)["sum"]
     rest = [label for label in mine if label in kept]
     turned: npt.NDArray[Any] = found.transpose([rest.index(label) for label in kept])
-    return turned.astype(np.result_type(array.dtype, weights), copy=False)
+    with np.errstate(over="ignore"):
+        return turned.astype(np.result_type(array.dtype, weights), copy=False)
+
+
+def _identity(expression: Expression) -> Any:
+    stored = without_moves(expression)
+    assert isinstance(stored, Stored)
+    return stored.identity
+
+
+def _find_pattern(array: LazyArray) -> tuple[Expression | None, str]:
+    """Return the stored array that an array is ("itself"), or is with 0 in place of missing values ("filled"), or tells
+    which values of it are there ("present"); None if it is something else.
+    """
+    filled, (tested, is_negated) = find_filled(array.node), find_tested(array.node)
+    if is_stored(array.node):
+        found, pattern = array.node, "itself"
+    elif filled is not None and filled[0].dtype == array.dtype and filled[1] == 0:
+        found, pattern = filled[0], "filled"
+    elif tested is not None and is_negated:
+        found, pattern = tested, "present"
+    else:
+        return None, ""
+    # With its moves, by which it finds values that were kept of what it was selected from.
+    return (found, pattern) if is_stored(found) and found.dtype.kind in "biuf" else (None, "")
 
 
 def _is_sum_of_products(array: LazyArray, mine: str, weights: npt.NDArray[Any], labels: str, kept: str) -> bool:
@@ -125,31 +141,32 @@ def _without_foreign_labels(weights: npt.NDArray[Any], labels: str, known: str) 
     return weights.sum(axis=foreign), "".join(label for label in labels if label in known)
 
 
-def _sum_products_on_server(
+def _sum_products(
     array: LazyArray, mine: str, weights: npt.NDArray[Any], labels: str, axes: Sequence[int]
-) -> npt.NDArray[Any] | None:
-    """Return a sum of products as the reduction of an expression; None if the server cannot."""
+) -> npt.NDArray[Any]:
+    """Return a sum of products as the reduction of an expression."""
     order = [labels.index(label) for label in mine if label in labels]
     aligned = weights.transpose(order).reshape(
         [weights.shape[labels.index(label)] if label in labels else 1 for label in mine]
     )
     dtype = np.result_type(array.dtype, weights)
-    wide = np.result_type(dtype, np.float64) if dtype.kind == "f" else dtype  # products in float64, as here
-    found = reduce_on_server(array.astype(wide) * aligned, ReductionQuery.of("sum", tuple(axes), skipna=False))
-    return None if found is None else found["sum"]
+    wide = np.result_type(dtype, np.float64) if dtype.kind == "f" else dtype
+    with np.errstate(invalid="ignore", over="ignore"):
+        product = array.astype(wide) * aligned
+    return reduce_lazy_array(product, ReductionQuery.of("sum", tuple(axes), skipna=False))["sum"]
 
 
-def _product_on_server(
-    subscripts: str, array: LazyArray, mine: str, labels: Sequence[str], kept: str, operands: Sequence[Any]
-) -> npt.NDArray[Any] | None:
-    """Return a product with one array in memory, as the server of the other one takes it; None if it cannot."""
+def _find_weights(
+    array: LazyArray, mine: str, labels: Sequence[str], kept: str, operands: Sequence[Any]
+) -> tuple[npt.NDArray[Any], str] | None:
+    """Return the one array in memory that an array is multiplied with, and its labels; None if the product is no sum
+    of products with weights.
+    """
     others = [number for number, operand in enumerate(operands) if operand is not array]
-    if len(operands) == 2 and len(others) == 1 and not isinstance(operands[others[0]], LazyArray):
-        weights, names = _without_foreign_labels(np.asarray(operands[others[0]]), labels[others[0]], mine + kept)
-        if _is_sum_of_products(array, mine, weights, names, kept):
-            return einsum_on_server(*_with_labels(array, mine, names), weights, names, kept)
-    report_not_on_server(array, f"this product (einsum of {subscripts})")
-    return None
+    if len(operands) != 2 or len(others) != 1 or isinstance(operands[others[0]], LazyArray):
+        return None
+    weights, names = _without_foreign_labels(np.asarray(operands[others[0]]), labels[others[0]], mine + kept)
+    return (weights, names) if _is_sum_of_products(array, mine, weights, names, kept) else None
 
 
 @implements(np.einsum)
@@ -174,10 +191,12 @@ def einsum(subscripts: Any, *operands: Any, out: Any = None, optimize: Any = Fal
     labels, kept = _expand_ellipsis(subscripts, operands)
     largest = max(lazy, key=lambda number: operands[number].nbytes)
     array, mine = operands[largest], labels[largest]
-    if server_of(array) is not None and not set(mine) <= set(kept):  # else nothing of it is reduced
-        found = _product_on_server(subscripts, array, mine, labels, kept, operands)
-        if found is not None:
-            return found
+    if not set(mine) <= set(kept):  # else nothing of it is reduced
+        found = _find_weights(array, mine, labels, kept, operands)
+        if found is not None and found[0].nbytes <= CONSTANT_BYTES:
+            weights, names = found
+            return _weigh(*_with_labels(array, mine, names), weights, names, kept)
+        report_not_on_server(array, f"this product (einsum of {subscripts})")
     if len(set(mine)) < len(mine) or not array.size:
         return NotImplemented
     lengths: dict[str, int] = {}
@@ -189,7 +208,7 @@ def einsum(subscripts: Any, *operands: Any, out: Any = None, optimize: Any = Fal
     plain = f"{','.join(labels)}->{kept}"
     known = [values_of_used_array(operand) if number in lazy else None for number, operand in enumerate(operands)]
     sources = [operand if values is None else values for operand, values in zip(operands, known, strict=True)]
-    for box in iterate_boxes(array, memory=reduction_memory()):
+    for box in iterate_boxes(array.node, reduction_memory()):
         where = {name: part for name, part, n in zip(mine, box, array.shape, strict=True) if n > 1}
         parts = [
             source[box] if number == largest else _select_box(source, labels[number], where)

@@ -3,51 +3,30 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
-from insitu.lazy_array.boxes import CHUNK_BYTES, BoxMemory, iterate_boxes
-from insitu.lazy_array.deferred_values import DeferredValues
-from insitu.lazy_array.evaluate import BOX_BYTES, threads_at_once
-from insitu.lazy_array.formula_text import formula, stored_arrays
-from insitu.lazy_array.reduce_boxes import NEEDS_ALL_VALUES, reduction_memory
-from insitu.lazy_array.reduce_on_server import reason_to_compute_here, server_of
-from insitu.model import Selection, Tile, byte_ranges
-from insitu.model.cell_counts import count_table
+from insitu.active.answer import reason_to_compute_here
+from insitu.active.remote_expression import server_of
+from insitu.expressions.boxes import CHUNK_BYTES, BoxMemory, iterate_boxes
+from insitu.expressions.cost import Cost, cost
+from insitu.expressions.evaluate import BOX_BYTES, threads_at_once
+from insitu.expressions.formula_text import formula
+from insitu.expressions.nodes import Expression, is_stored
 from insitu.model.description import format_bytes
-from insitu.reading.memory_estimate import estimate_read_memory
-from insitu.reading.request_cost import is_far
-from insitu.reading.request_estimate import estimate_requests
+from insitu.reading.estimate import StoredPart
 from insitu.reading.task_batches import BATCH_BYTES
 from insitu.reading.thread_pools import REMOTE_WORKERS, count_cores
+from insitu.reducing.expression_values import reduction_memory
 from insitu.reducing.reduce_chunks import STACK_BYTES, STEP_BYTES
-from insitu.reducing.reductions import SKETCHES, STREAMED, Reduction
+from insitu.reducing.reductions import Reduction
+from insitu.reducing.statistics import STATISTICS
 from insitu.reducing.whole_blocks import BLOCK_BYTES
 from insitu.sources.redaction import redact_url
 
-__all__ = ["Explanation", "StoredPart", "explain"]
-
-MOST_CELLS = 4 << 20
-"""Cells of a table that are looked at together: 300 MB of columns."""
-
-
-@dataclass(frozen=True, slots=True)
-class StoredPart:
-    """What is read of one stored array."""
-
-    name: str
-    chunks: int
-    """Chunks that are fetched and decoded."""
-    bytes_fetched: int
-    """Their stored bytes."""
-    bytes_decoded: int
-    """Their bytes once they are decoded, about."""
-    files: int
-    requests: int
-    """Requests that fetch them, about; of a local file, reads."""
+__all__ = ["Explanation", "explain"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +110,7 @@ def _count(number: int, what: str) -> str:
     return f"{number:,} {what}{'s' if number != 1 else ''}"
 
 
-def explain(array: DeferredValues, reduction: str | None = None, axes: Sequence[int] | None = None) -> Explanation:
+def explain(array: Expression, reduction: str | None = None, axes: Sequence[int] | None = None) -> Explanation:
     """Return how the values of a virtual array or expression come about, without reading any.
 
     Parameters
@@ -146,61 +125,31 @@ def explain(array: DeferredValues, reduction: str | None = None, axes: Sequence[
     gone = range(array.ndim) if axes is None else axes
     shape = array.shape if reduction is None else tuple(n for axis, n in enumerate(array.shape) if axis not in gone)
     sizes = _block_sizes(array, reduction)
-    parts = tuple(_explain_stored(stored) for stored in stored_arrays(array))
+    need = cost(array, looks_into_tables=True)
     largest = max(sizes, default=0) * array.dtype.itemsize
     active, reason = server_of(array), reason_to_compute_here(array)
     server = None if active is None or reduction is None or reason is not None else active.url
     memory = (
-        math.prod(shape) * array.dtype.itemsize if server else _estimate_memory(array, reduction, shape, sizes, parts)
+        math.prod(shape) * array.dtype.itemsize if server else _estimate_memory(array, reduction, shape, sizes, need)
     )
     text, blocks = formula(array), len(sizes)
-    return Explanation(text, reduction, shape, array.dtype, blocks, largest, parts, server, memory, reason)
+    return Explanation(text, reduction, shape, array.dtype, blocks, largest, need.parts, server, memory, reason)
 
 
-def _block_sizes(array: DeferredValues, reduction: str | None) -> list[int]:
+def _block_sizes(array: Expression, reduction: str | None) -> list[int]:
     """Return the elements of each block; values that are only read are one block."""
-    if (reduction is None and not array.steps) or reduction in NEEDS_ALL_VALUES:
+    if is_stored(array) if reduction is None else STATISTICS[reduction].needs_all_values:
         return [array.size]
     memory = BoxMemory(BOX_BYTES) if reduction is None else reduction_memory()
-    return [math.prod(part.stop - part.start for part in box) for box in iterate_boxes(array, memory=memory)]
-
-
-def _explain_stored(array: DeferredValues) -> StoredPart:
-    """Return what is read of one array.
-
-    A chunk that several of its cells show counts once, if they are among the same `MOST_CELLS`.
-    """
-    chunks = nbytes = requests = 0
-    files: set[int] = set()
-    sources = array.array.sources
-    for columns in _range_blocks(array):
-        ranges = np.unique(np.concatenate(columns, axis=1), axis=1)  # sorted by source and offset
-        chunks += ranges.shape[1]
-        nbytes += int(np.maximum(ranges[2], 0).sum())
-        requests += estimate_requests(sources, *ranges)
-        files.update(np.unique(ranges[0]).tolist())
-    decoded = sum(_decoded_bytes(tile) for tile in array.array.tiles)
-    return StoredPart(array.access.name or "array", chunks, nbytes, decoded, len(files), requests)
-
-
-def _range_blocks(array: DeferredValues) -> Iterator[list[npt.NDArray[np.int64]]]:
-    """Yield the byte ranges of an array, about `MOST_CELLS` at a time."""
-    block: list[npt.NDArray[np.int64]] = []
-    for part in byte_ranges(array.array):
-        block.append(np.stack(part))
-        if sum(columns.shape[1] for columns in block) >= MOST_CELLS:
-            yield block
-            block = []
-    if block:
-        yield block
+    return [math.prod(part.stop - part.start for part in box) for box in iterate_boxes(array, memory)]
 
 
 def _estimate_memory(
-    array: DeferredValues,
+    array: Expression,
     reduction: str | None,
     shape: Sequence[int],
     sizes: Sequence[int],
-    parts: Sequence[StoredPart],
+    need: Cost,
 ) -> int:
     """Return the bytes that are held at a time, at most, about.
 
@@ -212,38 +161,25 @@ def _estimate_memory(
         Of the result.
     sizes
         Elements of each block.
-    parts
-        What is read.
+    need
+        What it takes.
     """
-    stored = [part.array for part in stored_arrays(array)]
-    needs = [estimate_read_memory(part, Selection.of(..., part.shape)) for part in stored]
-    chunk = max((need.chunk for need in needs), default=0)
-    far = any(is_far(part.sources) for part in stored)
-    threads = REMOTE_WORKERS if far else count_cores() + 1
+    threads = REMOTE_WORKERS if need.is_far else count_cores() + 1
     # A thread holds what it has fetched, the chunk that it decodes, and what a filter makes of that.
-    decoding = threads * (max(BATCH_BYTES, chunk) + 2 * chunk)
-    memory = sum(need.plan for need in needs)
-    memory += min(decoding, sum(part.bytes_fetched + 2 * part.bytes_decoded for part in parts))
+    decoding = threads * (max(BATCH_BYTES, need.chunk) + 2 * need.chunk)
+    memory = need.plan + min(decoding, sum(part.bytes_fetched + 2 * part.bytes_decoded for part in need.parts))
     elements = math.prod(shape)
     if reduction is None:
         memory += elements * array.dtype.itemsize
-    elif reduction in STREAMED and array.dtype.kind in STREAMED[reduction].kinds and reduction not in SKETCHES:
+    elif STATISTICS.can_stream(reduction, array.dtype) and not STATISTICS[reduction].is_sketch:
         partial = Reduction((reduction,), array.dtype).nothing(())
         # The partial of all data, and one that is merged into it.
         memory += 2 * elements * sum(field.nbytes for field in partial.values())
-        memory += min(count_cores() * (STACK_BYTES + 2 * STEP_BYTES), 3 * array.nbytes) if not array.steps else 0
+        memory += min(count_cores() * (STACK_BYTES + 2 * STEP_BYTES), 3 * array.nbytes) if is_stored(array) else 0
     else:
         # For a median NumPy copies, masks and sorts the values: 20 MB of 3.5 MB, with what decoding holds.
         memory += 5 * min(BLOCK_BYTES, array.nbytes) + elements * array.dtype.itemsize
-    if array.steps:
+    if not is_stored(array):
         held = min(threads_at_once(), len(sizes)) * max(sizes, default=0) * array.dtype.itemsize
-        memory += held * (1 + len(stored)) + min(CHUNK_BYTES, sum(part.bytes_decoded for part in parts))
+        memory += held * (1 + len(need.parts)) + min(CHUNK_BYTES, sum(part.bytes_decoded for part in need.parts))
     return memory
-
-
-def _decoded_bytes(tile: Tile) -> int:
-    """Return the bytes of all stored chunks of a tile; those of the cells without one are left out by their share."""
-    elements = math.prod(int(np.maximum(axis.show(np.arange(axis.count)).stored, 1).sum()) for axis in tile.axes)
-    cells = math.prod(tile.chunks.shape)
-    stored = count_table(tile.chunks).stored
-    return round(elements * max(encoding.dtype.itemsize for encoding in tile.encodings) * stored / max(cells, 1))

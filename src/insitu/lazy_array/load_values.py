@@ -15,9 +15,11 @@ from xarray.core import indexing  # no public name: see duck_array
 from insitu.combining.member import in_memory
 from insitu.engines.dask import import_dask
 from insitu.errors import InsituError
+from insitu.expressions.chunk_grid import uniform_chunks
+from insitu.expressions.evaluate import read_all, read_and_keep
+from insitu.expressions.nodes import Expression, Stored, to_rows
 from insitu.lazy_array.dask_blocks import choose_blocks, choose_reads
 from insitu.lazy_array.deferred_values import DeferredValues
-from insitu.lazy_array.evaluate import read_all, read_and_keep
 from insitu.lazy_array.options import options
 
 __all__ = [
@@ -34,12 +36,12 @@ __all__ = [
 
 def values_or_dask(array: DeferredValues) -> Any:
     """Return the values, or a Dask array where they exceed `read_limit`."""
-    limit = array.access.read_limit
+    limit = array.context.read_limit
     if array.nbytes <= (options.read_limit if limit is None else limit):
-        return read_and_keep(array)
+        return read_and_keep(array.node)
     if find_spec("dask") is None:
         if array.nbytes <= options.read_limit:
-            return read_and_keep(array)
+            return read_and_keep(array.node)
         raise TooLargeError(
             f"this would read {array.nbytes / 2**30:.1f} GiB at once, more than insitu.options.read_limit",
             hint="Select less, call load() to read it anyway, raise the limit, or pip install 'insitu[dask]' (then it "
@@ -69,13 +71,13 @@ def write_values(array: DeferredValues, key: Any, value: Any) -> None:
     """
     if array.is_view:
         raise refuse_write("this array is a part of another virtual array, which would not change")
-    limit = options.read_limit if array.access.read_limit is None else array.access.read_limit
+    limit = options.read_limit if array.context.read_limit is None else array.context.read_limit
     if array.nbytes > limit:
         raise TooLargeError(
             f"writing to this variable would read {array.nbytes / 2**30:.1f} GiB, more than insitu.options.read_limit",
             hint="Select what you need first, use where(), or call load() to read it anyway",
         )
-    values = np.array(read_all([array])[0])
+    values = read_all([array.node])[0]
     if isinstance(key, indexing.ExplicitIndexer):
         inside: Any = indexing
         inside.set_with_indexer(inside.NumpyIndexingAdapter(values), key, value)
@@ -84,7 +86,7 @@ def write_values(array: DeferredValues, key: Any, value: Any) -> None:
     carried = in_memory(values)
     if carried is None:
         raise TypeError(f"values of {values.dtype} cannot be written to in place: load() the variable first")
-    array.replace_values(carried)
+    array.node = Stored(carried, array.context)  # what was derived from it before keeps the old one
 
 
 class ReadOnlyError(InsituError, ValueError):
@@ -120,13 +122,13 @@ def to_dask(array: DeferredValues, chunks: Any = None, *, inline_array: bool = F
     """
     dask_array = import_dask("dask.array", "chunks=")
     if chunks is None or (isinstance(chunks, str) and chunks == "auto"):
-        chunks = choose_blocks(array)
+        chunks = choose_blocks(array.node)
     else:
         chunks = dask_array.core.normalize_chunks(
-            chunks, shape=array.shape, dtype=array.dtype, previous_chunks=array.uniform_chunks
+            chunks, shape=array.shape, dtype=array.dtype, previous_chunks=uniform_chunks(array.node)
         )
-    reads = choose_reads(array, chunks)
-    name = f"insitu-{fingerprint(array, reads)}"
+    reads = choose_reads(array.node, chunks)
+    name = f"insitu-{fingerprint(array.node, reads)}"
     meta = np.empty((0,) * array.ndim, array.dtype)
     read = dask_array.from_array(_BlockReader(array), chunks=reads, name=name, meta=meta, inline_array=inline_array)
     return read if reads == chunks else read.rechunk(chunks)
@@ -156,10 +158,11 @@ class _BlockReader:
     def __getitem__(self, key: Any) -> npt.NDArray[Any]:
         block = self.array[key]
         return (
-            read_all([block], once=True)[0] if isinstance(block, DeferredValues) else block
+            read_all([block.node], once=True)[0] if isinstance(block, DeferredValues) else block
         )  # Dask keeps what it needs
 
 
-def fingerprint(array: DeferredValues, *more: Any) -> str:
-    """Return a hash of an array's chunks and steps, and of what else is given: the same for equal ones only."""
-    return hashlib.blake2b(pickle.dumps((array.array, array.steps, *more)), digest_size=16).hexdigest()
+def fingerprint(expression: Expression, *more: Any) -> str:
+    """Return a hash of an expression, and of what else is given: the same for equal ones only."""
+    rows = to_rows(expression, with_contexts=False)
+    return hashlib.blake2b(pickle.dumps((rows, *more)), digest_size=16).hexdigest()

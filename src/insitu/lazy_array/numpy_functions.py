@@ -14,13 +14,14 @@ import numpy as np
 import numpy.typing as npt
 
 from insitu.combining.member import in_memory
+from insitu.expressions.element_operations import fill_null, find_null_tested, find_operand, mask
+from insitu.expressions.join_expressions import join_expressions
+from insitu.expressions.nodes import without_moves
+from insitu.expressions.padding import convert_fill, take_with_fill
 from insitu.lazy_array.dispatch import implements, own_result, to_computable
 from insitu.lazy_array.duck_array import LazyArray
-from insitu.lazy_array.expressions import combine
-from insitu.lazy_array.join_expressions import join_lazy_arrays
+from insitu.lazy_array.numpy_operations import combine
 from insitu.lazy_array.numpy_reductions import report_not_on_server
-from insitu.lazy_array.padding import take_with_fill
-from insitu.lazy_array.steps import FillNull, IsNull, Not, Round, Where
 from insitu.lazy_array.windowing import slide_windows, split_dimensions
 from insitu.model import Inline, VirtualArray, normalise_axes
 from insitu.model.elementwise import result_type
@@ -44,8 +45,8 @@ def _concatenate(arrays: Sequence[Any], axis: int | None = 0, out: Any = None, *
         raise ValueError(f"arrays of shapes {', '.join(str(array.shape) for array in lazy)} cannot be concatenated")
     dtype = np.result_type(*(array.dtype for array in lazy))
     (along,) = normalise_axes(axis, lazy[0].ndim)
-    joined = join_lazy_arrays(lazy, along)
-    return NotImplemented if joined is None else joined.astype(dtype)
+    joined = join_expressions([array.node for array in lazy], along)
+    return NotImplemented if joined is None else LazyArray(joined).astype(dtype)
 
 
 @implements(np.stack)
@@ -225,7 +226,18 @@ def _pad(array: LazyArray, pad_width: Any, mode: Any = "constant", **kwargs: Any
         np.concatenate([np.full(before, -1), np.arange(n), np.full(after, -1)]) if before or after else None
         for n, (before, after) in zip(array.shape, widths, strict=True)
     ]
-    return take_with_fill(array, indices, kwargs.get("constant_values", 0))
+    return _take_with_fill(array, indices, kwargs.get("constant_values", 0))
+
+
+def _take_with_fill(array: LazyArray, indices: Sequence[npt.NDArray[Any] | None], fill: Any) -> Any:
+    """Return these elements along each dimension (None: all), and `fill` where an index is -1.
+
+    It is virtual, unless there is nothing to take from.
+    """
+    if not array.size:  # then nothing is taken: all is filled, or there are no elements
+        shape = [n if index is None else len(index) for n, index in zip(array.shape, indices, strict=True)]
+        return np.full(shape, convert_fill(fill, array.dtype), array.dtype)
+    return LazyArray(take_with_fill(array.node, indices, fill))
 
 
 # Choosing.
@@ -257,7 +269,7 @@ def _where_special(condition: Any, x: Any, y: Any) -> Any:
 def _constant(value: Any) -> npt.NDArray[Any] | None:
     """Return the one value of an array that is the same everywhere by construction."""
     if isinstance(value, LazyArray):
-        return None if value.steps else _repeated_value(value.array)
+        return _repeated_value(value.array) if value.is_stored else None
     array = np.asarray(value)
     if array.ndim == 0:
         return array
@@ -289,20 +301,20 @@ def _type_of(value: Any) -> Any:
 
 
 def _where_null(condition: LazyArray, x: Any, y: Any) -> Any:
-    """Return `where(isnan(a), value, a)`, or its negation, as a step.
+    """Return `where(isnan(a), value, a)`, or its negation, as one operation with a scalar.
 
     xarray asks for it before a sum.
     """
-    if condition.steps and condition.steps[-1] == Not():
-        inner = LazyArray(condition._array, condition.access, condition.steps[:-1])
-        return _where_null(inner, y, x)
-    value, array = _constant(x), y
-    if value is None or not isinstance(array, LazyArray) or condition.steps != (*array.steps, IsNull()):
+    negated = find_operand(condition.node, "logical_not", "invert")
+    if negated is not None and negated.dtype == bool:
+        return _where_null(LazyArray(negated), y, x)
+    value, array, tested = _constant(x), y, find_null_tested(condition.node)
+    if value is None or not isinstance(array, LazyArray) or tested is None:
         return NotImplemented
-    if condition.array is not array.array:
+    if without_moves(tested) is not without_moves(array.node):
         return NotImplemented
     dtype = result_type("where", (condition.dtype, _type_of(x), array.dtype))
-    filled = array.then(FillNull(value.astype(dtype)[()], dtype))
+    filled = LazyArray(fill_null(array.node, value.astype(dtype)[()], dtype))
     shape = np.broadcast_shapes(filled.shape, np.shape(x))
     return filled if shape == filled.shape else filled.broadcast_to(shape).copy()
 
@@ -320,8 +332,8 @@ def _mask(array: LazyArray, keep: npt.NDArray[np.bool_], other: npt.NDArray[Any]
             None if mark.all() else np.where(np.broadcast_to(mark, (n,)), np.arange(n), -1)
             for mark, n in zip(marks, shape, strict=True)
         ]
-        return take_with_fill(array, indices, other[()])
-    return array.then(Where(np.broadcast_to(shown, shape), other[()], array.dtype))
+        return _take_with_fill(array, indices, other[()])
+    return LazyArray(mask(array.node, np.broadcast_to(shown, shape), other[()], array.dtype))
 
 
 # Made like it.
@@ -389,7 +401,7 @@ def _astype(x: LazyArray, dtype: Any, /, *, copy: bool = True, device: Any = Non
 def _round(a: LazyArray, decimals: int = 0, out: Any = None) -> Any:
     if out is not None or a.dtype.kind not in "fciu":
         return NotImplemented
-    return a.copy() if a.dtype.kind in "iu" and decimals >= 0 else a.then(Round(decimals))
+    return a.copy() if a.dtype.kind in "iu" and decimals >= 0 else combine("round", a, decimals)
 
 
 @implements(np.result_type)

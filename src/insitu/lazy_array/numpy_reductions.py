@@ -10,73 +10,47 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
+from inspect import signature
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from insitu.active.reduce_array import reduce_array
+from insitu.active.answer import answer
+from insitu.active.remote_expression import server_of
 from insitu.errors import UnsupportedError
+from insitu.expressions.element_operations import find_filled
+from insitu.expressions.evaluate import find_values, read_and_keep
+from insitu.expressions.formula_text import formula
+from insitu.expressions.nodes import Expression, is_stored, stored_arrays
 from insitu.lazy_array.dispatch import implements
 from insitu.lazy_array.duck_array import LazyArray
-from insitu.lazy_array.evaluate import read_and_keep
-from insitu.lazy_array.formula_text import formula, stored_arrays
 from insitu.lazy_array.options import options
-from insitu.lazy_array.reduce_boxes import NEEDS_ALL_VALUES, engine_of, reduce_by_boxes
-from insitu.lazy_array.reduce_on_server import reduce_on_server, server_of
-from insitu.lazy_array.reduction_patterns import reduce_masked, reduce_null_test, without_steps
-from insitu.lazy_array.steps import FillNull
+from insitu.lazy_array.reduction_patterns import reduce_null_test
 from insitu.lazy_array.windowing import reduce_windows
 from insitu.model import normalise_axes
-from insitu.reducing import METHODS as STREAMED
 from insitu.reducing.query import ReductionQuery
-from insitu.reducing.reduce import compute_statistics, squeeze_axes
 from insitu.reducing.reductions import ReductionRules
+from insitu.reducing.statistics import STATISTICS
 
 __all__ = ["can_stream", "reduce_lazy_array", "report_not_on_server", "values_of_used_array"]
 
 NUMPY_REDUCTIONS: dict[Callable[..., Any], tuple[str, bool]] = {
-    np.sum: ("sum", False),
-    np.nansum: ("sum", True),
-    np.mean: ("mean", False),
-    np.nanmean: ("mean", True),
-    np.min: ("min", False),
-    np.amin: ("min", False),
-    np.nanmin: ("min", True),
-    np.max: ("max", False),
-    np.amax: ("max", False),
-    np.nanmax: ("max", True),
-    np.std: ("std", False),
-    np.nanstd: ("std", True),
-    np.var: ("var", False),
-    np.nanvar: ("var", True),
-    np.prod: ("prod", False),
-    np.nanprod: ("prod", True),
-    np.median: ("median", False),
-    np.nanmedian: ("median", True),
-    np.quantile: ("quantile", False),
-    np.nanquantile: ("quantile", True),
-    np.any: ("any", False),
-    np.all: ("all", False),
-    np.argmin: ("argmin", False),
-    np.nanargmin: ("argmin", True),
-    np.argmax: ("argmax", False),
-    np.nanargmax: ("argmax", True),
+    getattr(np, name): (statistic.name, name.startswith("nan"))
+    for statistic in STATISTICS.values()
+    for name in statistic.numpy
 }
 """NumPy's function: the method, and whether missing values are left out."""
 
 REUSED_BYTES = 64 << 20
 """Arrays up to this size are kept when they are reduced for the second time."""
 
-NEUTRAL_ELEMENTS = {"sum": 0, "prod": 1}
-
 
 def can_stream(dtype: np.dtype[Any], method: str) -> bool:
     """Return whether a statistic of values of this type is taken piece by piece."""
-    return dtype.kind in (
-        "biuf" if method in NEEDS_ALL_VALUES else STREAMED[method].kinds.replace("S", "").replace("U", "")
-    )
+    statistic = STATISTICS[method]
+    return dtype.kind in ("biuf" if statistic.needs_all_values else statistic.kinds.replace("S", "").replace("U", ""))
 
 
 def reduce_lazy_array(array: LazyArray, query: ReductionQuery) -> dict[str, npt.NDArray[Any]]:
@@ -89,19 +63,7 @@ def reduce_lazy_array(array: LazyArray, query: ReductionQuery) -> dict[str, npt.
     query
         Statistics of the whole array for which `can_stream` is true.
     """
-    if array.steps:
-        there = reduce_on_server(array, query)
-        if there is not None:
-            return there
-        along = normalise_axes(query.axes, array.ndim)
-        known = values_of_used_array(array)
-        engine = engine_of(array) if known is None else None
-        found = reduce_by_boxes(array, query.methods, along, query.rules, engine=engine, known=known)
-        return found if query.keepdims else {name: squeeze_axes(v, along, array.ndim) for name, v in found.items()}
-    known = values_of_used_array(array)
-    if known is not None:
-        return compute_statistics(array.array, query, array.access.read_context, known)
-    return reduce_array(array.array, query, array.access.read_context, array.access.active)
+    return answer(array.node, query, values_of_used_array(array))
 
 
 def _reduce(func: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
@@ -109,7 +71,7 @@ def _reduce(func: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     if not args or not isinstance(args[0], LazyArray):
         return NotImplemented
     method, skipna = NUMPY_REDUCTIONS[func]
-    given = _named_arguments(method, args, kwargs)
+    given = _named_arguments(func, args, kwargs)
     if given is None:
         return NotImplemented
     array: LazyArray = args[0]
@@ -132,15 +94,15 @@ def values_of_used_array(array: LazyArray) -> npt.NDArray[Any] | None:
     The first reduction of a stored array streams. From the second on, a small one is read and kept. What was computed
     of small arrays is kept at once.
     """
-    cache = array.access.values
-    if cache is None or server_of(array) is not None:
+    cache = array.context.values
+    if cache is None or server_of(array.node) is not None:
         return None
-    values = cache.find(array)
+    values = find_values(array.node)
     if values is None and array.nbytes <= REUSED_BYTES and cache.can_keep(array.nbytes):
-        key = cache.key_of(array)
+        key = array.node.make_key()
         key.uses += 1
-        is_small = bool(array.steps) and array.nbytes <= min(options.block_bytes, _read_limit(array))
-        values = read_and_keep(array) if key.uses > 1 or is_small else None
+        is_small = not array.is_stored and array.nbytes <= min(options.block_bytes, _read_limit(array))
+        values = read_and_keep(array.node) if key.uses > 1 or is_small else None
     return values
 
 
@@ -162,11 +124,11 @@ def report_not_on_server(array: LazyArray, what: str) -> None:
     """Warn that an operation does not run on the server, if one was given; raise if it is
     required.
     """
-    active = server_of(array)
+    active = server_of(array.node)
     if active is not None:
-        name = formula(array)
+        name = formula(array.node)
         problem = UnsupportedError(f"servers do not compute {what}", hint="load() first", variable=name)
-        active.fall_back(problem, name, *(stored.array for stored in stored_arrays(array)))
+        active.fall_back(problem, name, *(stored.array for stored in stored_arrays(array.node)))
 
 
 def _stream_reduction(array: LazyArray, method: str, skipna: bool, given: dict[str, Any]) -> Any:
@@ -174,7 +136,8 @@ def _stream_reduction(array: LazyArray, method: str, skipna: bool, given: dict[s
     axes = given["axis"]
     if not array.size or axes == () or isinstance(axes, list) or (axes is not None and not array.ndim):
         return None  # NumPy has rules of its own for these
-    if (method.startswith("arg") and isinstance(axes, tuple)) or (method == "mean" and array.dtype.kind == "M"):
+    statistic = STATISTICS[method]
+    if (statistic.is_position and isinstance(axes, tuple)) or (method == "mean" and array.dtype.kind == "M"):
         return None
     along = normalise_axes(axes, array.ndim)
     axes = None if axes is None else along
@@ -184,41 +147,52 @@ def _stream_reduction(array: LazyArray, method: str, skipna: bool, given: dict[s
     def take(bare: LazyArray, name: str, how: ReductionRules) -> npt.NDArray[Any]:
         return reduce_lazy_array(bare, ReductionQuery((name,), along, rules=how, keepdims=True))[name]
 
-    if method in NEUTRAL_ELEMENTS and array.steps == (FillNull(NEUTRAL_ELEMENTS[method], array.array.dtype),):
-        array, rules = without_steps(array), replace(rules, skipna=True)
-    elif array.steps and given["dtype"] is None and array.array.dtype.kind in "fcmM":
+    present = _find_present(array.node, statistic.neutral_element)
+    if present is not None:
+        array, rules = LazyArray(present), replace(rules, skipna=True)
+    elif not array.is_stored and given["dtype"] is None:
         pattern = reduce_null_test(array, method, along, take)
-        if pattern is None and array.access.active is not None:
-            pattern = reduce_masked(array, method, along, rules, skipna, take)
         if pattern is not None:
             return _scalar(pattern if keepdims else pattern.squeeze(along))
     if _is_wider_float(array.dtype, given["dtype"]):
         array = array.astype(given["dtype"])
     if not can_stream(array.dtype, method) or not _is_same_type(array.dtype, given["dtype"]):
         return None
-    if method.startswith("arg") and len(along) != 1 and array.steps and server_of(array) is not None:
+    if statistic.is_position and len(along) != 1 and not array.is_stored and server_of(array.node) is not None:
         return None
     query = ReductionQuery((method,), axes, rules=rules, keepdims=keepdims)
     return _scalar(reduce_lazy_array(array, query)[method])
 
 
+def _find_present(expression: Expression, neutral: int | None) -> Expression | None:
+    """Return the stored array of which a statistic leaves missing values out by filling them with what does not count;
+    None if the expression is nothing of that kind.
+    """
+    filled = None if neutral is None else find_filled(expression)
+    if filled is None or not is_stored(filled[0]) or filled[0].dtype != expression.dtype or filled[1] != neutral:
+        return None
+    return filled[0]
+
+
 def _read_limit(array: LazyArray) -> int:
-    return options.read_limit if array.access.read_limit is None else array.access.read_limit
+    return options.read_limit if array.context.read_limit is None else array.context.read_limit
 
 
 def _scalar(found: Any) -> Any:
     return found[()] if isinstance(found, np.ndarray) and found.ndim == 0 else found
 
 
-def _named_arguments(method: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any] | None:
+@cache
+def _positional_arguments(func: Callable[..., Any]) -> list[str]:
+    """Return the names of the arguments after the array that may be given without a name, up to `out`."""
+    names = list(signature(func).parameters)
+    return names[1 : names.index("out") + 1]
+
+
+def _named_arguments(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any] | None:
     """Return the arguments by name; None if some of them are not supported here."""
     given: dict[str, Any] = {"axis": None, "dtype": None, "out": None, "keepdims": False, "ddof": 0, "q": None}
-    if method == "quantile":
-        order = ["q", "axis", "out"]
-    elif method in ("sum", "mean", "std", "var", "prod"):
-        order = ["axis", "dtype", "out"]
-    else:
-        order = ["axis", "out"]
+    order = _positional_arguments(func)
     if len(args) > 1 + len(order):
         return None
     kwargs = {name: value for name, value in kwargs.items() if value is not np._NoValue}

@@ -7,15 +7,16 @@ read of each stored array in it.
 
 from __future__ import annotations
 
-import itertools
 import math
 from html import escape
 
 import numpy as np
 
+from insitu.expressions.chunk_grid import chunk_borders, stored_chunks, uniform_chunks
+from insitu.expressions.formula_text import formula
+from insitu.expressions.nodes import Stored, stored_arrays
 from insitu.lazy_array.chunk_svg import border_svg, busiest_dimensions, chunk_svg, plane_text
 from insitu.lazy_array.deferred_values import DeferredValues
-from insitu.lazy_array.formula_text import formula, stored_arrays
 from insitu.model import CellCounts, count_cells
 from insitu.model.description import can_be_counted, count_text, files_text, format_bytes
 
@@ -30,23 +31,23 @@ _MAX_LEAVES = 8
 
 
 def _chunk_text(array: DeferredValues) -> str:
-    sizes = [cut[0] if cut else 0 for cut in array.uniform_chunks]
+    sizes = [cut[0] if cut else 0 for cut in uniform_chunks(array.node)]
     return "×".join(map(str, sizes)) or "scalar"
 
 
-def _files_text(array: DeferredValues) -> str:
+def _files_text(array: DeferredValues | Stored) -> str:
     return files_text(array.array)
 
 
-def _count_chunks(array: DeferredValues) -> CellCounts | None:
+def _count_chunks(array: DeferredValues | Stored) -> CellCounts | None:
     """Return the number of chunks by state; None if counting would be slow, or would read from afar."""
     return count_cells(array.array) if can_be_counted(array.array) else None
 
 
 def format_line(array: DeferredValues, max_width: int = 80) -> str:
     """Return the representation on one line, for the list of a dataset's variables."""
-    if array.steps:
-        whole = f"virtual: {formula(array)}"
+    if not array.is_stored:
+        whole = f"virtual: {formula(array.node)}"
         return whole if len(whole) <= max_width else f"{whole[: max(max_width - 1, 0)]}…"[:max_width]
     whole = f"virtual, chunks {_chunk_text(array)}, {_files_text(array)}"
     if len(whole) <= max_width:
@@ -59,29 +60,29 @@ def format_text(array: DeferredValues) -> str:
     """Return the text representation (`repr`)."""
     about = f"shape={array.shape}, dtype={array.dtype}; chunks={_chunk_text(array)}"
     nbytes = f"{format_bytes(array.nbytes)} virtual"
-    if not array.steps:
+    if array.is_stored:
         parts = [about, *_stored_texts(array), nbytes]
         if len(array.array.tiles) > 1:
             parts.append(f"{len(array.array.tiles)} tiles")
         return f"<virtual array: {'; '.join(parts)}>"
     leaves = [f"\n  reads {_name(leaf)}: {', '.join(_stored_texts(leaf))}" for leaf in _shown_leaves(array)]
-    return f"<virtual array: {formula(array)}; {about}; {nbytes}{''.join(leaves)}{_left_out_text(array)}>"
+    return f"<virtual array: {formula(array.node)}; {about}; {nbytes}{''.join(leaves)}{_left_out_text(array)}>"
 
 
-def _name(leaf: DeferredValues) -> str:
-    return leaf.access.name or "array"
+def _name(leaf: Stored) -> str:
+    return leaf.context.name or "array"
 
 
-def _shown_leaves(array: DeferredValues) -> list[DeferredValues]:
-    return list(itertools.islice(stored_arrays(array), _MAX_LEAVES))
+def _shown_leaves(array: DeferredValues) -> list[Stored]:
+    return stored_arrays(array.node)[:_MAX_LEAVES]
 
 
 def _left_out_text(array: DeferredValues) -> str:
-    more = sum(1 for _ in stored_arrays(array)) - _MAX_LEAVES
+    more = len(stored_arrays(array.node)) - _MAX_LEAVES
     return f"\n  and {more:,} more" if more > 0 else ""
 
 
-def _stored_texts(array: DeferredValues) -> list[str]:
+def _stored_texts(array: DeferredValues | Stored) -> list[str]:
     """Return what is stored of one array: chunks, files, bytes as far as they can be counted at once."""
     counted = _count_chunks(array)
     if counted is None:
@@ -99,9 +100,13 @@ def format_html(array: DeferredValues) -> str:
     Of an expression the table has its formula, and a row for each stored array that is read.
     """
     shape = ("Shape", " × ".join(map(str, array.shape)) or "scalar", str(array.dtype))
-    virtual = ("Virtual", format_bytes(array.nbytes), f"in memory, once it is {'computed' if array.steps else 'read'}")
-    if array.steps:
-        rows = [("Formula", formula(array), "computed when values are needed"), virtual, shape]
+    virtual = (
+        "Virtual",
+        format_bytes(array.nbytes),
+        f"in memory, once it is {'read' if array.is_stored else 'computed'}",
+    )
+    if not array.is_stored:
+        rows = [("Formula", formula(array.node), "computed when values are needed"), virtual, shape]
         rows += [("Blocks", _chunk_text(array), "computed at a time, or several of them")]
         rows += [
             (f"Reads {_name(leaf)}", " × ".join(map(str, leaf.shape)) or "scalar", ", ".join(_stored_texts(leaf)))
@@ -143,19 +148,19 @@ def _chunk_svg(array: DeferredValues) -> str:
     """
     if array.ndim < 1 or 0 in array.shape:
         return ""
-    if not array.steps and len(array.array.tiles) <= MAX_DRAWN_TILES and can_be_counted(array.array):
+    if array.is_stored and len(array.array.tiles) <= MAX_DRAWN_TILES and can_be_counted(array.array):
         return chunk_svg(array.array)
-    shown = busiest_dimensions([len(cuts) for cuts in array.aligned_chunks])
+    shown = busiest_dimensions([len(cuts) for cuts in stored_chunks(array.node)])
     lengths = tuple(1 if dimension is None else array.shape[dimension] for dimension in shown)
     whole = np.array([0, 1])
     borders = tuple(whole if dimension is None else _drawn_borders(array, dimension) for dimension in shown)
-    dims = array.array.dims if not array.steps else tuple(f"axis {number}" for number in range(array.ndim))
+    dims = array.array.dims if array.is_stored else tuple(f"axis {number}" for number in range(array.ndim))
     return border_svg((lengths[0], lengths[1]), (borders[0], borders[1]), plane_text(dims, shown))
 
 
 def _drawn_borders(array: DeferredValues, dimension: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
     """Return where to draw: the borders of the cells, thinned out where they are many."""
-    borders = np.concatenate([[0], np.cumsum(array.aligned_chunks[dimension])])
+    borders = chunk_borders(array.node, dimension)
     if len(borders) > _MAX_LINES:
         borders = borders[np.linspace(0, len(borders) - 1, _MAX_LINES).astype(int)]
     return borders.astype(np.int64)

@@ -1,25 +1,27 @@
 """Windows over a `LazyArray`: showing them as new dimensions, and reducing those, without reading.
 
 xarray's `rolling` asks for `sliding_window_view`, its `coarsen` for a reshaped array; both then
-reduce the new dimensions. The result stays virtual: see `windows`.
+reduce the new dimensions. The result stays virtual: see `insitu.expressions.windows`.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from insitu.expressions.chunk_grid import chunk_sizes, read_itemsize
+from insitu.expressions.element_operations import current_errors, fill_null
+from insitu.expressions.nodes import Expression, Moved, Operation, Place, WindowsOf, iterate_nodes, make_operation
+from insitu.expressions.window_reach import MOST_BYTES
+from insitu.expressions.window_statistics import METHODS, Window
+from insitu.expressions.windows import KEPT, SHOWN, hide_elements, shown_dimensions
 from insitu.lazy_array.duck_array import LazyArray
-from insitu.lazy_array.steps import ITSELF, Apply, FillNull, Step, Where, current_errors
-from insitu.lazy_array.window_reach import MOST_BYTES
-from insitu.lazy_array.window_statistics import METHODS, Window
-from insitu.lazy_array.windows import SHOWN, Place, TakeWindows, Windows, has_windows
-from insitu.model import VirtualArray, normalise_axes
+from insitu.model import normalise_axes
+from insitu.reducing.statistics import STATISTICS
 
 __all__ = ["reduce_windows", "slide_windows", "split_dimensions"]
 
@@ -31,7 +33,7 @@ def slide_windows(array: LazyArray, lengths: Sequence[int], axes: Sequence[int])
         if not 0 < length <= array.shape[axis]:
             raise ValueError(f"a window of {length} does not fit into dimension {axis} of length {array.shape[axis]}")
         along[axis] = Window(np.arange(array.shape[axis] - length + 1), np.arange(length))
-    kept: list[Place] = [("kept", axis) for axis in range(array.ndim)]
+    kept: list[Place] = [(KEPT, axis) for axis in range(array.ndim)]
     return _show(array, along, [*kept, *((SHOWN, axis) for axis in axes)])
 
 
@@ -44,7 +46,7 @@ def split_dimensions(array: LazyArray, shape: Sequence[int]) -> LazyArray | None
         if not rest:
             return None
         count = rest.pop(0)
-        layout.append(("kept", axis))
+        layout.append((KEPT, axis))
         if count == length:
             continue
         if not rest or not count or count * rest[0] != length:
@@ -56,25 +58,9 @@ def split_dimensions(array: LazyArray, shape: Sequence[int]) -> LazyArray | None
 
 
 def _show(array: LazyArray, along: Mapping[int, Window], layout: Sequence[Place]) -> LazyArray:
-    windows = Windows(array, dict(along), tuple(layout))
-    main: VirtualArray = array.array[
-        tuple(
-            slice(int(along[axis].starts[0]), int(along[axis].starts[-1]) + 1, _distance(along[axis]))
-            if axis in along
-            else slice(None)
-            for axis in range(array.ndim)
-        )
-    ]
-    for number, (kind, _) in enumerate(layout):
-        if kind == SHOWN:
-            main = main.expand_dims(number, f"window_{number}")
-    shown = LazyArray(main.broadcast_to(windows.shape), array.access, (TakeWindows(windows, array.dtype),))
+    shown = LazyArray(WindowsOf(array.node, dict(along), tuple(layout), array.dtype))
     shown.is_view = True
     return shown
-
-
-def _distance(window: Window) -> int:
-    return int(window.starts[1] - window.starts[0]) if len(window.starts) > 1 else 1
 
 
 def reduce_windows(
@@ -93,45 +79,62 @@ def reduce_windows(
     given
         The arguments of the function by name.
     """
-    number = has_windows(array.steps)
-    if number is None or given["axis"] is None or given["keepdims"] or given["dtype"] is not None:
+    windows = _find_windows(array.node)
+    if windows is None or given["axis"] is None or given["keepdims"] or given["dtype"] is not None:
         return None
-    step, after = array.steps[number], array.steps[number + 1 :]
-    assert isinstance(step, TakeWindows)
     axes = tuple(sorted(normalise_axes(given["axis"], array.ndim)))
-    shown = step.windows.shown_dimensions
-    if step.method is not None or axes != shown or len(shown) < len(step.windows.along) or not all(map(_moves, after)):
+    shown = shown_dimensions(windows)
+    if windows.method is not None or axes != shown or len(shown) < len(windows.along):
         return None
-    inner = step.windows.inner.then(*after)
+    inner = _operate_before(array.node, windows)
     if inner.dtype.kind not in "biuf" or not math.prod(array.shape):
         return None
-    if _is_long(inner, step.windows):
-        return _reduce_each(function, inner, step.windows, given)
+    if _is_long(inner, windows):
+        return _reduce_each(function, LazyArray(inner), windows, given)
     skipna = skipna and inner.dtype.kind == "f"
-    if skipna and method in ("sum", "prod"):
-        inner, skipna = inner.then(FillNull(int(method == "prod"), inner.dtype)), False
+    neutral = STATISTICS[method].neutral_element
+    if skipna and neutral is not None:
+        inner, skipna = fill_null(inner, neutral, inner.dtype), False
     name = f"nan{method}" if skipna else method
     if name not in METHODS:
         return None
-    windows = replace(step.windows, inner=inner).without_shown()
-    main = array.array[tuple(0 if axis in shown else slice(None) for axis in range(array.ndim))]
     to = function(np.ones((1, 1), inner.dtype), axis=1).dtype
-    return LazyArray(main, array.access, (TakeWindows(windows, to, name, int(given["ddof"]), current_errors()),))
+    layout = hide_elements(windows.layout)
+    return LazyArray(WindowsOf(inner, windows.along, layout, to, name, int(given["ddof"]), current_errors()))
 
 
-def _is_long(inner: LazyArray, windows: Windows) -> bool:
+def _find_windows(expression: Expression) -> WindowsOf | None:
+    """Return the windows that an expression shows, perhaps after operations that are the same for every element."""
+    nodes = iterate_nodes([expression], into_windows=False)
+    leaves = [node for node in nodes if not isinstance(node, (Operation, Moved))]
+    return leaves[0] if len(leaves) == 1 and isinstance(leaves[0], WindowsOf) else None
+
+
+def _operate_before(expression: Expression, windows: WindowsOf) -> Expression:
+    """Return what windows lie in after the operations on their elements."""
+    made = {id(windows): windows.of}
+    for node in iterate_nodes([expression], into_windows=False):
+        if isinstance(node, Moved):
+            made[id(node)] = made[id(node.direct)]
+        elif isinstance(node, Operation):
+            given = [made[id(part)] if isinstance(part, Expression) else part for part in node.given]
+            made[id(node)] = make_operation(node.function, given, node.dtype, node.errors)
+    return made[id(expression)]
+
+
+def _is_long(inner: Expression, windows: WindowsOf) -> bool:
     """Return whether windows lie side by side, and the chunks that one of them needs are too many to be held."""
-    if len(windows.along) != 1 or windows.without_shown().layout != tuple(("kept", n) for n in range(inner.ndim)):
+    if len(windows.along) != 1 or hide_elements(windows.layout) != tuple((KEPT, n) for n in range(inner.ndim)):
         return False
     ((axis, window),) = windows.along.items()
     length = len(window.offsets)
     apart = len(window.starts) < 2 or int(np.diff(window.starts).min()) >= length
-    section = math.prod(size for number, size in enumerate(inner.chunk_sizes) if number != axis) * inner.read_itemsize
-    return apart and window.has_all_elements and length * section > MOST_BYTES
+    section = math.prod(size for number, size in enumerate(chunk_sizes(inner)) if number != axis)
+    return apart and window.has_all_elements and length * section * read_itemsize(inner) > MOST_BYTES
 
 
 def _reduce_each(
-    function: Callable[..., Any], inner: LazyArray, windows: Windows, given: Mapping[str, Any]
+    function: Callable[..., Any], inner: LazyArray, windows: WindowsOf, given: Mapping[str, Any]
 ) -> npt.NDArray[Any]:
     """Return a statistic of each window, streamed one after another."""
     ((axis, window),) = windows.along.items()
@@ -139,10 +142,3 @@ def _reduce_each(
     first = window.starts + window.offsets[0]
     parts = (inner[(slice(None),) * axis + (slice(n, n + len(window.offsets)),)] for n in first.tolist())
     return np.stack([np.asarray(function(part, axis=axis, **how)) for part in parts], axis)
-
-
-def _moves(step: Step) -> bool:
-    """Return whether a step can be done before windows are taken: it is the same for every element."""
-    if isinstance(step, Apply):
-        return not any(hasattr(given, "access") or np.ndim(given) for given in step.arguments if given is not ITSELF)
-    return not isinstance(step, (Where, TakeWindows))

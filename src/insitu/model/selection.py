@@ -104,6 +104,17 @@ class Selection:
         """Whether there are only integers and slices."""
         return not any(isinstance(s, np.ndarray) for s in self.selectors)
 
+    def select_box(self, box: Sequence[slice]) -> Selection:
+        """Return the selection of a box of what is selected.
+
+        Examples
+        --------
+        >>> Selection.of((slice(2, 20, 3), 1), (30, 5)).select_box((slice(1, 3),)).selectors
+        (Stride(start=5, step=3, length=2), 1)
+        """
+        parts = iter(box)
+        return Selection(self.shape, tuple(s if isinstance(s, int) else _part(s, next(parts)) for s in self.selectors))
+
     def spans(self, chunk_shape: Sequence[int] | None = None) -> Iterator[tuple[int, int]]:
         """Yield the runs of consecutive elements, `(first, count)`, that the selection takes of a
         C-ordered chunk.
@@ -123,6 +134,13 @@ class Selection:
             raise SelectionError(f"the chunk has {len(shape)} axes, but the selection {len(self.selectors)}")
         first, many = flat_runs(self, shape)
         yield from zip(first.tolist(), many.tolist(), strict=True)
+
+
+def _part(selector: Stride | npt.NDArray[np.int64], part: slice) -> Selector:
+    """Return a slice, of step 1, of what is selected along an axis."""
+    if isinstance(selector, np.ndarray):
+        return selector[part]
+    return Stride(selector.start + selector.step * part.start, selector.step, part.stop - part.start)
 
 
 def normalise_axes(axes: int | Sequence[int] | None, ndim: int) -> tuple[int, ...]:

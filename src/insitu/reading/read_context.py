@@ -13,13 +13,16 @@ from typing import Any
 from insitu.reading.cache import ChunkCache
 from insitu.reading.read_statistics import ReadStatistics
 from insitu.reading.source_pool import SourcePool
+from insitu.reading.value_cache import Owner, ValueCache
 
 __all__ = ["ReadContext"]
 
 
 @dataclass(frozen=True, slots=True)
 class ReadContext:
-    """How values are read: name for messages, storage options, open sources, cache, counters.
+    """How values are read: name for messages, storage options, open sources, caches, servers, counters.
+
+    It travels with the array.
 
     Examples
     --------
@@ -38,10 +41,33 @@ class ReadContext:
     """Cache of decoded chunks."""
     tally: ReadStatistics | None = None
     """Counts requests, bytes and seconds."""
-    block_bytes: int | None = None
-    """Bytes of values that a statistic such as a median may hold at a time; None: the usual."""
-    engine: Any = None
-    """What runs the portions of a large reduction: see `insitu.engines`; None: this process."""
+    active: Any = None
+    """The servers that reduce next to the data: an `insitu.active.client.Active`."""
+    values: ValueCache | None = field(default=None, repr=False)
+    """Keeps values that were read for the next use."""
+    owner: Owner | None = field(default=None, repr=False)
+    """The dataset for which they are kept."""
+    keep_alive: tuple[Any, ...] = field(default=(), repr=False)
+    """Sources in memory that the array needs: a registry holds them weakly, by name, so somebody must keep them
+    alive. Other processes do not have them.
+    """
+    read_limit: int | None = field(default=None, repr=False)
+    """Bytes that arithmetic may read at once; None: the option of the process."""
+
+    def of_variable(self, name: str | None) -> ReadContext:
+        """Return the same for one variable. `dataclasses.replace` takes twice as long, for each variable."""
+        return ReadContext(
+            name,
+            self.storage_options,
+            self.sources,
+            self.cache,
+            self.tally,
+            self.active,
+            self.values,
+            self.owner,
+            self.keep_alive,
+            self.read_limit,
+        )
 
     @contextmanager
     def open_sources(self) -> Iterator[ReadContext]:

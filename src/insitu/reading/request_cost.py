@@ -10,7 +10,7 @@ from insitu.model import Source
 from insitu.sources import request_bytes as cost_of_request
 from insitu.sources.address import is_remote
 
-__all__ = ["is_far", "request_bytes"]
+__all__ = ["NEAR_REQUEST", "is_far", "request_bytes"]
 
 NEAR_REQUEST = 16 << 10
 """A read of a local file costs about as much as this many bytes from the page cache."""

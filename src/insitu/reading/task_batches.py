@@ -28,16 +28,8 @@ ASSUMED_CHUNK_BYTES = 256 << 10
 """Assumed size of an object of unknown size: a Zarr chunk."""
 
 
-def cut_batches(plan: ReadPlan, threads: int | None = None) -> Iterator[tuple[int, int]]:
-    """Yield ranges of rows, one for each task; rows that share a chunk stay together.
-
-    Parameters
-    ----------
-    plan
-        What is read.
-    threads
-        Among how many threads a short read is divided; None: one for each core.
-    """
+def cut_batches(plan: ReadPlan) -> Iterator[tuple[int, int]]:
+    """Yield ranges of rows, one for each task; rows that share a chunk stay together."""
     count = len(plan.row)
     if count <= 1:
         yield from [(0, 1)] * count
@@ -50,8 +42,8 @@ def cut_batches(plan: ReadPlan, threads: int | None = None) -> Iterator[tuple[in
     new[1:] = (np.diff(plan.source) != 0) | (np.diff(plan.offset) != 0) | (np.diff(plan.length) != 0)
     total = np.cumsum(np.where(new, size, 0))
     firsts = np.append(np.flatnonzero(new), count)
-    # A short read is divided among the threads, too.
-    enough = min(max(int(total[-1]) // (2 * (threads or count_cores())), MIN_BATCH_BYTES), BATCH_BYTES)
+    # A short read is divided among the cores, too.
+    enough = min(max(int(total[-1]) // (2 * count_cores()), MIN_BATCH_BYTES), BATCH_BYTES)
     begin = 0
     while begin < count:
         end = int(np.searchsorted(total, total[begin] - size[begin] + enough, side="right"))

@@ -2,7 +2,16 @@
 
 from insitu.reducing.partial_fields import Partial
 from insitu.reducing.query import ReductionQuery
-from insitu.reducing.reduce import compute_statistics
-from insitu.reducing.reductions import METHODS, Reduction, ReductionRules
+from insitu.reducing.reduce_expression import compute_statistics
+from insitu.reducing.reductions import Reduction, ReductionRules
+from insitu.reducing.statistics import STATISTICS, Statistic
 
-__all__ = ["METHODS", "Partial", "Reduction", "ReductionQuery", "ReductionRules", "compute_statistics"]
+__all__ = [
+    "STATISTICS",
+    "Partial",
+    "Reduction",
+    "ReductionQuery",
+    "ReductionRules",
+    "Statistic",
+    "compute_statistics",
+]

@@ -128,7 +128,10 @@ def _position_fields(
     return {
         f"{name}_value": PartialField(lambda part: measure_both(part)[0], join_value, value_of_nothing),
         name: PartialField(
-            lambda part: measure_both(part)[1], join_position, lambda dtype, skipna: np.int64(NO_POSITION)
+            lambda part: measure_both(part)[1],
+            join_position,
+            lambda dtype, skipna: np.int64(NO_POSITION),
+            is_position=True,
         ),
     }
 

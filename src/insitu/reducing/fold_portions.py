@@ -1,108 +1,202 @@
-"""Statistics of large arrays and expressions, portion by portion: here, or by an engine."""
+"""`Folding`: a reduction of the values of an expression in portions; and `fold_in_portions`, which runs one.
+
+A portion is folded as if it were all there is (`fold_whole`), by a thread of this machine, a worker of a cluster or a
+server: so each of them gets the same bits. Which portions there are, and in which order they are merged, follows from
+the expression and from what is asked: see `parts_by_folder` and `portions`.
+"""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Sequence
+import itertools
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce as fold_left
 from typing import Any, Self
 
-import numpy as np
+import numpy.typing as npt
 
 from insitu.engines.choose import engine_for
-from insitu.engines.engine_protocol import PortionJob
 from insitu.engines.executor import fold_here
-from insitu.reducing.foldable_values import Box, Foldable
+from insitu.expressions.boxes import Box
+from insitu.model import Selection
+from insitu.reducing.expression_values import ExpressionValues
+from insitu.reducing.merged_partial import MergedPartial
 from insitu.reducing.partial_fields import Partial
-from insitu.reducing.portions import Region, cut_portions
+from insitu.reducing.parts_by_folder import split_by_folder
+from insitu.reducing.portions import Region, is_one_portion
+from insitu.reducing.query import ReductionQuery
 from insitu.reducing.reductions import Reduction
 
-__all__ = ["fold_values", "renumber_positions", "run_portions", "state_bytes"]
+__all__ = ["Folding", "Portion", "PortionFolds", "Results", "fold_in_portions", "run_portions", "state_bytes"]
+
+Results = dict[str, npt.NDArray[Any]]
+"""Arrays by statistic."""
+State = Any
+"""What portions are merged as: a partial, of groups with their numbers."""
 
 
-def fold_values(values: Foldable, axes: tuple[int, ...], reduction: Reduction) -> Partial:
-    """Return the partial of some values, with length 1 along each reduced axis.
+@dataclass(frozen=True, slots=True)
+class Folding(ABC):
+    """A reduction that can be done in portions: plain, with weights, of groups. A state is a partial, or has one."""
 
-    Parameters
-    ----------
-    values
-        Stored values, or those of an expression; large ones are cut into portions.
-    axes
-        Axes to reduce, in the order in which they count for positions.
-    reduction
-        The statistics.
-    """
-    regions = cut_portions(values, axes, state_bytes(reduction))
-    states = run_portions(_StatisticsJob(values, axes, reduction), regions, values)
-    if len(regions) == 1:
-        return dict(next(states)[1])
-    total = reduction.nothing([1 if axis in axes else length for axis, length in enumerate(values.shape)])
-    for region, partial in states:
-        for name, found in partial.items():
+    values: ExpressionValues
+    """What is reduced."""
+    query: ReductionQuery
+    """Which statistics, along which axes; its selection does not count."""
+
+    @property
+    @abstractmethod
+    def along(self) -> tuple[int, ...]:
+        """The axes that have length 1 in a partial."""
+
+    @property
+    @abstractmethod
+    def fields(self) -> Sequence[str]:
+        """Names of the arrays of a partial."""
+
+    @property
+    def name(self) -> str:
+        """What is computed, for the names of tasks."""
+        return f"{','.join(self.query.methods)}({self.values.name})"
+
+    @abstractmethod
+    def regions(self) -> list[Region]:
+        """Return the regions of the result, with their portions."""
+
+    @abstractmethod
+    def fold_whole(self) -> Partial:
+        """Return the partial of all values, as one portion."""
+
+    @abstractmethod
+    def nothing(self) -> Partial:
+        """Return the partial of no data."""
+
+    @abstractmethod
+    def merge_partials(self, one: Partial, other: Partial) -> Partial:
+        """Return the partial of two partials of the same places together."""
+
+    @abstractmethod
+    def finalise(self, partial: Partial) -> Results:
+        """Return the results of the partial of all values."""
+
+    def with_values(self, values: ExpressionValues) -> Self:
+        """Return the same reduction of other values, or of the same that are read in another way."""
+        return replace(self, values=values)
+
+    def select(self, piece: Selection) -> Self:
+        """Return the reduction of a piece of the values."""
+        return self.with_values(self.values.select(piece))
+
+    def state(self, box: Box, partial: Partial) -> State:
+        """Return the partial of a box, which was folded on its own, as one of the values."""
+        return partial
+
+    def merge(self, states: Sequence[State]) -> State:
+        """Return the state of several portions together: the first merged with the second, and so on."""
+        return fold_left(self.merge_partials, states)
+
+    def put(self, total: Partial, region: Region, state: State) -> None:
+        """Put the state of a region into the partial of all values."""
+        for name, found in state.items():
             total[name][region.place] = found
-    return total
+
+    def place(self, part: Selection) -> Selection:
+        """Return where the partial of a part lies in that of all values."""
+        return part
+
+    def begin(self) -> MergedPartial:
+        """Return the partial of no data, to which parts of the values are added."""
+        return MergedPartial(self.values.shape, self.along, self.nothing(), self.merge_partials)
 
 
-def run_portions(job: PortionJob, regions: Sequence[Region], values: Foldable) -> Iterator[tuple[Region, Any]]:
-    """Yield the regions of a result and their states, in order.
+@dataclass(frozen=True, slots=True)
+class Portion:
+    """A box of one of the parts of the values."""
+
+    part: int
+    box: Box
+
+
+@dataclass(frozen=True, slots=True)
+class PortionFolds:
+    """The portions of a reduction, as what an engine computes (`insitu.engines.PortionJob`)."""
+
+    parts: tuple[Folding, ...]
+    """The reduction of each part of the values."""
+
+    @property
+    def name(self) -> str:
+        """What is computed, for the names of tasks."""
+        return self.parts[0].name
+
+    def of_portion(self, portion: Portion) -> Folding:
+        """Return the reduction of a portion on its own."""
+        part = self.parts[portion.part]
+        return part.select(Selection.of(portion.box, part.values.shape))
+
+    def state(self, portion: Portion, partial: Partial) -> State:
+        """Return the state of a portion that has this partial on its own."""
+        return self.parts[portion.part].state(portion.box, partial)
+
+    def fold_portion(self, portion: Portion) -> State:
+        """Return the state of a portion."""
+        return self.state(portion, self.of_portion(portion).fold_whole())
+
+    def merge(self, states: Sequence[State]) -> State:
+        """Return the state of several portions of a part together."""
+        return self.parts[0].merge(states)
+
+    def for_workers(self) -> PortionFolds:
+        """Return the same without what cannot leave this process."""
+        return replace(self, parts=tuple(part.with_values(part.values.for_workers()) for part in self.parts))
+
+
+Run = Callable[[PortionFolds, Sequence[Sequence[Portion]]], Iterator[State]]
+"""Yields the merged states of groups of portions, in order."""
+
+
+def fold_in_portions(whole: Folding, run: Run | None = None) -> Partial:
+    """Return the partial of all values of a reduction.
 
     Parameters
     ----------
-    job
-        What to compute.
-    regions
-        Of which portions.
-    values
-        What is reduced: its engine runs the portions. A single portion is always computed here: to send
-        it would take longer.
+    whole
+        The reduction.
+    run
+        What computes the portions; None: the engine of the values, or this process.
     """
-    groups = [region.boxes for region in regions]
+    places = split_by_folder(whole.values)
+    if run is None and len(places) == 1 and is_one_portion(whole.values):
+        return whole.fold_whole()
+    job = PortionFolds((whole,) if len(places) == 1 else tuple(whole.select(place) for place in places))
+    regions = [(number, region) for number, part in enumerate(job.parts) for region in part.regions()]
+    groups = [[Portion(number, box) for box in region.boxes] for number, region in regions]
+    states = (run or run_portions)(job, groups)
+    merged = None if len(places) == 1 else whole.begin()
+    total: Partial = {}
+    for number, found in itertools.groupby(zip(regions, states, strict=True), key=lambda item: item[0][0]):
+        part = job.parts[number]
+        total = part.nothing()
+        for (_, region), state in found:
+            part.put(total, region, state)
+        if merged is not None:
+            merged.add(places[number], whole.place(places[number]), total)
+    return total if merged is None else merged.partial
+
+
+def run_portions(job: PortionFolds, groups: Sequence[Sequence[Portion]]) -> Iterator[State]:
+    """Yield the merged states of groups of portions, in order: by the engine of the values, or in this process. A
+    single portion is always computed here: to send it would take longer.
+    """
+    values = job.parts[0].values
     single = sum(map(len, groups)) <= 1
     engine = None if single else engine_for(values.engine)
     if engine is None:
-        states = fold_here(job, groups, overlapped=not single and values.is_far)
-    else:
-        states = engine.fold_portions(job, groups)
-    yield from zip(regions, states, strict=True)
+        return fold_here(job, groups, overlapped=not single and values.is_far)
+    return engine.fold_portions(job, groups)
 
 
 def state_bytes(reduction: Reduction) -> int:
     """Return the bytes of a partial for each element of the result."""
     return sum(found.dtype.itemsize for found in reduction.nothing(()).values())
-
-
-@dataclass(frozen=True, slots=True)
-class _StatisticsJob:
-    """Statistics along some axes; a state is a partial."""
-
-    values: Foldable
-    axes: tuple[int, ...]
-    reduction: Reduction
-
-    @property
-    def name(self) -> str:
-        return f"{','.join(self.reduction.methods)}({self.values.name})"
-
-    def fold_portion(self, box: Box) -> Partial:
-        partial = self.values.fold_box(box, self.axes, self.reduction)
-        return renumber_positions(partial, box, self.values.shape, self.axes)
-
-    def merge(self, states: Sequence[Partial]) -> Partial:
-        return fold_left(self.reduction.merge, states)
-
-    def for_workers(self) -> Self:
-        return replace(self, values=self.values.for_workers())
-
-
-def renumber_positions(partial: Partial, box: Box, shape: Sequence[int], axes: Sequence[int]) -> Partial:
-    """Return the partial of a box with the positions of extremes in the whole array."""
-    moved = dict(partial)
-    for name in {"argmin", "argmax"} & set(partial):
-        lengths = [box[axis].stop - box[axis].start for axis in axes]
-        size = math.prod(lengths)
-        index = np.unravel_index(np.minimum(partial[name], size - 1), lengths)
-        places = [inside + box[axis].start for inside, axis in zip(index, axes, strict=True)]
-        found = np.ravel_multi_index(tuple(places), [shape[axis] for axis in axes])
-        moved[name] = np.where(partial[name] < size, found, partial[name])  # a larger position: no value was there
-    return moved

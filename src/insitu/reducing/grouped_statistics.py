@@ -17,20 +17,20 @@ import numpy.typing as npt
 
 from insitu.cancellation import check_deadline
 from insitu.errors import ModelError, UnsupportedError
-from insitu.model import Selection, VirtualArray, normalise_axes
-from insitu.model.gaps import fill_gaps_with_absent
-from insitu.reading import ReadContext
-from insitu.reducing.fold_portions import run_portions, state_bytes
-from insitu.reducing.foldable_values import Box, Foldable, StoredValues
+from insitu.expressions.boxes import Box
+from insitu.model import Selection, normalise_axes
+from insitu.reducing.expression_values import ExpressionValues
+from insitu.reducing.fold_portions import Folding, Results, state_bytes
 from insitu.reducing.group_rows import GroupPartials, collapse_rows, merge_groups, reduce_rows
 from insitu.reducing.partial_fields import Partial
-from insitu.reducing.partials_by_box import BOX_BYTES, partials_by_box, shift_box
+from insitu.reducing.partials_by_box import BOX_BYTES, partials_by_box
 from insitu.reducing.portions import STATE_BYTES, Region, cut_portions
-from insitu.reducing.query import ReductionQuery
-from insitu.reducing.reductions import METHODS, Reduction
+from insitu.reducing.reductions import Reduction
+from insitu.reducing.statistics import STATISTICS
+from insitu.reducing.weighted_statistics import take
 from insitu.reducing.whole_blocks import block_shape, box_slices
 
-__all__ = ["Groups", "finalise_groups", "fold_groups", "group_values", "grouped_statistics"]
+__all__ = ["GroupedFolding", "Groups"]
 
 MANY_VALUES = 16
 """So many values of each row, and more, are reduced chunk by chunk before the rows are grouped."""
@@ -53,113 +53,38 @@ class Groups:
             raise ModelError(f"labels of {self.count} groups must be a list of numbers from -1 to {self.count - 1}")
 
 
-def grouped_statistics(
-    array: VirtualArray, groups: Groups, query: ReductionQuery, context: ReadContext | None = None
-) -> dict[str, npt.NDArray[Any]]:
-    """Return statistics of each group: the grouped axis stays, with one element per group.
-
-    Parameters
-    ----------
-    array
-        The array.
-    groups
-        The groups along one axis.
-    query
-        What to compute, without `argmin`, `argmax`, `median` and `quantile`. Its axes are reduced
-        in addition to the grouped one; without axes, only that one.
-    context
-        How to read the values.
-    """
-    chosen = Selection.of(query.selection, array.shape)
-    with (context or ReadContext()).open_sources() as opened:
-        return group_values(StoredValues(fill_gaps_with_absent(array[chosen]), opened), groups, query)
-
-
-def group_values(values: Foldable, groups: Groups, query: ReductionQuery) -> dict[str, npt.NDArray[Any]]:
-    """Return statistics of each group of any values, as `grouped_statistics`; the selection of the
-    query does not count.
-    """
-    return finalise_groups(fold_groups(values, groups, query), values.shape, values.dtype, groups, query)
-
-
-def fold_groups(values: Foldable, groups: Groups, query: ReductionQuery) -> Partial:
-    """Return the partial of each group of some values: of their shape, with one element per group
-    along the axis of the groups, and one along each other axis that is reduced.
-    """
-    methods, shape = query.methods, values.shape
-    others = _axes_beside_groups(groups, query, len(shape))
-    if any(method not in METHODS or method.startswith("arg") for method in methods):
-        raise UnsupportedError(
-            f"cannot compute for groups: {', '.join(m for m in methods if m not in METHODS or m.startswith('arg'))}"
-        )
-    if groups.axis >= len(shape):
-        raise ModelError(f"groups along axis {groups.axis} of an array of {len(shape)} dimensions are not possible")
-    if len(groups.codes) != shape[groups.axis]:
-        raise ModelError(
-            f"the axis has length {shape[groups.axis]}, but there are {len(groups.codes)} labels of groups"
-        )
-    reduction = Reduction(methods, values.dtype, query.rules)
-    kept = [1 if axis in others else length for axis, length in enumerate(shape)]
-    kept[groups.axis] = groups.count
-    total = reduction.nothing(kept)
-    job = _GroupedJob(values, groups, others, reduction)
-    for region, part in run_portions(job, job.regions(), values):
-        merge_groups(total, region.place, groups.axis, part, reduction)
-    return total
-
-
-def finalise_groups(
-    total: Partial, shape: Sequence[int], dtype: np.dtype[Any], groups: Groups, query: ReductionQuery
-) -> dict[str, npt.NDArray[Any]]:
-    """Return the statistics of the partial that `fold_groups` returned.
-
-    Parameters
-    ----------
-    total
-        The partial, of all values.
-    shape, dtype
-        Of the values.
-    groups, query
-        As for `fold_groups`.
-    """
-    methods, reduction = query.methods, Reduction(query.methods, dtype, query.rules)
-    others = _axes_beside_groups(groups, query, len(shape))
-    other = math.prod(shape[axis] for axis in others)
-    sizes = np.bincount(groups.codes[groups.codes >= 0], minlength=groups.count)
-    found: dict[str, list[npt.NDArray[Any]]] = {method: [] for method in methods}
-    for code in range(groups.count):
-        check_deadline()
-        where = (slice(None),) * groups.axis + (slice(code, code + 1),)
-        part = {field: numbers[where] for field, numbers in total.items()}
-        for method, result in reduction.finalise(part, other * max(int(sizes[code]), 1)).items():
-            found[method].append(result)
-    joined = {method: np.concatenate(parts, axis=groups.axis) for method, parts in found.items()}
-    return {method: result.squeeze(others) if others else result for method, result in joined.items()}
-
-
-def _axes_beside_groups(groups: Groups, query: ReductionQuery, ndim: int) -> tuple[int, ...]:
-    along = normalise_axes([groups.axis] if query.axes is None else query.axes, ndim)
-    return tuple(axis for axis in along if axis != groups.axis)
-
-
 @dataclass(frozen=True, slots=True)
-class _GroupedJob:
-    """Statistics of groups, in portions."""
+class GroupedFolding(Folding):
+    """Statistics of each group along an axis, which stays, with one element per group: not positions, medians and
+    quantiles. The axes of the query are reduced in addition to the grouped one; without axes, only that one.
 
-    values: Foldable
+    A partial has one element per group along the axis of the groups; a state has those of the groups that occur in a
+    portion, and their numbers.
+    """
+
     groups: Groups
-    others: tuple[int, ...]
-    """Axes that are reduced in addition to the grouped one."""
-    reduction: Reduction
 
     @property
-    def name(self) -> str:
-        return f"{','.join(self.reduction.methods)} of groups({self.values.name})"
+    def along(self) -> tuple[int, ...]:
+        """The axes that are reduced in addition to that of the groups."""
+        along = normalise_axes([self.groups.axis] if self.query.axes is None else self.query.axes, self.values.ndim)
+        return tuple(axis for axis in along if axis != self.groups.axis)
+
+    @property
+    def reduction(self) -> Reduction:
+        """The statistics."""
+        return Reduction(self.query.methods, self.values.dtype, self.query.rules)
+
+    @property
+    def fields(self) -> Sequence[str]:
+        """Names of the arrays of a partial."""
+        return self.reduction.fields
 
     def regions(self) -> list[Region]:
         """Return the portions. Few groups are merged on the workers; many are sent here as they are."""
+        self._check()
         groups, number = self.groups, state_bytes(self.reduction)
-        axes = tuple({*self.others, groups.axis})
+        axes = tuple({*self.along, groups.axis})
         regions = cut_portions(self.values, axes, number)
         place = number * math.prod(part.stop - part.start for part in regions[0].place)
         if groups.count * place <= STATES * STATE_BYTES:
@@ -169,49 +94,102 @@ class _GroupedJob:
         regions = cut_portions(self.values, axes, number, (groups.axis, longest))
         return [Region(region.place, (box,)) for region in regions for box in region.boxes]
 
-    def fold_portion(self, box: Box) -> GroupPartials:
-        groups, reduction, axis = self.groups, self.reduction, self.groups.axis
-        known = np.unique(groups.codes[box[axis]])
-        known = known[known >= 0]
-        lengths = [1 if a in self.others else part.stop - part.start for a, part in enumerate(box)]
-        lengths[axis] = len(known)
-        total = reduction.nothing(lengths)
-        if not len(known):
-            return known, total
-        for inside, parts in _groups_by_box(self.values, groups, self.others, reduction, box):
-            within = tuple(
-                slice(0, 1) if a in self.others else slice(part.start - whole.start, part.stop - whole.start)
-                for a, (part, whole) in enumerate(zip(inside, box, strict=True))
-            )
-            for codes, partial in parts:
-                merge_groups(total, within, axis, (np.searchsorted(known, codes), partial), reduction)
-        return known, total
+    def select(self, piece: Selection) -> Self:
+        """Return the reduction of a piece of the values: of the groups in it, numbered from 0."""
+        known = self._known_groups(piece)
+        codes = take(self.groups.codes, [piece.selectors[self.groups.axis]])
+        numbers = np.where(codes < 0, -1, np.searchsorted(known, codes))
+        return replace(self, values=self.values.select(piece), groups=Groups(self.groups.axis, numbers, len(known)))
+
+    def fold_whole(self) -> Partial:
+        """Return the partial of all values, as one portion."""
+        self._check()
+        reduction, axis, total = self.reduction, self.groups.axis, self.nothing()
+        for box, parts in _groups_by_box(self.values, self.groups, self.along, reduction):
+            for part in parts:
+                merge_groups(total, box, axis, part, reduction)
+        return total
+
+    def state(self, box: Box, partial: Partial) -> GroupPartials:
+        """Return the partial of a box with the numbers of its groups."""
+        return self._known_groups(Selection.of(box, self.values.shape)), partial
 
     def merge(self, states: Sequence[GroupPartials]) -> GroupPartials:
+        """Return the state of several portions together."""
         return fold_left(self._merge_two, states)
 
-    def for_workers(self) -> Self:
-        return replace(self, values=self.values.for_workers())
+    def merge_partials(self, one: Partial, other: Partial) -> Partial:
+        """Return the partial of two partials of the same places together."""
+        return self.reduction.merge(one, other)
+
+    def nothing(self) -> Partial:
+        """Return the partial of no data."""
+        kept = [1 if axis in self.along else length for axis, length in enumerate(self.values.shape)]
+        kept[self.groups.axis] = self.groups.count
+        return self.reduction.nothing(kept)
+
+    def put(self, total: Partial, region: Region, state: GroupPartials) -> None:
+        """Merge the state of a region into the partial of all values."""
+        merge_groups(total, region.place, self.groups.axis, state, self.reduction)
+
+    def place(self, part: Selection) -> Selection:
+        """Return where the partial of a part lies in that of all values: at its groups."""
+        axis = self.groups.axis
+        selectors = (*part.selectors[:axis], self._known_groups(part), *part.selectors[axis + 1 :])
+        return replace(part, selectors=selectors)
+
+    def finalise(self, partial: Partial) -> Results:
+        """Return the results of the partial of all values."""
+        groups, shape, others = self.groups, self.values.shape, self.along
+        other = math.prod(shape[axis] for axis in others)
+        sizes = np.bincount(groups.codes[groups.codes >= 0], minlength=groups.count)
+        found: dict[str, list[npt.NDArray[Any]]] = {method: [] for method in self.query.methods}
+        for code in range(groups.count):
+            check_deadline()
+            where = (slice(None),) * groups.axis + (slice(code, code + 1),)
+            part = {field: numbers[where] for field, numbers in partial.items()}
+            for method, result in self.reduction.finalise(part, other * max(int(sizes[code]), 1)).items():
+                found[method].append(result)
+        joined = {method: np.concatenate(parts, axis=groups.axis) for method, parts in found.items()}
+        return {method: result.squeeze(others) if others else result for method, result in joined.items()}
+
+    def _check(self) -> None:
+        methods, groups, shape = self.query.methods, self.groups, self.values.shape
+        bad = [method for method in methods if method not in STATISTICS or not STATISTICS[method].groups]
+        if bad:
+            raise UnsupportedError(f"cannot compute for groups: {', '.join(bad)}")
+        if groups.axis >= len(shape):
+            raise ModelError(f"groups along axis {groups.axis} of an array of {len(shape)} dimensions are not possible")
+        if len(groups.codes) != shape[groups.axis]:
+            raise ModelError(
+                f"the axis has length {shape[groups.axis]}, but there are {len(groups.codes)} labels of groups"
+            )
+
+    def _known_groups(self, piece: Selection) -> npt.NDArray[np.int64]:
+        """Return the numbers of the groups that occur in a piece; of the first, if there are none."""
+        codes = take(self.groups.codes, [piece.selectors[self.groups.axis]])
+        known = np.unique(codes[codes >= 0])
+        return known if len(known) else np.zeros(1, np.int64)
 
     def _merge_two(self, one: GroupPartials, other: GroupPartials) -> GroupPartials:
-        axis = self.groups.axis
+        axis, reduction = self.groups.axis, self.reduction
         known = np.union1d(one[0], other[0])
         lengths = list(next(iter(one[1].values())).shape)
         lengths[axis] = len(known)
-        total = self.reduction.nothing(lengths)
+        total = reduction.nothing(lengths)
         everywhere = (slice(None),) * len(lengths)
         for codes, partial in (one, other):
-            merge_groups(total, everywhere, axis, (np.searchsorted(known, codes), partial), self.reduction)
+            merge_groups(total, everywhere, axis, (np.searchsorted(known, codes), partial), reduction)
         return known, total
 
 
 def _groups_by_box(
-    values: Foldable, groups: Groups, others: tuple[int, ...], reduction: Reduction, within: Box
+    values: ExpressionValues, groups: Groups, others: tuple[int, ...], reduction: Reduction
 ) -> Iterator[tuple[Box, Iterator[GroupPartials]]]:
-    """Yield the partials of the groups of each box of a portion, whose `others` axes are `slice(0, 1)`."""
-    axis, shape = groups.axis, [part.stop - part.start for part in within]
+    """Yield the partials of the groups of each box of some values, whose `others` axes are `slice(0, 1)`."""
+    axis, shape = groups.axis, values.shape
     if math.prod(shape[other] for other in others) >= MANY_VALUES:
-        for box, partial in partials_by_box(values, others, reduction, within):
+        for box, partial in partials_by_box(values, others, reduction):
             yield box, collapse_rows(partial, axis, groups.codes[box[axis]], reduction)
         return
     # A partial of each row would take more memory than its values, and longer than to read them.
@@ -219,8 +197,8 @@ def _groups_by_box(
     sizes, _ = block_shape(shape, cells, max(allowed, min(math.prod(cells), 4 * allowed)))
     room = np.empty(min(math.prod(sizes), math.prod(shape)), values.dtype)
     for cell in np.ndindex(*(-(-length // size) for length, size in zip(shape, sizes, strict=True))):
-        box = shift_box(box_slices(cell, dict(enumerate(sizes)), shape), within)
+        box = box_slices(cell, dict(enumerate(sizes)), shape)
         lengths = [part.stop - part.start for part in box]
-        block = values.read_box(box, room[: math.prod(lengths)].reshape(lengths))
+        block = values.select_box(box).read(room[: math.prod(lengths)].reshape(lengths))
         place = tuple(slice(0, 1) if number in others else part for number, part in enumerate(box))
         yield place, reduce_rows(block, axis, groups.codes[box[axis]], others, reduction)

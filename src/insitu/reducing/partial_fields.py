@@ -40,6 +40,10 @@ class PartialField:
     """
     repeat: Callable[[Array, Any], Array] = lambda found, times: found
     """Return the value for data of which each value occurs so many times."""
+    is_position: bool = False
+    """Whether it holds positions in the array."""
+    is_joined_first: bool = False
+    """Whether `join` needs other fields, before joining overwrites them."""
 
 
 def apply_ufunc(ufunc: np.ufunc, one: Array, other: Array, out: Array | None) -> Array:

@@ -15,11 +15,13 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from insitu.reducing.foldable_values import Box, Foldable
+from insitu.expressions.boxes import Box
+from insitu.reducing.expression_values import ExpressionValues
 
 __all__ = [
     "MOST_PORTIONS",
     "PORTION_BYTES",
+    "PORTION_CHUNKS",
     "STATE_BYTES",
     "Region",
     "cut_at_borders",
@@ -30,6 +32,8 @@ __all__ = [
 
 PORTION_BYTES = 256 << 20
 """Bytes of values of a portion: a second of work, beside which a task of a cluster costs nothing."""
+PORTION_CHUNKS = 200_000
+"""Chunks of a portion, about: a server gets a table of them, of 1 MB."""
 STATE_BYTES = 64 << 20
 """Bytes of the partial of a portion, about: it is sent between workers."""
 MOST_PORTIONS = 10_000
@@ -46,13 +50,17 @@ class Region:
     """In the order in which their partials are merged."""
 
 
-def is_one_portion(shape: Sequence[int], itemsize: int) -> bool:
-    """Return whether an array is reduced as a whole."""
-    return math.prod(shape) * itemsize <= PORTION_BYTES
+def is_one_portion(values: ExpressionValues) -> bool:
+    """Return whether some values are reduced as a whole."""
+    size = math.prod(values.shape)
+    # Chunks are counted only where there may be so many: a table may be long.
+    return size * values.itemsize <= PORTION_BYTES and (
+        size <= PORTION_CHUNKS or values.count_chunks() <= PORTION_CHUNKS
+    )
 
 
 def cut_portions(
-    values: Foldable, axes: Sequence[int], state_bytes: int, longest: tuple[int, int] | None = None
+    values: ExpressionValues, axes: Sequence[int], state_bytes: int, longest: tuple[int, int] | None = None
 ) -> list[Region]:
     """Return the regions of the result of a reduction, each with its portions.
 
@@ -69,7 +77,7 @@ def cut_portions(
         grouped axis, whose groups are in the partial.
     """
     shape = values.shape
-    if is_one_portion(shape, values.itemsize):
+    if is_one_portion(values):
         sizes = list(shape)
     else:
         sizes = _portion_sizes(values, axes, state_bytes, longest)
@@ -89,7 +97,7 @@ def cut_portions(
 
 
 def _portion_sizes(
-    values: Foldable, axes: Sequence[int], state_bytes: int, longest: tuple[int, int] | None
+    values: ExpressionValues, axes: Sequence[int], state_bytes: int, longest: tuple[int, int] | None
 ) -> list[int]:
     """Return the lengths of a portion: whole chunks, the fastest axes first, as files hold them."""
     shape, itemsize = values.shape, max(values.itemsize, 1)
@@ -97,6 +105,7 @@ def _portion_sizes(
         max(min(cell, length), 1) for cell, length in zip(values.chunk_lengths(range(len(shape))), shape, strict=True)
     ]
     room = max(PORTION_BYTES, math.prod(shape) * itemsize // MOST_PORTIONS) // itemsize
+    room = min(room, PORTION_CHUNKS * math.prod(cells))
     every = range(len(shape))
     sizes = extend_lengths(cells, shape, every, every, room)
     kept = [axis for axis in every if axis not in axes]

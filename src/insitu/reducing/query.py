@@ -23,10 +23,8 @@ class ReductionQuery:
     """Statistics of a selection along some axes."""
 
     methods: tuple[str, ...]
-    """`sum`, `mean`, `min`, `max`, `std`, `var`, `count`, `any`, `all`, `argmin`, `argmax`, `prod`;
-    `median` and `quantile`, which need all values of an element of the result at once;
-    `histogram`; `tdigest`, approximate quantiles of any number of values (see
-    `insitu.reducing.sketches`). Several are computed in one pass.
+    """Names of `insitu.reducing.STATISTICS`. Several are computed in one pass, except those that need
+    all values of an element of the result at once (`median`, `quantile`).
     """
     axes: int | Sequence[int] | None = None
     """Axes of the selection's shape; None: all. The result of argmin and argmax is a position in

@@ -22,7 +22,6 @@ while the library parses bytes of its own format in C++.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -39,7 +38,6 @@ __all__ = [
     "check_edges",
     "histogram_counts",
     "histogram_field",
-    "sketch_bytes",
     "tdigest_field",
     "tdigest_quantiles",
 ]
@@ -225,8 +223,6 @@ tdigest_field = PartialField(_measure_digest, _join_digests, _empty_digest, _rep
 
 def tdigest_quantiles(partial: Partial, q: Any, skips: bool) -> Array:
     """Return quantiles from the digests of a partial, in float64; several give a first axis."""
-    if q is None:
-        raise ModelError("a quantile needs q", hint="Give q, a number from 0 to 1 or a list of them")
     wanted = np.atleast_1d(np.asarray(q, np.float64))
     if wanted.ndim > 1 or not ((wanted >= 0) & (wanted <= 1)).all():
         raise ModelError("q must be a number from 0 to 1, or a list of them")
@@ -242,8 +238,3 @@ def tdigest_quantiles(partial: Partial, q: Any, skips: bool) -> Array:
         values = np.concatenate([[digest["low"]], digest["mean"][: len(weight)], [digest["high"]]])
         found[:, row] = np.interp(wanted * (ends[-1] - 1) + 0.5, at, values)
     return found.reshape(len(wanted), *digests.shape) if np.ndim(q) else found.reshape(digests.shape)
-
-
-def sketch_bytes(methods: Sequence[str], edges: Sequence[float] | None) -> int:
-    """Return the bytes that sketches take for each element of a result."""
-    return DIGEST.itemsize * ("tdigest" in methods) + 8 * len(edges or ()) * ("histogram" in methods)

@@ -1,9 +1,9 @@
 """Streaming reduction: reduce an array chunk by chunk on threads, in bounded memory.
 
-The plan is that of the reader, so every chunk is fetched and decoded once. A batch of chunks is one
+The plan is that of the reader, so every chunk is fetched and decoded once. A slab of chunks is one
 task on a thread; its result is one partial for each place of the result that it touches. Partials
 are merged in the order of the plan, whichever thread finishes first, so that the result is always
-the same to the last bit. Only a few batches are processed at a time.
+the same to the last bit. Only a few slabs are processed at a time.
 """
 
 from __future__ import annotations
@@ -24,9 +24,8 @@ from insitu.model import INLINE, Selection, VirtualArray
 from insitu.model.gaps import fill_gaps_with_absent
 from insitu.reading import ReadContext, ReadPlan, ReadStatistics, plan_read
 from insitu.reading.fetch_and_decode import PlanExecution
-from insitu.reading.request_cost import is_far
+from insitu.reading.request_cost import NEAR_REQUEST, is_far
 from insitu.reading.scatter import put
-from insitu.reading.task_batches import cut_batches
 from insitu.reading.thread_pools import REMOTE_WORKERS, count_cores, get_worker_pool
 from insitu.reading.tile_plan import Position, TilePlan
 from insitu.reducing.empty_cells import add_constants
@@ -35,49 +34,43 @@ from insitu.reducing.partial_fields import Partial
 from insitu.reducing.reduce_chunks import BatchReducer, PartialsByPlace, PartialStack
 from insitu.reducing.reductions import Reduction
 from insitu.reducing.result_layout import TileProjection, get_region, result_shape
+from insitu.reducing.slabs import cut_slabs
 
 __all__ = ["fold_chunks"]
 
 BATCHES_PER_THREAD = 3
 """Batches per thread that are submitted at once: enough that no thread waits for the merging."""
-DIVIDED = 4
-"""Threads among which a short reduction is divided. Not the cores of the machine: sums are grouped
-by batches, and their last bits must not depend on which machine of a cluster adds them.
-"""
-EXPANSION = 4
-"""A batch ends at this many times its largest fetch of decoded bytes,
-to spread well compressed data, too.
-"""
 
 
 def fold_chunks(
     array: VirtualArray,
-    selection: Selection,
     axes: Sequence[int],
     reduction: Reduction,
     context: ReadContext,
     known: npt.NDArray[Any] | None = None,
 ) -> Partial:
-    """Return the partial of a selection, of its shape with length 1 for each reduced axis.
+    """Return the partial of an array, of its shape with length 1 for each reduced axis.
 
     Parameters
     ----------
-    array, selection
-        The array and the selection to reduce.
+    array
+        The array, cut out of what lies beside: which chunks are reduced together must not depend on that.
     axes
-        Axes of the selection's shape, in the order in which they count for positions.
+        Axes to reduce, in the order in which they count for positions.
     reduction
         The statistics.
     context
         Open sources and counters.
     known
-        The values of the selection, if they were kept from an earlier use: then nothing is fetched and decoded, and
+        The values, if they were kept from an earlier use: then nothing is fetched and decoded, and
         the result is the same to the last bit.
     """
-    answer = _PartialResult(selection, axes, reduction)
-    if 0 in selection.result_shape:
+    everything = Selection.of(..., array.shape)
+    answer = _PartialResult(everything, axes, reduction)
+    if 0 in array.shape:
         return answer.partial
-    planned = plan_read(fill_gaps_with_absent(array), selection)
+    # Planned as if it were near: what is fetched in one request is decided later.
+    planned = plan_read(fill_gaps_with_absent(array), everything, request_bytes=NEAR_REQUEST)
     answer.project_onto(planned)
     at_hand = None if known is None else KnownValues.of(known, answer.shadows)
     job = _StreamingPass(answer.without_constants(planned), answer.shadows, reduction, context, at_hand)
@@ -187,7 +180,7 @@ class _StreamingPass:
             self._runner(measuring).run_resting()
             measuring.flush()
             yield measuring
-        tasks = list(cut_batches(_with_decoded_lengths(self.plan), DIVIDED))
+        tasks = list(cut_slabs(self.plan))
         if len(tasks) <= 1 or cap_threads(2) == 1:
             yield from (self.reduce_batch(*task) for task in tasks)
             return
@@ -224,18 +217,3 @@ class _StreamingPass:
         run = kind(self.plan, self.grids, measuring, self.context.pool, self.context.name, self.tally)
         run.stopped = self.stopped
         return run
-
-
-def _with_decoded_lengths(plan: ReadPlan) -> ReadPlan:
-    """Return the plan with lengths that also reflect decoded sizes, for splitting it into
-    batches.
-    """
-    decoded = np.zeros(len(plan.row), np.int64)
-    for number, touched in enumerate(plan.tiles):
-        here = slice(None) if len(plan.tiles) == 1 else np.flatnonzero(plan.tile == number)
-        itemsize = max(encoding.dtype.itemsize for encoding in touched.encodings)
-        size = np.full(len(plan.row[here]), itemsize, np.int64)
-        for part, index in zip(touched.parts, touched.rows_of_axes(plan.row[here]), strict=True):
-            size *= part.stored[index]
-        decoded[here] = size
-    return replace(plan, length=np.maximum(plan.length, decoded // EXPANSION))

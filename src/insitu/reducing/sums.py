@@ -116,6 +116,7 @@ SUMS: Mapping[str, PartialField] = {
         _join_squares,
         _squares_of_nothing,
         lambda found, times: np.asarray(np.where(times == 0, 0, found * times), found.dtype),
+        is_joined_first=True,  # the counts and totals from before the merge
     ),
     "product": PartialField(
         _measure_product,

@@ -7,159 +7,139 @@ partial; these are then contracted with the weights.
 from __future__ import annotations
 
 import math
+import string
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import reduce as fold_left
 from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
 
 from insitu.errors import ModelError, UnsupportedError
-from insitu.model import Selection, VirtualArray, normalise_axes
-from insitu.model.gaps import fill_gaps_with_absent
-from insitu.reading import ReadContext
-from insitu.reducing.fold_portions import run_portions
-from insitu.reducing.foldable_values import Box, Foldable, StoredValues
+from insitu.model import Selection, normalise_axes
+from insitu.model.selection import Selector, Stride
+from insitu.reducing.fold_portions import Folding, Results
 from insitu.reducing.partial_fields import Partial
 from insitu.reducing.partials_by_box import partials_by_box
-from insitu.reducing.portions import cut_portions
+from insitu.reducing.portions import Region, cut_portions
 from insitu.reducing.query import ReductionQuery
 from insitu.reducing.reductions import Reduction
+from insitu.reducing.statistics import STATISTICS, WeightedForm
 
-__all__ = [
-    "WEIGHTED_FIELDS",
-    "WEIGHTED_METHODS",
-    "Weights",
-    "finalise_weights",
-    "fold_weights",
-    "merge_weights",
-    "weigh_values",
-    "weighted_statistics",
-]
-
-WEIGHTED_METHODS = ("sum", "mean", "var", "std", "sum_of_weights", "count")
-"""Statistics that can be weighted."""
+__all__ = ["WEIGHTED_FIELDS", "WeightedFolding", "Weights", "take"]
 
 Weights = Mapping[int | tuple[int, ...], npt.NDArray[Any]]
 """Weights for the elements along an axis, or along several axes together."""
-WeightedState = tuple[npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[Any]]
-"""Sum of weights, weighted sum, weighted squared deviations from the mean, count."""
 WEIGHTED_FIELDS = ("weights", "sums", "squares", "count")
-"""The names of their arrays."""
+"""The arrays of a partial: sum of weights, weighted sum, weighted squared deviations from the mean, count."""
 WEIGHTED_BYTES = 8 * len(WEIGHTED_FIELDS)
 """Bytes of them for each element of the result."""
 
 
-def weighted_statistics(
-    array: VirtualArray, weights: Weights, query: ReductionQuery, context: ReadContext | None = None
-) -> dict[str, npt.NDArray[Any]]:
-    """Return weighted statistics. The weight of a value is the product of the weights along the
-    axes.
-
-    Parameters
-    ----------
-    array
-        The array.
-    weights
-        By reduced axis, one number per element; by a tuple of axes for several axes together.
-    query
-        What to compute: `sum`, `mean`, `var`, `std` (all in float64), `sum_of_weights`, `count`. As
-        in xarray's `weighted`: NaN is left out, and where the remaining weights add up to 0 the
-        result is NaN.
-    context
-        How to read the values.
-    """
-    chosen = Selection.of(query.selection, array.shape)
-    with (context or ReadContext()).open_sources() as opened:
-        return weigh_values(StoredValues(fill_gaps_with_absent(array[chosen]), opened), weights, query)
-
-
-def weigh_values(values: Foldable, weights: Weights, query: ReductionQuery) -> dict[str, npt.NDArray[Any]]:
-    """Return weighted statistics of any values, as `weighted_statistics`; the selection of the query
-    does not count.
-    """
-    return finalise_weights(fold_weights(values, weights, query), query, values.ndim)
-
-
-def fold_weights(values: Foldable, weights: Weights, query: ReductionQuery) -> Partial:
-    """Return the weighted state of some values by the names of `WEIGHTED_FIELDS`, of length 1 along
-    each reduced axis.
-    """
-    methods, shape = query.methods, values.shape
-    along = normalise_axes(query.axes, len(shape))
-    bad = [method for method in methods if method not in WEIGHTED_METHODS]
-    if bad or values.dtype.kind not in "biuf":
-        raise UnsupportedError(f"cannot compute the weighted {', '.join(bad) or 'statistics'} of {values.dtype} values")
-    factors = [_check_weights(along, shape, key, numbers) for key, numbers in weights.items()]
-    weighed = {axis for axes_, _ in factors for axis in axes_}
-    inner = tuple(axis for axis in along if axis not in weighed)
-    # Squares only if they are needed: without them, one pass over a chunk is enough.
-    measured = "var" if {"var", "std"} & set(methods) else "mean"
-    reduction = Reduction((measured,), values.dtype, replace(query.rules, ddof=0))
-    kept = [1 if axis in along else length for axis, length in enumerate(shape)]
-    if not math.prod(shape):
-        raise ModelError("cannot compute weighted statistics: the selection is empty")
-    total: WeightedState = (np.zeros(kept), np.zeros(kept), np.zeros(kept), np.zeros(kept))
-    job = _WeightedJob(values, tuple(factors), along, inner, reduction)
-    for region, state in run_portions(job, cut_portions(values, along, WEIGHTED_BYTES), values):
-        for whole, part in zip(total, state, strict=True):
-            whole[region.place] = part
-    return dict(zip(WEIGHTED_FIELDS, total, strict=True))
-
-
-def merge_weights(one: Partial, other: Partial) -> Partial:
-    """Return the weighted state of the values of two states together."""
-    first, second = ((state["weights"], state["sums"], state["squares"], state["count"]) for state in (one, other))
-    return dict(zip(WEIGHTED_FIELDS, _merge_states(first, second), strict=True))
-
-
-def finalise_weights(partial: Partial, query: ReductionQuery, ndim: int) -> dict[str, npt.NDArray[Any]]:
-    """Return the weighted statistics of the state of all values."""
-    along = normalise_axes(query.axes, ndim)
-    state = (partial["weights"], partial["sums"], partial["squares"], partial["count"])
-    found = {method: _finalise_weighted(method, state) for method in query.methods}
-    return found if query.keepdims else {method: result.squeeze(along) for method, result in found.items()}
-
-
 @dataclass(frozen=True, slots=True)
-class _WeightedJob:
-    """Weighted statistics, in portions."""
+class WeightedFolding(Folding):
+    """Weighted statistics along some axes, in float64: such as have a weighted form, `mean` and `sum_of_weights`, say.
+    The weight of a value is the product of the weights along the axes.
 
-    values: Foldable
-    factors: tuple[tuple[tuple[int, ...], npt.NDArray[np.float64]], ...]
-    """Axes and their weights."""
-    along: tuple[int, ...]
-    inner: tuple[int, ...]
-    """The axes without weights among those that are reduced."""
-    reduction: Reduction
+    As in xarray's `weighted`: NaN is left out, and where the remaining weights add up to 0 the result is NaN.
+    """
+
+    weights: Weights
+    """By reduced axis, one number per element; by a tuple of axes for several axes together."""
 
     @property
-    def name(self) -> str:
-        return f"weighted {','.join(self.reduction.methods)}({self.values.name})"
+    def along(self) -> tuple[int, ...]:
+        """The axes that are reduced."""
+        return normalise_axes(self.query.axes, self.values.ndim)
 
-    def fold_portion(self, box: Box) -> WeightedState:
-        lengths = [1 if a in self.along else part.stop - part.start for a, part in enumerate(box)]
-        state: WeightedState = (np.zeros(lengths), np.zeros(lengths), np.zeros(lengths), np.zeros(lengths))
-        for inside, partial in partials_by_box(self.values, self.inner, self.reduction, box):
+    @property
+    def fields(self) -> Sequence[str]:
+        """Names of the arrays of a partial."""
+        return WEIGHTED_FIELDS
+
+    def regions(self) -> list[Region]:
+        """Return the regions of the result, with their portions."""
+        self._check()
+        return cut_portions(self.values, self.along, WEIGHTED_BYTES)
+
+    def select(self, piece: Selection) -> Self:
+        """Return the reduction of a piece of the values."""
+        weights = {
+            key: take(np.asarray(w, np.float64), [piece.selectors[a] for a in normalise_axes(key, self.values.ndim)])
+            for key, w in self.weights.items()
+        }
+        return replace(self, values=self.values.select(piece), weights=weights)
+
+    def fold_whole(self) -> Partial:
+        """Return the partial of all values, as one portion."""
+        forms, factors = self._check()
+        along, ndim = self.along, self.values.ndim
+        weighed = {axis for axes, _ in factors for axis in axes}
+        inner = tuple(axis for axis in along if axis not in weighed)
+        # Squares only if they are needed: without them, one pass over a chunk is enough.
+        measured = "var" if any(form.needs_squares for form in forms.values()) else "mean"
+        reduction = Reduction((measured,), self.values.dtype, replace(self.query.rules, ddof=0))
+        total = self.nothing()
+        for box, partial in partials_by_box(self.values, inner, reduction):
             weight: Any = np.float64(1)
-            for axes, numbers in self.factors:
-                part = numbers[tuple(inside[axis] for axis in axes)]
-                weight = weight * part.reshape([part.shape[axes.index(i)] if i in axes else 1 for i in range(len(box))])
-            where = tuple(
-                slice(0, 1) if axis in self.along else slice(part.start - whole.start, part.stop - whole.start)
-                for axis, (part, whole) in enumerate(zip(inside, box, strict=True))
-            )
-            before = (state[0][where], state[1][where], state[2][where], state[3][where])
-            for total, found in zip(state, _merge_states(before, _contract(partial, weight, self.along)), strict=True):
-                total[where] = found
-        return state
+            for axes, numbers in factors:
+                part = numbers[tuple(box[axis] for axis in axes)]
+                weight = weight * part.reshape([part.shape[axes.index(i)] if i in axes else 1 for i in range(ndim)])
+            where = tuple(slice(0, 1) if axis in along else part for axis, part in enumerate(box))
+            before = {name: found[where] for name, found in total.items()}
+            for name, merged in _merge_weights(before, _contract(partial, weight, along)).items():
+                total[name][where] = merged
+        return total
 
-    def merge(self, states: Sequence[WeightedState]) -> WeightedState:
-        return fold_left(_merge_states, states)
+    def nothing(self) -> Partial:
+        """Return the partial of no data."""
+        along = self.along
+        kept = [1 if axis in along else n for axis, n in enumerate(self.values.shape)]
+        return {name: np.zeros(kept) for name in WEIGHTED_FIELDS}
 
-    def for_workers(self) -> Self:
-        return replace(self, values=self.values.for_workers())
+    def merge_partials(self, one: Partial, other: Partial) -> Partial:
+        """Return the partial of two partials of the same places together."""
+        return _merge_weights(one, other)
+
+    def finalise(self, partial: Partial) -> Results:
+        """Return the results of the partial of all values."""
+        found = {method: form.finalise(partial) for method, form in _weighted_forms(self.query).items()}
+        return (
+            found if self.query.keepdims else {method: result.squeeze(self.along) for method, result in found.items()}
+        )
+
+    def _check(self) -> tuple[dict[str, WeightedForm], list[tuple[tuple[int, ...], npt.NDArray[np.float64]]]]:
+        """Return the weighted forms of the statistics, and the weights with their axes."""
+        forms = _weighted_forms(self.query)
+        if self.values.dtype.kind not in "biuf":
+            raise UnsupportedError(f"cannot compute weighted statistics of {self.values.dtype} values")
+        factors = [_check_weights(self.along, self.values.shape, key, numbers) for key, numbers in self.weights.items()]
+        if not math.prod(self.values.shape):
+            raise ModelError("cannot compute weighted statistics: the selection is empty")
+        return forms, factors
+
+
+def take(numbers: npt.NDArray[Any], selectors: Sequence[Selector]) -> npt.NDArray[Any]:
+    """Return what numbers along some axes are within a piece; wrong numbers as they are, for the check of weights."""
+    if numbers.ndim != len(selectors):
+        return numbers
+    for axis, selector in enumerate(selectors):
+        key: Any = slice(selector.start, selector.start + selector.length) if isinstance(selector, Stride) else selector
+        numbers = numbers[(slice(None),) * axis + (key,)]
+    return numbers
+
+
+def _merge_weights(one: Partial, other: Partial) -> Partial:
+    """Return the partial of the values of two partials together."""
+    w, v = one["weights"], other["weights"]
+    with np.errstate(invalid="ignore", divide="ignore"):
+        apart = np.where((w != 0) & (v != 0), (other["sums"] / v - one["sums"] / w) ** 2 * (w / (w + v) * v), 0)
+    return {
+        "weights": w + v,
+        "sums": one["sums"] + other["sums"],
+        "squares": one["squares"] + other["squares"] + apart,
+        "count": one["count"] + other["count"],
+    }
 
 
 def _check_weights(
@@ -179,37 +159,38 @@ def _check_weights(
     return tuple(axes[i] for i in order), values.transpose(order)
 
 
-def _contract(partial: Partial, weight: Any, along: Sequence[int]) -> WeightedState:
-    """Return the weighted state of all elements of a box together."""
+def _contract(partial: Partial, weight: Any, along: Sequence[int]) -> Partial:
+    """Return the weighted partial of all elements of a box together."""
     axes = tuple(along)
     count, total = np.asarray(partial["count"], np.float64), np.asarray(partial["total"], np.float64)
     with np.errstate(invalid="ignore", divide="ignore"):
-        weights = np.sum(weight * count, axis=axes, keepdims=True)
-        sums = np.sum(weight * total, axis=axes, keepdims=True)
+        weights = _sum_products(weight, count, axes)
+        sums = _sum_products(weight, total, axes)
         mean = np.where(weights != 0, sums / weights, 0)
         squares = np.zeros_like(sums)
         if "squares" in partial:
             between = np.where(count > 0, count * (total / np.maximum(count, 1) - mean) ** 2, 0)
-            squares = np.sum(weight * (partial["squares"] + between), axis=axes, keepdims=True)
-    return weights, sums, squares, np.sum(count, axis=axes, keepdims=True)
+            squares = _sum_products(weight, partial["squares"] + between, axes)
+    counted = np.sum(count, axis=axes, keepdims=True)
+    return {"weights": weights, "sums": sums, "squares": squares, "count": counted}
 
 
-def _merge_states(one: WeightedState, other: WeightedState) -> WeightedState:
-    w, v = one[0], other[0]
-    with np.errstate(invalid="ignore", divide="ignore"):
-        apart = np.where((w != 0) & (v != 0), (other[1] / v - one[1] / w) ** 2 * (w / (w + v) * v), 0)
-    return w + v, one[1] + other[1], one[2] + other[2] + apart, one[3] + other[3]
+def _sum_products(
+    weight: npt.NDArray[np.float64], values: npt.NDArray[np.float64], axes: tuple[int, ...]
+) -> npt.NDArray[np.float64]:
+    """Return the sum of weights times values along axes, which stay with length 1; the products are never all there."""
+    varies = [axis for axis, length in enumerate(np.shape(weight)) if length > 1]
+    letters = string.ascii_letters[: values.ndim]
+    labels = "".join(letters[axis] for axis in varies)
+    kept = "".join(letter for axis, letter in enumerate(letters) if axis not in axes)
+    numbers = np.reshape(weight, [values.shape[axis] for axis in varies])
+    found = np.einsum(f"{letters},{labels}->{kept}", values, numbers)
+    return np.expand_dims(np.asarray(found), axes)
 
 
-def _finalise_weighted(method: str, state: tuple[Any, Any, Any, Any]) -> npt.NDArray[Any]:
-    weights, sums, squares, count = state
-    if method == "count":
-        return np.asarray(count, np.int64)
-    if method == "sum":
-        return np.asarray(sums)
-    if method == "sum_of_weights":
-        return np.where(weights != 0, weights, np.nan)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        mean = np.where(weights != 0, sums / weights, np.nan)
-        variance = np.where(weights != 0, squares / weights, np.nan)
-    return {"mean": mean, "var": variance, "std": np.sqrt(variance)}[method]
+def _weighted_forms(query: ReductionQuery) -> dict[str, WeightedForm]:
+    """Return the weighted forms of the statistics of a query; an error if one has none."""
+    forms = {name: STATISTICS[name].weighted if name in STATISTICS else None for name in query.methods}
+    if bad := [name for name, form in forms.items() if form is None]:
+        raise UnsupportedError(f"cannot compute with weights: {', '.join(bad)}")
+    return {name: form for name, form in forms.items() if form is not None}

@@ -20,7 +20,8 @@ from insitu.cancellation import check_deadline
 from insitu.errors import ModelError, UnsupportedError
 from insitu.model import Selection, VirtualArray
 from insitu.reading import ReadContext, execute, plan_read
-from insitu.reducing.reductions import METHODS, STREAMED, ReductionRules
+from insitu.reducing.reductions import ReductionRules
+from insitu.reducing.statistics import STATISTICS, Statistic
 
 __all__ = [
     "HasShape",
@@ -28,7 +29,6 @@ __all__ = [
     "box_slices",
     "longest_chunks",
     "read_values",
-    "reduce_by_blocks",
     "reduce_whole_boxes",
 ]
 
@@ -55,42 +55,6 @@ class HasShape(Protocol):
         """Type of the values."""
 
 
-def reduce_by_blocks(
-    array: VirtualArray,
-    axes: tuple[int, ...],
-    method: str,
-    rules: ReductionRules,
-    context: ReadContext,
-    known: npt.NDArray[Any] | None = None,
-) -> npt.NDArray[Any]:
-    """Reduce an array by blocks; reduced axes have length 1, several quantiles give a first axis.
-
-    Parameters
-    ----------
-    array
-        The array.
-    axes
-        Axes to reduce.
-    method
-        `median`, `quantile`, or any of `METHODS`.
-    rules
-        Options of the statistic.
-    context
-        Open sources and counters. It may limit the bytes of values that are held at a time
-        (`block_bytes`); else they are `BLOCK_BYTES`.
-    known
-        The values, if they were kept from an earlier use.
-    """
-
-    def read(box: Box) -> npt.NDArray[Any]:
-        if known is not None:
-            return np.array(known[box], order="C")
-        return read_values(array, Selection.of(box, array.shape), context)
-
-    chunks = longest_chunks(array, range(array.ndim))
-    return reduce_whole_boxes(array, chunks, axes, method, rules, read, context.block_bytes)
-
-
 def reduce_whole_boxes(
     array: HasShape,
     chunks: Sequence[int],
@@ -100,16 +64,20 @@ def reduce_whole_boxes(
     read: Callable[[Box], npt.NDArray[Any]],
     block_bytes: int | None = None,
 ) -> npt.NDArray[Any]:
-    """Reduce anything that gives the values of boxes, as `reduce_by_blocks` does.
+    """Return a statistic; reduced axes have length 1, several quantiles give a first axis.
 
     Parameters
     ----------
     array
-        Its shape and type.
+        What is reduced: its shape and type.
     chunks
         Length of a chunk along each axis.
-    axes, method, rules
-        As for `reduce_by_blocks`.
+    axes
+        Axes to reduce.
+    method
+        A name of `STATISTICS`.
+    rules
+        Options of the statistic.
     read
         Returns the values of a box.
     block_bytes
@@ -143,36 +111,25 @@ def read_values(
 
 def _block_function(array: HasShape, axes: tuple[int, ...], method: str, rules: ReductionRules) -> Function:
     skips = array.dtype.kind in "fcO" if rules.skipna is None else rules.skipna
-    if method == "quantile":
-        if rules.q is None:
-            raise ModelError("a quantile needs q", hint="Give q, a number from 0 to 1 or a list of them")
-        q = np.asarray(rules.q, np.float64)
-        quantile: Any = np.nanquantile if skips and array.dtype.kind in "fc" else np.quantile
-        return _without_warnings(lambda values: quantile(values, q, axis=axes, keepdims=True))
-    if method == "median" and array.dtype.kind in "biufc":
-        median: Any = np.nanmedian if skips else np.median
-        return _without_warnings(lambda values: median(values, axis=axes, keepdims=True))
-    if method == "median" or (method in METHODS and array.dtype.kind in "OSUVmM"):
-        return _xarray_function(array, axes, method, rules)
-    raise UnsupportedError(
-        f"{method!r} is not a known reduction of {array.dtype} values",
-        hint=f"Use one of {', '.join(sorted({*STREAMED, 'median', 'quantile'}))}",
-    )
+    statistic = STATISTICS[method]
+    statistic.check_options(rules)
+    compute = statistic.compute
+    if compute is not None and array.dtype.kind in statistic.kinds:
+        return _without_warnings(lambda values: compute(values, axes, rules, skips))
+    if statistic.is_plain and statistic.xarray is not None and (compute is not None or array.dtype.kind in "OSUVmM"):
+        return _xarray_function(array, axes, statistic, rules)
+    raise UnsupportedError(f"cannot compute {method} of {array.dtype} values")
 
 
-def _xarray_function(array: HasShape, axes: tuple[int, ...], method: str, rules: ReductionRules) -> Function:
+def _xarray_function(array: HasShape, axes: tuple[int, ...], statistic: Statistic, rules: ReductionRules) -> Function:
     """Return the statistic as xarray computes it: for text, objects and times."""
     try:
         import xarray
     except ImportError as problem:
         raise UnsupportedError(
-            f"{method} of {array.dtype} values needs the package xarray", hint="pip install xarray"
+            f"{statistic.name} of {array.dtype} values needs the package xarray", hint="pip install xarray"
         ) from problem
-    wanted: dict[str, Any] = {} if method in ("count", "any", "all") else {"skipna": rules.skipna}
-    if method in ("std", "var"):
-        wanted["ddof"] = rules.ddof
-    if method in ("sum", "prod"):
-        wanted["min_count"] = rules.min_count
+    wanted = {name: getattr(rules, name) for name in statistic.options}
     kept = [axis for axis in range(array.ndim) if axis not in axes]
 
     def function(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
@@ -181,9 +138,9 @@ def _xarray_function(array: HasShape, axes: tuple[int, ...], method: str, rules:
         flat = values.transpose(*kept, *axes).reshape(*lengths, math.prod(values.shape[axis] for axis in axes))
         variable: Any = xarray.Variable([*(f"axis{axis}" for axis in kept), "flat"], flat)
         try:
-            found = getattr(variable, method)("flat", **wanted)
+            found = getattr(variable, str(statistic.xarray))("flat", **wanted)
         except TypeError as problem:
-            raise UnsupportedError(f"cannot compute {method} of {values.dtype} values: {problem}") from problem
+            raise UnsupportedError(f"cannot compute {statistic.name} of {values.dtype} values: {problem}") from problem
         return np.expand_dims(np.asarray(found.values), tuple(sorted(axes)))
 
     return function

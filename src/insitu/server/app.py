@@ -28,6 +28,7 @@ from insitu.active.wire_group import group_to_wire
 from insitu.archive import Archive
 from insitu.codecs.libraries import isolation
 from insitu.errors import InsituError
+from insitu.reducing.statistics import STATISTICS
 from insitu.scanning.scan_cache import settings as scan_settings
 from insitu.server.access import AccessMiddleware, get_client
 from insitu.server.authentication import Credentials
@@ -206,9 +207,11 @@ def _status_routes(worker: Worker) -> list[BaseRoute]:
 
 @cache
 def openapi_document() -> bytes:
-    """Return `openapi.json`, which describes all routes, with the version of insitu filled in."""
+    """Return `openapi.json`, which describes all routes, with the version of insitu and the names of statistics."""
     document = json.loads(resources.files(__package__).joinpath("openapi.json").read_bytes())
     document["info"]["version"] = __version__
+    job = document["components"]["schemas"]["ReduceJob"]["properties"]
+    job["methods"]["items"]["enum"] = list(STATISTICS)
     return json.dumps(document).encode()
 
 

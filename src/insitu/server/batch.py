@@ -8,9 +8,8 @@ is an item too, because the status has been sent by then.
 
 from __future__ import annotations
 
-import math
-from collections.abc import AsyncIterator, Callable, Generator, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import AsyncIterator, Callable, Generator, Iterator
+from dataclasses import dataclass, field
 from typing import Any
 
 import cbor2
@@ -20,36 +19,21 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import BaseRoute, Route
 
-from insitu.active.request_pieces import slice_axis
 from insitu.active.wire import dtype_to_wire, values_to_wire
 from insitu.cancellation import Deadline, check_deadline
 from insitu.errors import InsituError, StaleSourceError
-from insitu.model import Selection, VirtualArray
-from insitu.reading import ChunkCache, ReadContext, ReadStatistics, execute, plan_read
-from insitu.reducing.foldable_values import StoredValues
-from insitu.reducing.grouped_statistics import grouped_statistics
-from insitu.reducing.query import ReductionQuery
-from insitu.reducing.reduce import axes_of_dims, compute_statistics
-from insitu.reducing.weighted_statistics import weighted_statistics
+from insitu.reading import ChunkCache, ReadContext, ReadStatistics
 from insitu.server.access import get_client
 from insitu.server.authentication import Credentials
-from insitu.server.client_cache import ClientCache, can_be_cached
+from insitu.server.client_cache import ClientCache
 from insitu.server.client_source_pools import RequestSources
-from insitu.server.declared_cost import (
-    BLOCK_BYTES,
-    PREPARATION_BYTES,
-    RequestMemory,
-    block_bytes,
-    body_cost,
-    declared_cost,
-    job_cost,
-    max_items,
-)
+from insitu.server.declared_cost import PREPARATION_BYTES, body_cost, declared_cost, max_items
 from insitu.server.error_responses import error_response, public_message
-from insitu.server.expression_job import PreparedExpression, prepare_expression, read_expression, reduce_expression
-from insitu.server.jobs import ArrayRequest, BatchJob, BatchRequest, parse_batch
+from insitu.server.job_memory import BLOCK_BYTES
+from insitu.server.jobs import BatchRequest, parse_batch
 from insitu.server.request_body import SMALL_REQUEST_BYTES, count_body_items, read_body
 from insitu.server.requested_arrays import find_array, report_archive_on_refusal, storage_options
+from insitu.server.run_job import PreparedJob, prepare_job, read_job, reduce_job
 from insitu.server.worker import Worker
 
 __all__ = ["batch_routes"]
@@ -58,26 +42,15 @@ PIECE_BYTES = 1 << 20
 """Largest piece of a response that is sent at a time."""
 MEDIA_TYPE = "application/cbor-seq"
 
-Produce = Callable[["PreparedBatch", Deadline], Iterator[bytes]]
-
-
-@dataclass(frozen=True, slots=True)
-class PreparedJob:
-    """A job with its array, its selection and its estimated cost."""
-
-    job: BatchJob
-    array: VirtualArray
-    selection: Selection
-    cost: RequestMemory
-    kept: bool
-    """Whether its decoded chunks go through the cache."""
+AnswerJob = Callable[[int, PreparedJob, ReadContext], Iterator[bytes]]
+"""Makes the items of a job, given its number and how it is read."""
 
 
 @dataclass(frozen=True, slots=True)
 class PreparedBatch:
     """A batch that is ready to run."""
 
-    tasks: tuple[PreparedJob | PreparedExpression, ...]
+    tasks: tuple[PreparedJob, ...]
     options: dict[str, Any] = field(repr=False)
     cache: ChunkCache | None
 
@@ -86,13 +59,13 @@ class PreparedBatch:
         """Bytes that the batch holds:
         those of its largest job, because jobs run one after the other.
         """
-        return max(task.cost.nbytes for task in self.tasks)
+        return max(task.memory.nbytes for task in self.tasks)
 
 
 def batch_routes(worker: Worker) -> list[BaseRoute]:
     """Return the routes `/reduce` and `/read`."""
 
-    def route(reducing: bool, produce: Produce) -> Callable[[Request], Any]:
+    def route(answer_job: AnswerJob, *, reducing: bool) -> Callable[[Request], Any]:
         async def answer(request: Request) -> Response:
             try:
                 who = get_client(request)
@@ -104,7 +77,9 @@ def batch_routes(worker: Worker) -> list[BaseRoute]:
                     # Of values that are read, a block, its copy, and chunks that lie in two blocks.
                     held = ready.cost if reducing else min(ready.cost, 4 * BLOCK_BYTES)
                     return await worker.stream(
-                        ready.cost, held, lambda deadline: _stream_pieces(produce(ready, deadline))
+                        ready.cost,
+                        held,
+                        lambda deadline: _stream_pieces(_answer_batch(worker, ready, deadline, answer_job)),
                     )
 
                 try:
@@ -119,8 +94,8 @@ def batch_routes(worker: Worker) -> list[BaseRoute]:
         return answer
 
     return [
-        Route("/reduce", route(True, lambda ready, deadline: _reduce_batch(worker, ready, deadline)), methods=["POST"]),
-        Route("/read", route(False, lambda ready, deadline: _read_batch(worker, ready, deadline)), methods=["POST"]),
+        Route("/reduce", route(_reduce_items, reducing=True), methods=["POST"]),
+        Route("/read", route(_read_items, reducing=False), methods=["POST"]),
     ]
 
 
@@ -134,57 +109,27 @@ async def _prepare(worker: Worker, body: bytes, kind: str, who: Credentials, red
 
     def parse_and_prepare(deadline: Deadline) -> tuple[BatchRequest, PreparedBatch | None]:
         parsed = parse_batch(body, kind, reducing=reducing, most=most)
-        return _prepare_if_small(worker, parsed, who, reducing)
+        # Else its tables take more memory than was admitted so far.
+        is_small = declared_cost(parsed, worker.limits) <= PREPARATION_BYTES
+        return parsed, _prepare_batch(worker, parsed, who) if is_small else None
 
     batch, ready = await worker.run(cost, parse_and_prepare)
-    if ready is None:  # its tables take more memory than was admitted so far
+    if ready is None:
         more = cost + declared_cost(batch, worker.limits)
-        ready = await worker.run(more, lambda deadline: _prepare_batch(worker, batch, who, reducing))
+        ready = await worker.run(more, lambda deadline: _prepare_batch(worker, batch, who))
     return ready
 
 
-def _prepare_if_small(
-    worker: Worker, batch: BatchRequest, who: Credentials, reducing: bool
-) -> tuple[BatchRequest, PreparedBatch | None]:
-    """Return a batch and its preparation,
-    or None for the latter if its tables need more memory than its body.
-    """
-    small = declared_cost(batch, worker.limits) <= PREPARATION_BYTES
-    return batch, _prepare_batch(worker, batch, who, reducing) if small else None
-
-
-def _prepare_batch(worker: Worker, batch: BatchRequest, who: Credentials, reducing: bool) -> PreparedBatch:
+def _prepare_batch(worker: Worker, batch: BatchRequest, who: Credentials) -> PreparedBatch:
     options = storage_options(worker, batch, who)
     whose = f"{who.digest} {sorted(batch.options.items())}"
-    tasks: list[PreparedJob | PreparedExpression] = []
+    tasks = []
     for job in batch.jobs:
         check_deadline()
-        if job.expression is not None:
-            arrays = [find_array(worker, request, options, who, whose) for request in job.expression.arrays]
-            tasks.append(prepare_expression(worker.limits, job, arrays, lambda array: _is_kept(worker, array)))
-            continue
-        array = find_array(worker, job, options, who, whose)
-        selection = job.resolve_selection(array)
-        if job.dim is not None:
-            axes = axes_of_dims(array, selection, job.dim, None)
-            assert not isinstance(axes, int)
-            job = replace(job, axes=None if axes is None else tuple(axes))
-        part = None if reducing else next(_split_selection(array, selection), selection)
-        cost = job_cost(worker.limits, job, array, selection, part)
-        tasks.append(
-            PreparedJob(job, array, selection, cost, can_be_cached(array, selection, worker.cache.max_bytes // 2))
-        )
+        arrays = [find_array(worker, request, options, who, whose) for request in job.arrays]
+        tasks.append(prepare_job(worker.limits, job, arrays, worker.cache.max_bytes // 2))
     cache = ClientCache(worker.cache, who, batch.options) if batch.cache else None
     return PreparedBatch(tuple(tasks), options, cache)
-
-
-def _is_kept(worker: Worker, array: VirtualArray) -> bool:
-    """Return whether the chunks of one of several arrays may go through the cache."""
-    return can_be_cached(array, Selection.of(..., array.shape), worker.cache.max_bytes // 8)
-
-
-def _requests_of(task: PreparedJob | PreparedExpression) -> Sequence[ArrayRequest]:
-    return (task.job,) if task.job.expression is None else task.job.expression.arrays
 
 
 def _stream_pieces(items: Iterator[bytes]) -> Generator[bytes, None, None]:
@@ -216,74 +161,38 @@ def _final_item(tally: ReadStatistics, count: int) -> bytes:
     )
 
 
-def _reduce_batch(worker: Worker, ready: PreparedBatch, deadline: Deadline) -> Iterator[bytes]:
+def _answer_batch(worker: Worker, ready: PreparedBatch, deadline: Deadline, answer_job: AnswerJob) -> Iterator[bytes]:
+    """Yield the items of all jobs, one job after the other, and the last one."""
     tally = ReadStatistics()
     try:
         with RequestSources(ready.options, deadline, worker.copies, worker.limits.fresh) as opened:
+            context = ReadContext(sources=opened, tally=tally)
             for number, task in enumerate(ready.tasks):
                 opened.cache = ready.cache if task.kept else None
-                deadline.threads = task.cost.threads
-                warned: list[list[str]] = []
-                with report_archive_on_refusal(*_requests_of(task)):
-                    if isinstance(task, PreparedExpression):
-                        found, warned = reduce_expression(task, worker.limits, opened, tally)
-                    else:
-                        found = _reduce_job(worker, task, opened, tally)
-                name = "partial" if task.job.partial else "values"
-                item = {"job": number, name: {key: values_to_wire(np.asarray(v)) for key, v in found.items()}}
-                yield cbor2.dumps({**item, "warnings": warned} if warned else item)
+                deadline.threads = task.memory.threads
+                with report_archive_on_refusal(*task.job.arrays):
+                    yield from answer_job(number, task, context)
         yield _final_item(tally, len(ready.tasks))
     finally:
         worker.record_reads(tally)
 
 
-def _reduce_job(
-    worker: Worker, task: PreparedJob, opened: RequestSources, tally: ReadStatistics
-) -> dict[str, npt.NDArray[Any]]:
-    job, array = task.job, task.array
-    query = ReductionQuery(job.methods, job.axes, task.selection, job.rules, job.keepdims)
-    context = ReadContext(job.variable, sources=opened, tally=tally, block_bytes=block_bytes(worker.limits))
-    if job.partial:
-        selected = array[task.selection]
-        whole = job.in_pieces(selected.shape, array.dtype)
-        assert whole is not None
-        return dict(whole.fold_piece(StoredValues(selected, context), Selection.of(..., selected.shape)))
-    if job.weights is not None:
-        return weighted_statistics(array, job.weights, query, context)
-    if job.groups is not None:
-        return grouped_statistics(array, job.groups, query, context)
-    return compute_statistics(array, query, context)
+def _reduce_items(number: int, task: PreparedJob, context: ReadContext) -> Iterator[bytes]:
+    found, warned = reduce_job(task, context)
+    name = "partial" if task.job.partial else "values"
+    item = {"job": number, name: {key: values_to_wire(np.asarray(v)) for key, v in found.items()}}
+    yield cbor2.dumps({**item, "warnings": warned} if warned else item)
 
 
-def _read_batch(worker: Worker, ready: PreparedBatch, deadline: Deadline) -> Iterator[bytes]:
-    tally = ReadStatistics()
-    try:
-        with RequestSources(ready.options, deadline, worker.copies, worker.limits.fresh) as opened:
-            for number, task in enumerate(ready.tasks):
-                opened.cache = ready.cache if task.kept else None
-                deadline.threads = task.cost.threads
-                if isinstance(task, PreparedExpression):
-                    dtype, shape = task.dtype, task.shape
-                    blocks = read_expression(task, worker.limits, opened, tally)
-                else:
-                    dtype, shape = task.array.dtype, task.selection.result_shape
-                    blocks = _read_blocks(task, opened, tally)
-                head = cbor2.dumps(
-                    {"job": number, "dtype": dtype_to_wire(_to_little_endian(dtype)), "shape": list(shape)}
-                )
-                with report_archive_on_refusal(*_requests_of(task)):
-                    for values in blocks:
-                        deadline.check()
-                        # Only with the first block: an error before it can still be sent as a
-                        # status.
-                        yield (
-                            head + cbor2.dumps(_block_payload(values)) if head else cbor2.dumps(_block_payload(values))
-                        )
-                        head = b""
-                yield head + cbor2.dumps({"job": number, "end": True})
-        yield _final_item(tally, len(ready.tasks))
-    finally:
-        worker.record_reads(tally)
+def _read_items(number: int, task: PreparedJob, context: ReadContext) -> Iterator[bytes]:
+    dtype = dtype_to_wire(_to_little_endian(task.dtype))
+    head = cbor2.dumps({"job": number, "dtype": dtype, "shape": list(task.shape)})
+    for values in read_job(task, context):
+        check_deadline()
+        # Only with the first block: an error before it can still be sent as a status.
+        yield head + cbor2.dumps(_block_payload(values))
+        head = b""
+    yield head + cbor2.dumps({"job": number, "end": True})
 
 
 def _to_little_endian(dtype: np.dtype[Any]) -> np.dtype[Any]:
@@ -295,50 +204,3 @@ def _block_payload(values: npt.NDArray[Any]) -> Any:
     if values.dtype.hasobject:
         return values_to_wire(values)["items"]
     return np.ascontiguousarray(values).astype(_to_little_endian(values.dtype), copy=False).tobytes()
-
-
-def _read_blocks(task: PreparedJob, opened: RequestSources, tally: ReadStatistics) -> Iterator[npt.NDArray[Any]]:
-    """Read the values in C order, part by part, so that only a few blocks are held at a time."""
-    whole = math.prod(task.selection.result_shape)
-    cache: ChunkCache | None = None
-    for part in _split_selection(task.array, task.selection):
-        if cache is None and opened.cache is None and math.prod(part.result_shape) < whole:
-            cache = ChunkCache(2 * BLOCK_BYTES)  # for chunks that lie in two parts
-        out = np.empty(part.result_shape, task.array.dtype)
-        execute(plan_read(task.array, part), out, opened, task.job.variable, tally, cache)
-        yield out
-
-
-def _split_selection(array: VirtualArray, selection: Selection) -> Iterator[Selection]:
-    """Split a selection into parts in C order:
-    slabs along the first axis whose rows are small enough.
-    """
-    shape = selection.result_shape
-    if 0 in shape:
-        return
-    if not shape:
-        yield selection
-        return
-    numbers = [i for i, s in enumerate(selection.selectors) if not isinstance(s, int)]
-    rows = [math.prod(shape[axis + 1 :]) * array.dtype.itemsize for axis in range(len(shape))]
-    axis = next(axis for axis, row in enumerate(rows) if row <= BLOCK_BYTES or axis == len(rows) - 1)
-    number, length = numbers[axis], shape[axis]
-    step = _align_to_chunks(max(BLOCK_BYTES // max(rows[axis], 1), 1), array, number, rows[axis])
-    for place in np.ndindex(shape[:axis]):
-        outer = selection
-        for leading, at in zip(numbers, place, strict=False):
-            outer = slice_axis(outer, leading, at, at + 1)
-        for begin in range(0, length, step):
-            yield slice_axis(outer, number, begin, min(begin + step, length))
-
-
-def _align_to_chunks(step: int, array: VirtualArray, dimension: int, row: int) -> int:
-    """Return a step that ends at chunk borders, if the slabs are not too large:
-    then each chunk is decoded once.
-    """
-    cut = array.tiles[0].axis_of(dimension) if array.tiles else None
-    if cut is None or not cut.is_regular:
-        return step
-    if step < cut.size:
-        return cut.size if cut.size * row <= 4 * BLOCK_BYTES else step
-    return step // cut.size * cut.size

@@ -9,23 +9,20 @@ after `Limits.fresh` seconds, as scans do (`ExpiringSource`).
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
 import numpy.typing as npt
 
-from insitu.model import Selection, Source, VirtualArray
-from insitu.model.selection import Stride
+from insitu.model import Source
 from insitu.reading import ChunkCache
 from insitu.server.authentication import Credentials
 from insitu.sources import ByteSource
 from insitu.sources.protocol import WrappedSource
 
-__all__ = ["ClientCache", "ExpiringSource", "can_be_cached", "to_hashable"]
+__all__ = ["ClientCache", "ExpiringSource", "to_hashable"]
 
 
 class ClientCache(ChunkCache):
@@ -74,35 +71,6 @@ class ExpiringSource(WrappedSource):
     def describe(self) -> Source:
         """Return what identifies the content for now, without a request."""
         return self._about
-
-
-def can_be_cached(array: VirtualArray, selection: Selection, most: int) -> bool:
-    """Return whether the chunks that a selection touches decode to at most so many bytes.
-
-    The chunks of a longer pass are not cached: they would only push out what others read again.
-    """
-    total = math.prod(selection.result_shape) * array.dtype.itemsize
-    for tile in array.tiles:
-        if total > most:
-            return False
-        itemsize = max(encoding.dtype.itemsize for encoding in tile.encodings)
-        lengths = []
-        for number, selector in enumerate(selection.selectors):
-            axis = tile.axis_of(number)
-            cells = axis.count
-            if isinstance(selector, int):
-                cells = 1
-            elif not isinstance(selector, Stride):
-                cells = min(cells, len(selector))
-            elif axis.is_regular:
-                reach = abs(selector.step) * max(selector.length - 1, 0)
-                cells = min(cells, selector.length, reach // axis.size + 2)
-            else:
-                cells = min(cells, selector.length)
-            stored = axis.size if axis.is_regular else int(axis.show(np.arange(axis.count)).stored.max(initial=1))
-            lengths.append(cells * max(stored, 1))
-        total += math.prod(lengths) * itemsize
-    return total <= most
 
 
 def to_hashable(options: Any) -> Any:

@@ -1,7 +1,8 @@
 """Parsing and checking of batch requests: the jobs of `/reduce` and `/read`, and the request of
 `/scan`.
 
-A job names an array, by URL and variable or as a table of its chunks, and what to do with it.
+A job has an expression, and what to do with it. An array that it names instead, by URL and variable or as a
+table of its chunks, is the simplest expression.
 """
 
 from __future__ import annotations
@@ -15,24 +16,26 @@ import numpy as np
 import numpy.typing as npt
 
 from insitu.active.message_decoder import MAX_ITEMS
-from insitu.active.node_table import Expression
-from insitu.active.piecewise import GroupedPieces, PiecewiseReduction, PlainPieces, WeightedPieces
 from insitu.active.wire import declared_elements, excerpt, selection_from_wire, values_from_wire
 from insitu.active.wire_array import array_from_wire
 from insitu.active.wire_expression import expression_from_wire
 from insitu.codecs.registry import ALIASES, CODECS, OUTSIDE_VALUES
 from insitu.errors import CodecError
+from insitu.expressions.node_table import ArrayNode, NodeTable
 from insitu.model import Selection, VirtualArray
-from insitu.reducing.grouped_statistics import Groups
+from insitu.reducing.expression_values import ExpressionValues
+from insitu.reducing.fold_portions import Folding
+from insitu.reducing.grouped_statistics import GroupedFolding, Groups
+from insitu.reducing.plain_statistics import PlainFolding
 from insitu.reducing.query import ReductionQuery
-from insitu.reducing.reductions import STREAMED, ReductionRules
+from insitu.reducing.reductions import ReductionRules
 from insitu.reducing.sketches import check_edges
-from insitu.reducing.weighted_statistics import WEIGHTED_METHODS, Weights
+from insitu.reducing.statistics import STATISTICS
+from insitu.reducing.weighted_statistics import WeightedFolding, Weights
 from insitu.server.error_responses import RequestError
 from insitu.server.request_body import decode_body
 
 __all__ = [
-    "BLOCKWISE_METHODS",
     "ArrayRequest",
     "BatchJob",
     "BatchRequest",
@@ -44,7 +47,6 @@ MAX_JOBS = 10_000
 MAX_NAME_CHARS = 16 << 10
 """Longest URL or name of a variable: scans are cached by them."""
 MAX_GROUPS = 1 << 24
-BLOCKWISE_METHODS = ("median", "quantile")
 CLIENT_OPTIONS = ("anon", "endpoint_url", "region")
 """Storage options that a client may send; secrets belong into the Authorization header."""
 JOB_FIELDS = {
@@ -85,9 +87,13 @@ class ArrayRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class BatchJob(ArrayRequest):
-    """One array or expression, and what to compute from it."""
+class BatchJob:
+    """An expression, and what to compute from it."""
 
+    expression: NodeTable
+    """Its arrays are `ArrayRequest`s."""
+    selection: Any
+    """What is selected of the expression."""
     methods: tuple[str, ...]
     axes: tuple[int, ...] | None
     dim: tuple[str, ...] | None
@@ -98,21 +104,22 @@ class BatchJob(ArrayRequest):
     groups: Groups | None
     partial: bool
     """Whether to return partials, which the client merges with others; else values."""
-    expression: Expression | None = None
-    """What is computed instead of one array; its arrays are `ArrayRequest`s."""
 
-    def in_pieces(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> PiecewiseReduction | None:
-        """Return the reduction, of values of a shape and type, as one that is done in pieces; None if it needs all
-        values at once.
-        """
+    @property
+    def arrays(self) -> tuple[ArrayRequest, ...]:
+        """The arrays that it names."""
+        return self.expression.arrays
+
+    def folding(self, values: ExpressionValues) -> Folding:
+        """Return the reduction of some values; an error if it cannot be done in portions."""
         query = ReductionQuery(self.methods, self.axes, ..., self.rules, self.keepdims)
         if self.weights is not None:
-            return WeightedPieces(shape, query, self.weights)
+            return WeightedFolding(values, query, self.weights)
         if self.groups is not None:
-            return GroupedPieces(shape, dtype, query, self.groups)
-        if any(method not in STREAMED or dtype.kind not in STREAMED[method].kinds for method in self.methods):
-            return None
-        return PlainPieces(shape, dtype, query)
+            return GroupedFolding(values, query, self.groups)
+        if whole := [method for method in self.methods if not STATISTICS.can_stream(method, values.dtype)]:
+            raise RequestError(f"answer: partial is not possible with {' and '.join(whole)} of {values.dtype} values")
+        return PlainFolding(values, query)
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,26 +195,24 @@ def _parse_job(data: Any, reducing: bool) -> BatchJob:
             f"a job must be a map of {', '.join(sorted(JOB_FIELDS))}{'; unknown: ' + unknown[0] if unknown else ''}"
         )
     expression = _parse_expression(data)
-    array = _parse_array(data) if expression is None else ArrayRequest(None, None, True, None, data.get("selection"))
     weights, groups = _parse_weights(data.get("weights")), _parse_groups(data.get("groups"))
     if weights is not None and groups is not None:
         raise RequestError("weights and groups cannot be combined in one job")
     methods = _parse_methods(data.get("methods"), weights is not None) if reducing else ()
-    for method, rule in (("histogram", "edges"), ("tdigest", "q")):
-        if method in methods and (data.get(rule) is None or groups is not None):
-            raise RequestError(f"{method} needs {rule}, and cannot be combined with groups")
+    for statistic in (STATISTICS[method] for method in methods):
+        if statistic.required is not None and data.get(statistic.required) is None:
+            raise RequestError(f"{statistic.name} needs {statistic.required}")
+        if groups is not None and not statistic.groups:
+            raise RequestError(f"{statistic.name} cannot be combined with groups")
     answer = data.get("answer", "values")
     if answer not in ("values", "partial"):
         raise RequestError("answer must be values or partial")
     partial = answer == "partial"
-    if partial and any(method in BLOCKWISE_METHODS for method in methods):
-        raise RequestError("answer: partial is not possible with median or quantile")
+    if partial and (whole := [method for method in methods if STATISTICS[method].needs_all_values]):
+        raise RequestError(f"answer: partial is not possible with {' and '.join(whole)}")
     return BatchJob(
-        url=array.url,
-        variable=array.variable,
-        decode=array.decode,
-        table=array.table,
-        selection=array.selection,
+        expression=expression,
+        selection=None if data.get("expression") is None else data.get("selection"),
         methods=methods,
         axes=_parse_axes(data.get("axes")),
         dim=_parse_dim(data),
@@ -216,7 +221,6 @@ def _parse_job(data: Any, reducing: bool) -> BatchJob:
         weights=weights,
         groups=groups,
         partial=partial,
-        expression=expression,
     )
 
 
@@ -232,10 +236,10 @@ def _parse_array(data: Mapping[str, Any], what: str = "a job") -> ArrayRequest:
     return ArrayRequest(url, variable, _parse_flag(data, "decode", default=True), table, data.get("selection"))
 
 
-def _parse_expression(data: Mapping[str, Any]) -> Expression | None:
-    """Return the expression of a job, with its arrays parsed; None if it has none."""
+def _parse_expression(data: Mapping[str, Any]) -> NodeTable:
+    """Return the expression of a job, with its arrays parsed; an array, with its selection, is one of a single row."""
     if data.get("expression") is None:
-        return None
+        return NodeTable((_parse_array(data),), (), (ArrayNode(0),))
     if any(data.get(name) is not None for name in ("url", "variable", "array", "decode")):
         raise RequestError("a job has either an expression, or url and variable, or array")
     expression = expression_from_wire(data["expression"])
@@ -247,7 +251,7 @@ def _parse_expression(data: Mapping[str, Any]) -> Expression | None:
 
 
 def _parse_methods(data: Any, weighted: bool) -> tuple[str, ...]:
-    known = WEIGHTED_METHODS if weighted else (*STREAMED, *BLOCKWISE_METHODS)
+    known = STATISTICS.names(lambda statistic: statistic.weighted if weighted else statistic.is_plain)
     names = [name for name in data if isinstance(name, str)] if isinstance(data, list) else []
     if not names or len(set(names)) != len(data) or any(name not in known for name in names):
         raise RequestError(f"methods must be a list, without repetition, out of {', '.join(sorted(known))}")

@@ -12,21 +12,23 @@ import xarray
 
 from insitu.combining.saved_members import tree_from_member
 from insitu.combining.survey import Report, Survey
+from insitu.expressions.chunk_grid import grid_of
+from insitu.expressions.nodes import stored_arrays
 from insitu.lazy_array.duck_array import LazyArray
 from insitu.lazy_array.explain import Explanation
-from insitu.lazy_array.formula_text import stored_arrays
 from insitu.lazy_array.numpy_reductions import can_stream, reduce_lazy_array
 from insitu.maintenance import append_member, save_tree
 from insitu.model import VirtualArray, VirtualGroup, byte_ranges, count_cells
 from insitu.model.description import format_bytes
-from insitu.reducing import METHODS as STREAMED
 from insitu.reducing.query import ReductionQuery
+from insitu.reducing.statistics import STATISTICS
 from insitu.xarray_bridge.backend_array import dataset_name, duck_array, find_lazy_array, stored_name
 from insitu.xarray_bridge.dataset import to_member
 from insitu.xarray_bridge.distributions import histogram, quantile
 from insitu.xarray_bridge.explain_dataset import DatasetExplanation, explain_dataset, explain_variable
 from insitu.xarray_bridge.grouped_accessor import Grouped
 from insitu.xarray_bridge.origin import Origin, recipe_of
+from insitu.xarray_bridge.template_dataset import call_method
 from insitu.xarray_bridge.weighted_accessor import Weighted
 
 if TYPE_CHECKING:
@@ -67,19 +69,21 @@ class InsituAccessor:
     @property
     def nbytes_stored(self) -> int:
         """Bytes in the archive behind it; a chunk that two cells share counts twice."""
-        return sum(count_cells(stored.array).nbytes for _, array in self._lazy() for stored in stored_arrays(array))
+        return sum(
+            count_cells(stored.array).nbytes for _, array in self._lazy() for stored in stored_arrays(array.node)
+        )
 
     @property
     def sources(self) -> list[str]:
         """The files behind it."""
-        every = (stored for _, array in self._lazy() for stored in stored_arrays(array))
+        every = (stored for _, array in self._lazy() for stored in stored_arrays(array.node))
         return list(dict.fromkeys(source.url for stored in every for source in stored.array.sources))
 
     def group(self) -> VirtualGroup:
         """Return the virtual arrays as a group, with names, dimensions and attributes."""
         arrays = {}
         for name, lazy in self._lazy():
-            if lazy.steps:
+            if not lazy.is_stored:
                 raise ValueError(
                     f"variable {name!r} was masked, filled or converted after opening, so no stored array is "
                     "behind it: load() or drop it"
@@ -167,7 +171,7 @@ class InsituAccessor:
         """Return the given options; else those that the dataset's arrays are read with."""
         if given is not None:
             return given
-        every = [array.access.storage_options for _, array in self._lazy() if array.access.storage_options]
+        every = [array.context.storage_options for _, array in self._lazy() if array.context.storage_options]
         return {key: value for options in every for key, value in options.items()} if every else None
 
     def tiles(self) -> dict[str, int]:
@@ -175,7 +179,7 @@ class InsituAccessor:
 
         It is 1 where all files have the same chunk shapes across the join.
         """
-        return {name: len(array.array.tiles) for name, array in self._lazy()}
+        return {name: len(grid_of(array.node).tiles) for name, array in self._lazy()}
 
     def references(self, variable: str | None = None) -> dict[str, dict[str, Any]]:
         """Return where the chunks of each variable lie in the files.
@@ -185,13 +189,14 @@ class InsituAccessor:
         found = {}
         for name, array in self._lazy():
             if variable in (None, name):
-                parts = list(byte_ranges(array.array))
+                stored = grid_of(array.node)
+                parts = list(byte_ranges(stored))
                 columns = (
                     [np.concatenate(column) for column in zip(*parts, strict=True)]
                     if parts
                     else [np.zeros(0, np.int64)] * 3
                 )
-                urls = [source.url for source in array.array.sources]
+                urls = [source.url for source in stored.sources]
                 found[name] = {"urls": urls, **dict(zip(("source", "offset", "length"), columns, strict=True))}
         return found
 
@@ -255,7 +260,7 @@ class InsituAccessor:
             Variables `tas_mean`, `tas_max`, …
         """
         names = [methods] if isinstance(methods, str) else list(methods)
-        if unknown := set(how) - set(KEYWORDS_OF_METHODS):
+        if unknown := set(how) - {option for method in _names_for_stats() for option in STATISTICS[method].options}:
             raise TypeError(f"unexpected keyword argument(s): {', '.join(sorted(unknown))}")
         result: dict[str, Any] = {}
         for name, variable in self._dataset.data_vars.items():
@@ -359,30 +364,21 @@ def _statistics(
     dims = [name for name in dims if name in variable.dims]
     kept = tuple(name for name in variable.dims if name not in dims)
     data = duck_array(variable)
-    if data is not None and data.size and all(method in STREAMED or method == "median" for method in methods):
+    if data is not None and data.size and set(methods) <= set(_names_for_stats()):
         axes = tuple(variable.get_axis_num(name) for name in dims)
         if all(can_stream(data.dtype, method) for method in methods):
-            rules = {name: how[name] for name in ("skipna", "ddof", "min_count") if name in how}
-            found = reduce_lazy_array(data, ReductionQuery.of(methods, axes, **rules))
+            found = reduce_lazy_array(data, ReductionQuery.of(methods, axes, **how))
             return {method: xarray.Variable(kept, values) for method, values in found.items()}
-    return {method: _reduce_with_xarray(variable, method, dims, how) for method in methods}
+    options = {method: STATISTICS[method].options if method in STATISTICS else () for method in methods}
+    return {
+        method: call_method(variable, method, dims, {name: how[name] for name in options[method] if name in how})
+        for method in methods
+    }
 
 
-KEYWORDS_OF_METHODS = {
-    "ddof": ("std", "var"),
-    "min_count": ("sum", "prod"),
-    "skipna": tuple(sorted({*STREAMED, "median"} - {"count", "any", "all"})),
-}
-"""Which methods of xarray know a keyword."""
-
-
-def _reduce_with_xarray(
-    variable: xarray.Variable, method: str, dims: Sequence[Any], how: Mapping[str, Any]
-) -> xarray.Variable:
-    taken: xarray.Variable = getattr(variable, method)(
-        dims, **{name: value for name, value in how.items() if method in KEYWORDS_OF_METHODS.get(name, ())}
-    )
-    return taken
+def _names_for_stats() -> list[str]:
+    """Return the names of statistics that need no option, of one value for each element of the result."""
+    return STATISTICS.names(lambda statistic: statistic.is_plain and statistic.required is None)
 
 
 _register: Any = xarray.register_dataset_accessor

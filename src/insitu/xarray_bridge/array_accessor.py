@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import xarray
 
-from insitu.lazy_array.deferred_values import DeferredValues
-from insitu.lazy_array.formula_text import stored_arrays
+from insitu.expressions.nodes import Stored, stored_arrays
 from insitu.model import VirtualArray, count_cells
 from insitu.xarray_bridge.backend_array import find_lazy_array
 
@@ -31,9 +30,9 @@ class InsituArrayAccessor:
 
     @property
     def array(self) -> VirtualArray | None:
-        """Where the chunks lie and how they are encoded; None if the values are in memory."""
+        """Where the chunks lie and how they are encoded; None if the values are in memory, or computed."""
         lazy = find_lazy_array(self._array.variable)
-        return None if lazy is None else lazy.array
+        return lazy.array if lazy is not None and lazy.is_stored else None
 
     @property
     def nbytes_virtual(self) -> int:
@@ -50,10 +49,10 @@ class InsituArrayAccessor:
         """The files behind it."""
         return list(dict.fromkeys(source.url for stored in self._stored_arrays() for source in stored.array.sources))
 
-    def _stored_arrays(self) -> Iterator[DeferredValues]:
-        """Yield the stored arrays that it is, or that its formula consists of."""
+    def _stored_arrays(self) -> list[Stored]:
+        """Return the stored arrays that it is, or that its formula consists of."""
         lazy = find_lazy_array(self._array.variable)
-        return iter(()) if lazy is None else stored_arrays(lazy)
+        return [] if lazy is None else stored_arrays(lazy.node)
 
     def references(self) -> dict[str, Any]:
         """Return where the chunks lie: see `Dataset.insitu.references`."""

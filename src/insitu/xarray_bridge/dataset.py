@@ -13,11 +13,11 @@ import xarray
 
 from insitu.combining.member import Member, Variable
 from insitu.errors import FormatError, UnsupportedError
+from insitu.expressions.formula_text import formula
 from insitu.formats import InsituWarning
-from insitu.lazy_array.deferred_values import Access
 from insitu.lazy_array.duck_array import LazyArray
-from insitu.lazy_array.formula_text import formula
 from insitu.model import VirtualArray
+from insitu.reading import ReadContext
 from insitu.sources import redact_url
 from insitu.xarray_bridge.backend_array import dataset_name, find_lazy_array, stored_name, to_cached_array
 from insitu.xarray_bridge.xarray_hooks import install_hooks
@@ -25,24 +25,24 @@ from insitu.xarray_bridge.xarray_hooks import install_hooks
 __all__ = ["drop_conflicting_variables", "is_dask", "to_dataset", "to_member"]
 
 
-def to_dataset(member: Member, access: Access | None = None, *, indexed: bool = True) -> xarray.Dataset:
+def to_dataset(member: Member, context: ReadContext | None = None, *, indexed: bool = True) -> xarray.Dataset:
     """Return a member as a dataset: virtual arrays where values are not known yet.
 
     Parameters
     ----------
     member
         What was found.
-    access
+    context
         How its values are reached.
     indexed
         Whether the labels of dimensions become indexes.
     """
     install_hooks()
-    access = access or Access()
+    context = context or ReadContext()
     coords: dict[Any, xarray.Variable] = {}
     data: dict[Any, xarray.Variable] = {}
     for name, variable in member.variables.items():
-        made = _to_xarray_variable(name, variable, access, name in member.coords)
+        made = _to_xarray_variable(name, variable, context, name in member.coords)
         if member.source is not None:
             made.encoding = {"original_shape": variable.shape, **made.encoding, "source": member.source}
         (coords if name in member.coords else data)[dataset_name(name)] = made
@@ -60,8 +60,8 @@ def to_dataset(member: Member, access: Access | None = None, *, indexed: bool = 
         dataset = dataset.assign_coords(xarray.Coordinates(plain, indexes={}))
     dataset.encoding = dict(member.encoding)
     _prepare_accessors(dataset)
-    if access.values is not None and access.owner is not None:
-        dataset.set_close(partial(access.values.release, access.owner))
+    if context.values is not None and context.owner is not None:
+        dataset.set_close(partial(context.values.release, context.owner))
     return dataset
 
 
@@ -102,12 +102,12 @@ def drop_conflicting_variables(member: Member) -> Member:
     )
 
 
-def _to_xarray_variable(name: str, variable: Variable, access: Access, coordinate: bool) -> xarray.Variable:
+def _to_xarray_variable(name: str, variable: Variable, context: ReadContext, coordinate: bool) -> xarray.Variable:
     data: Any = variable.data
     if isinstance(data, VirtualArray):
-        data = LazyArray(data, access.of_variable(name))
-        if variable.known is not None and access.values is not None and access.values.can_keep(variable.known.nbytes):
-            access.values.keep(data, variable.known, access.owner)
+        data = LazyArray(data, context.of_variable(name))
+        if variable.known is not None and context.values is not None and context.values.can_keep(variable.known.nbytes):
+            context.values.keep(data.node.make_key(), variable.known, context.owner)
         data = to_cached_array(data) if coordinate else data
     return xarray.Variable(
         variable.dims, data, dict(variable.attributes), encoding=dict(variable.encoding), fastpath=True
@@ -152,11 +152,11 @@ def _data_of_variable(name: str, variable: xarray.Variable, is_coordinate: bool,
     large = limit is not None and variable.nbytes > limit and find_spec("dask") is not None
     if lazy is None:
         return variable.data if large and is_dask(variable.data) else np.asarray(variable.values)
-    if not lazy.steps:
+    if lazy.is_stored:
         return lazy.array
     if limit is None:
         raise UnsupportedError(
-            f"variable {name!r} is computed, as {formula(lazy)}: references hold stored values only",
+            f"variable {name!r} is computed, as {formula(lazy.node)}: references hold stored values only",
             hint=f"Store its values with to_zarr() or to_netcdf(), which stream them, and save the others: "
             f"ds.drop_vars({name!r}).insitu.save(…). If it is small, load() it: values are saved, too",
         )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Hashable
 from typing import Any
 
@@ -14,7 +13,7 @@ from insitu.errors import UnsupportedError
 from insitu.lazy_array.numpy_reductions import reduce_lazy_array
 from insitu.reducing import Reduction
 from insitu.reducing.query import ReductionQuery
-from insitu.reducing.reduce import squeeze_axes
+from insitu.reducing.reduced_axes import squeeze_axes
 from insitu.reducing.reductions import ReductionRules
 from insitu.reducing.sketches import check_edges
 from insitu.xarray_bridge.template_dataset import fill_template, make_template, reducible_lazy_array
@@ -81,10 +80,4 @@ def _compute(variable: xarray.Variable, method: str, dims: list[Hashable], rules
         return reduce_lazy_array(lazy, ReductionQuery((method,), axes, rules=rules))[method]
     values = np.asarray(variable.values)
     reduction = Reduction((method,), values.dtype, rules)
-    size = math.prod(values.shape[axis] for axis in axes)
-    partial = (
-        reduction.step(values, axes)
-        if values.size
-        else reduction.nothing([1 if a in axes else n for a, n in enumerate(values.shape)])
-    )
-    return squeeze_axes(reduction.finalise(partial, size)[method], axes, values.ndim)
+    return squeeze_axes(reduction.of_values(values, axes)[method], axes, values.ndim)

@@ -9,9 +9,8 @@ from typing import Any
 import xarray
 
 from insitu.lazy_array.explain import Explanation, explain
-from insitu.lazy_array.reduce_boxes import NEEDS_ALL_VALUES
 from insitu.model.description import format_bytes
-from insitu.reducing import METHODS as STREAMED
+from insitu.reducing.statistics import STATISTICS
 from insitu.xarray_bridge.backend_array import find_lazy_array
 
 __all__ = ["DatasetExplanation", "explain_dataset", "explain_variable"]
@@ -70,7 +69,7 @@ def explain_variable(array: xarray.DataArray, reduction: str | None, dim: Any) -
         )
     _check_reduction(reduction, dim)
     dims = None if dim is None or dim is ... else [dim] if isinstance(dim, str) else list(dim)
-    return explain(data, reduction, None if dims is None else [array.get_axis_num(name) for name in dims])
+    return explain(data.node, reduction, None if dims is None else [array.get_axis_num(name) for name in dims])
 
 
 def explain_dataset(dataset: xarray.Dataset, reduction: str | None, dim: Any) -> DatasetExplanation:
@@ -88,6 +87,6 @@ def explain_dataset(dataset: xarray.Dataset, reduction: str | None, dim: Any) ->
 def _check_reduction(reduction: str | None, dim: Any) -> None:
     if dim is not None and reduction is None:
         raise ValueError("dim= needs a reduction, as in ds.insitu.explain(ds.tas, 'mean', 'time')")
-    if reduction is not None and reduction not in {*STREAMED, *NEEDS_ALL_VALUES}:
-        known = ", ".join(sorted({*STREAMED, *NEEDS_ALL_VALUES}))
-        raise ValueError(f"there is no reduction {reduction!r}: {known}")
+    known = STATISTICS.names(lambda statistic: statistic.is_plain and not statistic.is_sketch)
+    if reduction is not None and reduction not in known:
+        raise ValueError(f"there is no reduction {reduction!r}: {', '.join(sorted(known))}")

@@ -15,17 +15,16 @@ import numpy as np
 import numpy.typing as npt
 import xarray
 
+from insitu.active.answer import answer_groups
 from insitu.lazy_array.duck_array import LazyArray
 from insitu.lazy_array.options import options
-from insitu.lazy_array.weigh_and_group import group_lazy_array
 from insitu.reducing.grouped_statistics import Groups
 from insitu.reducing.query import ReductionQuery
-from insitu.reducing.reductions import ReductionRules
-from insitu.xarray_bridge.template_dataset import fill_template, make_template, reducible_lazy_array
+from insitu.reducing.statistics import STATISTICS
+from insitu.xarray_bridge.template_dataset import call_method, fill_template, make_template, reducible_lazy_array
 
 __all__ = ["Grouped"]
 
-METHODS = ("sum", "mean", "min", "max", "std", "var", "count", "any", "all", "prod")
 Grouping = Callable[[xarray.Dataset], Any]
 
 
@@ -51,7 +50,7 @@ class Grouped:
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
             raise AttributeError(name)
-        if name not in METHODS:  # medians, quantiles, map: xarray's own
+        if name not in STATISTICS or not STATISTICS[name].groups:  # medians, quantiles, map: xarray's own
             return getattr(self._whole, name)
 
         def reduce_groups(dim: Any = None, **how: Any) -> xarray.Dataset:
@@ -61,11 +60,14 @@ class Grouped:
         return reduce_groups
 
     def __dir__(self) -> list[str]:
-        return [*METHODS, *(name for name in dir(self._whole) if not name.startswith("_"))]
+        return [
+            *STATISTICS.names(lambda statistic: statistic.groups),
+            *(name for name in dir(self._whole) if not name.startswith("_")),
+        ]
 
     def _reduce(self, method: str, dim: Any, how: dict[str, Any]) -> xarray.Dataset:
         along = self._along()
-        known = {"skipna", "ddof", "min_count", "keep_attrs"}
+        known = {*STATISTICS[method].options, "keep_attrs"}
         names = [
             name
             for name, variable in self._dataset.data_vars.items()
@@ -76,13 +78,13 @@ class Grouped:
         else:
             dims = list(self._dataset.dims) if dim is ... else [dim] if isinstance(dim, str) else list(dim)
         if along is None or not names or along not in dims or set(how) - known or self._has_crossing_coordinate(along):
-            found: xarray.Dataset = getattr(self._whole, method)(dim, **how)
+            found: xarray.Dataset = call_method(self._whole, method, dim, how)
             return found
         shell = make_template(self._dataset, names, [along])
         groups = self._grouping(shell)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", RuntimeWarning)  # NumPy's, of the shell's zeros
-            result = getattr(groups, method)(dim, **how)
+            result = call_method(groups, method, dim, how)
         first = self._first(shell, along)
         values = {}
         for name in names:
@@ -95,8 +97,8 @@ class Grouped:
         if rest.data_vars:
             # xarray goes through these for every group, so what is not grouped at all is read once.
             rest = rest.assign({n: v.load() for n, v in rest.data_vars.items() if v.nbytes <= options.block_bytes})
-            others = getattr(self._grouping(rest), method)(dim, **how)
-            made = made.assign({name: others[name] for name in rest.data_vars})
+            others = call_method(self._grouping(rest), method, dim, how)
+            made = made.assign({name: others[name] for name in rest.data_vars if name in others})  # not text
             made = made[[name for name in self._dataset.data_vars if name in made]]
             made.attrs = dict(result.attrs)
         return made
@@ -139,10 +141,10 @@ class Grouped:
                 codes[at] = places[int(at.min())]
         axes = [variable.dims.index(name) for name in dims if name in variable.dims]
         axis = variable.dims.index(along)
-        rules = ReductionRules(how.get("skipna"), how.get("ddof", 0), how.get("min_count"))
         groups = Groups(axis, codes, first.size)
-        query = ReductionQuery((method,), axes, rules=rules)
-        found = group_lazy_array(lazy, groups, query)[method]
+        rules = {name: value for name, value in how.items() if name != "keep_attrs"}
+        query = ReductionQuery.of(method, axes, **rules)
+        found = answer_groups(lazy.node, groups, query)[method]
         kept = [name for name in variable.dims if name == along or name not in dims]
         found = np.moveaxis(found, kept.index(along), 0).reshape(
             *first.shape, *found.shape[: kept.index(along)], *found.shape[kept.index(along) + 1 :]

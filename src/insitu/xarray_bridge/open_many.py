@@ -15,16 +15,16 @@ from insitu.combining.member import CombineError, GridPosition, Member
 from insitu.combining.recipe import Recipe
 from insitu.combining.scan_member import Failure, make_loader
 from insitu.formats import InsituWarning
-from insitu.lazy_array.deferred_values import Access
+from insitu.reading import ReadContext
 from insitu.xarray_bridge.dataset import to_dataset, to_member
 from insitu.xarray_bridge.engine_keywords import check_complex
-from insitu.xarray_bridge.opening import OpenOptions, access_to, no_variables_message, to_dask_dataset
+from insitu.xarray_bridge.opening import OpenOptions, context_of, no_variables_message, to_dask_dataset
 from insitu.xarray_bridge.origin import Origin
 from insitu.xarray_bridge.preprocess_computed import (
     COMPUTED_LIMIT,
     combine_with_xarray,
     has_computed_variable,
-    with_access,
+    with_context,
 )
 
 __all__ = ["open_combined"]
@@ -67,7 +67,9 @@ def open_combined(
         named = labels_from_names(urls, concat_dim) if isinstance(concat_dim, Mapping) else None
         dims = archive_recipe.dims() if named is None else []
         at = places if combine == "nested" else None
-        computed.append(combine_with_xarray(found, at, dims, named, rules, options.errors, Access(storage_options)))
+        computed.append(
+            combine_with_xarray(found, at, dims, named, rules, options.errors, ReadContext(None, storage_options))
+        )
         return Member({}, frozenset())
 
     archive_recipe = Recipe(**how)
@@ -83,8 +85,8 @@ def open_combined(
     )
     if not computed:
         check_complex(archive.member(), options.decode)
-    access = access_to(archive, options.cache)
-    dataset = with_access(computed[0], access) if computed else to_dataset(archive.member(), access)
+    context = context_of(archive, options.cache)
+    dataset = with_context(computed[0], context) if computed else to_dataset(archive.member(), context)
     if attrs_file is not None:
         dataset.attrs = dict(_attributes_of_file(attrs_file, archive))
     if archive.only_groups is not None and not archive.member().variables:
@@ -124,5 +126,5 @@ class _Preprocess:
 
     def __call__(self, member: Member) -> Member:
         limit = COMPUTED_LIMIT // max(self.files, 1)
-        dataset = to_dataset(member, Access(self.storage_options, read_limit=limit))
+        dataset = to_dataset(member, ReadContext(None, self.storage_options, read_limit=limit))
         return to_member(self.function(dataset), member.source, limit)

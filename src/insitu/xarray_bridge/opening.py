@@ -15,10 +15,9 @@ from insitu.combining.member import Member
 from insitu.errors import UnsupportedError
 from insitu.formats import InsituWarning
 from insitu.lazy_array.dask_blocks import choose_blocks_together
-from insitu.lazy_array.deferred_values import Access
-from insitu.lazy_array.kept_values import Owner, default_value_cache
 from insitu.lazy_array.load_values import to_dask
-from insitu.reading import ChunkCache
+from insitu.reading import ChunkCache, ReadContext
+from insitu.reading.value_cache import Owner, default_value_cache
 from insitu.scanning.scan_url import Verify
 from insitu.sources import redact_url
 from insitu.xarray_bridge import accessor, array_accessor, tree_accessor  # noqa: F401 - imported to register the accessors
@@ -29,7 +28,7 @@ from insitu.xarray_bridge.origin import Origin
 
 __all__ = [
     "OpenOptions",
-    "access_to",
+    "context_of",
     "dataset_from_archive",
     "no_variables_message",
     "open_every_group",
@@ -88,7 +87,7 @@ class OpenOptions:
         )
 
     def to_dataset(
-        self, member: Member, archive: Archive, access: Access, *, is_origin: bool = False
+        self, member: Member, archive: Archive, context: ReadContext, *, is_origin: bool = False
     ) -> xarray.Dataset:
         """Return a member of an archive as a dataset of virtual arrays, or of Dask arrays.
 
@@ -96,14 +95,14 @@ class OpenOptions:
         ----------
         member, archive
             The group, and where it comes from.
-        access
+        context
             How its values are read.
         is_origin
             Whether the archive describes the dataset, so that the dataset can be saved with it.
         """
         check_complex(member, self.decode)
         member = drop_conflicting_variables(member) if archive.job.skips_failures else member
-        dataset = to_dataset(member, access, indexed=self.create_default_indexes)
+        dataset = to_dataset(member, context, indexed=self.create_default_indexes)
         dataset = dataset if self.chunks is None else to_dask_dataset(dataset, self.chunks, self.inline_array)
         if is_origin:
             dataset.insitu.origin = Origin.of(dataset, archive)
@@ -116,7 +115,7 @@ def open_one(url: Any, options: OpenOptions) -> xarray.Dataset:
     member = archive.member()
     if member.groups:
         warnings.warn(no_variables_message(member, options.group), InsituWarning, stacklevel=3)
-    return options.to_dataset(member, archive, access_to(archive, options.cache), is_origin=True)
+    return options.to_dataset(member, archive, context_of(archive, options.cache), is_origin=True)
 
 
 def dataset_from_archive(
@@ -129,7 +128,7 @@ def dataset_from_archive(
 ) -> xarray.Dataset:
     """Return one group of an archive as a dataset of virtual arrays, or of Dask arrays."""
     options = OpenOptions(chunks=chunks, inline_array=inline_array, create_default_indexes=create_default_indexes)
-    return options.to_dataset(archive.member(group), archive, access_to(archive, options.cache), is_origin=True)
+    return options.to_dataset(archive.member(group), archive, context_of(archive, options.cache), is_origin=True)
 
 
 def to_datatree(groups: Mapping[str, xarray.Dataset], url: Any) -> xarray.DataTree:
@@ -181,9 +180,9 @@ _NAMES_OF_IMAGES = {"overview_0": "full_resolution", "page_1": "page_0"}
 def open_every_group(url: Any, options: OpenOptions) -> dict[str, xarray.Dataset]:
     """Open every group of an archive as a dataset, by path."""
     archive = options.open_archive(url, many=False)
-    access = access_to(archive, options.cache)
+    context = context_of(archive, options.cache)
     return {
-        f"/{path}": options.to_dataset(member, archive, access, is_origin=True)
+        f"/{path}": options.to_dataset(member, archive, context, is_origin=True)
         for path, member in archive.all_members()
     }
 
@@ -200,7 +199,7 @@ def no_variables_message(member: Member, group: str | None) -> str:
     )
 
 
-def access_to(archive: Archive, cache: ChunkCache | int | bool | None = None) -> Access:
+def context_of(archive: Archive, cache: ChunkCache | int | bool | None = None) -> ReadContext:
     """Return how the values of an archive are read by the arrays of its datasets.
 
     Parameters
@@ -212,7 +211,8 @@ def access_to(archive: Archive, cache: ChunkCache | int | bool | None = None) ->
     """
     keeps_values = cache is None or cache is True
     values, owner = default_value_cache(), Owner()
-    return Access(
+    return ReadContext(
+        None,
         archive.job.storage_options,
         active=archive.active,
         cache=values.chunks_of(owner) if keeps_values else archive.cache,
@@ -236,7 +236,7 @@ def to_dask_dataset(dataset: xarray.Dataset, chunks: Any, inline_array: bool = F
     elif isinstance(chunks, Mapping) or (isinstance(chunks, str) and chunks == "auto"):
         given = chunks.items() if isinstance(chunks, Mapping) else ()
         asked = {dim: cut for dim, cut in given if not isinstance(cut, str)}
-        blocks = choose_blocks_together(arrays, asked)
+        blocks = choose_blocks_together({name: (dims, array.node) for name, (dims, array) in arrays.items()}, asked)
     else:
         blocks = dict.fromkeys(arrays, chunks)
     made = {

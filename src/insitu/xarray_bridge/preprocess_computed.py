@@ -21,13 +21,22 @@ from insitu.combining.combine_rules import CombineRules
 from insitu.combining.member import CombineError, ConcatDim, GridPosition, Member
 from insitu.combining.scan_member import Failure
 from insitu.errors import InsituError
-from insitu.lazy_array.deferred_values import Access
+from insitu.expressions.nodes import (
+    Broadcast,
+    Expression,
+    Moved,
+    Operation,
+    Stored,
+    WindowsOf,
+    iterate_nodes,
+    make_operation,
+)
 from insitu.lazy_array.duck_array import LazyArray
-from insitu.lazy_array.windows import operands_of
+from insitu.reading import ReadContext
 from insitu.xarray_bridge.dataset import is_dask, to_dataset
 from insitu.xarray_bridge.opening import to_dask_dataset
 
-__all__ = ["COMPUTED_LIMIT", "combine_with_xarray", "has_computed_variable", "with_access"]
+__all__ = ["COMPUTED_LIMIT", "combine_with_xarray", "has_computed_variable", "with_context"]
 
 COMPUTED_LIMIT = 256 << 20
 """Bytes of a variable, in all files together, up to which what a preprocess computes is held in
@@ -61,7 +70,7 @@ def combine_with_xarray(
     named: NamedDims | None,
     rules: CombineRules,
     errors: str,
-    access: Access,
+    context: ReadContext,
 ) -> xarray.Dataset:
     """Return all files as one dataset, of Dask arrays if what was computed for some became such.
 
@@ -79,12 +88,12 @@ def combine_with_xarray(
         How.
     errors
         What happens to a file that could not be opened.
-    access
+    context
         How what is still virtual is read.
     """
     drop_failures(found, errors)
     members = {number: item for number, item in enumerate(found) if isinstance(item, Member)}
-    made = {number: to_dataset(item, access) for number, item in members.items()}
+    made = {number: to_dataset(item, context) for number, item in members.items()}
     if any(map(_needs_dask, members.values())):
         made = {number: to_dask_dataset(dataset, {}) for number, dataset in made.items()}
     made = dict(zip(made, _with_dates_as_objects(list(made.values())), strict=True))
@@ -111,35 +120,47 @@ def combine_with_xarray(
     return to_dask_dataset(combined, {}) if mixed else combined
 
 
-def with_access(dataset: xarray.Dataset, access: Access) -> xarray.Dataset:
+def with_context(dataset: xarray.Dataset, context: ReadContext) -> xarray.Dataset:
     """Return a dataset whose virtual arrays, and all in their formulas, are read in another way.
 
     Their names, storage options and sources in memory stay.
     """
-    renew = _AccessRenewal(access)
+    made: dict[int, Expression] = {}
     for variable in dataset.variables.values():
         if isinstance(variable._data, LazyArray):
-            variable.data = renew.array(variable._data)
+            variable.data = LazyArray(_read_otherwise(variable._data.node, context, made))
     return dataset
 
 
-class _AccessRenewal:
-    """Arrays that are read in another way; what they share stays shared."""
+def _read_otherwise(expression: Expression, context: ReadContext, made: dict[int, Expression]) -> Expression:
+    """Return an expression whose arrays are read in another way; what expressions share stays shared.
 
-    def __init__(self, access: Access) -> None:
-        self.access = access
-        self.made: dict[int, tuple[Any, Any]] = {}
-        """By identity: the object, which keeps its identity taken, and what became of it."""
-
-    def array(self, array: Any) -> Any:
-        was = array.access
-        kept = {"name": was.name, "storage_options": was.storage_options, "keep_alive": was.keep_alive}
-        return LazyArray(array.array, replace(self.access, **kept), tuple(map(self.step, array.steps)))
-
-    def step(self, step: Any) -> Any:
-        if id(step) not in self.made:
-            self.made[id(step)] = step, step.with_operands(self.array) if operands_of(step) else step
-        return self.made[id(step)][1]
+    Parameters
+    ----------
+    expression, context
+        The expression, and how it is read.
+    made
+        By identity, what became of nodes of this expression and of others.
+    """
+    for node in iterate_nodes([expression], made):
+        match node:
+            case Stored(_, was):
+                kept: dict[str, Any] = {
+                    "name": was.name,
+                    "storage_options": was.storage_options,
+                    "keep_alive": was.keep_alive,
+                }
+                made[id(node)] = Stored(node.array, replace(context, **kept))
+            case Moved(_, _, direct):
+                made[id(node)] = made[id(direct)]
+            case Operation():
+                given = [made[id(part)] if isinstance(part, Expression) else part for part in node.given]
+                made[id(node)] = make_operation(node.function, given, node.dtype, node.errors)
+            case Broadcast() | WindowsOf():
+                made[id(node)] = replace(node, of=made[id(node.of)])
+            case _:
+                made[id(node)] = node
+    return made[id(expression)]
 
 
 def _with_dates_as_objects(datasets: Sequence[xarray.Dataset]) -> list[xarray.Dataset]:

@@ -15,9 +15,37 @@ import numpy.typing as npt
 import xarray
 
 from insitu.lazy_array.duck_array import LazyArray
+from insitu.model import normalise_axes
+from insitu.reducing.reductions import Reduction, ReductionRules
+from insitu.reducing.statistics import STATISTICS
 from insitu.xarray_bridge.backend_array import duck_array
 
-__all__ = ["fill_template", "make_template", "reducible_lazy_array"]
+__all__ = ["call_method", "fill_template", "make_template", "reducible_lazy_array"]
+
+
+def call_method(target: Any, method: str, dim: Any, how: Mapping[str, Any]) -> Any:
+    """Return a statistic as xarray computes it, by its own method or, where it has none, by `reduce`.
+
+    Parameters
+    ----------
+    target
+        A variable, or a dataset with groups or weights.
+    method
+        Name of a statistic.
+    dim, how
+        The arguments of xarray's method.
+    """
+    statistic = STATISTICS.get(method)
+    if statistic is None or statistic.xarray is not None:
+        return getattr(target, method if statistic is None else str(statistic.xarray))(dim, **how)
+
+    def reduce(values: Any, axis: int | tuple[int, ...] | None = None, **options: Any) -> npt.NDArray[Any]:
+        array = np.asarray(values)
+        axes = normalise_axes(axis, array.ndim)
+        return Reduction((method,), array.dtype, ReductionRules(**options)).of_values(array, axes)[method].squeeze(axes)
+
+    only_numbers = {} if isinstance(target, xarray.Variable) else {"numeric_only": True}
+    return target.reduce(reduce, dim, **only_numbers, **how)
 
 
 def reducible_lazy_array(variable: xarray.Variable, kinds: str = "biuf") -> LazyArray | None:

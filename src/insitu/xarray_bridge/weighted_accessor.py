@@ -10,14 +10,13 @@ from typing import Any
 import numpy as np
 import xarray
 
-from insitu.lazy_array.weigh_and_group import weigh_lazy_array
+from insitu.active.answer import answer_weights
 from insitu.reducing.query import ReductionQuery
+from insitu.reducing.statistics import STATISTICS
 from insitu.reducing.weighted_statistics import Weights
-from insitu.xarray_bridge.template_dataset import fill_template, make_template, reducible_lazy_array
+from insitu.xarray_bridge.template_dataset import call_method, fill_template, make_template, reducible_lazy_array
 
 __all__ = ["Weighted"]
-
-METHODS = ("sum", "mean", "std", "var", "sum_of_weights")
 
 
 class Weighted:
@@ -31,25 +30,22 @@ class Weighted:
     def __repr__(self) -> str:
         return f"<insitu: {self._whole!r}>"
 
-    def sum(self, dim: Any = None, **how: Any) -> xarray.Dataset:
-        """Return the weighted sum."""
-        return self._reduce("sum", dim, how)
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_") or name not in self._methods():
+            raise AttributeError(name)
 
-    def mean(self, dim: Any = None, **how: Any) -> xarray.Dataset:
-        """Return the weighted mean."""
-        return self._reduce("mean", dim, how)
+        def reduce_weighted(dim: Any = None, **how: Any) -> xarray.Dataset:
+            return self._reduce(name, dim, how)
 
-    def std(self, dim: Any = None, **how: Any) -> xarray.Dataset:
-        """Return the weighted standard deviation."""
-        return self._reduce("std", dim, how)
+        reduce_weighted.__doc__ = f"The weighted {name}; see `xarray.Dataset.weighted`."
+        return reduce_weighted
 
-    def var(self, dim: Any = None, **how: Any) -> xarray.Dataset:
-        """Return the weighted variance."""
-        return self._reduce("var", dim, how)
+    def __dir__(self) -> list[str]:
+        return [*super().__dir__(), *self._methods()]
 
-    def sum_of_weights(self, dim: Any = None, **how: Any) -> xarray.Dataset:
-        """Return the sum of the weights of what is there."""
-        return self._reduce("sum_of_weights", dim, how)
+    def _methods(self) -> list[str]:
+        """Return the names of the statistics that have a weighted form, in xarray too."""
+        return STATISTICS.names(lambda statistic: statistic.weighted and hasattr(self._whole, str(statistic.xarray)))
 
     def _reduce(self, method: str, dim: Any, how: dict[str, Any]) -> xarray.Dataset:
         dataset, weights = self._dataset, self._weights
@@ -61,12 +57,12 @@ class Weighted:
             if reducible_lazy_array(variable.variable) is not None and set(weights.dims) <= set(variable.dims)
         ]
         if not same or not names or not weights.dims or set(how) - {"skipna", "keep_attrs"}:
-            found: xarray.Dataset = getattr(self._whole, method)(dim, **how)
+            found: xarray.Dataset = call_method(self._whole, method, dim, how)
             return found
         shell = make_template(dataset, names)
         short = weights.isel({d: slice(0, 1) for d in weights.dims}).copy()
         short.data = np.ones(short.shape, weights.dtype)
-        result = getattr(shell.weighted(short), method)(dim, **how)
+        result = call_method(shell.weighted(short), method, dim, how)
         values = {}
         for name in names:
             variable = dataset.variables[name]
@@ -75,13 +71,13 @@ class Weighted:
             axes = [variable.dims.index(d) for d in dims if d in variable.dims]
             factor: Weights = {tuple(variable.dims.index(d) for d in weights.dims): weights.values}
             query = ReductionQuery.of(method, axes, skipna=how.get("skipna"))
-            taken = weigh_lazy_array(lazy, factor, query)[method]
+            taken = answer_weights(lazy.node, factor, query)[method]
             kept = [d for d in variable.dims if d not in dims]
             values[name] = taken.transpose([kept.index(d) for d in result[name].dims])
         made = fill_template(result, dataset, values)
         rest = dataset.drop_vars(names)
         if rest.data_vars:
-            others = getattr(rest.weighted(weights), method)(dim, **how)
+            others = call_method(rest.weighted(weights), method, dim, how)
             made = made.assign({name: others[name] for name in rest.data_vars})
             made = made[list(dataset.data_vars)]
             made.attrs = dict(result.attrs)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from insitu.lazy_array.boxes import Box, BoxMemory, iterate_boxes
+from insitu.expressions.boxes import Box, BoxMemory, iterate_boxes
+from insitu.expressions.evaluate import box_reader
 from insitu.lazy_array.duck_array import LazyArray
-from insitu.lazy_array.evaluate import box_reader
 from insitu.lazy_array.options import options
 
 __all__ = ["write_in_pieces"]
@@ -26,9 +26,9 @@ def write_in_pieces(source: LazyArray, target: Any, region: Sequence[Any] | None
         For each dimension of the target a slice or an integer; None: all of it.
     """
     memory = BoxMemory(options.block_bytes)
-    read = box_reader(source, memory)
+    read = box_reader(source.node, memory)
     starts = [part.start or 0 for part in region or () if isinstance(part, slice)] or [0] * source.ndim
-    for piece in iterate_boxes(source, _writable_chunks(target, source.ndim), memory, starts):
+    for piece in iterate_boxes(source.node, memory, _writable_chunks(target, source.ndim), starts):
         target[_place_in_target(region, piece)] = read(piece)
 
 

@@ -8,7 +8,7 @@ would take it for a Dask array and refuse what it refuses of those. In these pla
 - `chunk` would read each block by itself. Here it gives the Dask arrays of `chunks=`;
 - rolling windows are handed to bottleneck or numbagg, groups to flox, where these are installed, which
   load all values. Here these libraries are left out for virtual arrays, so the windows are reduced as
-  those of `insitu.lazy_array.windows`, and groups one by one;
+  those of `insitu.expressions.windows`, and groups one by one;
 - arithmetic of groups (`ds.tas.groupby("time.month") - climatology`) shows the other operand in the full
   size. Here the operand becomes a virtual array that carries its values, so the result stays virtual;
 - functions of `apply_ufunc` get duck arrays as they are. Here they get the values, as of xarray's own
@@ -33,12 +33,12 @@ import numpy as np
 import xarray
 
 from insitu.combining.member import in_memory
+from insitu.expressions.evaluate import read_all
 from insitu.forking import import_before_fork
-from insitu.lazy_array.deferred_values import Access
 from insitu.lazy_array.duck_array import LazyArray
-from insitu.lazy_array.evaluate import read_all
 from insitu.lazy_array.load_values import own_values_or_dask, to_dask
 from insitu.model.elementwise import UFUNCS
+from insitu.reading import ReadContext
 from insitu.xarray_bridge.write_in_pieces import write_in_pieces
 
 __all__ = ["HOOKS", "Hook", "install_hooks"]
@@ -51,7 +51,7 @@ FLOX_KEYWORDS = ("method", "engine", "reindex")
 def _read_before_loading(original: Callable[..., Any]) -> Callable[..., Any]:
     def load(self: Any, **kwargs: Any) -> Any:
         virtual = [variable for variable in _variables_of(self) if isinstance(variable._data, LazyArray)]
-        for variable, values in zip(virtual, read_all([variable._data for variable in virtual]), strict=True):
+        for variable, values in zip(virtual, read_all([variable._data.node for variable in virtual]), strict=True):
             variable.data = values
         return original(self, **kwargs)
 
@@ -209,7 +209,7 @@ def _carry(variable: xarray.Variable) -> Any:
     carried = in_memory(variable._data)
     if carried is None:
         return variable._data
-    return LazyArray(carried, Access(name=f"values{'×'.join(map(str, variable.shape))}"))
+    return LazyArray(carried, ReadContext(name=f"values{'×'.join(map(str, variable.shape))}"))
 
 
 class Hook(NamedTuple):

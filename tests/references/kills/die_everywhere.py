@@ -19,7 +19,7 @@ import sys
 import tempfile
 import traceback
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -86,6 +86,18 @@ def read_state(target: Path) -> Any:
             for source, offset, length in zip(found.source, found.offset, found.length, strict=True)
         ]
     return [list(group.array("t").shape), said]
+
+
+def import_all(names: Iterable[str]) -> None:
+    """Import the modules that can be imported by their names."""
+    for name in sorted(names):
+        with contextlib.suppress(ImportError):
+            importlib.import_module(name)
+
+
+def count_threads() -> int:
+    """How many threads this process has, those of libraries too."""
+    return len(os.listdir("/proc/self/task"))
 
 
 def run_forked(work: Callable[[], Any]) -> tuple[int, Any]:
@@ -201,10 +213,11 @@ def main() -> None:
     target = prepare("first")
     status, modules = run_forked(lambda: (act_and_die(target, -1), state(target), sorted(sys.modules))[-1])
     assert status == 0, "the writer fails by itself"
-    for name in modules:  # once here, and not in every child
-        if not name.startswith(("icechunk", "zarr")):  # their threads do not survive a fork
-            with contextlib.suppress(ImportError):
-                importlib.import_module(name)
+    asynchronous = [name for name in modules if name.startswith(("icechunk", "zarr"))]
+    import_all(set(modules) - set(asynchronous))  # once here, and not in every child
+    threads = count_threads()
+    import_all(asynchronous)
+    assert count_threads() == threads, "an import starts a thread, which does not survive a fork"
     target = prepare("whole")
     status, total = run_forked(lambda: act_and_die(target, -1))
     assert status == 0, "the writer fails by itself"

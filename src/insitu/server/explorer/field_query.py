@@ -14,9 +14,10 @@ from insitu.server.explorer.opened_archives import OpenedArchive
 from insitu.server.explorer.shown_values import kind_of
 from insitu.server.explorer.spatial_dimensions import spatial_dimensions
 
-__all__ = ["STATISTICS", "FieldQuery", "check_dims", "parse_field_query"]
+__all__ = ["FIELD_STATISTICS", "FieldQuery", "check_dims", "parse_field_query"]
 
-STATISTICS = ("mean", "min", "max", "std")
+FIELD_STATISTICS = ("mean", "min", "max", "std")
+"""Those of `insitu.reducing.STATISTICS` that the page offers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +70,7 @@ def parse_field_query(archive: OpenedArchive, query: ApiQuery) -> FieldQuery:
     if 0 in array.shape:
         raise RequestError(f"{path[:200]!r} has no values: a dimension has length 0")
     over = query.names("over")
-    statistic = query.choice("statistic", STATISTICS, "mean") if over or query.get("statistic") else None
+    statistic = query.choice("statistic", FIELD_STATISTICS, "mean") if over or query.get("statistic") else None
     for dim in over:
         if dim not in sizes or dim in (y, x):
             raise RequestError(f"over must name dimensions that are not drawn, not {dim[:40]!r}")

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from insitu.model import Selection, VirtualArray
-from insitu.reading.memory_estimate import estimate_decoded_bytes
+from insitu.reading.estimate import estimate_read
 
 __all__ = ["Box", "SampledSide", "Sampling", "sample_field", "sample_side"]
 
@@ -173,7 +173,7 @@ def sample_field(
 
 def _decoded_bytes(array: VirtualArray, select: Callable[[Any, Any], Sequence[Any]], sampling: Sampling) -> int:
     chosen = Selection.of(tuple(select(sampling.y.selector, sampling.x.selector)), array.shape)
-    return estimate_decoded_bytes(array, chosen)
+    return estimate_read(array, chosen).decoded
 
 
 def _within_budget(

@@ -13,10 +13,11 @@ import numpy.typing as npt
 from insitu.cancellation import check_deadline
 from insitu.model import Selection
 from insitu.reading import ReadContext, read_array
-from insitu.reading.memory_estimate import estimate_decoded_bytes, estimate_read_memory
+from insitu.reading.estimate import estimate_read
 from insitu.reading.thread_pools import count_cores
+from insitu.reducing import compute_statistics
 from insitu.reducing.query import ReductionQuery
-from insitu.reducing.reduce import axes_of_dims, compute_statistics
+from insitu.reducing.reduced_axes import axes_of_dims
 from insitu.server.error_responses import RequestTooLargeError
 from insitu.server.explorer.api_answer import ApiAnswer, binary_answer
 from insitu.server.explorer.archive_route import ApiTask, ArchiveRequest
@@ -64,7 +65,7 @@ def prepare_field(request: ArchiveRequest) -> ApiTask:
         return _field_answer(request.archive, asked, sampling, shrink, values, context)
 
     chosen = Selection.of(field.select(sampling.y.selector, sampling.x.selector), field.array.shape)
-    kept = estimate_decoded_bytes(field.array, chosen) <= request.limits.cache // 2
+    kept = estimate_read(field.array, chosen).decoded <= request.limits.cache // 2
     return ApiTask(work, cost, caches_chunks=kept)
 
 
@@ -129,7 +130,7 @@ def check_memory(field: FieldQuery, sampling: Sampling, limits: Limits) -> int:
     if sampling.method == "mean":
         many = min(_slab_rows(field, sampling, _slab_bytes(limits)), sampling.y.length)
         rows, elements = slice(sampling.y.start, sampling.y.start + many), many * sampling.x.length
-    weight = estimate_read_memory(array, Selection.of(field.select(rows, columns), array.shape))
+    weight = estimate_read(array, Selection.of(field.select(rows, columns), array.shape))
     if weight.chunk > limits.chunk:
         raise RequestTooLargeError(
             f"a chunk of {weight.chunk:,} bytes is larger than the limit of this server, {limits.chunk:,} bytes"

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from insitu.model import Selection
 from insitu.reading import ReadContext, read_array
-from insitu.reading.memory_estimate import estimate_decoded_bytes
+from insitu.reading.estimate import estimate_read
 from insitu.server.error_responses import RequestError
 from insitu.server.explorer.api_answer import ApiAnswer, binary_answer
 from insitu.server.explorer.archive_route import ApiTask, ArchiveRequest
@@ -51,7 +51,7 @@ def prepare_line(request: ArchiveRequest) -> ApiTask:
         return Selection.of(key, array.shape)
 
     step = 1
-    while step < size and estimate_decoded_bytes(array, selection(step)) > BUDGET_BYTES:
+    while step < size and estimate_read(array, selection(step)).decoded > BUDGET_BYTES:
         step *= 2
     chosen = selection(step)
 

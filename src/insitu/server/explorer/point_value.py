@@ -11,7 +11,7 @@ import numpy as np
 from insitu.errors import InsituError
 from insitu.model import Selection
 from insitu.reading import ReadContext, read_array
-from insitu.reading.memory_estimate import estimate_read_memory
+from insitu.reading.estimate import estimate_read
 from insitu.server.error_responses import RequestError, RequestTooLargeError
 from insitu.server.explorer.api_answer import ApiAnswer, json_answer
 from insitu.server.explorer.archive_route import ApiTask, ArchiveRequest
@@ -37,7 +37,7 @@ def prepare_point(request: ArchiveRequest) -> ApiTask:
     if missing := [dim for dim in sizes if dim not in index]:
         raise RequestError(f"a point needs the index of every dimension: {', '.join(missing)} is not given")
     key = tuple(index[dim] for dim in array.dims)
-    weight = estimate_read_memory(array, Selection.of(key, array.shape))
+    weight = estimate_read(array, Selection.of(key, array.shape))
     if weight.chunk > request.limits.chunk:
         raise RequestTooLargeError(
             f"a chunk of {weight.chunk:,} bytes is larger than the limit of this server, {request.limits.chunk:,} bytes"

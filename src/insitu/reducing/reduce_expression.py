@@ -1,0 +1,163 @@
+"""Statistics of an expression on this machine: plain ones, of groups, and weighted.
+
+A stored array is the simplest expression.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from insitu.engines.choose import settings
+from insitu.expressions.boxes import Box, BoxMemory
+from insitu.expressions.evaluate import box_reader
+from insitu.expressions.nodes import Expression, Stored, is_stored, stored_arrays
+from insitu.model import Selection, VirtualArray, normalise_axes
+from insitu.reading import ReadContext
+from insitu.reducing.expression_values import ExpressionValues, reduction_memory
+from insitu.reducing.fold_portions import Results, fold_in_portions
+from insitu.reducing.grouped_statistics import GroupedFolding, Groups
+from insitu.reducing.plain_statistics import PlainFolding
+from insitu.reducing.query import ReductionQuery
+from insitu.reducing.reduced_axes import kept_without_axes, squeeze_axes
+from insitu.reducing.statistics import STATISTICS
+from insitu.reducing.weighted_statistics import WeightedFolding, Weights
+from insitu.reducing.whole_blocks import reduce_whole_boxes
+
+__all__ = ["compute_statistics", "group_expression", "open_values", "reduce_expression", "weigh_expression"]
+
+
+def compute_statistics(array: VirtualArray, query: ReductionQuery, context: ReadContext | None = None) -> Results:
+    """Return statistics of a virtual array by name, computed chunk by chunk, in bounded memory.
+
+    Parameters
+    ----------
+    array
+        The array.
+    query
+        Which statistics, of which selection, along which axes.
+    context
+        How to read the values: storage options, open sources, counters.
+
+    Returns
+    -------
+    dict of ndarray
+        Of the types that xarray gives. Sums and means of floating-point values are accumulated in
+        float64, so they may differ from xarray's in the last digits; they are the more exact ones.
+
+    Examples
+    --------
+    >>> group = insitu.scan("era5.nc")  # doctest: +SKIP
+    >>> query = ReductionQuery.of(["mean", "max"], axes=0, selection=np.s_[:, ::2, 100:200])  # doctest: +SKIP
+    >>> compute_statistics(group.arrays["t2m"], query)["mean"]  # doctest: +SKIP
+    """
+    return reduce_expression(Stored(array, context or ReadContext(), Selection.of(query.selection, array.shape)), query)
+
+
+def reduce_expression(
+    expression: Expression,
+    query: ReductionQuery,
+    known: npt.NDArray[Any] | None = None,
+    memory: BoxMemory | None = None,
+) -> Results:
+    """Return statistics of an expression.
+
+    Parameters
+    ----------
+    expression
+        What to reduce.
+    query
+        Which statistics, along which axes; its selection does not count.
+    known
+        The values, if they were kept from an earlier use: then nothing is read, and the results are the same to the
+        last bit.
+    memory
+        What may be held at a time. It does not change a bit of the results.
+    """
+    along = normalise_axes(query.axes, expression.ndim)
+    with open_values(expression, known, memory) as values:
+        found: Results = {}
+        if unchanged := kept_without_axes(query, expression.ndim):
+            found = dict.fromkeys(unchanged, np.array(values.read()))
+        streamed = tuple(m for m in query.methods if m not in found and STATISTICS.can_stream(m, expression.dtype))
+        if streamed:
+            folding = PlainFolding(values, replace(query, methods=streamed, keepdims=True))
+            found |= folding.finalise(fold_in_portions(folding))
+        if rest := [method for method in query.methods if method not in found]:
+            read, chunks = _box_reader(values), values.chunk_lengths(range(values.ndim))
+            for method in rest:
+                found[method] = reduce_whole_boxes(
+                    values, chunks, along, method, query.rules, read, values.memory.block
+                )
+    if query.keepdims:
+        return {method: found[method] for method in query.methods}
+    return {method: squeeze_axes(found[method], along, expression.ndim) for method in query.methods}
+
+
+def weigh_expression(
+    expression: Expression,
+    weights: Weights,
+    query: ReductionQuery,
+    known: npt.NDArray[Any] | None = None,
+    memory: BoxMemory | None = None,
+) -> Results:
+    """Return weighted statistics of an expression: see `WeightedFolding`."""
+    with open_values(expression, known, memory) as values:
+        folding = WeightedFolding(values, query, weights)
+        return folding.finalise(fold_in_portions(folding))
+
+
+def group_expression(
+    expression: Expression,
+    groups: Groups,
+    query: ReductionQuery,
+    known: npt.NDArray[Any] | None = None,
+    memory: BoxMemory | None = None,
+) -> Results:
+    """Return statistics of the groups of an expression: see `GroupedFolding`."""
+    with open_values(expression, known, memory) as values:
+        folding = GroupedFolding(values, query, groups)
+        return folding.finalise(fold_in_portions(folding))
+
+
+@contextmanager
+def open_values(
+    expression: Expression, known: npt.NDArray[Any] | None = None, memory: BoxMemory | None = None
+) -> Iterator[ExpressionValues]:
+    """Give the values of an expression for reducing them, within a `with` block."""
+    memory = memory or reduction_memory()
+    engine = None if known is not None else _engine_of(expression)
+    if not is_stored(expression):
+        yield ExpressionValues(expression, memory, engine, known)
+        return
+    # Without the cache, because a reduction needs every chunk once.
+    context = replace(expression.context, cache=None, values=None, owner=None)
+    with context.open_sources() as opened:
+        yield ExpressionValues(expression, memory, engine, known, opened)
+
+
+def _engine_of(expression: Expression) -> Any:
+    """Return what runs large reductions of an expression; None: this process, which alone has sources in memory, and
+    open ones.
+    """
+    contexts = [stored.context for stored in stored_arrays(expression)]
+    if any(context.keep_alive or context.sources is not None for context in contexts):
+        return None
+    return settings.engine
+
+
+def _box_reader(values: ExpressionValues) -> Any:
+    """Return what reads the values of boxes, one after another."""
+    if values.array is None:
+        return box_reader(values.expression, values.memory, values.known)
+
+    def read(box: Box) -> npt.NDArray[Any]:
+        piece = values.select_box(box)
+        return piece.read() if piece.known is None else np.array(piece.known, order="C")
+
+    return read
