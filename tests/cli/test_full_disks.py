@@ -120,11 +120,11 @@ def test_a_journal_on_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     with monkeypatch.context() as patch:
         patch.setattr(scan_journal.os, "fdopen", full)
         for name in "abc":
-            journal.keep("table", [name], b"result", identity_of([name]))
+            journal.keep([name], b"result", identity_of([name]))
     assert len(told) == 1
     assert "No space left on device" in told[0]
     assert os.listdir(tmp_path / "j") == []
-    assert journal.load("table", ["a"]) is None
+    assert journal.load(["a"]) is None
 
 
 def test_a_journal_that_may_not_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -136,6 +136,6 @@ def test_a_journal_that_may_not_be_written(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setattr(Path, "mkdir", refused)
     with pytest.warns(InsituWarning, match="Read-only file system"):
         journal = Journal(tmp_path / "j")
-    journal.keep("table", ["a"], b"result", identity_of(["a"]))
-    assert journal.load("table", ["a"]) is None
+    journal.keep(["a"], b"result", identity_of(["a"]))
+    assert journal.load(["a"]) is None
     journal.done()

@@ -184,13 +184,12 @@ def test_a_killed_scan_goes_on(archive: Path, tmp_path: Path) -> None:
 def test_a_journal_of_others_is_not_believed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     journal = journal_for("x.insitu", "question")
-    journal.keep("table", ["a"], b"result", identity_of(["a"]))
-    assert journal.load("table", ["a"]) == b"result"
-    assert journal.load("table", ["b"]) is None
-    assert journal.load("members", ["a"]) is None
+    journal.keep(["a"], b"result", identity_of(["a"]))
+    assert journal.load(["a"]) == b"result"
+    assert journal.load(["b"]) is None
     (path,) = journal.folder.iterdir()
     path.write_bytes(path.read_bytes()[:-3])
-    assert journal.load("table", ["a"]) is None
+    assert journal.load(["a"]) is None
     journal.folder.chmod(0o777)
     with pytest.raises(AccessError, match="other users may write"):
         Journal(journal.folder)

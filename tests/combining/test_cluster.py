@@ -14,7 +14,7 @@ import pytest
 import xarray as xr
 
 from fixtures.make_archive import Part, write_all
-from insitu.combining import combine_on_engine
+from insitu.combining.scan_portions import PortionScan
 from insitu.xarray_bridge import open_mfdataset
 from waiting import LONG
 
@@ -128,7 +128,7 @@ def test_a_client_that_is_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
             busy = client.submit(_wait_for_release, pure=False)
             threading.Timer(0.5, client.close).start()
             with pytest.raises(Exception, match=r"closed|lost|cancel"):
-                combine_on_engine.scan_members(paths, *_scan_arguments(client))
+                PortionScan(paths, *_scan_arguments(client)).run()
             del busy
         finally:
             RELEASE.set()
@@ -138,4 +138,4 @@ def _scan_arguments(client: Any) -> tuple[Any, ...]:
     from insitu.engines.choose import engine_for
     from insitu.scanning.scan_member import Job
 
-    return Job(), engine_for(client), None, None
+    return Job(), None, engine_for(client), None, None

@@ -19,8 +19,8 @@ from combining.test_law import OPTIONS
 from fixtures.agreement import ours
 from fixtures.make_archive import Part, parts, write_all
 from fixtures.random_archive import random_archive, write_archive
-from insitu.combining import combine_on_engine, scan_journal, scan_portions
-from insitu.combining.file_table import FileTable, JoinPlan, NotOneTableError
+from insitu.combining import scan_journal, scan_portions
+from insitu.combining.file_table import FileTable, JoinPlan
 from insitu.combining.recipe import Recipe
 from insitu.combining.scan_progress import ScanProgress
 from insitu.engines.executor import ThisThread
@@ -41,18 +41,15 @@ class Tables:
 def tables(monkeypatch: pytest.MonkeyPatch) -> Tables:
     """Count the tables; portions are as small as can be, and trees as deep."""
     counts = Tables()
-    original = combine_on_engine.scan_table
+    original = scan_portions.PortionScan.run
 
-    def counted(*arguments: Any) -> FileTable:
-        try:
-            found = original(*arguments)
-        except NotOneTableError:
-            counts.refused += 1
-            raise
-        counts.made += 1
-        return found
+    def counted(scan: scan_portions.PortionScan) -> FileTable | None:
+        table = original(scan)
+        counts.made += table is not None
+        counts.refused += bool(scan.refused)
+        return table
 
-    monkeypatch.setattr(combine_on_engine, "scan_table", counted)
+    monkeypatch.setattr(scan_portions.PortionScan, "run", counted)
     monkeypatch.setattr(scan_portions, "PORTIONS", 3)
     monkeypatch.setattr(scan_portions, "FAN_IN", 2)
     return counts
@@ -104,9 +101,9 @@ def test_files_that_agree_are_one_run(tmp_path: Path, tables: Tables) -> None:
     """Their chunk tables are one tile, their sources one list for all variables."""
     paths = write_all(tmp_path, [Part(first=2 * i, stored="i2", packing=3) for i in range(12)])
     found: list[FileTable] = []
-    original = combine_on_engine.scan_table
+    original = scan_portions.PortionScan.run
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(combine_on_engine, "scan_table", lambda *a: found.append(original(*a)) or found[-1])
+        patch.setattr(scan_portions.PortionScan, "run", lambda scan: found.append(original(scan)) or found[-1])
         ds = open_mfdataset(paths, parallel=ThisThread())
     assert (tables.made, tables.refused) == (1, 0)
     ((run,),) = found[0].groups.values()
@@ -194,6 +191,40 @@ def test_bad_files_are_left_out(tmp_path: Path, tables: Tables) -> None:
         Path(path).write_bytes(b"no data")
     with pytest.raises(InsituError, match="none of the 7 files"):
         open_mfdataset(paths, parallel=ThisThread(), errors="skip")
+
+
+INTERLEAVED = [Part(first=2 * (i % 4) + i // 4, days=1) for i in range(8)]
+GRID = [Part(first=2 * i, lon_first=4 * j) for i in range(4) for j in range(3)]
+SEQUENCE = [Part(first=2 * i) for i in range(7)]
+
+
+@pytest.mark.parametrize("archive", [INTERLEAVED, GRID, SEQUENCE], ids=["interleaved", "grid", "sequence"])
+@pytest.mark.parametrize("pool", [ThisThread, lambda: ThreadPoolExecutor(2)], ids=["this thread", "threads"])
+def test_every_file_is_scanned_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, archive: list[Part], pool: Callable[[], Any]
+) -> None:
+    """Also where that the files are no table is found only when portions are joined."""
+    paths = write_all(tmp_path, archive)
+    expected = open_mfdataset(paths).load()
+    for portions in (3, 64):
+        monkeypatch.setattr(scan_portions, "PORTIONS", portions)
+        monkeypatch.setattr(scan_portions, "FAN_IN", 2)
+        scanned = count_scans(monkeypatch)
+        with pool() as executor:
+            found = open_mfdataset(paths, parallel=executor)
+        assert sorted(scanned) == sorted(paths)
+        xr.testing.assert_identical(found.load(), expected)
+
+
+def test_files_whose_labels_overlap_are_scanned_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    paths = write_all(tmp_path, [*SEQUENCE, Part(first=3, days=3)])
+    scanned = count_scans(monkeypatch)
+    with pytest.raises(CombineError) as here:
+        open_mfdataset(paths, parallel=False)
+    with pytest.raises(CombineError) as there:
+        open_mfdataset(paths, parallel=ThisThread())
+    assert str(there.value) == str(here.value)
+    assert scanned == [*paths, *paths]
 
 
 # -- types and calendars, on the way
@@ -284,6 +315,23 @@ def test_other_options_or_files_begin_anew(tmp_path: Path, monkeypatch: pytest.M
     del scanned[:]
     open_mfdataset(paths, parallel=ThisThread(), resume=True)
     assert scanned == [paths[0], *paths[2:]]
+
+
+@pytest.mark.parametrize(
+    "second", [{}, {"combine": "nested", "concat_dim": "time"}, {"combine_attrs": "drop_conflicts"}]
+)
+def test_files_combined_in_another_way_are_not_scanned_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, journals: Path, second: dict[str, Any]
+) -> None:
+    """The journal keeps what was scanned, whatever is made of it."""
+    paths = write_all(tmp_path, [Part(first=2 * i) for i in range(6)])
+    with pytest.raises(AccessError):
+        open_mfdataset(paths, parallel=Failing(4, AccessError("refused")), resume=True, coords="minimal")
+    scanned = count_scans(monkeypatch)
+    ds = open_mfdataset(paths, parallel=ThisThread(), resume=True, **second)
+    assert scanned == paths[4:]
+    xr.testing.assert_identical(ds.load(), open_mfdataset(paths, **second).load())
+    assert not [*journals.iterdir()]
 
 
 def test_old_journals_are_deleted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, journals: Path) -> None:

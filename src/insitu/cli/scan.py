@@ -38,6 +38,9 @@ from insitu.sources.address import is_remote
 
 __all__ = ["scan"]
 
+COMBINING = {"combine", "concat_dim", "data_vars", "coords", "compat", "join"}
+"""Keywords that say how files are combined: what was scanned is the same with all of them."""
+
 
 def scan(
     urls: Annotated[
@@ -172,12 +175,12 @@ def _begin(
     from insitu.references.open_and_save import is_occupied
 
     # Without credentials: those that have expired are replaced by others, and the scan goes on.
-    asked = [(name, repr(value)) for name, value in opening.items() if name != "storage_options"]
-    question = repr((sorted(asked), reader_identity()))
+    scanning = [(name, repr(opening[name])) for name in sorted(opening.keys() - COMBINING - {"storage_options"})]
+    question = repr((scanning, reader_identity()))
     journal = journal_for(target, question, _print_note)
     if how["mode"] == "x" and is_occupied(target, opening["storage_options"]):
         # Checked before a long scan, not after it.
-        if journal.has_begun_saving(files):
+        if journal.has_begun_saving(files, _combining_text(opening)):
             journal.done()
             return None
         with suppress(OSError):
@@ -187,6 +190,10 @@ def _begin(
         journal.done()
         journal = journal_for(target, question, _print_note)
     return journal
+
+
+def _combining_text(opening: dict[str, Any]) -> str:
+    return repr([(name, opening[name]) for name in sorted(opening.keys() & COMBINING)])
 
 
 def _count_saved(target: str, opening: dict[str, Any]) -> int:
@@ -207,7 +214,7 @@ def _save_one(url: Any, target: str, opening: dict[str, Any], how: dict[str, Any
         for name, array in tree.all_arrays():
             stderr.print(describe_array(name, array, tree), markup=False, soft_wrap=True)
     if how["mode"] == "x":
-        journal.begin_saving([url])
+        journal.begin_saving([url], _combining_text(opening))
     save_tree(tree, target, recipe=archive.recipe_to_save(), **how)
     journal.done()
     return sum(array.nbytes for _, array in tree.all_arrays())
@@ -232,7 +239,7 @@ def _save_many(
     if journal.found:
         stderr.print(f"resumed: {plural(journal.found, 'file')} had been scanned before", markup=False)
     if how["mode"] == "x":
-        journal.begin_saving(files)
+        journal.begin_saving(files, _combining_text(opening))
     archive.save(target, **how)
     journal.done()
     return sum(array.nbytes for _, array in archive.tree.all_arrays())

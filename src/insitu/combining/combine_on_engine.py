@@ -10,7 +10,7 @@ from typing import Any
 from insitu.combining.file_table import JoinPlan, NotOneTableError
 from insitu.combining.recipe import Recipe
 from insitu.combining.scan_journal import Journal, journal_of_files
-from insitu.combining.scan_portions import scan_members, scan_table
+from insitu.combining.scan_portions import PortionScan
 from insitu.combining.survey import Survey
 from insitu.engines.engine_protocol import Engine
 from insitu.scanning.member import GridPosition, Member
@@ -68,13 +68,16 @@ def combine_on_engine(
     """
     load = make_loader(job.storage_options)
     plan = JoinPlan.of(recipe, places, load) if combine_found is None else None
-    if plan is not None:
+    scan = PortionScan(urls, job, plan, engine, journal, progress)
+    table, reason = scan.run(), scan.refused
+    if table is not None and plan is not None:
         try:
-            table = scan_table(urls, job, plan, engine, journal, progress)
             return CombinedFiles(*table.combine(plan, load, job.errors))
-        except NotOneTableError as reason:
-            log.info("the files are scanned again and combined at once, because %s", reason)
-    found = scan_members(urls, job, engine, journal, progress)
+        except NotOneTableError as refused:
+            reason = str(refused)
+    if reason:
+        log.info("the files are combined at once, because %s", reason)
+    found = scan.files()
     if combine_found is not None:
         member = combine_found(found, places, urls)
     else:
@@ -94,7 +97,15 @@ def choose_journal(resume: bool | None, urls: Sequence[Any], job: Job, recipe: R
     """
     if resume is False or (resume is None and (len(urls) < MIN_JOURNAL_FILES or default_scan_cache() is None)):
         return None
-    document = recipe.to_document()
+    # How files are combined is no part of it: what was scanned is combined in any way.
+    scanning = Recipe(
+        group=recipe.group,
+        variables=recipe.variables,
+        format=recipe.format,
+        decoding=recipe.decoding,
+        unknown=recipe.unknown,
+    )
+    document = scanning.to_document()
     if "unknown" in document:  # functions, which nothing identifies
         return None
     question = repr((document, job.errors, job.verify, job.allow_local, reader_identity()))

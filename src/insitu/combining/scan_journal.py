@@ -2,8 +2,9 @@
 
 The result of each portion of files is kept in the user's cache folder until the scan is complete.
 The same call finds it there, if the files (by size and modification time, where they are local) and
-the options are the same. Results are pickled, so only a folder that nobody else can write to is
-used. Credentials are no part of a journal: a scan goes on with new ones.
+the options of scanning are the same: how files are combined is no part of it, so a scan goes on if
+that was wrong. Results are pickled, so only a folder that nobody else can write to is used.
+Credentials are no part of a journal: a scan goes on with new ones.
 """
 
 from __future__ import annotations
@@ -36,13 +37,14 @@ def _journals() -> Path:
 
 
 def journal_for(target: str, question: str, notify: Callable[[str], None] | None = None) -> Journal:
-    """Return the journal of a scan that is saved, by its target and its options."""
+    """Return the journal of a scan that is saved, by its target and the options of scanning."""
     place = target if scheme_of(target) else os.path.abspath(target)
     return Journal(_journals() / _hash(f"{place}\n{question}"), notify)
 
 
 def journal_of_files(urls: Sequence[Any], question: str) -> Journal | None:
-    """Return the journal of files that are opened as one dataset, by their names and the options.
+    """Return the journal of files that are opened as one dataset, by their names and the options of
+    scanning.
 
     None if the folder is not to be trusted, or a file is no name but an open object.
     """
@@ -104,18 +106,10 @@ class Journal:
                 hint="Remove the folder, or set XDG_CACHE_HOME to a folder of yours",
             )
 
-    def load(self, kind: str, files: Sequence[Any]) -> bytes | None:
-        """Return the result of a portion; None if there is none.
-
-        Parameters
-        ----------
-        kind
-            What was made of the files.
-        files
-            The files of the portion.
-        """
+    def load(self, files: Sequence[Any]) -> bytes | None:
+        """Return the result of a portion of these files; None if there is none."""
         try:
-            data = (self.folder / _portion_key(kind, files)).read_bytes()
+            data = (self.folder / _portion_key(files)).read_bytes()
         except OSError:
             return None
         checksum, identity, result = data[:HASH], data[HASH : 2 * HASH], data[2 * HASH :]
@@ -125,13 +119,13 @@ class Journal:
         self.kept += len(files)
         return result
 
-    def keep(self, kind: str, files: Sequence[Any], result: bytes, identity: bytes) -> None:
+    def keep(self, files: Sequence[Any], result: bytes, identity: bytes) -> None:
         """Save the result of a portion atomically, if the journal is usable.
 
         Parameters
         ----------
-        kind, files, result
-            What was made of which files.
+        files, result
+            The files of the portion, and what was scanned.
         identity
             What `identity_of` said of the files before they were scanned.
         """
@@ -142,7 +136,7 @@ class Journal:
             handle, name = tempfile.mkstemp(dir=self.folder)
             with os.fdopen(handle, "wb") as file:
                 file.write(_hash_bytes(identity + result) + identity + result)
-            os.replace(name, self.folder / _portion_key(kind, files))
+            os.replace(name, self.folder / _portion_key(files))
             self.kept += len(files)
         except OSError as error:
             if name is not None:
@@ -150,18 +144,25 @@ class Journal:
                     os.unlink(name)
             self._give_up(error)
 
-    def begin_saving(self, files: Sequence[Any]) -> None:
-        """Note that the files are scanned, and that what they hold is saved now where nothing lies."""
+    def begin_saving(self, files: Sequence[Any], combining: str) -> None:
+        """Note that the files are scanned and combined, and that the result is saved now where nothing
+        lies.
+
+        Parameters
+        ----------
+        files, combining
+            The files, and how they are combined.
+        """
         if self.usable:
             try:
-                self._saving.write_bytes(_portion_key("saving", files).encode() + identity_of(files))
+                self._saving.write_bytes(_saving_note(files, combining))
             except OSError as error:
                 self._give_up(error)
 
-    def has_begun_saving(self, files: Sequence[Any]) -> bool:
-        """Return whether an earlier run of the same scan got so far."""
+    def has_begun_saving(self, files: Sequence[Any], combining: str) -> bool:
+        """Return whether an earlier run of the same scan got so far, with the files combined so."""
         try:
-            return self._saving.read_bytes() == _portion_key("saving", files).encode() + identity_of(files)
+            return self._saving.read_bytes() == _saving_note(files, combining)
         except OSError:
             return False
 
@@ -194,10 +195,14 @@ def _hash_bytes(data: bytes) -> bytes:
     return hashlib.blake2b(data, digest_size=HASH).digest()
 
 
-def _portion_key(kind: str, files: Sequence[Any]) -> str:
-    """Return the key of a portion: what is made of it, and its files."""
-    named = "\n".join([kind, *map(str, files)])
+def _portion_key(files: Sequence[Any]) -> str:
+    """Return the key of a portion: its files."""
+    named = "\n".join(map(str, files))
     return hashlib.sha256(named.encode(errors="surrogateescape")).hexdigest()[:32]
+
+
+def _saving_note(files: Sequence[Any], combining: str) -> bytes:
+    return _hash("\n".join([combining, *map(str, files)])).encode() + identity_of(files)
 
 
 def identity_of(files: Sequence[Any]) -> bytes:

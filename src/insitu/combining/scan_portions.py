@@ -1,37 +1,45 @@
 """Scanning of many files in portions, on the workers of an engine.
 
-A worker scans the files of a portion and joins their tables. What comes out are bytes: a header
-(files, failures, worker) and a pickled `FileTable`, or the members where files must be combined at
-once. Tables of neighbouring portions are joined on workers, `FAN_IN` at a time, until one is left.
+A worker scans the files of a portion and joins their tables (`packed_portion`). Tables of
+neighbouring portions are joined on workers, `FAN_IN` at a time, until one is left. Where they make
+no table, the files that were scanned are fetched instead.
 """
 
 from __future__ import annotations
 
-import io
-import pickle
 import threading
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from queue import Empty, SimpleQueue
-from typing import Any, NamedTuple
+from typing import Any
 
-from insitu.combining.file_table import FileTable, JoinPlan, NotOneTableError
+from insitu.combining.file_table import FileTable, JoinPlan
+from insitu.combining.packed_portion import (
+    Header,
+    files_of,
+    header_of,
+    pack_files,
+    pack_portion,
+    pack_table,
+    table_of,
+    without_files,
+    without_table,
+)
 from insitu.combining.scan_journal import Journal, identity_of
 from insitu.combining.scan_progress import ScanProgress, open_progress
 from insitu.engines.dask import worker_name
 from insitu.engines.engine_protocol import Engine, is_lost_worker
 from insitu.errors import InsituError, SourceError
 from insitu.lru import LruCache
-from insitu.model import Columns, Source
 from insitu.scanning.decoding_memory import DecodingMemory
 from insitu.scanning.member import Member
 from insitu.scanning.scan_member import Failure, Job, make_loader
 from insitu.sources.address import is_remote
 
-__all__ = ["PortionTask", "cut_into_portions", "scan_members", "scan_table"]
+__all__ = ["PortionScan", "PortionTask", "cut_into_portions"]
 
 PORTIONS = 64
 """Portions that files are cut into, whatever the number of workers: a scan that is resumed on
@@ -47,20 +55,6 @@ ALIVE_SECONDS = 5.0
 """Seconds after which the engine is asked whether it is alive, if nothing has come."""
 
 
-class Header(NamedTuple):
-    """What is said of a portion without unpickling it."""
-
-    files: int
-    failed: int
-    worker: str
-    identity: bytes = b""
-    """Of the files, before they were scanned. A client that looked at a million files itself would
-    be the slowest part of a cluster.
-    """
-    refused: str = ""
-    """Why the files are no table, if they are none. It is no error, and workers log it as none."""
-
-
 @dataclass(frozen=True, slots=True)
 class PortionTask:
     """What a worker does with the files of a portion; travels there."""
@@ -72,35 +66,37 @@ class PortionTask:
     name: str = ""
     """Names the scan: what was found out about one file helps with the next ones of the same scan."""
 
-    @property
-    def kind(self) -> str:
-        """What is made of the files."""
-        return f"table of {self.plan!r}" if self.plan is not None else "members"
-
     def scan(self, urls: Sequence[Any]) -> bytes:
-        """Return the packed result of some files."""
+        """Return the packed portion of some files."""
         memory, identity = _memories.of_scan, identity_of(urls)
         if self.threads > 1 and len(urls) > 1:
             with ThreadPoolExecutor(min(self.threads, len(urls)), thread_name_prefix="insitu-scan") as pool:
                 found = list(pool.map(lambda url: self.job.one(url, memory(self.name)), urls))
         else:
             found = [self.job.one(url, memory(self.name)) for url in urls]
-        header = Header(len(urls), sum(isinstance(item, Failure) for item in found), worker_name(), identity)
+        failed = sum(isinstance(item, Failure) for item in found)
+        return self._pack(Header(len(urls), failed, worker_name(), identity), found)
+
+    def tabulate(self, portion: bytes) -> bytes:
+        """Return a portion that an earlier scan packed, with its table."""
+        return self._pack(header_of(portion)._replace(worker=""), files_of(portion))
+
+    def _pack(self, header: Header, found: Sequence[Member | Failure]) -> bytes:
         plan = self.plan
         if plan is None:
-            return _pack(header, found)
-        return _pack_table(header, lambda: FileTable.of(found, plan, make_loader(self.job.storage_options)))
+            return pack_files(header, found)
+        return pack_portion(header, found, lambda: FileTable.of(found, plan, make_loader(self.job.storage_options)))
 
     def join(self, *portions: bytes) -> bytes:
-        """Return the packed table of several portions."""
-        plan, headers = self.plan, [read_header(portion) for portion in portions]
+        """Return the packed table of several portions, without their files."""
+        plan, headers = self.plan, [header_of(portion) for portion in portions]
         assert plan is not None
         for header, portion in zip(headers, portions, strict=True):
             if header.refused:
-                return portion
+                return without_files(portion)
         header = Header(sum(h.files for h in headers), sum(h.failed for h in headers), worker_name())
         load = make_loader(self.job.storage_options)
-        return _pack_table(header, lambda: FileTable.join([_unpack(portion) for portion in portions], plan, load))
+        return pack_table(header, lambda: FileTable.join([table_of(portion) for portion in portions], plan, load))
 
 
 class _Memories(threading.local):
@@ -127,37 +123,22 @@ def cut_into_portions(urls: Sequence[Any], least: int = 1) -> list[Sequence[Any]
     return [urls[begin : begin + size] for begin in range(0, len(urls), size)]
 
 
-def scan_table(
-    urls: Sequence[Any], job: Job, plan: JoinPlan, engine: Engine, journal: Journal | None, progress: Any
-) -> FileTable:
-    """Return the table of all files. It is joined on the workers.
+class PortionScan:
+    """One scan: submits portions and joins, and waits for them.
 
-    Raises
-    ------
-    NotOneTableError
-        As soon as some files are found that cannot be joined part by part.
-    CombineError
-        As soon as some files are found whose types have nothing in common.
+    Parameters
+    ----------
+    urls, job
+        The files, and how they are scanned.
+    plan
+        How their tables are joined; None: they are not.
+    engine
+        Where.
+    journal
+        Keeps what was scanned until all is.
+    progress
+        See `open_progress`.
     """
-    if not urls:
-        raise ValueError("there are no files to scan")
-    (root,) = _PortionScan(urls, job, plan, engine, journal, progress).run()
-    table: FileTable = _unpack(root)
-    return table
-
-
-def scan_members(
-    urls: Sequence[Any], job: Job, engine: Engine, journal: Journal | None, progress: Any
-) -> list[Member | Failure]:
-    """Return what came of each file, in order: for files that must be combined at once."""
-    found: list[Member | Failure] = []
-    for packed in _PortionScan(urls, job, None, engine, journal, progress).run():
-        found += _unpack(packed)
-    return found
-
-
-class _PortionScan:
-    """One scan: submits portions and joins, and waits for them."""
 
     def __init__(
         self,
@@ -168,7 +149,9 @@ class _PortionScan:
         journal: Journal | None,
         progress: Any,
     ) -> None:
-        waits = bool(urls) and is_remote(str(urls[0])) and not _has_threads(engine)
+        if not urls:
+            raise ValueError("there are no files to scan")
+        waits = is_remote(str(urls[0])) and not _has_threads(engine)
         threads = REMOTE_THREADS if waits else 1
         self.portions = cut_into_portions(urls, threads)
         self.task = PortionTask(job, plan, threads, uuid.uuid4().hex)
@@ -178,34 +161,55 @@ class _PortionScan:
             journal.found = journal.kept = 0
         self.progress = progress
         self.state = ScanProgress(len(urls))
+        self.refused = ""
+        """Why the files are no table. What is scanned after that is not joined any more."""
         self._done: SimpleQueue[tuple[int, int, Any]] = SimpleQueue()
         """Calls that are done: level of the tree (-1, -2, …: header of a result of level 0, 1, …),
         number, future.
         """
         self._waiting: set[Any] = set()
-        self._ready: dict[tuple[int, int], Any] = {}
-        """Level and number: the result, as an argument of further calls."""
+        self._resumed: set[int] = set()
+        """Portions that the journal had."""
+        self._scanned: dict[int, Any] = {}
+        """Each portion with its files, until it is known that they make a table."""
+        self._tables: dict[tuple[int, int], Any] = {}
+        """Level and number: the table, as an argument of further calls."""
 
-    def run(self) -> list[bytes]:
-        """Return the packed results: one table, or the members of each portion."""
+    def run(self) -> FileTable | None:
+        """Scan all files, and return their table; None: they are no table, or there is no plan.
+
+        Raises
+        ------
+        CombineError
+            As soon as some files are found whose types have nothing in common.
+        """
         with open_progress(self.progress) as shown, self._cancelling():
             for number, urls in enumerate(self.portions):
-                known = None if self.journal is None else self.journal.load(self.task.kind, urls)
-                if known is not None:
-                    header = read_header(known)
-                    self._take_header(0, header._replace(worker=""))
-                    self._add_result(0, number, self.engine.put(known))
-                else:
+                packed = None if self.journal is None else self.journal.load(urls)
+                if packed is None:
                     self._submit(0, number, self.task.scan, urls)
+                elif self.task.plan is None:
+                    self._take_header(0, header_of(packed)._replace(worker=""))
+                    self._scanned[number] = packed
+                else:
+                    self._resumed.add(number)
+                    self._submit(0, number, self.task.tabulate, self.engine.put(packed))
                 while not self._done.empty():  # so that an error ends the scan before all is submitted
                     self._handle_next(shown)
             shown.show(self.state)
             while self._waiting:
                 self._handle_next(shown)
-        if self.task.plan is not None:
-            ((_, root),) = self._ready.items()
-            return [self._bytes_of(root)]
-        return [self._bytes_of(self._ready[0, number]) for number in range(len(self.portions))]
+            if self.task.plan is None:
+                return None
+            ((_, root),) = self._tables.items()
+            return table_of(self._bytes_of(root))
+
+    def files(self) -> list[Member | Failure]:
+        """Return what came of each file, in order: for files that must be combined at once."""
+        with self._cancelling():
+            return [
+                item for number in range(len(self.portions)) for item in files_of(self._bytes_of(self._scanned[number]))
+            ]
 
     def _submit(self, level: int, number: int, function: Callable[..., Any], *arguments: Any) -> None:
         what = "header" if level < 0 else "scan" if level == 0 else "join"
@@ -234,35 +238,42 @@ class _PortionScan:
         if level < 0:
             self._take_header(-1 - level, future.result())
             return
+        if level > 0 and self.refused:  # begun before
+            return
         if not self.engine.keeps_results:
             data = future.result()
             if level == 0:
                 self._keep(number, data)
-            self._take_header(level, read_header(data))
-            self._add_result(level, number, data)
+                self._scanned[number], data = without_table(data), without_files(data)
+            self._take_header(level, header_of(data))
+            self._add_table(level, number, data)
             return
         if future.status != "finished":
             future.result()  # raises
-        self._submit(-1 - level, number, read_header, future)
-        if level == 0 and self.journal is not None:
-            self._keep(number, future.result())
-        self._add_result(level, number, future)
+        self._submit(-1 - level, number, header_of, future)
+        if level == 0:
+            self._scanned[number] = future
+            if self.journal is not None:
+                self._keep(number, future.result())
+        self._add_table(level, number, future)
 
     def _take_header(self, level: int, header: Header) -> None:
         if level == 0:
             self.state.add(header.files, header.failed, header.worker or None)
-        if header.refused:
-            raise NotOneTableError(header.refused)
+        if header.refused and not self.refused:
+            self.refused = header.refused
+            self.task = replace(self.task, plan=None)
+            self._tables.clear()
 
     def _keep(self, number: int, data: bytes) -> None:
-        if self.journal is not None:
-            self.journal.keep(self.task.kind, self.portions[number], data, read_header(data).identity)
+        if self.journal is not None and number not in self._resumed:
+            self.journal.keep(self.portions[number], without_table(data), header_of(data).identity)
 
-    def _add_result(self, level: int, number: int, result: Any) -> None:
-        """Submit the join of a result with its neighbours, once all are there."""
-        self._ready[level, number] = result
+    def _add_table(self, level: int, number: int, result: Any) -> None:
+        """Submit the join of a table with its neighbours, once all are there."""
         if self.task.plan is None:
             return
+        self._tables[level, number] = result
         count = len(self.portions)
         for _ in range(level):
             count = -(-count // FAN_IN)
@@ -270,8 +281,8 @@ class _PortionScan:
             return
         parent = number // FAN_IN
         children = [(level, child) for child in range(parent * FAN_IN, min((parent + 1) * FAN_IN, count))]
-        if all(child in self._ready for child in children):
-            self._submit(level + 1, parent, self.task.join, *(self._ready.pop(child) for child in children))
+        if all(child in self._tables for child in children):
+            self._submit(level + 1, parent, self.task.join, *(self._tables.pop(child) for child in children))
 
     def _bytes_of(self, result: Any) -> bytes:
         data: bytes = result if isinstance(result, bytes) else result.result()
@@ -304,77 +315,3 @@ def _resume_hint(kept: int, total: int) -> str | None:
 
 def _has_threads(engine: Engine) -> bool:
     return isinstance(getattr(engine, "executor", None), ThreadPoolExecutor)
-
-
-# -- packed results
-
-
-def read_header(portion: bytes) -> Header:
-    """Return what is said of a packed portion."""
-    header: Header = pickle.loads(portion)
-    return header
-
-
-def _pack_table(header: Header, make: Callable[[], FileTable]) -> bytes:
-    try:
-        return _pack(header, make())
-    except NotOneTableError as refused:
-        return _pack(header._replace(refused=str(refused)), None)
-
-
-def _pack(header: Header, content: Any) -> bytes:
-    file = io.BytesIO()
-    pickle.dump(header, file, pickle.HIGHEST_PROTOCOL)
-    _TablePickler(file, pickle.HIGHEST_PROTOCOL).dump(content)
-    return file.getvalue()
-
-
-def _unpack(portion: bytes) -> Any:
-    file = io.BytesIO(portion)
-    pickle.load(file)
-    return pickle.load(file)
-
-
-class _TablePickler(pickle.Pickler):
-    """Pickles the sources of chunk tables as columns, once for all variables that have the same."""
-
-    def __init__(self, *arguments: Any) -> None:
-        super().__init__(*arguments)
-        self._packed: dict[tuple[int, ...], tuple[Any, _PackedSources]] = {}
-        """Identities of sources: the sources, which keep them taken, and their columns."""
-
-    def reducer_override(self, value: Any) -> Any:
-        """Return how a chunk table is pickled; everything else as usual."""
-        if type(value) is not Columns or not isinstance(value.sources, tuple):
-            return NotImplemented
-        sources = value.sources
-        key = tuple(map(id, sources))
-        if key not in self._packed:
-            self._packed[key] = sources, _PackedSources.of(sources)
-        make, (shape, _, columns, inline) = value.__reduce__()
-        return _rebuild_columns, (make, shape, self._packed[key][1], columns, inline)
-
-
-class _PackedSources:
-    """Sources as columns."""
-
-    __slots__ = ("columns", "sources")
-
-    def __init__(self, *columns: list[Any]) -> None:
-        self.columns = columns
-        self.sources = tuple(map(Source, *columns))
-
-    @classmethod
-    def of(cls, sources: tuple[Source, ...]) -> _PackedSources:
-        """Return sources as columns."""
-        names = ("url", "size", "etag", "modified", "optional")
-        return cls(*([getattr(source, name) for source in sources] for name in names))
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _PackedSources, self.columns
-
-
-def _rebuild_columns(
-    make: Callable[..., Columns], shape: tuple[int, ...], packed: _PackedSources, columns: dict[str, Any], inline: bytes
-) -> Columns:
-    return make(shape, packed.sources, columns, inline)
