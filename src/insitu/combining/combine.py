@@ -11,9 +11,9 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from insitu.combining.arrange import check_grid, is_monotonic, order_by_labels
 from insitu.combining.combine_rules import CombineRules
 from insitu.combining.concat import concat
-from insitu.combining.file_order import check_grid, is_monotonic, order_by_labels
 from insitu.combining.merge import merge
 from insitu.errors import CombineError
 from insitu.scanning.member import ConcatDim, GridPosition, Member

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from insitu.combining.arrange import Arrangement, NamedDims, arrange_by_lists, arrange_by_names
 from insitu.combining.combine import combine_by_coords, combine_nested
 from insitu.combining.combine_rules import CombineRules
 from insitu.combining.equality import is_same_in_all
@@ -87,20 +88,12 @@ def combine_files(
     good = drop_failures(found, errors)
     if places is None:
         return combine_by_coords(good, rules)
-    grid = {place: item for place, item in zip(places, found, strict=True) if isinstance(item, Member)}
-    missing = [place for place, item in zip(places, found, strict=True) if isinstance(item, Failure)]
-    if missing and len(places[0]) == 1:
-        dims = [_labels_without(dim, [place[0] for place in missing], len(places)) for dim in dims]
-        grid = {(number,): member for number, (_, member) in enumerate(sorted(grid.items(), key=lambda item: item[0]))}
-    elif missing:
-        grid = {**grid, **{place: _placeholder_member(place, grid, dims, rules) for place in missing}}
-        grid = {place: grid[place] for place in places}
-    return combine_nested(grid, dims, rules)
+    return _combine_arranged(found, arrange_by_lists(places, dims, _numbers_opened(found)), rules)
 
 
 def combine_named(
     found: Sequence[MemberOrFailure],
-    names: Sequence[tuple[str, Any, list[int]]],
+    names: NamedDims,
     rules: CombineRules,
     errors: str = "raise",
 ) -> Member:
@@ -109,32 +102,22 @@ def combine_named(
     Files with the same labels are combined by coordinates first.
     """
     drop_failures(found, errors)
-    names = names[::-1]  # what is joined last comes first
-    groups: dict[GridPosition, list[Member]] = {}
-    for number, item in enumerate(found):
-        if isinstance(item, Member):
-            groups.setdefault(tuple(numbers[number] for _, _, numbers in names), []).append(item)
-    grid = {
-        place: members[0] if len(members) == 1 else combine_by_coords(members, rules)
-        for place, members in groups.items()
-    }
-    dims: list[ConcatDim] = [(name, labels) for name, labels, _ in names]
-    wanted = [tuple(place) for place in np.ndindex(*(len(labels) for _, labels, _ in names))]
-    missing = [place for place in wanted if place not in grid]
-    if missing and len(names) == 1:
-        dims = [_labels_without(dims[0], [place[0] for place in missing], len(wanted))]
-        grid = {(number,): member for number, (_, member) in enumerate(sorted(grid.items(), key=lambda item: item[0]))}
-    elif missing:
-        holes = {place: _placeholder_member(place, grid, dims, rules) for place in missing}
-        grid = {place: {**grid, **holes}[place] for place in wanted}
-    return combine_nested(grid, dims, rules)
+    return _combine_arranged(found, arrange_by_names(names, _numbers_opened(found)), rules)
 
 
-def _labels_without(dim: ConcatDim, missing: Sequence[int], count: int) -> ConcatDim:
-    """Return the labels of a new dimension without those of the files that are left out."""
-    if isinstance(dim, tuple) and len(dim[1]) == count:
-        return dim[0], np.delete(np.asarray(dim[1]), list(missing))
-    return dim
+def _numbers_opened(found: Sequence[MemberOrFailure]) -> set[int]:
+    return {number for number, item in enumerate(found) if isinstance(item, Member)}
+
+
+def _combine_arranged(found: Sequence[MemberOrFailure], arrangement: Arrangement, rules: CombineRules) -> Member:
+    """Return the files of an arrangement as one member, with placeholders for the missing ones."""
+    grid: dict[GridPosition, Member] = {}
+    for place, numbers in arrangement.files.items():
+        members = [item for number in numbers if isinstance(item := found[number], Member)]
+        grid[place] = members[0] if len(members) == 1 else combine_by_coords(members, rules)
+    dims = arrangement.dims
+    placeholders = {place: _placeholder_member(place, grid, dims, rules) for place in arrangement.missing}
+    return combine_nested({**grid, **placeholders}, dims, rules)
 
 
 def _placeholder_member(

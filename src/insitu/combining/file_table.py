@@ -20,12 +20,12 @@ from typing import Any
 
 import numpy as np
 
+from insitu.combining.arrange import is_monotonic, order_by_labels
 from insitu.combining.combine import combine_by_coords, combine_nested
 from insitu.combining.combine_files import drop_failures
 from insitu.combining.combine_rules import CombineRules
 from insitu.combining.concat import concat, with_dims
 from insitu.combining.equality import has_equal_values
-from insitu.combining.file_order import is_monotonic, order_by_labels
 from insitu.combining.recipe import Recipe
 from insitu.combining.survey import Survey
 from insitu.combining.type_check import TypeCheck

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from insitu.combining.arrange import mixed_dates_error
 from insitu.combining.equality import has_equal_values
-from insitu.combining.file_order import mixed_dates_error
 from insitu.errors import CombineError
 from insitu.scanning.member import Member
 from insitu.scanning.promotion import shared_type

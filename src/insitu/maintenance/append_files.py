@@ -267,7 +267,7 @@ def _check_compatible(saved: Member, new: Member, dim: str, target: str, recipe:
                 hint="Open the new files with the options that the archive was opened with",
             )
         if {old.dtype.kind, fresh.dtype.kind} == {"M", "O"}:
-            from insitu.combining.file_order import mixed_dates_error  # imports pandas
+            from insitu.combining.arrange import mixed_dates_error  # imports pandas
 
             kinds = {type(old[0]), type(fresh[0])}
             raise mixed_dates_error(dim, kinds).with_context(url=next(iter(_used_urls(new)), None))

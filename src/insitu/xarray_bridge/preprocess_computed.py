@@ -16,6 +16,7 @@ import pandas
 import xarray
 
 from insitu.cf.casting import cast_values, to_date_objects
+from insitu.combining.arrange import NamedDims, arrange_by_lists, arrange_by_names
 from insitu.combining.combine_files import drop_failures
 from insitu.combining.combine_rules import CombineRules
 from insitu.errors import CombineError, InsituError
@@ -47,9 +48,6 @@ DATES_LIMIT = 1 << 20
 """Elements of a variable of dates up to which it is held in memory, if it meets dates of another
 calendar.
 """
-
-NamedDims = Sequence[tuple[str, Any, list[int]]]
-"""For each new dimension its name, its labels, and which of them each file has."""
 
 
 def has_computed_variable(item: Member | Failure) -> bool:
@@ -97,25 +95,21 @@ def combine_with_xarray(
     if any(map(_needs_dask, members.values())):
         made = {number: to_dask_dataset(dataset, {}) for number, dataset in made.items()}
     made = dict(zip(made, _with_dates_as_objects(list(made.values())), strict=True))
-    datasets = [made.get(number) for number in range(len(found))]
     how: dict[str, Any] = {
         name: getattr(rules, name) for name in ("data_vars", "coords", "compat", "join", "combine_attrs")
     }
     if named is not None:
-        grid: dict[GridPosition, Any] = {}
-        groups: dict[GridPosition, list[xarray.Dataset]] = {}
-        for number, dataset in enumerate(datasets):
-            if dataset is not None:
-                groups.setdefault(tuple(numbers[number] for _, _, numbers in named[::-1]), []).append(dataset)
-        for place, group in groups.items():
-            grid[place] = group[0] if len(group) == 1 else _ask_xarray(xarray.combine_by_coords, group, **how)
-        combined = _combine_nested(grid, [(name, labels) for name, labels, _ in named[::-1]], how)
-    elif places is None:
-        good: Any = [dataset for dataset in datasets if dataset is not None]
-        combined = _ask_xarray(xarray.combine_by_coords, good, **how)
+        arrangement = arrange_by_names(named, made.keys())
     else:
-        kept = {place: dataset for place, dataset in zip(places, datasets, strict=True) if dataset is not None}
-        combined = _combine_nested(kept, dims, how)
+        arrangement = None if places is None else arrange_by_lists(places, dims, made.keys())
+    if arrangement is None:
+        combined = _ask_xarray(xarray.combine_by_coords, list(made.values()), **how)
+    else:
+        grid: dict[GridPosition, Any] = {}
+        for place, numbers in arrangement.files.items():
+            group = [made[number] for number in numbers]
+            grid[place] = group[0] if len(group) == 1 else _ask_xarray(xarray.combine_by_coords, group, **how)
+        combined = _combine_nested(grid, arrangement.dims, how)
     mixed = any(is_dask(variable._data) for variable in combined.variables.values())
     return to_dask_dataset(combined, {}) if mixed else combined
 

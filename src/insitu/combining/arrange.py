@@ -1,9 +1,15 @@
-"""Order of files in a grid, by their nesting in lists or by the labels of their dimensions."""
+"""Where each file goes in a grid of files: by lists, by the files' names, or by labels.
+
+Decisions only: nothing is joined, and no values are read. A file that could not be opened leaves
+its place in a list of files, as if it had never been there: what follows moves up. In a grid of
+several dimensions that would shift an axis, so there its place is missing.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,9 +19,85 @@ import pandas
 from insitu.combining.equality import has_equal_values
 from insitu.combining.file_differences import suggest_join
 from insitu.errors import CombineError
-from insitu.scanning.member import GridPosition, Member
+from insitu.scanning.member import ConcatDim, GridPosition, Member
 
-__all__ = ["check_grid", "is_monotonic", "mixed_dates_error", "order_by_labels"]
+__all__ = [
+    "Arrangement",
+    "NamedDims",
+    "arrange_by_lists",
+    "arrange_by_names",
+    "check_grid",
+    "is_monotonic",
+    "mixed_dates_error",
+    "order_by_labels",
+]
+
+NamedDims = Sequence[tuple[str, Any, list[int]]]
+"""Dimensions from the names of files: name, labels, and for each file the number of its label."""
+
+
+@dataclass(frozen=True, slots=True)
+class Arrangement:
+    """A grid of files, and what it is joined along."""
+
+    files: Mapping[GridPosition, tuple[int, ...]]
+    """Position: the numbers of the files there. Several are combined by their labels first."""
+    missing: tuple[GridPosition, ...]
+    """Positions of which no file could be opened."""
+    dims: tuple[ConcatDim, ...]
+    """One for each level of the grid."""
+
+
+def arrange_by_lists(places: Sequence[GridPosition], dims: Sequence[ConcatDim], opened: Collection[int]) -> Arrangement:
+    """Return files arranged as the caller's nested lists say.
+
+    Parameters
+    ----------
+    places, dims
+        The position of each file, and along what each level of nesting is joined.
+    opened
+        The numbers of the files that could be opened.
+    """
+    files = {place: (number,) for number, place in enumerate(places) if number in opened}
+    return _without_missing(files, places, dims)
+
+
+def arrange_by_names(names: NamedDims, opened: Collection[int]) -> Arrangement:
+    """Return files arranged as their names say.
+
+    Parameters
+    ----------
+    names
+        The dimensions, and where each file is along them.
+    opened
+        The numbers of the files that could be opened.
+    """
+    names = names[::-1]  # what is joined last comes first
+    files: dict[GridPosition, tuple[int, ...]] = {}
+    for number in sorted(opened):
+        place = tuple(numbers[number] for _, _, numbers in names)
+        files[place] = (*files.get(place, ()), number)
+    places = [tuple(place) for place in np.ndindex(*(len(labels) for _, labels, _ in names))]
+    return _without_missing(files, places, [(name, labels) for name, labels, _ in names])
+
+
+def _without_missing(
+    files: Mapping[GridPosition, tuple[int, ...]], places: Sequence[GridPosition], dims: Sequence[ConcatDim]
+) -> Arrangement:
+    """Return the arrangement of the files at some of these positions."""
+    missing = [place for place in places if place not in files]
+    if not missing or len(places[0]) != 1:
+        return Arrangement(files, tuple(missing), tuple(dims))
+    moved_up = {(number,): there for number, (_, there) in enumerate(sorted(files.items()))}
+    numbers = [place[0] for place in missing]
+    return Arrangement(moved_up, (), tuple(_labels_without(dim, numbers, len(places)) for dim in dims))
+
+
+def _labels_without(dim: ConcatDim, missing: Sequence[int], count: int) -> ConcatDim:
+    """Return a new dimension without the labels of the positions that are left out."""
+    if isinstance(dim, tuple) and len(dim[1]) == count:
+        return dim[0], np.delete(np.asarray(dim[1]), list(missing))
+    return dim
 
 
 def check_grid(places: Sequence[GridPosition]) -> None:
