@@ -88,7 +88,9 @@ def _without_missing(
     missing = [place for place in places if place not in files]
     if not missing or len(places[0]) != 1:
         return Arrangement(files, tuple(missing), tuple(dims))
-    moved_up = {(number,): there for number, (_, there) in enumerate(sorted(files.items()))}
+    moved_up: dict[GridPosition, tuple[int, ...]] = {
+        (number,): there for number, (_, there) in enumerate(sorted(files.items()))
+    }
     numbers = [place[0] for place in missing]
     return Arrangement(moved_up, (), tuple(_labels_without(dim, numbers, len(places)) for dim in dims))
 

@@ -16,7 +16,7 @@ import numpy as np
 from insitu.model import Source, VirtualArray, VirtualGroup
 from insitu.scanning.member import Member
 
-__all__ = ["FileLayout", "Span", "ranges_without", "select_range"]
+__all__ = ["FileLayout", "Span", "select_range"]
 
 Span = tuple[int, int]
 CELLS_AT_ONCE = 1 << 18
@@ -64,6 +64,16 @@ class FileLayout:
         ends_meet = all(one[1] == other[0] for one, other in pairwise(ranges))
         return dim if ends_meet and ranges[0][0] == 0 and ranges[-1][1] == self.sizes[dim] else None
 
+    def ranges_without(self, dim: str, urls: Collection[str]) -> list[Span]:
+        """Return the ranges along a dimension that remain without some files, neighbours joined."""
+        joined: list[Span] = []
+        for low, high in sorted(span[dim] for url, span in self.spans.items() if url not in urls):
+            if joined and joined[-1][1] == low:
+                joined[-1] = (joined[-1][0], high)
+            else:
+                joined.append((low, high))
+        return joined
+
 
 def _boxes_of_sources(array: VirtualArray) -> dict[Source, list[Span]]:
     """Return for each source of an array the box of elements that it has a part of."""
@@ -93,18 +103,6 @@ def _boxes_of_sources(array: VirtualArray) -> dict[Source, list[Span]]:
                 old = found.get(about, box)
                 found[about] = [(min(a, c), max(b, d)) for (a, b), (c, d) in zip(old, box, strict=True)]
     return found
-
-
-def ranges_without(layout: FileLayout, dim: str, urls: Collection[str]) -> list[Span]:
-    """Return the ranges along a dimension that remain without some files, neighbours joined."""
-    kept = sorted(span[dim] for url, span in layout.spans.items() if url not in urls)
-    joined: list[Span] = []
-    for low, high in kept:
-        if joined and joined[-1][1] == low:
-            joined[-1] = (joined[-1][0], high)
-        else:
-            joined.append((low, high))
-    return joined
 
 
 def select_range(member: Member, dim: str, span: Span) -> Member:

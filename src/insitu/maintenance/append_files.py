@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from insitu.combining.file_ranges import FileLayout, Span, select_range
+from insitu.combining.file_ranges import FileLayout, Span
 from insitu.combining.recipe import Recipe
 from insitu.errors import CombineError, SelectionError, SourceError, UnsupportedError
 from insitu.maintenance.checking import open_saved_tree
 from insitu.maintenance.conflicts import ATTEMPTS, COMBINE_ANEW, lost_race_error, read_saved_member
+from insitu.maintenance.rebuild import rebuild
 from insitu.model import Comparison, VirtualArray, VirtualGroup
 from insitu.scanning.member import Member, Variable
 from insitu.scanning.saved_members import member_from_tree, tree_from_member
@@ -104,7 +105,8 @@ def append_member(
         constant = {} if whole_files else _unchanging_variables(saved, new, dim)
         rest = saved.with_variables({name: each for name, each in saved.variables.items() if name not in constant})
         try:
-            whole = recipe.join_in_order([rest, new], dim, load)
+            end = saved.sizes.get(dim, 1)
+            whole = rebuild(rest, dim, [(0, end)], [(end, new)], recipe, load)
             whole = whole.with_variables(
                 {**whole.variables, **constant}, whole.coords | (saved.coords & constant.keys())
             )
@@ -226,8 +228,7 @@ def _split_known_steps(
             f"and {target} holds only some of them",
             hint=COMBINE_ANEW,
         )
-    pieces = [select_range(member, dim, span) for span in _true_ranges(~there)]
-    rest = recipe.join_in_order(pieces, dim, load) if pieces else None
+    rest = None if there.all() else rebuild(member, dim, _true_ranges(~there), (), recipe, load)
     added = () if rest is None else _used_urls(rest)
     return rest, tuple(url for url in _used_urls(member) if url not in added)
 

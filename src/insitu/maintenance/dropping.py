@@ -6,10 +6,11 @@ import os
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from insitu.combining.file_ranges import FileLayout, ranges_without, select_range
+from insitu.combining.file_ranges import FileLayout
 from insitu.combining.recipe import Recipe
 from insitu.errors import NotFoundError, UnsupportedError
-from insitu.maintenance.conflicts import ATTEMPTS, COMBINE_ANEW, check_disjoint, lost_race_error, read_saved_member
+from insitu.maintenance.conflicts import ATTEMPTS, COMBINE_ANEW, lost_race_error, read_saved_member
+from insitu.maintenance.rebuild import rebuild
 from insitu.scanning.member import Member
 from insitu.scanning.saved_members import tree_from_member
 from insitu.scanning.scan_member import make_loader
@@ -63,18 +64,14 @@ def drop(
                 url=target,
                 hint=COMBINE_ANEW,
             )
-        rest = ranges_without(layout, dim, chosen)
-        if not rest and replacement is None:
+        remaining = layout.ranges_without(dim, chosen)
+        if replacement is None and not remaining:
             raise UnsupportedError(
                 "cannot take out all files of an archive", url=target, hint="Delete the archive itself"
             )
         saved = read_saved_member(opened.tree, load, target)
-        pieces = [(span[0], select_range(saved, dim, span)) for span in rest]
-        if replacement is not None:
-            pieces.append((min(layout.spans[url][dim][0] for url in chosen), replacement))
-            check_disjoint([piece for _, piece in pieces], dim)
-        in_order = [piece for _, piece in sorted(pieces, key=lambda item: item[0])]
-        whole = opened.recipe(Recipe).join_in_order(in_order, dim, load)
+        added = [] if replacement is None else [(min(layout.spans[url][dim][0] for url in chosen), replacement)]
+        whole = rebuild(saved, dim, remaining, added, opened.recipe(Recipe), load)
         if opened.replace(tree_from_member(whole, opened.tree.groups)):
             return chosen
     raise lost_race_error(target)

@@ -11,12 +11,13 @@ import numpy as np
 import numpy.typing as npt
 
 from insitu.combining.file_names import one_location
-from insitu.combining.file_ranges import FileLayout, ranges_without, select_range
+from insitu.combining.file_ranges import FileLayout
 from insitu.combining.recipe import Recipe
 from insitu.combining.scan_many import scan_many
 from insitu.errors import CombineError, SourceError, StaleSourceError, UnsupportedError, VariableError
 from insitu.maintenance.checking import Progress, open_saved_tree
-from insitu.maintenance.conflicts import COMBINE_ANEW, check_disjoint
+from insitu.maintenance.conflicts import COMBINE_ANEW
+from insitu.maintenance.rebuild import rebuild
 from insitu.maintenance.saving import nest_groups, save_tree
 from insitu.model import VirtualArray
 from insitu.scanning.member import Member
@@ -138,11 +139,8 @@ def _rescan_group(member: Member, path: str, changed: Collection[str], recipe: R
             (whole,) = drop_failures(found, job.errors)
     else:
         scanned = drop_failures(scan_many(mine, job), job.errors)
-        parts = [(layout.spans[url][dim][0], member) for url, member in zip(mine, scanned, strict=True)]
-        kept = [(span[0], select_range(member, dim, span)) for span in ranges_without(layout, dim, mine)]
-        check_disjoint([part for _, part in [*parts, *kept]], dim)
-        parts += kept
-        whole = recipe.join_in_order([part for _, part in sorted(parts, key=lambda item: item[0])], dim, load)
+        added = [(layout.spans[url][dim][0], renewed) for url, renewed in zip(mine, scanned, strict=True)]
+        whole = rebuild(member, dim, layout.ranges_without(dim, mine), added, recipe, load)
     return _with_computed_variables(whole, member, layout)
 
 

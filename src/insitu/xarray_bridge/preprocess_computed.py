@@ -98,10 +98,9 @@ def combine_with_xarray(
     how: dict[str, Any] = {
         name: getattr(rules, name) for name in ("data_vars", "coords", "compat", "join", "combine_attrs")
     }
+    arrangement = None if places is None else arrange_by_lists(places, dims, made.keys())
     if named is not None:
         arrangement = arrange_by_names(named, made.keys())
-    else:
-        arrangement = None if places is None else arrange_by_lists(places, dims, made.keys())
     if arrangement is None:
         combined = _ask_xarray(xarray.combine_by_coords, list(made.values()), **how)
     else:
