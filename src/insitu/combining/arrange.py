@@ -27,7 +27,7 @@ __all__ = [
     "arrange_by_lists",
     "arrange_by_names",
     "check_grid",
-    "is_monotonic",
+    "is_ordered",
     "mixed_dates_error",
     "order_by_labels",
 ]
@@ -155,9 +155,9 @@ def _rank_beginnings(labels: Sequence[npt.NDArray[Any]], dim: str, members: Sequ
     for index, member in zip(labels, members, strict=True):
         if not len(index):
             raise CombineError(f"Cannot handle size zero dimensions: {dim!r}{_source_note(member)}")
-    if all(is_monotonic(index, 1) for index in labels):
+    if all(_is_monotonic(index, 1) for index in labels):
         ascending = True
-    elif all(is_monotonic(index, -1) for index in labels):
+    elif all(_is_monotonic(index, -1) for index in labels):
         ascending = False
     else:
         raise CombineError(
@@ -189,7 +189,12 @@ def mixed_dates_error(dim: str, kinds: Collection[type]) -> CombineError:
     )
 
 
-def is_monotonic(values: npt.NDArray[Any], direction: int) -> bool:
+def is_ordered(labels: npt.NDArray[Any]) -> bool:
+    """Return whether labels run on or run back, as those of all files together must."""
+    return _is_monotonic(labels, 1) or _is_monotonic(labels, -1)
+
+
+def _is_monotonic(values: npt.NDArray[Any], direction: int) -> bool:
     """Return whether labels are monotonic: increasing with direction 1, decreasing with -1."""
     if len(values) < 2:
         return True

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from insitu.combining.arrange import check_grid, is_monotonic, order_by_labels
+from insitu.combining.arrange import check_grid, is_ordered, order_by_labels
 from insitu.combining.combine_rules import CombineRules
 from insitu.combining.concat import concat
 from insitu.combining.merge import merge
@@ -36,7 +36,7 @@ def _combine_hypercube(members: Sequence[Member], rules: CombineRules) -> Member
     combined = _combine_all_levels(grid, list(dims), rules)
     for dim in dims:
         labels = combined.index(dim)
-        if labels is None or not (is_monotonic(labels, 1) or is_monotonic(labels, -1)):
+        if labels is None or not is_ordered(labels):
             raise CombineError(f"Resulting object does not have monotonic global indexes along dimension {dim}")
     return combined
 

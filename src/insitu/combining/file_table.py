@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from insitu.combining.arrange import is_monotonic, order_by_labels
+from insitu.combining.arrange import is_ordered, order_by_labels
 from insitu.combining.combine import combine_by_coords, combine_nested
 from insitu.combining.combine_files import drop_failures
 from insitu.combining.combine_rules import CombineRules
@@ -212,7 +212,7 @@ def _in_label_order(runs: list[Run]) -> tuple[list[Run], str | None]:
     labels = [run.member.variables[dim].data for run in ordered]
     whole = np.concatenate([np.asarray(index) for index in labels])
     borders = (_last_beginning(one, dim) == other.member.variables[dim].data[0] for one, other in pairwise(ordered))
-    if not (is_monotonic(whole, 1) or is_monotonic(whole, -1)) or any(borders):
+    if not is_ordered(whole) or any(borders):
         raise NotOneTableError(f"the labels of the files along {dim!r} overlap")
     return ordered, dim
 
