@@ -52,7 +52,7 @@ const NUMBER_KEYS = new Set(["low", "high", "start"]);
 /** Listeners, and the part after `#` that they know; null before the first. */
 const address = {
   listeners: /** @type {((state: State) => void)[]} */ ([]),
-  known: /** @type {string | null} */ (null),
+  lastHash: /** @type {string | null} */ (null),
 };
 
 /** Return the state that the address holds. */
@@ -140,8 +140,8 @@ export function followState(listener) {
 
 // The browser reports one step back by two events: what is known already is not shown again.
 function notify() {
-  if (location.hash === address.known) return;
-  address.known = location.hash;
+  if (location.hash === address.lastHash) return;
+  address.lastHash = location.hash;
   const state = readState();
   for (const listener of address.listeners) listener(state);
 }
@@ -150,6 +150,6 @@ function notify() {
 export function startAddress() {
   addEventListener("popstate", notify);
   addEventListener("hashchange", notify);
-  address.known = null;
+  address.lastHash = null;
   notify();
 }

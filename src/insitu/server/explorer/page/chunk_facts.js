@@ -46,7 +46,7 @@ export function chunkFacts(chunk) {
       `${name}${Object.keys(configuration).length ? ` ${JSON.stringify(configuration)}` : ""}${skipped ? " (skipped by the filter mask)" : ""}`,
   );
   const ratio = chunk.ratio ? `, ratio ${formatNumber(chunk.ratio, 3)}` : "";
-  const shown = Object.entries(chunk.cell ?? {}).map(([dim, [first, end]]) => `${dim} ${first} to ${end - 1}`);
+  const elements = Object.entries(chunk.cell ?? {}).map(([dim, [first, end]]) => `${dim} ${first} to ${end - 1}`);
   /** @type {[string, string | null | undefined][]} */
   const facts = [
     ["State", STATES[chunk.state] ?? chunk.state],
@@ -61,7 +61,7 @@ export function chunkFacts(chunk) {
     ["Fill value", chunk.fill],
     ["Chunk shape", chunk.chunk_shape?.join(" × ")],
     ["Decoded", chunk.decoded_bytes ? `${formatBytes(chunk.decoded_bytes)}${ratio}` : null],
-    ["Shows", shown.join(", ")],
+    ["Shows", elements.join(", ")],
     ["Grid", chunk.tile === null ? null : `${chunk.tile}, cell ${(chunk.grid ?? []).join(", ")}`],
   ];
   return element(

@@ -52,7 +52,7 @@ export function countValues(values, low, high, bins = BINS) {
 /** Histogram card. */
 export class Histogram {
   /** @type {Distribution | null} */
-  #shown = null;
+  #distribution = null;
   #drawnWidth = 0;
   /** @type {ScaleLinear<number, number> | null} */
   #scale = null;
@@ -70,19 +70,19 @@ export class Histogram {
       this.text,
     );
     this.#listen();
-    new ResizeObserver(() => this.#shown && this.#width() !== this.#drawnWidth && this.draw(this.#shown)).observe(
-      this.element,
-    );
+    new ResizeObserver(
+      () => this.#distribution && this.#width() !== this.#drawnWidth && this.draw(this.#distribution),
+    ).observe(this.element);
   }
 
   #width() {
     return Math.max(200, this.element.clientWidth - 28);
   }
 
-  /** @param {Distribution} shown */
-  draw(shown) {
-    this.#shown = shown;
-    const { values, range, colourOf, low, high, units, missing, note } = shown;
+  /** @param {Distribution} distribution */
+  draw(distribution) {
+    this.#distribution = distribution;
+    const { values, range, colourOf, low, high, units, missing, note } = distribution;
     const width = (this.#drawnWidth = this.#width());
     const { min, max, low: lowest, high: highest } = range;
     if (min === null || max === null || lowest === null || highest === null) {

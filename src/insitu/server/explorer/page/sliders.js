@@ -52,8 +52,8 @@ const coordinates = new Map();
  */
 export function coordinateOf(url, variable, dim) {
   const key = JSON.stringify([url, variable.group, variable.coordinates?.[dim] ?? null, dim]);
-  const known = coordinates.get(key);
-  if (known) return known;
+  const earlier = coordinates.get(key);
+  if (earlier) return earlier;
   const path = variable.coordinates?.[dim];
   /** @type {Promise<Coordinate>} */
   const request = askJson(
