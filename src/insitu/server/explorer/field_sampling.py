@@ -19,13 +19,13 @@ from insitu.expressions.chunk_grid import tile_borders
 from insitu.model import Selection, VirtualArray
 from insitu.reading.estimate import estimate_read
 
-__all__ = ["Box", "SampledSide", "Sampling", "sample_field", "sample_side"]
+__all__ = ["FieldBox", "SampledSide", "Sampling", "sample_field", "sample_side"]
 
 Indices = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
-class Box:
+class FieldBox:
     """Rows and columns of a field, ends exclusive."""
 
     top: int
@@ -38,7 +38,7 @@ class Box:
         """Number of rows and columns."""
         return self.bottom - self.top, self.right - self.left
 
-    def shrink(self, full: tuple[int, int], smaller: tuple[int, int]) -> Box:
+    def shrink(self, full: tuple[int, int], smaller: tuple[int, int]) -> FieldBox:
         """Return the box around the same part of a smaller copy of the field.
 
         Parameters
@@ -48,11 +48,11 @@ class Box:
 
         Examples
         --------
-        >>> Box(0, 100_000, 50_000, 50_001).shrink((100_000, 100_000), (1563, 1563))
-        Box(top=0, bottom=1563, left=781, right=782)
+        >>> FieldBox(0, 100_000, 50_000, 50_001).shrink((100_000, 100_000), (1563, 1563))
+        FieldBox(top=0, bottom=1563, left=781, right=782)
         """
         (height, width), (rows, columns) = full, smaller
-        return Box(
+        return FieldBox(
             self.top * rows // height,
             -(-self.bottom * rows // height),
             self.left * columns // width,
@@ -126,7 +126,7 @@ def sample_field(
     array: VirtualArray,
     dims: tuple[int, int],
     select: Callable[[Any, Any], Sequence[Any]],
-    box: Box,
+    box: FieldBox,
     pixels: tuple[int, int],
     how: str,
     budget: int,

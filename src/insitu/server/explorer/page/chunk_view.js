@@ -7,10 +7,10 @@ import { paintChunks } from "./chunk_raster.js";
 import { categoryColour } from "./colour.js";
 import { colourScale } from "./colour_bar.js";
 import { IndexScale } from "./dimension_scale.js";
-import { choice, element } from "./element.js";
+import { choice, element, labelled } from "./element.js";
 import { formatBytes, formatCount, formatNumber, plural } from "./format.js";
 import { errorBox } from "./messages.js";
-import { labelled, PictureView } from "./picture_view.js";
+import { PictureView } from "./picture_view.js";
 import { chunkPlaneOf, isWhole } from "./plane.js";
 
 /** @import { Box, State } from "./address.js" */

@@ -96,6 +96,16 @@ export function setOptions(select, options, chosen) {
   select.value = chosen;
 }
 
+/**
+ * Return controls with a label before them.
+ *
+ * @param {string} text
+ * @param {...Child} controls
+ */
+export function labelled(text, ...controls) {
+  return element("div", { class: "control" }, element("span", { class: "muted" }, text), ...controls);
+}
+
 const ICONS = {
   play: "M4 2.5v11l9-5.5z",
   pause: "M4 3h3v10H4zM9 3h3v10H9z",

@@ -2,9 +2,8 @@
 
 import { changeState } from "./address.js";
 import { MAPS } from "./colour.js";
-import { choice, element } from "./element.js";
+import { choice, element, labelled } from "./element.js";
 import { formatTime } from "./format.js";
-import { labelled } from "./picture_view.js";
 
 /** @import { State } from "./address.js" */
 /** @import { Variable } from "./archive.js" */

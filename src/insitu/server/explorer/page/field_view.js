@@ -3,12 +3,12 @@
 import { askJson, Latest } from "./api.js";
 import { changeState } from "./address.js";
 import { DimensionScale, isEqualAspect } from "./dimension_scale.js";
-import { element } from "./element.js";
+import { element, labelled } from "./element.js";
 import { FieldControls, roundLimit } from "./field_controls.js";
 import { formatCount, formatNumber, formatTime, joinUnits, shortenText } from "./format.js";
 import { Histogram } from "./histogram.js";
 import { LinePlot } from "./line_plot.js";
-import { labelled, PictureView } from "./picture_view.js";
+import { PictureView } from "./picture_view.js";
 import { fieldParameters, planeOf, sizeOf } from "./plane.js";
 import { paintRaster } from "./raster.js";
 import { labelAt, coordinateOf } from "./sliders.js";

@@ -31,16 +31,6 @@ import { Sliders } from "./sliders.js";
  */
 
 /**
- * Return controls with a label before them.
- *
- * @param {string} text
- * @param {...Child} controls
- */
-export function labelled(text, ...controls) {
-  return element("div", { class: "control" }, element("span", { class: "muted" }, text), ...controls);
-}
-
-/**
  * Controls, sliders, picture, colour bar, read-out and caption of one variable. It loads what a state shows, and draws
  * again when the window changes; a subclass says what is asked for (`update`), how it is drawn (`redraw`), and what a
  * click and the pointer do (`pick`, `hover`).
