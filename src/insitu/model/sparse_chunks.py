@@ -17,8 +17,8 @@ import numpy.typing as npt
 
 from insitu.errors import ModelError
 from insitu.model.axis import Indices
-from insitu.model.chunks import UNWRITTEN, ChunkLocations, ChunkState, Columns, get_chunk_state, narrow_column
-from insitu.model.derived_tables import ExpandedTable, SelectedTable
+from insitu.model.chunks import UNWRITTEN, ChunkLocations, Columns, flat_cell_numbers, narrow_column
+from insitu.model.derived_tables import ChunkTableBase
 from insitu.model.source import Source
 
 __all__ = ["SparseTable", "scatter"]
@@ -29,7 +29,7 @@ _SPARSE_FACTOR = 3
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class SparseTable:
+class SparseTable(ChunkTableBase):
     """Chunk table of a mostly unwritten grid: the written cells, by number."""
 
     shape: tuple[int, ...]
@@ -42,7 +42,7 @@ class SparseTable:
 
     def locate(self, cells: Sequence[Indices]) -> ChunkLocations:
         """Return the places of cells."""
-        wanted = np.ravel_multi_index(tuple(np.broadcast_arrays(*cells)), self.shape).reshape(-1)
+        wanted = flat_cell_numbers(cells, self.shape)
         at = np.minimum(np.searchsorted(self.number, wanted), max(len(self.number) - 1, 0))
         found = self.number[at] == wanted if len(self.number) else np.zeros(len(wanted), bool)
         rows = [
@@ -51,17 +51,6 @@ class SparseTable:
         ]
         zero = np.broadcast_to(np.int8(0), wanted.shape)
         return ChunkLocations(np.where(found, 0, UNWRITTEN), rows[0], rows[1], rows[2], zero, zero, b"")
-
-    def take(self, axis: int, cells: Indices | slice) -> SelectedTable:
-        """Return the table of these cells along one axis."""
-        return SelectedTable.of(self, axis, cells)
-
-    def with_new_axis(self) -> ExpandedTable:
-        """Return the same table with one more axis, of one cell, at the end."""
-        return ExpandedTable(self)
-
-    def __getitem__(self, cell: int | tuple[int, ...]) -> ChunkState:
-        return get_chunk_state(self, cell)
 
     @property
     def nbytes(self) -> int:

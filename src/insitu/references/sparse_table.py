@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from insitu.model import UNWRITTEN, ChunkLocations, ChunkState, ChunkTable, Columns, Source
+from insitu.model import UNWRITTEN, ChunkLocations, ChunkTable, Columns, Source
 from insitu.model.axis import Indices
-from insitu.model.chunks import get_chunk_state
-from insitu.model.derived_tables import ExpandedTable, SelectedTable
+from insitu.model.chunks import flat_cell_numbers
+from insitu.model.derived_tables import ChunkTableBase
 
 __all__ = ["ListedCells", "table_of_cells"]
 
@@ -22,7 +22,7 @@ _DENSE_SHARE = 3
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class ListedCells:
+class ListedCells(ChunkTableBase):
     """Chunk table that lists the written cells of a grid by number."""
 
     shape: tuple[int, ...]
@@ -50,24 +50,6 @@ class ListedCells:
         return ChunkLocations(
             np.where(found, self.source[at], UNWRITTEN), offset, length, zero, zero, zero, self.inline
         )
-
-    def take(self, axis: int, cells: Indices | slice) -> SelectedTable:
-        """Return the table of these cells along one axis."""
-        return SelectedTable.of(self, axis, cells)
-
-    def with_new_axis(self) -> ExpandedTable:
-        """Return the table with one more axis, of one cell, at the end."""
-        return ExpandedTable(self)
-
-    def __getitem__(self, cell: int | tuple[int, ...]) -> ChunkState:
-        return get_chunk_state(self, cell)
-
-
-def flat_cell_numbers(cells: Sequence[Indices], shape: tuple[int, ...]) -> Indices:
-    """Return the numbers of cells in C order of the grid."""
-    if not cells:
-        return np.zeros(1, np.int64)
-    return np.asarray(np.ravel_multi_index(tuple(np.broadcast_arrays(*cells)), shape)).reshape(-1)
 
 
 def table_of_cells(

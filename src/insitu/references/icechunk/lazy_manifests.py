@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, overload
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -16,12 +16,12 @@ import numpy.typing as npt
 from insitu.errors import FormatError, NotFoundError, StaleSourceError
 from insitu.forking import fork_safe_lock
 from insitu.lru import LruCache
-from insitu.model import INLINE, UNWRITTEN, ChunkLocations, ChunkState, ChunkTable, Source
+from insitu.model import INLINE, UNWRITTEN, ChunkLocations, ChunkTable, Source
 from insitu.model.axis import Indices
-from insitu.model.chunks import get_chunk_state
-from insitu.model.derived_tables import ExpandedTable, SelectedTable
+from insitu.model.chunks import flat_cell_numbers
+from insitu.model.derived_tables import ChunkTableBase
+from insitu.model.source import SourceSequence
 from insitu.references.icechunk.manifest import ArrayReferences, ManifestRows
-from insitu.references.sparse_table import flat_cell_numbers
 from insitu.sources import open_source
 from insitu.sources.listing import local_path
 
@@ -116,7 +116,7 @@ class _LoadedManifest:
         return self.references.nbytes + self.numbers.nbytes
 
 
-class LazyManifests:
+class LazyManifests(ChunkTableBase):
     """Chunk table of an array, by its manifests.
 
     Parameters
@@ -245,19 +245,8 @@ class LazyManifests:
                 )
             self._unchanged[name] = moment
 
-    def take(self, axis: int, cells: Indices | slice) -> SelectedTable:
-        """Return the table of these cells along one axis."""
-        return SelectedTable.of(self, axis, cells)
 
-    def with_new_axis(self) -> ExpandedTable:
-        """Return the table with one more axis, of one cell, at the end."""
-        return ExpandedTable(self)
-
-    def __getitem__(self, cell: int | tuple[int, ...]) -> ChunkState:
-        return get_chunk_state(self, cell)
-
-
-class _MetSources(Sequence[Source]):
+class _MetSources(SourceSequence):
     """The sources of a table in the order in which they are met; counting them loads all manifests."""
 
     def __init__(self, table: LazyManifests) -> None:
@@ -267,14 +256,9 @@ class _MetSources(Sequence[Source]):
         self._table.load_all()
         return len(self._table.met)
 
-    @overload
-    def __getitem__(self, number: int) -> Source: ...
-    @overload
-    def __getitem__(self, number: slice) -> Sequence[Source]: ...
-    def __getitem__(self, number: int | slice) -> Source | Sequence[Source]:
-        if isinstance(number, slice) or number < 0:
-            self._table.load_all()
-        elif number >= len(self._table.met):
+    def find(self, number: int) -> Source:
+        """Return one source; of those that were not met yet, the first."""
+        if number >= len(self._table.met):
             self._table.load_first()
         return self._table.met[number]
 

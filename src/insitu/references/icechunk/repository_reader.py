@@ -20,10 +20,9 @@ import numpy as np
 
 from insitu.codecs.linked_libraries import can_decompress_texts
 from insitu.errors import FormatError, InsituError, NotFoundError, SourceError, StaleSourceError, VariableError
-from insitu.model import INLINE, ChunkLocations, ChunkState, ChunkTable, GroupDetails, Source, Tile, VirtualGroup
+from insitu.model import INLINE, ChunkLocations, ChunkTable, GroupDetails, Source, Tile, VirtualGroup
 from insitu.model.axis import Indices
-from insitu.model.chunks import get_chunk_state
-from insitu.model.derived_tables import ExpandedTable, SelectedTable
+from insitu.model.derived_tables import ChunkTableBase
 from insitu.references.icechunk.lazy_manifests import LazyManifests, ManifestExtent
 from insitu.references.icechunk.manifest import ArrayReferences, ManifestRows, open_manifest
 from insitu.references.icechunk.repository import (
@@ -389,7 +388,7 @@ async def _probe_objects(store: Any, keys: Mapping[str, str]) -> dict[str, Excep
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class ManifestTable:
+class ManifestTable(ChunkTableBase):
     """Chunk table of an array in a repository, loaded when it is first used."""
 
     shape: tuple[int, ...]
@@ -409,14 +408,3 @@ class ManifestTable:
         """Return the same table, loaded."""
         table = self.snapshot.table(self.path, self.shape)
         return table.load_all() if isinstance(table, LazyManifests) else table
-
-    def take(self, axis: int, cells: Indices | slice) -> SelectedTable:
-        """Return the table of these cells along one axis."""
-        return SelectedTable.of(self, axis, cells)
-
-    def with_new_axis(self) -> ExpandedTable:
-        """Return the table with one more axis, of one cell, at the end."""
-        return ExpandedTable(self)
-
-    def __getitem__(self, cell: int | tuple[int, ...]) -> ChunkState:
-        return get_chunk_state(self, cell)

@@ -21,14 +21,13 @@ import pyarrow.parquet as pq
 
 from insitu.errors import FormatError, InsituError, NotFoundError
 from insitu.lru import LruCache
-from insitu.model import INLINE, UNWRITTEN, WHOLE, ChunkLocations, ChunkState, GroupDetails, Source, Tile, VirtualGroup
+from insitu.model import INLINE, UNWRITTEN, WHOLE, ChunkLocations, GroupDetails, Source, Tile, VirtualGroup
 from insitu.model.axis import Indices
-from insitu.model.chunks import get_chunk_state
-from insitu.model.derived_tables import ExpandedTable, SelectedTable
+from insitu.model.chunks import flat_cell_numbers
+from insitu.model.derived_tables import ChunkTableBase
 from insitu.references import arrow
 from insitu.references.atomic_write import Folder, new_directory, open_folder
 from insitu.references.file_systems import check_names
-from insitu.references.sparse_table import flat_cell_numbers
 from insitu.references.url_pool import UrlPool
 from insitu.references.urls import UrlResolver
 from insitu.references.zarr_blocks import ReferenceBlock, ZarrExport
@@ -69,7 +68,7 @@ def _record_bytes(record: RecordRows | None) -> int:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class ParquetTable:
+class ParquetTable(ChunkTableBase):
     """Chunk table whose rows lie in Parquet files that are read when needed."""
 
     url: str
@@ -144,17 +143,6 @@ class ParquetTable:
             return _parse_record(data, self.pool)
         except InsituError as problem:
             raise problem.with_context(structure=name) from None
-
-    def take(self, axis: int, cells: Indices | slice) -> SelectedTable:
-        """Return the table of these cells along one axis."""
-        return SelectedTable.of(self, axis, cells)
-
-    def with_new_axis(self) -> ExpandedTable:
-        """Return the table with one more axis, of one cell, at the end."""
-        return ExpandedTable(self)
-
-    def __getitem__(self, cell: int | tuple[int, ...]) -> ChunkState:
-        return get_chunk_state(self, cell)
 
 
 def _parse_record(data: bytes, pool: UrlPool) -> RecordRows:

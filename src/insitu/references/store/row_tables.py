@@ -14,11 +14,10 @@ from typing import Any
 import numpy as np
 
 from insitu.errors import FormatError
-from insitu.model import INLINE, UNWRITTEN, ChunkLocations, ChunkState, ChunkTable, Columns, Source
+from insitu.model import INLINE, UNWRITTEN, ChunkLocations, ChunkTable, Columns, Source
 from insitu.model.axis import Indices
-from insitu.model.chunks import COLUMN_NAMES, get_chunk_state
-from insitu.model.derived_tables import ExpandedTable, SelectedTable
-from insitu.references.sparse_table import flat_cell_numbers
+from insitu.model.chunks import COLUMN_NAMES, flat_cell_numbers
+from insitu.model.derived_tables import ChunkTableBase
 from insitu.references.store.row_file import ROWS_PER_GROUP
 from insitu.references.store.stored_rows import StoredRows, rows_together
 from insitu.sources.listing import local_path
@@ -28,7 +27,7 @@ __all__ = ["GridRows", "SparseRows", "StackedTables"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class GridRows:
+class GridRows(ChunkTableBase):
     """Chunk table of a full grid: one row for each cell."""
 
     shape: tuple[int, ...]
@@ -59,20 +58,9 @@ class GridRows:
             row = row * np.repeat(lengths, counts) + index
         return rows_together([grid.stored for grid in grids], row, counts)
 
-    def take(self, axis: int, cells: Indices | slice) -> SelectedTable:
-        """Return the table of these cells along one axis."""
-        return SelectedTable.of(self, axis, cells)
-
-    def with_new_axis(self) -> ExpandedTable:
-        """Return the table with one more axis, of one cell, at the end."""
-        return ExpandedTable(self)
-
-    def __getitem__(self, cell: int | tuple[int, ...]) -> ChunkState:
-        return get_chunk_state(self, cell)
-
 
 @dataclass(frozen=True, slots=True, eq=False)
-class SparseRows:
+class SparseRows(ChunkTableBase):
     """Chunk table with rows for some cells of a grid, in ascending order; the others were never
     written.
     """
@@ -136,17 +124,6 @@ class SparseRows:
             )
         return start + low - stored.first, numbers
 
-    def take(self, axis: int, cells: Indices | slice) -> SelectedTable:
-        """Return the table of these cells along one axis."""
-        return SelectedTable.of(self, axis, cells)
-
-    def with_new_axis(self) -> ExpandedTable:
-        """Return the table with one more axis, of one cell, at the end."""
-        return ExpandedTable(self)
-
-    def __getitem__(self, cell: int | tuple[int, ...]) -> ChunkState:
-        return get_chunk_state(self, cell)
-
 
 def _is_far(table: ChunkTable) -> bool:
     """Return whether the rows of a table are a round trip away."""
@@ -156,7 +133,7 @@ def _is_far(table: ChunkTable) -> bool:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class StackedTables:
+class StackedTables(ChunkTableBase):
     """Chunk tables of one store, joined along an axis."""
 
     tables: tuple[ChunkTable, ...]
@@ -202,14 +179,3 @@ class StackedTables:
                 result["offset"][here] = np.where(np.asarray(rows.source) == INLINE, offset + len(inline), offset)
                 inline += rows.inline
         return ChunkLocations(**result, inline=bytes(inline))
-
-    def take(self, axis: int, cells: Indices | slice) -> SelectedTable:
-        """Return the table of these cells along one axis."""
-        return SelectedTable.of(self, axis, cells)
-
-    def with_new_axis(self) -> ExpandedTable:
-        """Return the table with one more axis, of one cell, at the end."""
-        return ExpandedTable(self)
-
-    def __getitem__(self, cell: int | tuple[int, ...]) -> ChunkState:
-        return get_chunk_state(self, cell)

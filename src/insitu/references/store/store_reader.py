@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import partial
-from typing import Any, ClassVar, overload
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -33,6 +33,7 @@ from insitu.model import (
     VirtualGroup,
 )
 from insitu.model.axis import Indices
+from insitu.model.source import SourceSequence
 from insitu.references.store import root
 from insitu.references.store.json_values import dtype_from_json, unpack
 from insitu.references.store.row_file import ROWS_PER_GROUP, RowFile
@@ -67,7 +68,7 @@ def _page_bytes(page: Mapping[str, Any]) -> int:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class StoredSources(Sequence[Source]):
+class StoredSources(SourceSequence):
     """The sources of a store, fetched in groups when they are used."""
 
     is_shared: ClassVar[bool] = True
@@ -90,17 +91,10 @@ class StoredSources(Sequence[Source]):
     def __len__(self) -> int:
         return int(self.starts[-1])
 
-    @overload
-    def __getitem__(self, number: int) -> Source: ...
-    @overload
-    def __getitem__(self, number: slice) -> Sequence[Source]: ...
-    def __getitem__(self, number: int | slice) -> Source | Sequence[Source]:
-        if isinstance(number, slice):
-            return [self[n] for n in range(*number.indices(len(self)))]
-        count = len(self)
-        if not -count <= number < count:
-            raise IndexError(f"source {number} of {count}")
-        number %= count
+    def find(self, number: int) -> Source:
+        """Return one source, of a page that is fetched if it was not."""
+        if number >= len(self):
+            raise IndexError(f"source {number} of {len(self)}")
         which = int(np.searchsorted(self.starts, number, side="right")) - 1
         group, row = divmod(number - int(self.starts[which]), ROWS_PER_GROUP)
         return self._source(self._page(which, group), row)
