@@ -19,10 +19,11 @@ from insitu.model import Source
 from insitu.sources import tracing
 from insitu.sources.access_policy import has_access_policy
 from insitu.sources.address import scheme_of
-from insitu.sources.disk_cache import DiskCache, default_folder
+from insitu.sources.disk_cache import DiskCache
 from insitu.sources.protocol import ByteSource, Range, WrappedSource, read_tail
 from insitu.sources.ranges import clip_all
 from insitu.sources.redaction import split_userinfo
+from insitu.sources.user_folders import user_cache_folder
 
 __all__ = ["CachedSource", "cache_for", "cache_scope"]
 
@@ -122,7 +123,7 @@ def cache_for(options: Mapping[str, Any]) -> DiskCache | None:
     if isinstance(given, DiskCache):
         return given
     if given is True:
-        return _cache_at(str(default_folder()))
+        return _cache_at(str(user_cache_folder()))
     if isinstance(given, str | os.PathLike):
         return _cache_at(os.fspath(given))
     raise SourceError(

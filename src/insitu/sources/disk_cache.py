@@ -24,7 +24,7 @@ from pathlib import Path
 from insitu.errors import SourceError
 from insitu.sources.threads import renew_after_fork
 
-__all__ = ["DiskCache", "default_folder"]
+__all__ = ["DiskCache"]
 
 _numbers = itertools.count()
 _PROCESS_MARK = os.urandom(6).hex()
@@ -205,11 +205,6 @@ class DiskCache:
 
     def __repr__(self) -> str:
         return f"DiskCache({str(self.folder)!r}, capacity={self.capacity})"
-
-
-def default_folder() -> Path:
-    """Return the cache folder of the user's system."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")) / "insitu"
 
 
 def _scan(folder: str | Path) -> list[os.DirEntry[str]]:

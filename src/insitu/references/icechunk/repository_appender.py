@@ -20,6 +20,7 @@ import numpy.typing as npt
 from insitu.codecs import decode
 from insitu.errors import InsituError, ModelError, NotFoundError, StaleSourceError, UnsupportedError
 from insitu.model import ABSENT, INLINE, UNWRITTEN, Axis, Columns, Encoding, Source, Tile, VirtualGroup
+from insitu.model.cf_attributes import PACKING, TIMES
 from insitu.references.icechunk.repository import RepositoryVersion, parse_version, repository_exists
 from insitu.references.icechunk.repository_reader import open_icechunk, run_async
 from insitu.references.icechunk.repository_writer import (
@@ -31,7 +32,7 @@ from insitu.references.icechunk.repository_writer import (
     put_objects,
     write_references,
 )
-from insitu.references.plan_append import CF_ATTRIBUTES, AppendReport, Reader, plan_append
+from insitu.references.plan_append import AppendReport, Reader, plan_append
 from insitu.references.urls import absolute_url
 from insitu.references.zarr_blocks import ZarrExport
 from insitu.sources import open_source
@@ -220,7 +221,8 @@ def _plan_array(
     for name in _MATCHING_FIELDS:
         if not _is_equal(old.get(name), new.get(name)):
             raise _difference_error(path, name, old.get(name), new.get(name))
-    for name in CF_ATTRIBUTES:
+    # What decides what stored values mean: a Zarr array has one value of each.
+    for name in (*PACKING, *TIMES, "dtype"):
         one, other = (document.get("attributes", {}).get(name) for document in (old, new))
         if one != other:
             raise _difference_error(path, f"attribute {name}", one, other)
