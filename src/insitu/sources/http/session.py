@@ -85,7 +85,7 @@ class HttpSession:
         if scope is None:
             scope = credential_scope({k: v for k, v in self._headers.items() if k.lower() not in _HEADERS_FOR_ANY_HOST})
         self._scope = scope
-        self._patience, self._trust = policy, trust
+        self._policy, self._trust = policy, trust
         self._moved: str | None = None
         self.redirected_to: str | None = None
         """Where the last request ended, if the server redirected it to another path."""
@@ -96,14 +96,14 @@ class HttpSession:
         """Drop the connections of the parent in a forked child."""
         self._routes: dict[str, tuple[HTTPConnectionPool, str]] = {}
 
-    def ask(self, method: str, special: Mapping[str, str], deadline: RequestDeadline) -> Response:
+    def request(self, method: str, range_headers: Mapping[str, str], deadline: RequestDeadline) -> Response:
         """Make one request and follow redirects; the body of the response is still to be read."""
         target = self._moved or self.address
         for _ in range(_MOST_REDIRECTS):
             if target != self.address or not self._named:
                 check_web_url(target, self.url)
             jar = self._jar()
-            response = self._request_once(method, target, {**self._headers_for(target, jar), **special}, deadline)
+            response = self._request_once(method, target, {**self._headers_for(target, jar), **range_headers}, deadline)
             if jar is not None:
                 jar.keep(target, response)
             location = response.headers.get("Location")
@@ -133,7 +133,7 @@ class HttpSession:
     def _request_once(
         self, method: str, target: str, headers: Mapping[str, str], deadline: RequestDeadline
     ) -> Response:
-        left, policy = deadline.seconds_left, self._patience
+        left, policy = deadline.seconds_left, self._policy
         timeout = urllib3.Timeout(connect=min(policy.connect, left), read=min(policy.read, left))
         try:
             known = self._routes.get(target)

@@ -220,7 +220,9 @@ class Bucket:
         policy = RetryPolicy(connect=5, read=5, deadline=10)
         try:
             with RequestDeadline(time.monotonic() + policy.deadline) as deadline:
-                answer = HttpSession(url, {}, policy, self.settings.trust, name=self.place).ask("HEAD", {}, deadline)
+                answer = HttpSession(url, {}, policy, self.settings.trust, name=self.place).request(
+                    "HEAD", {}, deadline
+                )
                 answer.close()
         except (SourceError, TransientError):
             return None

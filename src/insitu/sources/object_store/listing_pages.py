@@ -92,20 +92,20 @@ def _encode_query(query: Mapping[str, str]) -> str:
     return urlencode(query, quote_via=quote, safe="")
 
 
-def _fetch_page(exchange: HttpSession, policy: RetryPolicy, name: str) -> bytes:
+def _fetch_page(session: HttpSession, policy: RetryPolicy, name: str) -> bytes:
     """Return a page, under the retry policy."""
 
     def attempt(until: float) -> bytes:
         with RequestDeadline(until, policy.read) as deadline:
-            return _request_page(exchange, deadline, name)
+            return _request_page(session, deadline, name)
 
     return retry(attempt, policy, url=name)
 
 
-def _request_page(exchange: HttpSession, deadline: RequestDeadline, name: str) -> bytes:
+def _request_page(session: HttpSession, deadline: RequestDeadline, name: str) -> bytes:
     from urllib3 import exceptions as failures
 
-    response = exchange.ask("GET", {}, deadline)
+    response = session.request("GET", {}, deadline)
     try:
         if response.status != 200:
             raise _refusal(response, name)

@@ -12,11 +12,9 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable
 from functools import partial
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import obstore
 from obstore.exceptions import BaseError, PreconditionError
@@ -24,7 +22,6 @@ from obstore.exceptions import BaseError, PreconditionError
 from insitu.errors import SourceError
 from insitu.model import Source
 from insitu.sources import tracing
-from insitu.sources.identity import ObjectIdentity
 from insitu.sources.object_store.bucket import LAST_ATTEMPT_START, Bucket
 from insitu.sources.object_store.store_errors import (
     as_source_error,
@@ -32,22 +29,17 @@ from insitu.sources.object_store.store_errors import (
     is_transient,
     sends_whole_objects,
 )
-from insitu.sources.protocol import Range
-from insitu.sources.range_batch import RequestLimits, fetch_many
+from insitu.sources.range_batch import RequestLimits
 from insitu.sources.ranges import clip
 from insitu.sources.redaction import redact_url
-from insitu.sources.retry_policy import RetryPolicy, TransientError, retry
-from insitu.sources.threads import renew_after_fork
-from insitu.sources.throttle import throttle_for
+from insitu.sources.remote_source import RemoteSource
+from insitu.sources.retry_policy import RetryPolicy, TransientError
 
 if TYPE_CHECKING:
     from obstore import GetOptions, GetResult
     from obstore.store import ObjectStore
 
 __all__ = ["ObjectSource"]
-
-Result = TypeVar("Result")
-
 
 _WHOLE_ANSWERS = 3
 """Answers with the whole object after which a store is believed to know no ranges: one may be a
@@ -63,7 +55,7 @@ class _WholeObjectError(Exception):
         self.error = error
 
 
-class ObjectSource:
+class ObjectSource(RemoteSource):
     """An object in an object store.
 
     Parameters
@@ -94,6 +86,8 @@ class ObjectSource:
     ([b'ef', b'ab'], 6)
     """
 
+    _last_start = LAST_ATTEMPT_START
+
     def __init__(
         self,
         store: ObjectStore | Bucket,
@@ -107,80 +101,39 @@ class ObjectSource:
     ) -> None:
         name = redact_url(url or f"{type(store).__name__}://{path}")
         self._bucket = store if isinstance(store, Bucket) else Bucket(store, type(store).__name__)
-        self._path, self._policy = path, policy or self._bucket.settings.policy
-        self._limits = limits or RequestLimits()
-        self._identity = ObjectIdentity(name, expected)
-        self._throttle = throttle_for(self._bucket.place)
-        self._suffixes = True
-        self._again = again
-        self._body: bytes | None = None
-        self.renew()
-        renew_after_fork(self)
-
-    def renew(self) -> None:
-        """Make a new lock in a forked child."""
-        self._lock = threading.Lock()
+        self._path, self._again = path, again
+        self._knows_suffixes = True
+        super().__init__(name, self._bucket.place, expected, limits, policy or self._bucket.settings.policy)
 
     @property
     def _store(self) -> ObjectStore:
         """The store that retries by itself: what is written goes there."""
         return self._bucket.retrying_store
 
-    @property
-    def request_bytes(self) -> int:
-        """Bytes that could be read in the time that one more request costs."""
-        return self._throttle.request_bytes
-
-    @property
-    def url(self) -> str:
-        """The address, without credentials."""
-        return self._identity.url
-
     def size(self) -> int:
         """Return the bytes in the object; costs a request if nothing was read yet."""
         if self._identity.size is None:
-            self._head()
+            self._request_identity()
         size = self._identity.size
         assert size is not None
         return size
-
-    def describe(self) -> Source:
-        """Return what the store says of the object; costs a request if nothing was read yet."""
-        if not self._identity.is_known:
-            self._head()
-        return self._identity.source()
-
-    def read(self, offset: int, length: int) -> bytes:
-        """Return one range."""
-        if length > self._limits.longest:
-            return self.read_many([(offset, length)])[0]
-        start, there = clip(self.url, offset, length, self._identity.size)
-        return self._range(start, there)
-
-    def read_many(self, ranges: Sequence[Range]) -> list[bytes]:
-        """Return many ranges: close ones are merged, all are requested at once."""
-        return fetch_many(self._range, self.url, ranges, self._throttle, size=self._identity.size, limits=self._limits)
 
     def tail(self, length: int) -> bytes:
         """Return the last bytes, in one request where the store can (Azure cannot)."""
         clip(self.url, 0, length)
         size = self._identity.size
-        if size is None and self._suffixes and length:
+        if size is None and self._knows_suffixes and length:
             try:
                 return self._get({"range": {"suffix": length}}, None, length)
             except SourceError as error:
                 if type(error) is not SourceError:
                     raise
                 # Refused: an empty object has no last bytes, and some stores know no such ranges.
-                self._suffixes = False
+                self._knows_suffixes = False
         size = self.size()
         return self.read(max(size - length, 0), length)
 
-    def close(self) -> None:
-        """Drop the cached body; connections belong to the store, which others share."""
-        self._body = None
-
-    def _range(self, offset: int, length: int, stop: threading.Event | None = None) -> bytes:
+    def _fetch(self, offset: int, length: int, stop: threading.Event | None = None) -> bytes:
         if length == 0:
             return b""
         if self._body is not None:
@@ -193,11 +146,11 @@ class ObjectSource:
                 raise
             # A store refuses a range that starts past the end, and an empty object has no other:
             # ask for its size.
-            self._head()
-            start, there = clip(self.url, offset, length, self._identity.size)
-            if there == length:
+            self._request_identity()
+            start, clipped = clip(self.url, offset, length, self._identity.size)
+            if clipped == length:
                 raise
-            return self._range(start, there)
+            return self._fetch(start, clipped)
 
     def _take_whole(self) -> bytes:
         """Return the whole object, from a store that knows no ranges (rclone's is one); fetched
@@ -236,8 +189,8 @@ class ObjectSource:
 
         # Some stores do not know ranges from the end: there the fallback is quicker than many
         # attempts.
-        attempts = self._policy.attempts if offset is not None else min(self._policy.attempts, 2)
-        return self._retry(attempt, replace(self._policy, attempts=attempts), offset, length, stop)
+        attempts = None if offset is not None else min(self._policy.attempts, 2)
+        return self._retry(attempt, offset, length, stop, attempts=attempts)
 
     def _get_once(self, wanted: GetOptions, offset: int | None, length: int) -> bytes:
         if self._identity.etag is not None:
@@ -269,7 +222,7 @@ class ObjectSource:
             )  # fmt: skip
         return data
 
-    def _head(self) -> None:
+    def _request_identity(self) -> None:
         _refuse_fork(self.url)
 
         def attempt(until: float) -> None:
@@ -283,20 +236,7 @@ class ObjectSource:
                 self._throttle.leave()
             self._identity.observe(meta["size"], meta["e_tag"], meta["last_modified"].timestamp())
 
-        self._retry(attempt, self._policy)
-
-    def _retry(
-        self,
-        attempt: Callable[[float], Result],
-        policy: RetryPolicy,
-        offset: int | None = None,
-        length: int | None = None,
-        stop: threading.Event | None = None,
-    ) -> Result:
-        return retry(
-            attempt, policy, url=self.url, host=self._bucket.place,
-            offset=offset, length=length, stop=stop, last_start=LAST_ATTEMPT_START,
-        )  # fmt: skip
+        self._retry(attempt)
 
     def _failure(self, error: Exception, offset: int | None = None, length: int | None = None) -> Exception:
         """Return what to raise for an error of obstore: final, or worth another attempt."""
@@ -315,23 +255,12 @@ class ObjectSource:
             return self._identity.stale_error("the store has another version")
         return as_source_error(error, self.url, offset, length, anonymous=self._bucket.settings.anonymous)
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
     def __reduce__(self) -> tuple[Callable[..., ObjectSource], tuple[Any, ...]]:
-        facts = self._identity.expected
+        expected = self._identity.expected
         if self._again is not None:
-            return self._again, (facts,)
-        make = partial(ObjectSource, limits=self._limits, expected=facts)
+            return self._again, (expected,)
+        make = partial(ObjectSource, limits=self._limits, expected=expected)
         return make, (self._bucket.retrying_store, self._path, self.url)
-
-    def __repr__(self) -> str:
-        return f"ObjectSource({self.url!r})"
 
 
 def _refuse_fork(url: str) -> None:
