@@ -2,8 +2,10 @@
 
 A manifest is a header of 39 bytes and a compressed FlatBuffer (Icechunk specification, "Manifests").
 The positions of all references of an array are decoded together; where the chunks lie, only for the
-references that are needed: the library lists all of them or none. Manifests of version 2 may have
-URLs that are compressed with a dictionary; only the C kernels decompress these.
+references that are needed. That is why they are decoded here: the library lists all references of
+an array or none, and the first of a million chunks took 10.5 s of processor, now 0.09 s. Manifests
+of version 2 may have URLs that are compressed with a dictionary; only the C kernels decompress
+these.
 """
 
 from __future__ import annotations

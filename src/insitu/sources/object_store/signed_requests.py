@@ -2,7 +2,8 @@
 
 obstore follows whatever redirect a store answers with. Under an access policy an object is
 therefore read by its web address, signed where there are keys: the policy allows the bucket by its
-name, and every redirect from there on is checked.
+name, and every redirect from there on is checked. obstore signs the addresses of objects; those of
+listings it does not, so Signature Version 4 and Azure's shared key are written out here.
 """
 
 from __future__ import annotations
