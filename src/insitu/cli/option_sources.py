@@ -71,8 +71,8 @@ def apply_option_file(context: typer.Context, path: Path, command: Any, own: str
             value = json.dumps(value)  # a table is the JSON that a flag takes
         if not _fits(value, types[key]):
             # The value is not shown: it may be a secret.
-            given = TYPE_NAMES.get(type(value), "a table or a date")
-            raise InsituError(f"{path}: {key} must be {TYPE_NAMES[types[key]]}, not {given}", hint=f"Change {key}")
+            type_name = TYPE_NAMES.get(type(value), "a table or a date")
+            raise InsituError(f"{path}: {key} must be {TYPE_NAMES[types[key]]}, not {type_name}", hint=f"Change {key}")
         try:
             parameters[key].process_value(context, value)
         except typer.BadParameter as problem:  # outside of its range

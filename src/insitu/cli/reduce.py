@@ -70,12 +70,12 @@ def reduce(
         raise typer.BadParameter(f"must be one of {', '.join(FORMS)}", param_hint="--as")
     methods = [name.strip() for name in method.split(",") if name.strip()]
     along = None if axes is None else [int(axis) for axis in _parse_numbers(axes, "--axes")]
-    wanted = _parse_numbers(q, "--q") if q is not None else None
+    quantiles = _parse_numbers(q, "--q") if q is not None else None
     how: dict[str, Any] = {
         "axes": along,
         "selection": parse_slices(slices),
         "skipna": skipna,
-        "q": wanted[0] if wanted is not None and len(wanted) == 1 else wanted,
+        "q": quantiles[0] if quantiles is not None and len(quantiles) == 1 else quantiles,
         "edges": _parse_edges(edges),
         "storage_options": storage_options(option),
     }
@@ -148,8 +148,8 @@ def _print_statistics(values: dict[str, Any], form: str | None, variable: str, h
     arrays = {name: np.asarray(found) for name, found in values.items()}
     if form == "json":
         shown = {name: _to_json(found.tolist()) for name, found in arrays.items()}
-        asked = {name: how[name] for name in ("q", "edges") if how[name] is not None}
-        typer.echo(json.dumps({"variable": variable, **asked, **shown}))
+        parameters = {name: how[name] for name in ("q", "edges") if how[name] is not None}
+        typer.echo(json.dumps({"variable": variable, **parameters, **shown}))
     elif form == "table" or (form is None and len(arrays) > 1) or (form is None and "histogram" in arrays):
         _print_tables(arrays, how)
     else:

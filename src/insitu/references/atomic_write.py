@@ -209,16 +209,16 @@ class RemoteFolder:
 def new_directory(path: str) -> Iterator[Folder]:
     """Make a directory that appears at `path` only when it is complete, in one step."""
     path = path.rstrip(f"/{os.sep}") or path
-    made = f"{path}.{uuid.uuid4().hex[:8]}.tmp"
+    temporary = f"{path}.{uuid.uuid4().hex[:8]}.tmp"
     try:
-        yield LocalFolder(made)
-        for folder, _, _ in os.walk(made, topdown=False):
+        yield LocalFolder(temporary)
+        for folder, _, _ in os.walk(temporary, topdown=False):
             _sync_directory(folder)
-        replace_directory(path, made)
+        replace_directory(path, temporary)
     except OSError as error:
         raise _to_source_error(error, path) from error
     finally:
-        remove_directory(made)
+        remove_directory(temporary)
 
 
 @contextmanager

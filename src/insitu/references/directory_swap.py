@@ -33,29 +33,29 @@ _ATTEMPTS = 100
 """Other writers may get in between; each time one of them has succeeded."""
 
 
-def replace_directory(path: str, made: str) -> None:
-    """Replace whatever lies at `path` by a complete directory; `made` then holds the old content,
+def replace_directory(path: str, replacement: str) -> None:
+    """Replace whatever lies at `path` by a complete directory; `replacement` then holds the old content,
     or is gone.
 
     Parameters
     ----------
     path
         The place: a directory, a file, a symbolic link, or nothing.
-    made
+    replacement
         The new directory, on the same file system.
     """
     for _ in range(_ATTEMPTS):
         _restore_set_aside(path)
         try:
             if os.path.lexists(path):
-                if not _exchange(path, made):
-                    _move_aside(path, made)
+                if not _exchange(path, replacement):
+                    _move_aside(path, replacement)
             else:
-                retry_while_open(os.rename, made, path)
+                retry_while_open(os.rename, replacement, path)
         except OSError as error:
             # Another writer was faster: its directory is there now, or the one that was there is
             # gone.
-            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOENT) or not os.path.lexists(made):
+            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOENT) or not os.path.lexists(replacement):
                 raise
             continue
         _sync_directory(os.path.dirname(path))
@@ -116,14 +116,14 @@ def _exchange(path: str, other: str) -> bool:
     raise OSError(problem, os.strerror(problem), path)
 
 
-def _move_aside(path: str, made: str) -> None:
+def _move_aside(path: str, replacement: str) -> None:
     """Replace a directory in two steps; `find_set_aside` finds the old one if only the first was
     done.
     """
     old = f"{path}.{uuid.uuid4().hex[:8]}.old"
     retry_while_open(os.rename, path, old)
     try:
-        retry_while_open(os.rename, made, path)
+        retry_while_open(os.rename, replacement, path)
     except OSError:
         if not os.path.lexists(path):
             os.rename(old, path)
@@ -131,7 +131,7 @@ def _move_aside(path: str, made: str) -> None:
             remove_directory(old)
         raise
     with contextlib.suppress(FileNotFoundError):  # another writer took it for one that a dead writer had left
-        os.rename(old, made)  # a name that readers ignore, and that may be removed
+        os.rename(old, replacement)  # a name that readers ignore, and that may be removed
 
 
 def _sync_directory(folder: str) -> None:

@@ -159,11 +159,11 @@ def _open_directory(
 
 def _detect_format(url: str) -> str | None:
     """Return the format of the references at a URL: by suffix, and of local files by content."""
-    named = format_from_name(url)
-    path = local_path(url.partition("?")[0] if named == "icechunk" else url)
-    if path is None or named == "icechunk":
-        return named
-    if named == "kerchunk-parquet":
+    name_format = format_from_name(url)
+    path = local_path(url.partition("?")[0] if name_format == "icechunk" else url)
+    if path is None or name_format == "icechunk":
+        return name_format
+    if name_format == "kerchunk-parquet":
         path = _find_set_aside(url) or path
     if os.path.isdir(path):
         if is_repository(path):
@@ -171,12 +171,12 @@ def _detect_format(url: str) -> str | None:
         if os.path.exists(os.path.join(path, NAME)):
             return "insitu"
         return "kerchunk-parquet" if os.path.exists(os.path.join(path, ".zmetadata")) else None
-    if named in ("kerchunk-parquet", "insitu") or not os.path.isfile(path):
+    if name_format in ("kerchunk-parquet", "insitu") or not os.path.isfile(path):
         return "flat-parquet" if os.path.isfile(path) and _read_head(path)[:4] == b"PAR1" else None
     head = _read_head(path)
     if head[:4] == b"PAR1":
         return "flat-parquet"
-    if named == "kerchunk-json" and head.startswith(_MAGIC):
+    if name_format == "kerchunk-json" and head.startswith(_MAGIC):
         return "kerchunk-json"
     return "kerchunk-json" if head.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] == b"{" else None
 
@@ -281,10 +281,10 @@ def save(
         return
     if mode == "x" and is_occupied(url, storage_options):
         raise UnsupportedError("the target exists already", url=url, hint='Use mode="w" to replace it')
-    named: Callable[[str], str] = (lambda source: relative_to(source, url)) if relative else absolute_url
+    name_source: Callable[[str], str] = (lambda source: relative_to(source, url)) if relative else absolute_url
     group = list_written_cells(group, storage_options)
     if kind == "insitu":
-        write_store(group, url, named=named, mode=mode, recipe=recipe, storage_options=storage_options)
+        write_store(group, url, name_source=name_source, mode=mode, recipe=recipe, storage_options=storage_options)
         return
     formats = {"kerchunk-json": (2, 3)}.get(kind, (2,)) if zarr_format is None else (zarr_format,)
     if kind != "kerchunk-json" and formats != (2,):
@@ -296,7 +296,7 @@ def save(
         what=kind,
         formats=formats,
         inline_threshold=inline_threshold,
-        named=named,
+        name_source=name_source,
         storage_options=storage_options,
     )
     if kind == "kerchunk-parquet":

@@ -69,14 +69,16 @@ def renamed_urls(group: VirtualGroup, how: Renaming) -> dict[str, str]:
     """
     urls = {url for _, array in group.all_arrays() for url in used_urls(array)}
     change = renaming_function(how)
-    missed = []
+    unmatched = []
     if isinstance(how, Mapping):
-        missed = [f"begins with {old!r}" for old in how if not any(url.startswith(old) for url in urls)]
+        unmatched = [f"begins with {old!r}" for old in how if not any(url.startswith(old) for url in urls)]
     elif isinstance(how, tuple) and not any(re.search(how[0], url) for url in urls):
-        missed = [f"matches {how[0]!r}"]
-    if missed:
+        unmatched = [f"matches {how[0]!r}"]
+    if unmatched:
         example = f", {min(urls)} for example" if urls else ""
-        raise SelectionError(f"no source has a URL that {missed[0]}", hint=f"There are {len(urls):,} sources{example}")
+        raise SelectionError(
+            f"no source has a URL that {unmatched[0]}", hint=f"There are {len(urls):,} sources{example}"
+        )
     return {url: change(url) for url in urls if change(url) != url}
 
 

@@ -40,12 +40,12 @@ class ListedCells(ChunkTableBase):
 
     def locate(self, cells: Sequence[Indices]) -> ChunkLocations:
         """Return where cells lie."""
-        wanted = flat_cell_numbers(cells, self.shape)
-        zero = np.broadcast_to(np.int64(0), wanted.shape)
+        numbers = flat_cell_numbers(cells, self.shape)
+        zero = np.broadcast_to(np.int64(0), numbers.shape)
         if not len(self.number):
-            return ChunkLocations(np.full(len(wanted), UNWRITTEN), zero, zero, zero, zero, zero, b"")
-        at = np.minimum(np.searchsorted(self.number, wanted), len(self.number) - 1)
-        found = self.number[at] == wanted
+            return ChunkLocations(np.full(len(numbers), UNWRITTEN), zero, zero, zero, zero, zero, b"")
+        at = np.minimum(np.searchsorted(self.number, numbers), len(self.number) - 1)
+        found = self.number[at] == numbers
         offset, length = (np.where(found, column[at], 0) for column in (self.offset, self.length))
         return ChunkLocations(
             np.where(found, self.source[at], UNWRITTEN), offset, length, zero, zero, zero, self.inline

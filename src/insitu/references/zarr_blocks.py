@@ -67,7 +67,7 @@ class ZarrExport:
     """Zarr documents of the arrays, by key."""
     inline_threshold: int = 0
     """Chunks of at most so many bytes are kept inline."""
-    named: Callable[[str], str] = field(default=lambda url: url)
+    name_source: Callable[[str], str] = field(default=lambda url: url)
     """Formats a URL for the references."""
     storage_options: Mapping[str, Any] | None = field(default=None, repr=False)
     filled: Mapping[str, bytes] = field(default_factory=dict)
@@ -83,7 +83,7 @@ class ZarrExport:
         what: str,
         formats: tuple[int, ...] = (2, 3),
         inline_threshold: int = 0,
-        named: Callable[[str], str] | None = None,
+        name_source: Callable[[str], str] | None = None,
         rectilinear: bool = False,
         storage_options: Mapping[str, Any] | None = None,
     ) -> ZarrExport:
@@ -97,7 +97,7 @@ class ZarrExport:
             Name of the target format, for messages.
         formats
             Versions of Zarr metadata that the format can hold, the preferred first.
-        inline_threshold, named, storage_options
+        inline_threshold, name_source, storage_options
             See the fields.
         rectilinear
             Whether the format can hold chunks of different lengths along a dimension.
@@ -133,7 +133,7 @@ class ZarrExport:
                     documents |= {f"{path}/{name}": value for name, value in spelled[0].items()}
                     filled[path] = spelled[1]
             if not worse:
-                name = named or (lambda url: url)
+                name = name_source or (lambda url: url)
                 return cls(group, arrays, number, documents, inline_threshold, name, storage_options, filled)
             attempts.append(worse)
         # Name the arrays that the most capable version cannot hold, with the reasons of all
@@ -164,7 +164,7 @@ class ZarrExport:
             for number in used.tolist():
                 if number not in names:
                     names[number] = len(urls)
-                    urls.append(self.named(_with_forward_slashes(array.tile.chunks.sources[number].url)))
+                    urls.append(self.name_source(_with_forward_slashes(array.tile.chunks.sources[number].url)))
             url = np.full(len(source), -1, np.int64)
             known = np.array([names[number] for number in used.tolist()] or [0], np.int64)
             url[stored] = known[at.reshape(-1)]

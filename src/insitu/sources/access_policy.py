@@ -98,12 +98,12 @@ def check_path(path: str, descriptor: int | None = None) -> None:
             raise _refusal(shown)
 
 
-def check_web_url(url: str, asked: str | None = None) -> None:
-    """Raise `RefusedError` if a web address may not be read. For a redirect, `asked` is the address
+def check_web_url(url: str, requested: str | None = None) -> None:
+    """Raise `RefusedError` if a web address may not be read. For a redirect, `requested` is the address
     of the request: the client need not learn the one that it leads to.
     """
     if _policy is not None and not _policy.web(url):
-        raise _refusal(asked or url)
+        raise _refusal(requested or url)
 
 
 def check_bucket(kind: str, endpoint: str | None, bucket: str, key: str) -> None:

@@ -57,12 +57,12 @@ def merge_ranges(offset: ArrayLike, length: ArrayLike, gap: int = 0, limit: int 
     """
     starts, lengths = np.asarray(offset, np.int64).ravel(), np.asarray(length, np.int64).ravel()
     index, inner = np.full(starts.size, -1, np.int64), np.zeros(starts.size, np.int64)
-    wanted = np.flatnonzero(lengths)
-    if not wanted.size:
+    nonempty = np.flatnonzero(lengths)
+    if not nonempty.size:
         nothing = np.empty(0, np.int64)
         return MergedRanges(nothing, nothing.copy(), index, inner)
 
-    order = wanted[np.argsort(starts[wanted], kind="stable")]
+    order = nonempty[np.argsort(starts[nonempty], kind="stable")]
     begin = starts[order]
     # A long range may reach over several that start later, so what counts is the furthest end so
     # far.

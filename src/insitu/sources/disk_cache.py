@@ -173,7 +173,7 @@ class DiskCache:
                     continue
                 yield entry.path, _disk_usage(facts.st_size), facts.st_mtime
 
-    def _clean(self, wanted: int) -> None:
+    def _clean(self, needed: int) -> None:
         """Delete the least recently used files until there is room; then compute how much may be
         written before the next look.
         """
@@ -181,8 +181,8 @@ class DiskCache:
         total = sum(size for _, size, _ in entries)
         # Others write at the same time, and each looks only now and then: a reserve keeps all within the capacity.
         limit = self.capacity - self.capacity // _RESERVE
-        if total + wanted > limit:
-            aim = int(self.capacity * _TARGET_FILL) - wanted
+        if total + needed > limit:
+            aim = int(self.capacity * _TARGET_FILL) - needed
             recent = time.time() - 3600
             for path, size, used in entries:
                 if total <= aim:

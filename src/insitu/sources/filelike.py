@@ -65,8 +65,8 @@ def _same_file(descriptor: int, path: str) -> bool:
     relative to another directory.
     """
     try:
-        there = os.stat(path)
-        return stat.S_ISREG(there.st_mode) and os.path.samestat(os.fstat(descriptor), there)
+        status = os.stat(path)
+        return stat.S_ISREG(status.st_mode) and os.path.samestat(os.fstat(descriptor), status)
     except OSError:
         return False
 

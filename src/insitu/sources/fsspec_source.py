@@ -83,12 +83,12 @@ class FsspecSource(SourceBase):
 
     def read_many(self, ranges: Sequence[Range]) -> list[bytes]:
         """Return many ranges, concurrently where the file system does that."""
-        there = clip_all(self._url, ranges, self._size)
-        lengths = [length for _, length in there]
-        plan = merge_ranges([offset for offset, _ in there], lengths, frugal_gap(lengths, 8192))
+        clipped = clip_all(self._url, ranges, self._size)
+        lengths = [length for _, length in clipped]
+        plan = merge_ranges([offset for offset, _ in clipped], lengths, frugal_gap(lengths, 8192))
         begin, end = plan.offset.tolist(), (plan.offset + plan.length).tolist()
         if not begin:
-            return [b""] * len(there)
+            return [b""] * len(clipped)
         try:
             with tracing.Request(host_of(self._url), len(begin)) as request:
                 fetched = self._files.cat_ranges([self._path] * len(begin), begin, end, on_error="raise")

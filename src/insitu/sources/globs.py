@@ -182,8 +182,8 @@ def _expand_braces(pattern: str) -> list[str]:
     """
     parts = _BRACES.split(pattern)
     choices = [part.split(",") if number % 2 else [part] for number, part in enumerate(parts)]
-    made = ["".join(chosen) for chosen in product(*choices)]
-    return [one for part in made for one in _expand_braces(part)] if len(parts) > 1 else made
+    expanded = ["".join(parts_chosen) for parts_chosen in product(*choices)]
+    return [one for part in expanded for one in _expand_braces(part)] if len(parts) > 1 else expanded
 
 
 def _files_under(url: str, storage_options: Mapping[str, Any] | None) -> list[str]:
@@ -206,8 +206,8 @@ def _files_under(url: str, storage_options: Mapping[str, Any] | None) -> list[st
 def _expand_glob(pattern: str, storage_options: Mapping[str, Any] | None) -> list[str]:
     path = local_path(pattern)
     if path is not None:
-        given = path if _FILE_URL.match(pattern) else os.path.expanduser(pattern)
-        return sorted(name for name in glob.glob(given, recursive=True) if not name.endswith(os.sep))
+        local_pattern = path if _FILE_URL.match(pattern) else os.path.expanduser(pattern)
+        return sorted(name for name in glob.glob(local_pattern, recursive=True) if not name.endswith(os.sep))
     head, _, tail = _split_pattern(pattern)
     place = _listable_prefix(head, storage_options)
     if place is None:
@@ -222,15 +222,15 @@ def _expand_glob(pattern: str, storage_options: Mapping[str, Any] | None) -> lis
             break
         fits, last = re.compile(_regex(segment)), number == len(segments) - 1
         levels = gather(lambda at, _: place.level(at), folders)
-        chosen = [
+        matches = [
             f"{folder}{name}"
             for folder, here in zip(folders, levels, strict=True)
             for name in (here.files if last else here.folders)
             if fits.fullmatch(name)
         ]
         if last:
-            found = chosen
-        folders = [f"{name}/" for name in chosen]
+            found = matches
+        folders = [f"{name}/" for name in matches]
         if not folders:
             break
     return [place.url(name) for name in sorted(set(found))]
@@ -266,22 +266,22 @@ def _regex(pattern: str) -> str:
     >>> bool(re.fullmatch(_regex("**/t*.nc"), "a/b/tas.nc")), bool(re.fullmatch(_regex("*.nc"), "a/x.nc"))
     (True, False)
     """
-    made, at = "", 0
+    expression, at = "", 0
     while at < len(pattern):
         if pattern.startswith("**/", at):
-            made, at = made + "(?:.*/)?", at + 3
+            expression, at = expression + "(?:.*/)?", at + 3
         elif pattern.startswith("**", at):
-            made, at = made + ".*", at + 2
+            expression, at = expression + ".*", at + 2
         elif pattern[at] == "*":
-            made, at = made + "[^/]*", at + 1
+            expression, at = expression + "[^/]*", at + 1
         elif pattern[at] == "?":
-            made, at = made + "[^/]", at + 1
+            expression, at = expression + "[^/]", at + 1
         elif pattern[at] == "[" and (end := pattern.find("]", at + 2)) > 0:
             inner = pattern[at + 1 : end].replace("\\", "\\\\")
-            made, at = f"{made}[{'^' + inner[1:] if inner[0] == '!' else inner}]", end + 1
+            expression, at = f"{expression}[{'^' + inner[1:] if inner[0] == '!' else inner}]", end + 1
         else:
-            made, at = made + re.escape(pattern[at]), at + 1
-    return made
+            expression, at = expression + re.escape(pattern[at]), at + 1
+    return expression
 
 
 class _Prefix:

@@ -156,8 +156,8 @@ class LocalSource(SourceBase):
         return self._read_many(ranges)
 
     def _read_many(self, ranges: Sequence[Range]) -> list[bytes]:
-        asked = sum([length for _, length in ranges])
-        if not _HAS_PREAD or asked > self._size:
+        total = sum([length for _, length in ranges])
+        if not _HAS_PREAD or total > self._size:
             return [self._read_in_pieces(offset, length) for offset, length in ranges]
         file = self._file()
         number = file.number
@@ -166,7 +166,7 @@ class LocalSource(SourceBase):
         except (OSError, OverflowError):
             # Find out which range it was, or survive an offset that no file can have.
             return [self._read_in_pieces(offset, length) for offset, length in ranges]
-        if sum(map(len, found)) != asked:
+        if sum(map(len, found)) != total:
             for at, (offset, length) in enumerate(ranges):
                 if len(found[at]) != length:
                     found[at] = self._read_in_pieces(offset, length)

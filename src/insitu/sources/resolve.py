@@ -256,4 +256,6 @@ def _open_object(url: str, address: Address, options: dict[str, Any], expected: 
     if not address.key:
         raise SourceError("the URL names no object: write scheme://bucket/key", url=redact_url(url))
     bucket = bucket_for(address, url, options)
-    return ObjectSource(bucket, address.key, url, expected=expected, again=partial(_open_object, url, address, options))
+    return ObjectSource(
+        bucket, address.key, url, expected=expected, reopen=partial(_open_object, url, address, options)
+    )

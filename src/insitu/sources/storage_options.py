@@ -82,7 +82,7 @@ def options_for(url: str, storage_options: Options | None) -> dict[str, Any]:
     """
     if not storage_options:
         return {}
-    chosen = {name: value for name, value in storage_options.items() if not is_prefix(name, value)}
+    options = {name: value for name, value in storage_options.items() if not is_prefix(name, value)}
     fitting = [name for name, value in storage_options.items() if is_prefix(name, value) and is_below(name, url)]
     if fitting:
         longest = max(fitting, key=len)
@@ -91,9 +91,9 @@ def options_for(url: str, storage_options: Options | None) -> dict[str, Any]:
             # Given for this very web server, so it may be sent there.
             special["bearer_token"] = special.pop("token")
         if "anon" not in special and any(name in _CREDENTIAL_OPTIONS - {"endpoint_url"} for name in special):
-            chosen.pop("anon", None)  # what is said of everything is not said of a place with credentials
-        chosen |= special
-    return {name: value for name, value in chosen.items() if value is not None and name not in _IGNORED_OPTIONS}
+            options.pop("anon", None)  # what is said of everything is not said of a place with credentials
+        options |= special
+    return {name: value for name, value in options.items() if value is not None and name not in _IGNORED_OPTIONS}
 
 
 def detach_secrets(url: str, storage_options: Options | None = None) -> tuple[str, dict[str, Any]]:
@@ -122,14 +122,14 @@ def detach_secrets(url: str, storage_options: Options | None = None) -> tuple[st
         basic_auth_header,  # it loads HTTP along, 30 ms that a local scan need not spend
     )
 
-    bare, who = split_userinfo(url)
+    bare, userinfo = split_userinfo(url)
     special = options_for(url, options)
     query = urlsplit(bare).query
     if query != urlsplit(public).query:
         special["query"] = query
-    if who:
+    if userinfo:
         headers = dict(special.get("headers", {}))
-        headers["Authorization"] = basic_auth_header(*who)
+        headers["Authorization"] = basic_auth_header(*userinfo)
         special["headers"] = headers
     return public, {**options, public: special}
 

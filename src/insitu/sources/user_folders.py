@@ -14,9 +14,9 @@ def user_cache_folder(name: str = "") -> Path:
 
     `XDG_CACHE_HOME` counts on every system, because messages tell users to set it.
     """
-    named = os.environ.get("XDG_CACHE_HOME")
-    if named:
-        base = Path(named)
+    configured = os.environ.get("XDG_CACHE_HOME")
+    if configured:
+        base = Path(configured)
     elif sys.platform == "win32":
         base = Path(os.environ.get("LOCALAPPDATA", Path.home()))
     elif sys.platform == "darwin":

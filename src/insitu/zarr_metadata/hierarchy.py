@@ -131,7 +131,7 @@ def build_tree(
     details
         Details of the root group.
     """
-    wanted = _select_arrays(nodes, variables)
+    selected = _select_arrays(nodes, variables)
     groups: dict[str, dict[str, VirtualArray]] = {"": {}}
     for path in nodes:
         parent = path if nodes[path].array is None else path.rpartition("/")[0]
@@ -139,13 +139,13 @@ def build_tree(
             groups[parent] = {}
             parent = parent.rpartition("/")[0]
     phony: dict[str, dict[tuple[int, int], str]] = {}
-    given = {name for node in nodes.values() if node.array is not None for name in node.array.dims or ()}
-    for path in sorted(wanted):
+    dimension_names = {name for node in nodes.values() if node.array is not None for name in node.array.dims or ()}
+    for path in sorted(selected):
         parent, _, name = path.rpartition("/")
         node = nodes[path]
         assert node.array is not None
         try:
-            names = _dimension_names(node.array, phony.setdefault(parent, {}), given)
+            names = _dimension_names(node.array, phony.setdefault(parent, {}), dimension_names)
             groups[parent][name or "data"] = to_virtual_array(node.array, names, tile_of(path, node.array))
         except InsituError as problem:
             leave_out(path, problem)

@@ -106,12 +106,12 @@ def _numcodecs_configuration(codec: Codec) -> dict[str, Any]:
     """Return the configuration with the defaults of numcodecs filled in."""
     name = codec.name.removeprefix("numcodecs.")
     own = {key: value for key, value in codec.configuration.items() if key not in _CHECK_OPTIONS.get(name, ())}
-    given = {key: value for key, value in own.items() if value is not None or name not in _DEFAULTS}
-    given = {**_DEFAULTS.get(name, {}), **given}
-    if name == "blosc" and isinstance(given["shuffle"], str):
+    explicit = {key: value for key, value in own.items() if value is not None or name not in _DEFAULTS}
+    explicit = {**_DEFAULTS.get(name, {}), **explicit}
+    if name == "blosc" and isinstance(explicit["shuffle"], str):
         numbers = {text: number for number, text in _SHUFFLES.items()}
-        given["shuffle"] = numbers.get(given["shuffle"], 1)
-    return given
+        explicit["shuffle"] = numbers.get(explicit["shuffle"], 1)
+    return explicit
 
 
 def _standard_name(codec: Codec) -> str:

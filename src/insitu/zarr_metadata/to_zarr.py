@@ -254,9 +254,9 @@ def _stored_axis_order(order: tuple[int, ...] | None, tile: Tile) -> tuple[int, 
     else:
         raise UnsupportedError("some of its chunks have a dimension that others repeat along")
     laid = [real[i] for i in order] if order is not None else real
-    wanted = [dimension_of[axis] for axis in laid if axis in dimension_of]
-    rest = [dimension for dimension in range(len(tile.dimensions)) if dimension not in wanted]
-    return (*rest, *wanted)
+    by_storage = [dimension_of[axis] for axis in laid if axis in dimension_of]
+    rest = [dimension for dimension in range(len(tile.dimensions)) if dimension not in by_storage]
+    return (*rest, *by_storage)
 
 
 def _file_name(source: Source | None) -> str:

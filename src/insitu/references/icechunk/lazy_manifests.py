@@ -103,10 +103,10 @@ class _LoadedManifest:
             numbers, rows = numbers[order], order if rows is None else rows[order]
         return cls(references, numbers, rows)
 
-    def find(self, wanted: Indices) -> tuple[npt.NDArray[np.bool_], ManifestRows]:
+    def find(self, cells: Indices) -> tuple[npt.NDArray[np.bool_], ManifestRows]:
         """Return which cells have references, and these."""
-        at = np.searchsorted(self.numbers, wanted, side="right") - 1
-        found = (at >= 0) & (self.numbers[np.maximum(at, 0)] == wanted) if len(self.numbers) else at >= 0
+        at = np.searchsorted(self.numbers, cells, side="right") - 1
+        found = (at >= 0) & (self.numbers[np.maximum(at, 0)] == cells) if len(self.numbers) else at >= 0
         rows = at[found] if self.rows is None else self.rows[at[found]]
         return found, self.references.rows(rows)
 
@@ -156,22 +156,22 @@ class LazyManifests(ChunkTableBase):
 
     def locate(self, cells: Sequence[Indices]) -> ChunkLocations:
         """Return where cells lie."""
-        wanted = flat_cell_numbers(cells, self.shape)
-        places = np.unravel_index(wanted, self.shape) if self.shape else ()
-        source, offset, length = (np.full(len(wanted), state, np.int64) for state in (UNWRITTEN, 0, 0))
+        numbers = flat_cell_numbers(cells, self.shape)
+        places = np.unravel_index(numbers, self.shape) if self.shape else ()
+        source, offset, length = (np.full(len(numbers), state, np.int64) for state in (UNWRITTEN, 0, 0))
         inline = bytearray()
         for manifest in self.manifests:
-            here = np.flatnonzero(manifest.contains(places, len(wanted)))
+            here = np.flatnonzero(manifest.contains(places, len(numbers)))
             if not len(here):
                 continue
-            found, rows = self._manifest(manifest).find(wanted[here])
+            found, rows = self._manifest(manifest).find(numbers[here])
             here = here[found]
             offset[here], length[here] = rows.offset, rows.length
             source[here] = self._source_numbers(rows)
             for row, data in rows.inline.items():
                 offset[here[row]], length[here[row]] = len(inline), len(data)
                 inline += data
-        zero = np.broadcast_to(np.int64(0), wanted.shape)
+        zero = np.broadcast_to(np.int64(0), numbers.shape)
         return ChunkLocations(source, offset, length, zero, zero, zero, bytes(inline))
 
     def load_all(self) -> ChunkTable:
@@ -223,8 +223,8 @@ class LazyManifests(ChunkTableBase):
         """
         if rows.modified is None or rows.has_etag is None:
             return
-        marked = np.flatnonzero(rows.virtual & rows.has_etag)
-        if len(unknown := [row for row in marked.tolist() if rows.path[row] not in self._unchanged]):
+        with_etag = np.flatnonzero(rows.virtual & rows.has_etag)
+        if len(unknown := [row for row in with_etag.tolist() if rows.path[row] not in self._unchanged]):
             self._repository.probe_files(self.path, rows.select_virtual(np.array(unknown)))
             self._unchanged.update(dict.fromkeys((rows.path[row] for row in unknown), 0))
         latest: dict[str, int] = {}

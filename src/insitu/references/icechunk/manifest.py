@@ -151,11 +151,11 @@ class ArrayReferences:
         """Bytes in memory."""
         return len(self.buffer.data) + self.tables.nbytes + self.index.nbytes
 
-    def rows(self, chosen: Positions | None = None) -> ManifestRows:
+    def rows(self, selected: Positions | None = None) -> ManifestRows:
         """Return some references, decoded; None: all of them."""
-        if chosen is None:
+        if selected is None:
             return self.buffer.rows(self.tables, self.index, self.containers)
-        return self.buffer.rows(self.tables[chosen], self.index[chosen], self.containers)
+        return self.buffer.rows(self.tables[selected], self.index[selected], self.containers)
 
 
 class _FlatBuffer:
@@ -226,10 +226,10 @@ class _FlatBuffer:
         arrays = self.vector(int(self.follow(self.field(root, _ARRAYS))[0]))
         nodes = [object_id(raw) for raw in self.slices(self.field(arrays, _NODE), 8)]
         refs = self.follow(self.field(arrays, _REFS))
-        held = int(self.numbers(refs, "<u4").sum())
-        if held != count:
+        total = int(self.numbers(refs, "<u4").sum())
+        if total != count:
             raise FormatError(
-                f"the manifest holds {held} references, but the snapshot says {count}", structure="manifest"
+                f"the manifest holds {total} references, but the snapshot says {count}", structure="manifest"
             )
         if node not in nodes:
             raise FormatError("the manifest does not list this array, but the snapshot says so", structure="manifest")
@@ -268,9 +268,9 @@ class _FlatBuffer:
         for row, raw in zip(np.flatnonzero(chunk >= 0).tolist(), self.slices(chunk[chunk >= 0], 12), strict=True):
             path[row] = object_id(raw)
         virtual, inline = (location >= 0) | (packed >= 0), self._inline(tables)
-        named = virtual.astype(np.int64) + (chunk >= 0)
-        named[list(inline)] += 1
-        if (named != 1).any():
+        kinds = virtual.astype(np.int64) + (chunk >= 0)
+        kinds[list(inline)] += 1
+        if (kinds != 1).any():
             raise FormatError("a reference names no chunk, or more than one", structure="manifest")
         return ManifestRows(
             cells,

@@ -172,8 +172,8 @@ def _check_tree_access(path: str) -> None:
     if has_access_policy():
         for folder, folders, files in os.walk(path):
             for name in (*folders, *files):
-                if os.path.islink(there := os.path.join(folder, name)):
-                    check_path(there)
+                if os.path.islink(entry := os.path.join(folder, name)):
+                    check_path(entry)
 
 
 def _s3_options(options: Mapping[str, Any]) -> dict[str, Any]:

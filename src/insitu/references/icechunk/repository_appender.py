@@ -162,18 +162,18 @@ def _report_if_copied(opened: Any, snapshot: str, group: VirtualGroup, dim: str,
     sources = {absolute_url(s.url): s for _, array in group.all_arrays() if dim in array.dims for s in array.sources}
     if not sources:
         return None
-    held: dict[str, Source] = {}
+    copied: dict[str, Source] = {}
     for version in opened.ancestry(snapshot_id=snapshot):
         for row in (version.metadata or {}).get(_COPIED_SOURCES_KEY, ()):
-            held.setdefault(row["url"], Source(row["url"], row["size"], row["etag"], row["modified"]))
-    for name in sources.keys() & held.keys():
-        if (found := held[name].compare(sources[name])).same is False:
+            copied.setdefault(row["url"], Source(row["url"], row["size"], row["etag"], row["modified"]))
+    for name in sources.keys() & copied.keys():
+        if (found := copied[name].compare(sources[name])).same is False:
             raise StaleSourceError(
                 f"{url} holds values of an earlier version of this file: {found.reason}",
                 url=name,
                 hint="Scan the files and save the repository anew, which adds a version",
             )
-    if sources.keys() <= held.keys():
+    if sources.keys() <= copied.keys():
         return AppendReport(url, dim, 0, (), tuple(sources))
     return None
 

@@ -96,8 +96,8 @@ def open_icechunk(
             leave_out(path, FormatError("the snapshot lists this node, but has no metadata of it"))
     nodes = parse_nodes(documents, leave_out, open_shards=False)
     details = GroupDetails("icechunk", notes={"snapshot": snapshot.id, version.kind: version.name})
-    made = build_tree(nodes, tile_of, leave_out, details=details)
-    return replace(made, problems=problems)
+    tree = build_tree(nodes, tile_of, leave_out, details=details)
+    return replace(tree, problems=problems)
 
 
 def has_version(url: str, storage_options: Mapping[str, Any] | None = None) -> bool:

@@ -94,8 +94,8 @@ def _unwrap(document: Mapping[str, Any]) -> tuple[dict[str, Any], Templates]:
     templates = document.get("templates") or {}
     if not isinstance(refs, Mapping) or not isinstance(templates, Mapping):
         raise FormatError("'refs' and 'templates' must be objects", structure="refs")
-    made = Templates(templates)
-    return {**refs, **dict(generate_references(document.get("gen") or [], made))}, made
+    parsed = Templates(templates)
+    return {**refs, **dict(generate_references(document.get("gen") or [], parsed))}, parsed
 
 
 def tree_from_references(
@@ -138,8 +138,8 @@ def tree_from_references(
     # A shard in references is fetched and decoded as one chunk.
     nodes = parse_nodes(documents, leave_out, open_shards=False)
     tables = _TableBuilder(nodes, folders, UrlPool(base), templates, target)
-    made = build_tree(nodes, tables.tile, leave_out, details=GroupDetails("kerchunk"))
-    return replace(made, problems=problems)
+    tree = build_tree(nodes, tables.tile, leave_out, details=GroupDetails("kerchunk"))
+    return replace(tree, problems=problems)
 
 
 def _parse_document(document: Any) -> dict[str, Any]:
@@ -357,15 +357,15 @@ def _iter_chunk_json(path: str, array: ZarrArraySpec, writing: ZarrExport) -> It
     before = json.dumps(f"{path}/" if path else "")[:-1]
     third = writing.zarr_format == 3
     for block in writing.blocks(path):
-        kept = np.flatnonzero(block.stored | block.inline)
-        if not len(kept):
+        present = np.flatnonzero(block.stored | block.inline)
+        if not len(present):
             continue
         if array.grid:
-            index = np.unravel_index(block.begin + kept, array.grid)
+            index = np.unravel_index(block.begin + present, array.grid)
             names = _chunk_keys([axis.tolist() for axis in index], "/" if third else ".", "c/" if third else "")
         else:
             names = ["c" if third else "0"]
-        values = _reference_json(block, kept)
+        values = _reference_json(block, present)
         yield ",".join([f'{before}{name}":{value}' for name, value in zip(names, values, strict=True)])
 
 
@@ -374,11 +374,11 @@ def _chunk_keys(columns: list[list[int]], separator: str, mark: str) -> list[str
     return [pattern % cell for cell in zip(*columns, strict=True)]
 
 
-def _reference_json(block: ReferenceBlock, kept: Indices) -> list[str]:
+def _reference_json(block: ReferenceBlock, rows: Indices) -> list[str]:
     """Return references as JSON: text for inline data, a list for a range."""
     quoted = [json.dumps(url) for url in block.urls]
-    columns = (kept.tolist(), block.url[kept].tolist(), block.offset[kept].tolist(), block.length[kept].tolist())
-    if not block.data and (block.length[kept] >= 0).all():  # the usual block
+    columns = (rows.tolist(), block.url[rows].tolist(), block.offset[rows].tolist(), block.length[rows].tolist())
+    if not block.data and (block.length[rows] >= 0).all():  # the usual block
         return [f"[{quoted[url]},{offset},{length}]" for _, url, offset, length in zip(*columns, strict=True)]
     texts = []
     for row, url, offset, length in zip(*columns, strict=True):

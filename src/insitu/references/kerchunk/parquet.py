@@ -182,10 +182,10 @@ def _check_columns(names: Sequence[str]) -> None:
 
     Inline data needs no other column, and whole files need neither offset nor size.
     """
-    there = {name for name in names if not name.startswith("__")}  # pandas' index
-    lacking = [name for name in _COLUMNS if name not in there]
-    needed = {"path", "raw"}.isdisjoint(there) or ("offset" in there) != ("size" in there)
-    if lacking and (needed or not there.issubset(_COLUMNS)):
+    present = {name for name in names if not name.startswith("__")}  # pandas' index
+    lacking = [name for name in _COLUMNS if name not in present]
+    needed = {"path", "raw"}.isdisjoint(present) or ("offset" in present) != ("size" in present)
+    if lacking and (needed or not present.issubset(_COLUMNS)):
         raise FormatError(f"there is no column {lacking[0]!r}; the columns are {', '.join(names)}")
 
 
@@ -312,8 +312,8 @@ def read_parquet(
     if not documents:
         raise FormatError("the directory holds no references: 'metadata' is empty", url=root, structure=".zmetadata")
     nodes = parse_nodes(documents, leave_out, open_shards=False)
-    made = build_tree(nodes, tile, leave_out, details=GroupDetails("kerchunk"))
-    return replace(made, problems=problems)
+    tree = build_tree(nodes, tile, leave_out, details=GroupDetails("kerchunk"))
+    return replace(tree, problems=problems)
 
 
 def write_parquet(

@@ -20,17 +20,17 @@ def describe_file(file: Any) -> dict[str, Any]:
     """Return the root's entry about a file that was just written: sizes and checksums."""
     file.flush()
     size = file.tell()
-    with open(file.fileno(), "rb", closefd=False) as again:
-        again.seek(size - 8)
-        begin = size - footer_bytes(again.read(8))
-        meta = pq.read_metadata(again)
+    with open(file.fileno(), "rb", closefd=False) as reopened:
+        reopened.seek(size - 8)
+        begin = size - footer_bytes(reopened.read(8))
+        meta = pq.read_metadata(reopened)
         groups = [group_sections(meta, group) for group in range(meta.num_row_groups)]
-        sums = [[digest(_read_section(again, section)) for section in sections] for sections in groups]
+        sums = [[digest(_read_section(reopened, section)) for section in sections] for sections in groups]
         if groups:  # the page index, if there is one, lies between the rows and the footer
             begin = max(end for _, end, _ in groups[-1])
         footer = size - begin
-        again.seek(begin)
-        checksum = digest(again.read(footer))
+        reopened.seek(begin)
+        checksum = digest(reopened.read(footer))
     file.seek(size)
     return {"bytes": size, "footer": footer, "checksum": checksum, "group_checksums": sums}
 

@@ -107,10 +107,10 @@ class PageIndex:
         ends = np.concatenate(found)
         column = np.array([self.columns[name][0] for name in names])[:, None]
         begin_at = starts[which.reshape(-1)] + self.first[group, column] + inside * _VARINTS
-        wanted = begin_at[..., None] + np.arange(_VARINTS)
-        if (self.data[ends[wanted[..., [0, 2, 4, 6]]]] != _LOCATION).any():
+        varints = begin_at[..., None] + np.arange(_VARINTS)
+        if (self.data[ends[varints[..., [0, 2, 4, 6]]]] != _LOCATION).any():
             raise FormatError("a page location is damaged")
-        offset, size, row = (_varints(self.data, ends, wanted[..., field]) >> 1 for field in (1, 3, 5))
+        offset, size, row = (_varints(self.data, ends, varints[..., field]) >> 1 for field in (1, 3, 5))
         if (row != inside * self.page_rows).any():
             raise FormatError(f"the pages do not have {self.page_rows} rows each")
         return offset, size

@@ -78,24 +78,24 @@ class SparseRows(ChunkTableBase):
 
     def locate(self, cells: Sequence[Indices]) -> ChunkLocations:
         """Return where cells lie."""
-        wanted = flat_cell_numbers(cells, self.shape)
+        cell_numbers = flat_cell_numbers(cells, self.shape)
         stored = self.stored
-        group = np.searchsorted(self.starts, wanted, side="right") - 1
-        row = np.full(len(wanted), -1, np.int64)
+        group = np.searchsorted(self.starts, cell_numbers, side="right") - 1
+        row = np.full(len(cell_numbers), -1, np.int64)
         for k in np.unique(group).tolist():
             here = np.flatnonzero(group == k)
             there = np.zeros(len(here), bool)
             if k >= 0:
                 begin, numbers = self._numbers(k)
-                at = np.minimum(np.searchsorted(numbers, wanted[here]), len(numbers) - 1)
-                there = numbers[at] == wanted[here]
+                at = np.minimum(np.searchsorted(numbers, cell_numbers[here]), len(numbers) - 1)
+                there = numbers[at] == cell_numbers[here]
                 row[here[there]] = begin + at[there]
             # A cell behind all rows of its group may be in the next group, if that one does not
             # begin where the root says: check it.
-            if k + 1 < len(self.starts) and (k < 0 or (wanted[here] > numbers[-1]).any()):
+            if k + 1 < len(self.starts) and (k < 0 or (cell_numbers[here] > numbers[-1]).any()):
                 self._numbers(k + 1)
         found = row >= 0
-        result = {name: np.zeros(len(wanted), np.int64) for name in COLUMN_NAMES}
+        result = {name: np.zeros(len(cell_numbers), np.int64) for name in COLUMN_NAMES}
         result["source"][:] = UNWRITTEN
         if not found.any():
             return ChunkLocations(**result, inline=b"")

@@ -80,11 +80,11 @@ def read_packings(row: Mapping[str, Any], url: str, options: Mapping[str, Any] |
 
 def _parse_kind(row: Mapping[str, Any]) -> PackingKind:
     """Return the part of a packing that is not numbers."""
-    given = unpack(row)
-    if not isinstance(given, dict):
+    values = unpack(row)
+    if not isinstance(values, dict):
         raise FormatError("a kind of packing must be an object")
-    check_fields(given, (), "a kind of packing", optional=[field.name for field in fields(PackingKind)])
+    check_fields(values, (), "a kind of packing", optional=[field.name for field in fields(PackingKind)])
     for name in ("dtype", "masked", "scaled"):
-        if given.get(name) is not None:
-            text_field(given[name], name)
-    return PackingKind(**given)
+        if values.get(name) is not None:
+            text_field(values[name], name)
+    return PackingKind(**values)

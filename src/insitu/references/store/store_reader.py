@@ -195,17 +195,17 @@ class OpenStore:
             raise FormatError(f"an array of {len(shape)} dimensions has a tile of {max(layouts)} dimensions")
         origins = np.array([numbers_of(needed(tile, "origin"), "origin", count=len(shape)) for tile in tiles], np.int64)
         dtype = dtype_from_json(row["dtype"])
-        made = tuple(self._tile(tile) for tile in tiles)
+        parsed = tuple(self._tile(tile) for tile in tiles)
         origins = origins.reshape(len(tiles), len(shape))
-        check_boxes(shape, origins, np.array([tile.shape for tile in made], np.int64).reshape(origins.shape))
-        for tile in made:
+        check_boxes(shape, origins, np.array([tile.shape for tile in parsed], np.int64).reshape(origins.shape))
+        for tile in parsed:
             if tile.packings.identity and any(_is_incompatible(encoding.dtype, dtype) for encoding in tile.encodings):
                 raise FormatError(f"the array has type {dtype}, but its values are stored as {tile.encodings[0].dtype}")
         return VirtualArray(
             shape=shape,
             dtype=dtype,
             dims=tuple(text_field(dim, "dims") for dim in list_field(row["dims"], "dims")),
-            tiles=made,
+            tiles=parsed,
             origins=origins,
             attributes=_unpack_mapping(row["attributes"], "attributes"),
             fill_value=unpack(row["fill_value"]),
@@ -215,8 +215,8 @@ class OpenStore:
 
     def _tile(self, row: Mapping[str, Any]) -> Tile:
         check_fields(row, _TILE_FIELDS, "a tile")
-        chosen = [integer_field(number, "encodings") for number in list_field(row["encodings"], "encodings")]
-        encoding_map = _inverse_map(chosen, len(self.encodings), "encodings")
+        encoding_numbers = [integer_field(number, "encodings") for number in list_field(row["encodings"], "encodings")]
+        encoding_map = _inverse_map(encoding_numbers, len(self.encodings), "encodings")
         packing = _packing_numbers(row["packings"])
         packing_map = _inverse_map(packing, len(self.packings), "packings")
         packings = (
@@ -227,7 +227,7 @@ class OpenStore:
         axes = tuple(self._axis(object_field(axis, "axis")) for axis in list_field(row["axes"], "axes"))
         layout = numbers_of(row["layout"], "layout")
         check_layout(layout, [axis.length for axis in axes])
-        encodings = tuple(self.encodings[number] for number in chosen)
+        encodings = tuple(self.encodings[number] for number in encoding_numbers)
         if any(len(encoding.order or ()) > len(axes) for encoding in encodings):
             raise FormatError(f"an encoding orders more axes than the {len(axes)} of its tile")
         return Tile(
@@ -331,12 +331,12 @@ def _require_int64(value: Any, name: str) -> int:
     return value
 
 
-def _inverse_map(chosen: Sequence[int], count: int, name: str) -> Indices:
+def _inverse_map(numbers: Sequence[int], count: int, name: str) -> Indices:
     """Return the position of each number of the store's pool in the tile's list; -1: not in it."""
-    if not chosen or max(chosen) >= count:
+    if not numbers or max(numbers) >= count:
         raise FormatError(f"{name!r} is empty, or has a number beyond the {count} of the store")
     inverse = np.full(count, -1, np.int64)
-    inverse[np.asarray(chosen)] = np.arange(len(chosen))
+    inverse[np.asarray(numbers)] = np.arange(len(numbers))
     return inverse
 
 

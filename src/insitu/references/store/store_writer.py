@@ -57,7 +57,7 @@ def write_store(
     group: VirtualGroup,
     url: str,
     *,
-    named: UrlFormatter | None = None,
+    name_source: UrlFormatter | None = None,
     mode: str = "w",
     recipe: Mapping[str, Any] | None = None,
     expected: bytes | None = None,
@@ -71,7 +71,7 @@ def write_store(
         The tree.
     url
         The directory.
-    named
+    name_source
         Formats the URL of a source.
     mode
         "w": replace an old store. "x": raise if there is one.
@@ -91,7 +91,7 @@ def write_store(
     before = to.read(root.NAME) if expected is None else expected
     if before is not None and mode == "x":
         raise SourceError("the store exists already", url=url, hint='Use mode="w" to replace it, or append to it')
-    if not _StoreWriter(to, before, None, named, recipe).try_save(group):
+    if not _StoreWriter(to, before, None, name_source, recipe).try_save(group):
         raise StoreConflictError(
             "another writer changed the store at the same time; nothing was saved",
             url=url,
@@ -115,26 +115,26 @@ class StoreUpdate:
         return [part.nbytes for part in (*self.opened.chunks, *self.opened.sources.parts)]
 
     def replace(
-        self, group: VirtualGroup, named: UrlFormatter | None = None, recipe: Mapping[str, Any] | None = None
+        self, group: VirtualGroup, name_source: UrlFormatter | None = None, recipe: Mapping[str, Any] | None = None
     ) -> bool:
         """Replace the tree, and the recipe if one is given; return False, and change nothing, if the
         store changed since it was read.
 
         If the store has many small files, these are merged.
         """
-        return self._writer(self.opened, named, recipe).try_save(group)
+        return self._writer(self.opened, name_source, recipe).try_save(group)
 
-    def compact(self, named: UrlFormatter | None = None) -> bool:
+    def compact(self, name_source: UrlFormatter | None = None) -> bool:
         """Write all rows and sources that are in use anew, into as few files as possible; return
         False, and change nothing, if the store changed since it was read.
         """
-        return self._writer(None, named).try_save(self.opened.group())
+        return self._writer(None, name_source).try_save(self.opened.group())
 
     def _writer(
-        self, reused: OpenStore | None, named: UrlFormatter | None, recipe: Mapping[str, Any] | None = None
+        self, reused: OpenStore | None, name_source: UrlFormatter | None, recipe: Mapping[str, Any] | None = None
     ) -> _StoreWriter:
         to, opened = open_folder(self.opened.url, self.storage_options), self.opened
-        return _StoreWriter(to, opened.data, reused, named, recipe or opened.recipe(), replaced=opened.document)
+        return _StoreWriter(to, opened.data, reused, name_source, recipe or opened.recipe(), replaced=opened.document)
 
 
 def restore_previous(
@@ -153,11 +153,11 @@ def restore_previous(
     if before is None:
         raise UnsupportedError("cannot roll back: the store was saved only once", url=url)
     document = {**root.parse_root(before, url), "id": uuid.uuid4().hex[:12]}
-    kept, restored = root.previous_name(document), root.serialize(document)
-    with to.create(kept) as file:
+    previous, restored = root.previous_name(document), root.serialize(document)
+    with to.create(previous) as file:
         file.write(now)
     if not to.swap(root.NAME, restored, now) and to.read(root.NAME) != restored:
-        to.remove([kept])
+        to.remove([previous])
         raise SourceError("another writer changed the store at the same time", url=url, hint="Try again")
     with suppress(SourceError):  # the store is restored; nobody reads this file any more
         to.remove(_previous_names(now))
@@ -192,7 +192,7 @@ class _StoreWriter:
         The root that is replaced; None: there is none.
     opened
         The store whose rows and sources are kept; None: all are written.
-    named
+    name_source
         Formats the URL of a source.
     recipe
         How files were combined into the tree.
@@ -205,7 +205,7 @@ class _StoreWriter:
         to: Folder,
         before: bytes | None,
         opened: OpenStore | None,
-        named: UrlFormatter | None,
+        name_source: UrlFormatter | None,
         recipe: Mapping[str, Any] | None = None,
         replaced: Mapping[str, Any] | None = None,
     ) -> None:
@@ -216,7 +216,7 @@ class _StoreWriter:
         """Failures after the save had its effect; they become warnings."""
         self.mark = uuid.uuid4().hex[:12]
         self.made: list[str] = []
-        self.pools = Pools(opened, named or (lambda url: url))
+        self.pools = Pools(opened, name_source or (lambda url: url))
 
     def try_save(self, group: VirtualGroup) -> bool:
         """Write the files, then the root; return False if another writer changed the store before
@@ -267,13 +267,13 @@ class _StoreWriter:
         existing: Mapping[str, Any] = self.opened.document if self.opened is not None else {}
         parts: list[dict[str, Any]] = existing.get("chunks", [])
         merged = files_to_merge([part["rows"] for part in parts])
-        kept = [number for number in range(len(parts)) if number not in merged]
-        with ChunkFiles.create(self.to, self.mark, self.made, len(kept)) as files:
+        unmerged = [number for number in range(len(parts)) if number not in merged]
+        with ChunkFiles.create(self.to, self.mark, self.made, len(unmerged)) as files:
             self.tables = TableWriter(
                 files,
                 self.pools,
                 None if self.opened is None else self.opened.sources,
-                {old: new for new, old in enumerate(kept)},
+                {old: new for new, old in enumerate(unmerged)},
                 int(existing.get("tiles", 0)),
             )
             tree = self._group(group)
@@ -288,9 +288,9 @@ class _StoreWriter:
             "packings": pools.packing_document(lambda kind, schema, columns: self._write(kind, schema, [columns])),
             "axes": axes,
             "sources": self._source_parts(),
-            "chunks": [*(parts[number] for number in kept), *files.parts],
+            "chunks": [*(parts[number] for number in unmerged), *files.parts],
             "tree": tree,
-            **({"recipe": with_other_files(self.recipe, pools.named)} if self.recipe is not None else {}),
+            **({"recipe": with_other_files(self.recipe, pools.name_source)} if self.recipe is not None else {}),
         }
         retired, self.expired = split_retired(self._retired_files(document), time.time())
         return {**document, "retired": retired} if retired else document

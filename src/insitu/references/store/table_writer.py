@@ -164,9 +164,9 @@ class TableWriter:
         """
         table = leaf.table
         if isinstance(table, GridRows | SparseRows) and table.sources is self.existing_sources:
-            kept = self.existing_parts.get(table.stored.number)
-            if kept is not None:
-                return lambda: _existing_entry(table, kept)
+            part_number = self.existing_parts.get(table.stored.number)
+            if part_number is not None:
+                return lambda: _existing_entry(table, part_number)
         if isinstance(table, JoinedTable | StackedTables):  # along another axis
             return lambda: self.entry(table, leaf.encodings, leaf.packings)
         if isinstance(table, Columns) and table.source.size == 1 and int(table.source.flat[0]) in (ABSENT, UNWRITTEN):

@@ -181,8 +181,8 @@ def _make_manager(proxy: str | None, trust: Trust, url: str) -> urllib3.PoolMana
             ) from None
         return SOCKSProxyManager(proxy, **settings)
     else:
-        address, who = split_userinfo(proxy)
-        headers = urllib3.make_headers(proxy_basic_auth=":".join(who)) if who else None
+        address, userinfo = split_userinfo(proxy)
+        headers = urllib3.make_headers(proxy_basic_auth=":".join(userinfo)) if userinfo else None
         manager = urllib3.ProxyManager(address, proxy_headers=headers, **settings)
     manager.pool_classes_by_scheme = {"http": _Pool, "https": _TlsPool}
     return manager

@@ -70,7 +70,7 @@ class HttpSession:
         scope: str | None = None,
     ) -> None:
         try:
-            address, who = split_userinfo(url)
+            address, userinfo = split_userinfo(url)
             address = percent_encode(address.partition("#")[0])
         except ValueError:  # a bracket that is not closed; half of a UTF-16 character
             raise SourceError("this is not a valid URL", url=redact_url(url)) from None
@@ -80,8 +80,8 @@ class HttpSession:
         self.address = address
         """For requests."""
         self._headers = {name: value for name, value in headers.items() if name.lower() not in _OWN_HEADERS}
-        if who and not any(name.lower() == "authorization" for name in self._headers):
-            self._headers["Authorization"] = basic_auth_header(*who)
+        if userinfo and not any(name.lower() == "authorization" for name in self._headers):
+            self._headers["Authorization"] = basic_auth_header(*userinfo)
         if scope is None:
             scope = credential_scope({k: v for k, v in self._headers.items() if k.lower() not in _HEADERS_FOR_ANY_HOST})
         self._scope = scope
@@ -169,8 +169,10 @@ class HttpSession:
 
     def _headers_for(self, target: str, jar: Cookies | None) -> dict[str, str]:
         same = target == self.address or _origin(target) == _origin(self.address)
-        given = {name: value for name, value in self._headers.items() if same or name.lower() in _HEADERS_FOR_ANY_HOST}
-        headers = {"User-Agent": "insitu", **given, "Accept-Encoding": "identity"}
+        allowed = {
+            name: value for name, value in self._headers.items() if same or name.lower() in _HEADERS_FOR_ANY_HOST
+        }
+        headers = {"User-Agent": "insitu", **allowed, "Accept-Encoding": "identity"}
         if jar is None:
             return headers  # neither netrc, which is the operator's, nor cookies
         if not any(name.lower() == "authorization" for name in headers):
@@ -191,16 +193,16 @@ _MESSAGE_PREFIX = re.compile(r"^[\w.]+\(host=[^)]*\): ")
 def to_source_error(error: Exception, url: str, deadline: RequestDeadline) -> SourceError:
     """Return an error of the HTTP library as one of ours."""
     late = deadline.is_over
-    said = redact_text(_MESSAGE_PREFIX.sub("", str(error))) or type(error).__name__
+    reason = redact_text(_MESSAGE_PREFIX.sub("", str(error))) or type(error).__name__
     # urllib3 derives "no connection could be made" from its class of timeouts, for the sake of old
     # callers.
     refused = isinstance(error, failures.NewConnectionError) and not isinstance(error.__cause__, TimeoutError)
     if late or (isinstance(error, failures.TimeoutError) and not refused):
-        return TimedOutError("the server did not answer in time" if late else f"the request failed: {said}", url=url)
+        return TimedOutError("the server did not answer in time" if late else f"the request failed: {reason}", url=url)
     hint = None
     if isinstance(error, failures.SSLError):
         hint = hint_for_user('Name a certificate bundle by storage_options={"verify": path} or SSL_CERT_FILE.')
-    return SourceError(f"the request failed: {said}", url=url, hint=hint)
+    return SourceError(f"the request failed: {reason}", url=url, hint=hint)
 
 
 def _origin(url: str) -> tuple[str, str]:

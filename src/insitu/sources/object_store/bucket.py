@@ -116,8 +116,8 @@ class Bucket:
     @property
     def region(self) -> str:
         """The region that requests are signed for."""
-        given = self._region or os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
-        return given or "us-east-1"
+        found = self._region or os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
+        return found or "us-east-1"
 
     @property
     def scope(self) -> str:
@@ -195,14 +195,14 @@ class Bucket:
 
         return retry(attempt, self.settings.policy, url=url, host=self.place, last_start=LAST_ATTEMPT_START)
 
-    def _move(self, store: ObjectStore, said: str) -> bool:
+    def _move(self, store: ObjectStore, message: str) -> bool:
         """Make the store for the region where the bucket is; return False if that is unknown, or is
         where we asked already.
         """
         with self._lock:
             if self.store is not store:
                 return True  # another thread has found it
-            found = _RIGHT_REGION.search(said)
+            found = _RIGHT_REGION.search(message)
             region = (found[1] or found[2]) if found else self._find_region()
             if region is None or region == self._region or self._remake is None:
                 return False
@@ -262,8 +262,8 @@ def bucket_for(address: Address, url: str, options: Mapping[str, Any]) -> Bucket
     except Exception as error:
         # obstore has no one class for what it makes of bad configuration (ValueError, TypeError,
         # its own errors).
-        said = redact_text(str(error).partition("\n\nDebug source")[0])
-        raise SourceError(f"the object store rejects the storage_options: {said}", url=redact_url(url)) from None
+        reason = redact_text(str(error).partition("\n\nDebug source")[0])
+        raise SourceError(f"the object store rejects the storage_options: {reason}", url=redact_url(url)) from None
 
 
 def open_bucket(url: str, storage_options: Mapping[str, Any] | None = None) -> tuple[Bucket, str] | None:
@@ -306,12 +306,12 @@ def _make_bucket(
         client_options["allow_http"] = True
 
     def make(region: str | None, retrying: bool) -> ObjectStore:
-        chosen = settings if region is None else {**settings, "region": region}
+        configuration = settings if region is None else {**settings, "region": region}
         maker: Any = {"s3": stores.S3Store, "gcs": stores.GCSStore, "azure": stores.AzureStore}[kind]
         more = {"credential_provider": provider} if provider is not None else {}
         retries = obstore_retry_config(policy if retrying else replace(policy, attempts=1))
-        made = maker(name, config=chosen, client_options=client_options, retry_config=retries, **more)
-        return cast("ObjectStore", made)
+        store = maker(name, config=configuration, client_options=client_options, retry_config=retries, **more)
+        return cast("ObjectStore", store)
 
     reached = BucketSettings(
         anonymous=found.anonymous,

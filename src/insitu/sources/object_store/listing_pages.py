@@ -81,9 +81,9 @@ def list_pages(
 
 def _list_query(kind: str, prefix: str, delimiter: str, mark: str) -> dict[str, str]:
     azure = kind == "azure"
-    asked = {"restype": "container", "comp": "list"} if azure else {"list-type": "2"}
+    query = {"restype": "container", "comp": "list"} if azure else {"list-type": "2"}
     more = {"prefix": prefix, "delimiter": delimiter, "marker" if azure else "continuation-token": mark}
-    return asked | {name: value for name, value in more.items() if value}
+    return query | {name: value for name, value in more.items() if value}
 
 
 def _encode_query(query: Mapping[str, str]) -> str:
@@ -118,12 +118,12 @@ def _request_page(session: HttpSession, deadline: RequestDeadline, name: str) ->
 
 
 def _refusal(response: Response, name: str) -> Exception:
-    said = f"the store answered {response.status} {response.reason or ''}".rstrip()
+    answer = f"the store answered {response.status} {response.reason or ''}".rstrip()
     if response.status == 404:
-        return NotFoundError(said, url=name)
+        return NotFoundError(answer, url=name)
     if response.status in (401, 403):
-        return AccessError(f"the store refuses to list: {said}", url=name)
-    error = SourceError(said, url=name)
+        return AccessError(f"the store refuses to list: {answer}", url=name)
+    error = SourceError(answer, url=name)
     if response.status in _TRANSIENT_STATUSES:
         return TransientError(error, retry_after(response.headers.get("Retry-After"), time.time()))
     return error

@@ -71,7 +71,7 @@ class ObjectSource(RemoteSource):
         How ranges become requests.
     expected
         What was recorded of the object: another version raises `StaleSourceError`.
-    again
+    reopen
         Makes it anew in another process, where the bucket is not open.
     policy
         Timeouts and retries; the bucket's if not given.
@@ -96,12 +96,12 @@ class ObjectSource(RemoteSource):
         *,
         limits: RequestLimits | None = None,
         expected: Source | None = None,
-        again: Callable[[Source | None], ObjectSource] | None = None,
+        reopen: Callable[[Source | None], ObjectSource] | None = None,
         policy: RetryPolicy | None = None,
     ) -> None:
         name = redact_url(url or f"{type(store).__name__}://{path}")
         self._bucket = store if isinstance(store, Bucket) else Bucket(store, type(store).__name__)
-        self._path, self._again = path, again
+        self._path, self._reopen = path, reopen
         self._knows_suffixes = True
         super().__init__(name, self._bucket.place, expected, limits, policy or self._bucket.settings.policy)
 
@@ -168,7 +168,7 @@ class ObjectSource(RemoteSource):
                 self._body = self._get({}, 0, size)
             return self._body
 
-    def _get(self, wanted: GetOptions, offset: int | None, length: int, stop: threading.Event | None = None) -> bytes:
+    def _get(self, options: GetOptions, offset: int | None, length: int, stop: threading.Event | None = None) -> bytes:
         """Return one range (the last bytes, where `offset` is None), under the retry policy."""
         _refuse_fork(self.url)
         whole = 0
@@ -177,7 +177,7 @@ class ObjectSource(RemoteSource):
             nonlocal whole
             self._throttle.enter(until)
             try:
-                return self._get_once(wanted, offset, length)
+                return self._get_once(options, offset, length)
             except _WholeObjectError as answer:
                 whole += 1
                 if whole < min(_WHOLE_ANSWERS, self._policy.attempts):
@@ -192,12 +192,12 @@ class ObjectSource(RemoteSource):
         attempts = None if offset is not None else min(self._policy.attempts, 2)
         return self._retry(attempt, offset, length, stop, attempts=attempts)
 
-    def _get_once(self, wanted: GetOptions, offset: int | None, length: int) -> bytes:
+    def _get_once(self, get_options: GetOptions, offset: int | None, length: int) -> bytes:
         if self._identity.etag is not None:
-            wanted["if_match"] = self._identity.etag
+            get_options["if_match"] = self._identity.etag
 
         def question(store: ObjectStore) -> tuple[GetResult, bytes]:
-            answer = obstore.get(store, self._path, options=wanted)
+            answer = obstore.get(store, self._path, options=get_options)
             self._throttle.record_latency(time.perf_counter() - start)
             return answer, answer.bytes().to_bytes()
 
@@ -257,8 +257,8 @@ class ObjectSource(RemoteSource):
 
     def __reduce__(self) -> tuple[Callable[..., ObjectSource], tuple[Any, ...]]:
         expected = self._identity.expected
-        if self._again is not None:
-            return self._again, (expected,)
+        if self._reopen is not None:
+            return self._reopen, (expected,)
         make = partial(ObjectSource, limits=self._limits, expected=expected)
         return make, (self._bucket.retrying_store, self._path, self.url)
 

@@ -89,8 +89,10 @@ def bucket_web_url(bucket: Bucket, address: Address) -> str:
     if address.kind == "gcs":
         place = bucket.settings.endpoint or os.environ.get("GOOGLE_BASE_URL") or "https://storage.googleapis.com"
         return f"{place.rstrip('/')}/{name}"
-    there = bucket.settings.endpoint or os.environ.get("AZURE_STORAGE_ENDPOINT") or os.environ.get("AZURE_ENDPOINT")
-    return f"{(there or f'https://{_account(bucket)}.blob.core.windows.net').rstrip('/')}/{name}"
+    azure_endpoint = (
+        bucket.settings.endpoint or os.environ.get("AZURE_STORAGE_ENDPOINT") or os.environ.get("AZURE_ENDPOINT")
+    )
+    return f"{(azure_endpoint or f'https://{_account(bucket)}.blob.core.windows.net').rstrip('/')}/{name}"
 
 
 def sign_listing(bucket: Bucket, address: Address, query: Mapping[str, str]) -> tuple[str, dict[str, str]]:
@@ -202,8 +204,8 @@ def _signature_4(where: str, query: str, keys: tuple[str, str, str | None], regi
         signing = hmac.digest(signing, part.encode(), "sha256")
     signature = hmac.new(signing, text.encode(), hashlib.sha256).hexdigest()
     del headers["host"]
-    said = f"AWS4-HMAC-SHA256 Credential={key}/{scope}, SignedHeaders={names}, Signature={signature}"
-    return {**headers, "Authorization": said}
+    authorization = f"AWS4-HMAC-SHA256 Credential={key}/{scope}, SignedHeaders={names}, Signature={signature}"
+    return {**headers, "Authorization": authorization}
 
 
 def _shared_key(where: str, query: Mapping[str, str], account: str, key: str) -> dict[str, str]:
@@ -212,7 +214,7 @@ def _shared_key(where: str, query: Mapping[str, str], account: str, key: str) ->
     """
     headers = {"x-ms-date": formatdate(usegmt=True), **_AZURE}
     lines = "".join(f"{name}:{headers[name]}\n" for name in sorted(headers))
-    asked = "".join(f"\n{name.lower()}:{value}" for name, value in sorted(query.items()))
-    text = "GET" + "\n" * 12 + lines + f"/{account}{urlsplit(where).path}" + asked
+    parameters = "".join(f"\n{name.lower()}:{value}" for name, value in sorted(query.items()))
+    text = "GET" + "\n" * 12 + lines + f"/{account}{urlsplit(where).path}" + parameters
     signature = base64.b64encode(hmac.digest(base64.b64decode(key), text.encode(), "sha256")).decode()
     return {**headers, "Authorization": f"SharedKey {account}:{signature}"}
