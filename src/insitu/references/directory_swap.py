@@ -4,7 +4,7 @@ Linux and macOS can exchange two directories in one step, on most file systems: 
 the old directory at the path, or the new one, whenever it looks. Where that is not possible (some
 network file systems, Windows), the old directory is moved aside before the new one is moved into
 its place. A process that dies in between leaves nothing at the path, but the old directory is
-complete under a name that `find_set_aside` knows: readers open that one, and the next writer puts
+complete under a name that `find_interrupted_swap` knows: readers open that one, and the next writer puts
 it back.
 """
 
@@ -22,7 +22,7 @@ from typing import Any
 
 from insitu.references.file_systems import retry_while_open
 
-__all__ = ["find_set_aside", "remove_directory", "replace_directory"]
+__all__ = ["find_interrupted_swap", "remove_directory", "replace_directory"]
 
 _AT_FDCWD = -100
 _EXCHANGE = 2
@@ -45,11 +45,11 @@ def replace_directory(path: str, replacement: str) -> None:
         The new directory, on the same file system.
     """
     for _ in range(_ATTEMPTS):
-        _restore_set_aside(path)
+        _undo_interrupted_swap(path)
         try:
             if os.path.lexists(path):
                 if not _exchange(path, replacement):
-                    _move_aside(path, replacement)
+                    _replace_in_two_steps(path, replacement)
             else:
                 retry_while_open(os.rename, replacement, path)
         except OSError as error:
@@ -65,7 +65,7 @@ def replace_directory(path: str, replacement: str) -> None:
     )
 
 
-def find_set_aside(path: str) -> str | None:
+def find_interrupted_swap(path: str) -> str | None:
     """Return the old directory of `path` that a writer moved aside before it died; None: there is
     none.
     """
@@ -90,8 +90,8 @@ def remove_directory(path: str) -> None:
         os.unlink(path)
 
 
-def _restore_set_aside(path: str) -> None:
-    old = find_set_aside(path)
+def _undo_interrupted_swap(path: str) -> None:
+    old = find_interrupted_swap(path)
     if old is not None:
         os.rename(old, path)
 
@@ -116,8 +116,8 @@ def _exchange(path: str, other: str) -> bool:
     raise OSError(problem, os.strerror(problem), path)
 
 
-def _move_aside(path: str, replacement: str) -> None:
-    """Replace a directory in two steps; `find_set_aside` finds the old one if only the first was
+def _replace_in_two_steps(path: str, replacement: str) -> None:
+    """Replace a directory in two steps; `find_interrupted_swap` finds the old one if only the first was
     done.
     """
     old = f"{path}.{uuid.uuid4().hex[:8]}.old"

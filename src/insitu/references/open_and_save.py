@@ -17,7 +17,7 @@ import pyarrow as pa
 from insitu.errors import FormatError, NotFoundError, UnsupportedError
 from insitu.model import VirtualGroup
 from insitu.references.atomic_write import open_atomic
-from insitu.references.directory_swap import find_set_aside
+from insitu.references.directory_swap import find_interrupted_swap
 from insitu.references.icechunk import has_version, is_repository, open_icechunk, write_icechunk
 from insitu.references.kerchunk.flat_parquet import read_flat, write_flat
 from insitu.references.kerchunk.json import looks_like_references, parse_json, read_json, write_json
@@ -111,7 +111,7 @@ def open_references(
     if kind == "icechunk":
         return open_icechunk(url, errors=errors, allow_local=allow_local, storage_options=storage_options)
     if kind == "kerchunk-parquet":
-        url = _find_set_aside(url) or url
+        url = _find_interrupted_swap(url) or url
     base = resolver or UrlResolver(local_path(url) or url, allow_local)
     if kind == "insitu":
         return open_store(url, allow_local=allow_local, storage_options=storage_options).group()
@@ -164,7 +164,7 @@ def _detect_format(url: str) -> str | None:
     if path is None or name_format == "icechunk":
         return name_format
     if name_format == "kerchunk-parquet":
-        path = _find_set_aside(url) or path
+        path = _find_interrupted_swap(url) or path
     if os.path.isdir(path):
         if is_repository(path):
             return "icechunk"
@@ -181,10 +181,10 @@ def _detect_format(url: str) -> str | None:
     return "kerchunk-json" if head.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] == b"{" else None
 
 
-def _find_set_aside(url: str) -> str | None:
+def _find_interrupted_swap(url: str) -> str | None:
     """Return the directory of references that a writer moved aside before it died."""
     path = local_path(url)
-    return None if path is None else find_set_aside(path.rstrip(os.sep) or path)
+    return None if path is None else find_interrupted_swap(path.rstrip(os.sep) or path)
 
 
 def _read_head(path: str) -> bytes:
@@ -340,7 +340,7 @@ def is_occupied(url: str, storage_options: Mapping[str, Any] | None) -> bool:
     if path is not None:
         if kind == "insitu" and os.path.isdir(path):
             return not is_unfinished(path)
-        return os.path.exists(path) or _find_set_aside(url) is not None
+        return os.path.exists(path) or _find_interrupted_swap(url) is not None
     name = {"insitu": f"/{NAME}", "kerchunk-parquet": "/.zmetadata"}.get(kind or "", "")
     try:
         source: ByteSource

@@ -1,7 +1,7 @@
 """Chunk table of an array in an Icechunk repository whose manifests are loaded when they are needed.
 
 The snapshot records which box of the grid each manifest covers. Locating a cell loads the manifest
-of its box and decodes the reference of that cell only. Sources are numbered as they are met.
+of its box and decodes the reference of that cell only. Sources are numbered as they are found.
 """
 
 from __future__ import annotations
@@ -143,15 +143,15 @@ class LazyManifests(ChunkTableBase):
     ) -> None:
         self.path, self.shape = path, shape
         self.manifests = tuple(manifests)
-        self.sources: Sequence[Source] = _MetSources(self)
+        self.sources: Sequence[Source] = _SourcesSoFar(self)
         self._load, self._repository = load, repository
         self._loaded: LruCache[str, _LoadedManifest] = LruCache(
             _MANIFEST_BYTES, lambda manifest: manifest.nbytes, min_items=1
         )
         self._numbers: dict[tuple[str, bool], int] = {}
-        self.met: list[Source] = []
-        """Sources that were met so far."""
-        self._unchanged: dict[str, int] = {}
+        self.found_sources: list[Source] = []
+        """Sources of the references that were decoded so far."""
+        self._unchanged_since: dict[str, int] = {}
         self._lock = fork_safe_lock()
 
     def locate(self, cells: Sequence[Indices]) -> ChunkLocations:
@@ -192,7 +192,7 @@ class LazyManifests(ChunkTableBase):
             references = self._manifest(manifest).references
             if len(references.tables):
                 self._source_numbers(references.rows(np.zeros(1, np.int64)))
-            if self.met:
+            if self.found_sources:
                 return
 
     def _manifest(self, manifest: ManifestExtent) -> _LoadedManifest:
@@ -212,8 +212,8 @@ class LazyManifests(ChunkTableBase):
             numbers = []
             for name in zip(rows.path, rows.virtual.tolist(), strict=True):
                 if name[0] and name not in self._numbers:
-                    self.met.append(self._repository.source(*name))
-                    self._numbers[name] = len(self.met) - 1
+                    self.found_sources.append(self._repository.source(*name))
+                    self._numbers[name] = len(self.found_sources) - 1
                 numbers.append(self._numbers[name] if name[0] else INLINE)
             return numbers
 
@@ -224,15 +224,15 @@ class LazyManifests(ChunkTableBase):
         if rows.modified is None or rows.has_etag is None:
             return
         with_etag = np.flatnonzero(rows.virtual & rows.has_etag)
-        if len(unknown := [row for row in with_etag.tolist() if rows.path[row] not in self._unchanged]):
+        if len(unknown := [row for row in with_etag.tolist() if rows.path[row] not in self._unchanged_since]):
             self._repository.probe_files(self.path, rows.select_virtual(np.array(unknown)))
-            self._unchanged.update(dict.fromkeys((rows.path[row] for row in unknown), 0))
+            self._unchanged_since.update(dict.fromkeys((rows.path[row] for row in unknown), 0))
         latest: dict[str, int] = {}
         for row in np.flatnonzero(rows.virtual & (rows.modified > 0)).tolist():
             latest[rows.path[row]] = max(latest.get(rows.path[row], 0), int(rows.modified[row]))
         for name, moment in latest.items():
             path = local_path(name)
-            if path is None or moment <= self._unchanged.get(name, -1):
+            if path is None or moment <= self._unchanged_since.get(name, -1):
                 continue
             try:
                 with open_source(path) as source:
@@ -243,25 +243,25 @@ class LazyManifests(ChunkTableBase):
                 raise StaleSourceError(
                     "the file changed since it was referred to", url=path, hint="Scan the files and save again"
                 )
-            self._unchanged[name] = moment
+            self._unchanged_since[name] = moment
 
 
-class _MetSources(SourceSequence):
-    """The sources of a table in the order in which they are met; counting them loads all manifests."""
+class _SourcesSoFar(SourceSequence):
+    """The sources of a table in the order in which they are found; counting them loads all manifests."""
 
     def __init__(self, table: LazyManifests) -> None:
         self._table = table
 
     def __len__(self) -> int:
         self._table.load_all()
-        return len(self._table.met)
+        return len(self._table.found_sources)
 
     def find(self, number: int) -> Source:
-        """Return one source; of those that were not met yet, the first."""
-        if number >= len(self._table.met):
+        """Return one source; of those that were not found yet, the first."""
+        if number >= len(self._table.found_sources):
             self._table.load_first()
-        return self._table.met[number]
+        return self._table.found_sources[number]
 
     def __iter__(self) -> Iterator[Source]:
         self._table.load_all()
-        return iter(list(self._table.met))
+        return iter(list(self._table.found_sources))

@@ -125,10 +125,10 @@ class SparseRows(ChunkTableBase):
         return start + low - stored.first, numbers
 
 
-def _is_far(table: ChunkTable) -> bool:
+def _is_remote(table: ChunkTable) -> bool:
     """Return whether the rows of a table are a round trip away."""
     if isinstance(table, StackedTables):
-        return any(map(_is_far, table.tables))
+        return any(map(_is_remote, table.tables))
     return isinstance(table, GridRows | SparseRows) and local_path(table.stored.part.url) is None
 
 
@@ -167,8 +167,8 @@ class StackedTables(ChunkTableBase):
             return self.tables[k].locate(index)
 
         # Files far away are read side by side.
-        far = any(_is_far(self.tables[k]) for k in needed)
-        found = gather(lambda number, stop: locate_in(number), range(len(needed)), width=MAX_REQUESTS if far else 1)
+        remote = any(_is_remote(self.tables[k]) for k in needed)
+        found = gather(lambda number, stop: locate_in(number), range(len(needed)), width=MAX_REQUESTS if remote else 1)
         result = {name: np.zeros(len(along), np.int64) for name in COLUMN_NAMES}
         inline = bytearray()
         for here, rows in zip(places, found, strict=True):

@@ -209,13 +209,14 @@ class _StoreWriter:
         recipe: Mapping[str, Any] | None = None,
         replaced: Mapping[str, Any] | None = None,
     ) -> None:
-        self.to, self.before, self.opened, self.recipe, self.replaced = to, before, opened, recipe, replaced or {}
-        self.older: bytes | None = None
-        self.older_names: list[str] = []
-        self.remarks: list[str] = []
+        self.folder, self.opened, self.recipe = to, opened, recipe
+        self.replaced_root, self.replaced_document = before, replaced or {}
+        self.older_root: bytes | None = None
+        self.older_root_names: list[str] = []
+        self.late_failures: list[str] = []
         """Failures after the save had its effect; they become warnings."""
-        self.mark = uuid.uuid4().hex[:12]
-        self.made: list[str] = []
+        self.save_id = uuid.uuid4().hex[:12]
+        self.created: list[str] = []
         self.pools = Pools(opened, name_source or (lambda url: url))
 
     def try_save(self, group: VirtualGroup) -> bool:
@@ -226,49 +227,49 @@ class _StoreWriter:
         try:
             document = self._document(group)
             ours = root.serialize(document)
-            if self.before is not None:
-                self._keep_previous(root.previous_name(document), self.before)
-            if not self._try_swap(root.NAME, ours, self.before):
+            if self.replaced_root is not None:
+                self._keep_previous(root.previous_name(document), self.replaced_root)
+            if not self._try_swap(root.NAME, ours, self.replaced_root):
                 self._undo(None)
                 return False
         except BaseException:
             self._undo(ours)
             raise
-        self._tidy(document)
-        for remark in self.remarks:
-            warnings.warn(f"saved, but {remark}", InsituWarning, stacklevel=2)
+        self._remove_unused(document)
+        for failure in self.late_failures:
+            warnings.warn(f"saved, but {failure}", InsituWarning, stacklevel=2)
         return True
 
     def _keep_previous(self, name: str, before: bytes) -> None:
         """Keep the root that is replaced, for a rollback."""
-        self.older, self.older_names = _read_previous(self.to, before), _previous_names(before)
-        with self.to.create(name) as file:
-            self.made.append(name)
+        self.older_root, self.older_root_names = _read_previous(self.folder, before), _previous_names(before)
+        with self.folder.create(name) as file:
+            self.created.append(name)
             file.write(before)
 
     def _try_swap(self, name: str, ours: bytes, before: bytes | None) -> bool:
         """Replace a root; return whether the new one is there, even if the answer was an error."""
         try:
             # If the answer to a successful request was lost, its repetition fails: so look.
-            return self.to.swap(name, ours, before) or self.to.read(name) == ours
+            return self.folder.swap(name, ours, before) or self.folder.read(name) == ours
         except SourceError as problem:
-            if self.to.read(name) != ours:
+            if self.folder.read(name) != ours:
                 raise
             # The root is there: an error would make the caller repeat the change.
-            self.remarks.append(f"a later step failed: {problem}")
+            self.late_failures.append(f"a later step failed: {problem}")
             return True
 
     def _undo(self, ours: bytes | None) -> None:
         """Remove the files of a failed save, unless its root is in place: then they are the store."""
-        if ours is None or self.to.read(root.NAME) != ours:
-            self.to.remove(self.made)
+        if ours is None or self.folder.read(root.NAME) != ours:
+            self.folder.remove(self.created)
 
     def _document(self, group: VirtualGroup) -> dict[str, Any]:
         existing: Mapping[str, Any] = self.opened.document if self.opened is not None else {}
         parts: list[dict[str, Any]] = existing.get("chunks", [])
         merged = files_to_merge([part["rows"] for part in parts])
         unmerged = [number for number in range(len(parts)) if number not in merged]
-        with ChunkFiles.create(self.to, self.mark, self.made, len(unmerged)) as files:
+        with ChunkFiles.create(self.folder, self.save_id, self.created, len(unmerged)) as files:
             self.tables = TableWriter(
                 files,
                 self.pools,
@@ -281,7 +282,7 @@ class _StoreWriter:
         pools = self.pools
         axes = self._write("axes", AXES, [pools.axis_columns()], AXES.names) if pools.axis_rows else None
         document = {
-            "id": self.mark,
+            "id": self.save_id,
             "saved": round(time.time(), 3),
             "tiles": self.tables.tiles,
             "encodings": [root.encoding_to_json(encoding) for encoding in pools.encodings],
@@ -309,17 +310,20 @@ class _StoreWriter:
 
     def _retired_files(self, document: Mapping[str, Any]) -> dict[str, Any]:
         """Return the files of earlier roots that this one does not use, and since when."""
-        rows = [*self.replaced.get("chunks", ()), *self.replaced.get("sources", ())]
-        retired = {**dict.fromkeys((row["file"] for row in rows), time.time()), **self.replaced.get("retired", {})}
+        rows = [*self.replaced_document.get("chunks", ()), *self.replaced_document.get("sources", ())]
+        retired = {
+            **dict.fromkeys((row["file"] for row in rows), time.time()),
+            **self.replaced_document.get("retired", {}),
+        }
         used = _file_names(document)
         return {name: moment for name, moment in retired.items() if name not in used}
 
     def _write(
         self, kind: str, schema: Any, blocks: Iterable[Mapping[str, Any]], delta: Sequence[str] = ()
     ) -> dict[str, Any]:
-        name = f"{kind}-{self.mark}.parquet"
-        with self.to.create(name) as file:
-            self.made.append(name)
+        name = f"{kind}-{self.save_id}.parquet"
+        with self.folder.create(name) as file:
+            self.created.append(name)
             writer = RowFileWriter(file, schema, delta)
             for columns in blocks:
                 writer.add(columns)
@@ -327,24 +331,25 @@ class _StoreWriter:
             about = describe_file(file)
         return {"file": name, "rows": writer.rows, **about}
 
-    def _tidy(self, document: Mapping[str, Any]) -> None:
+    def _remove_unused(self, document: Mapping[str, Any]) -> None:
         """Remove files that neither the new root nor the one before it names, and that nobody is
         expected to read any more.
         """
-        if self.older is None or self.before is None:
+        if self.older_root is None or self.replaced_root is None:
             return
         try:
-            oldest, old = root.parse_root(self.older, self.to.url), root.parse_root(self.before, self.to.url)
+            oldest = root.parse_root(self.older_root, self.folder.url)
+            old = root.parse_root(self.replaced_root, self.folder.url)
         except InsituError:
             return  # of another version, or damaged: leave its files alone
         try:
             unused = _file_names(oldest) | self.expired
-            self.to.remove(
+            self.folder.remove(
                 sorted(unused - _file_names(old) - _file_names(document) - document.get("retired", {}).keys())
             )
-            self.to.remove(self.older_names)
+            self.folder.remove(self.older_root_names)
         except SourceError as problem:
-            self.remarks.append(f"files that are no longer needed could not be removed: {problem}")
+            self.late_failures.append(f"files that are no longer needed could not be removed: {problem}")
 
     def _group(self, group: VirtualGroup) -> dict[str, Any]:
         return {

@@ -303,13 +303,13 @@ def rows_together(stored: Sequence[StoredRows], row: Indices, counts: Indices) -
     result = {name: np.empty(len(row), np.int64) for name in COLUMN_NAMES}
     for numbers in batches.values():
         here = np.concatenate([np.arange(ends[number] - counts[number], ends[number]) for number in numbers])
-        found = _load_alike([stored[number] for number in numbers], row[here], counts[numbers])
+        found = _load_batch([stored[number] for number in numbers], row[here], counts[numbers])
         for name, column in result.items():
             column[here] = found[name]
     return ChunkLocations(**result, inline=b"")
 
 
-def _load_alike(stored: Sequence[StoredRows], row: Indices, counts: Indices) -> dict[str, Indices]:
+def _load_batch(stored: Sequence[StoredRows], row: Indices, counts: Indices) -> dict[str, Indices]:
     """Return the columns of rows of a file, counted from its beginning, of ranges with the same constant columns."""
     first = stored[0]
     found = {name: np.repeat([each.constant[name] for each in stored], counts) for name in first.constant}

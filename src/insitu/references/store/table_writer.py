@@ -48,29 +48,29 @@ _COLUMN_TYPES: dict[str, type[Any]] = {
 class ChunkFiles:
     """The files of rows that one save writes. Create it with `ChunkFiles.create`."""
 
-    def __init__(self, to: Folder, mark: str, made: list[str], first: int, stack: ExitStack) -> None:
-        self._to, self._mark, self._made, self._first, self._stack = to, mark, made, first, stack
+    def __init__(self, to: Folder, save_id: str, created: list[str], first: int, stack: ExitStack) -> None:
+        self._folder, self._save_id, self._created, self._first, self._stack = to, save_id, created, first, stack
         self.parts: list[dict[str, Any]] = []
         """The root's entries about files that are complete."""
 
     @classmethod
     @contextmanager
-    def create(cls, to: Folder, mark: str, made: list[str], first: int) -> Iterator[ChunkFiles]:
+    def create(cls, to: Folder, save_id: str, created: list[str], first: int) -> Iterator[ChunkFiles]:
         """Begin the first file; a file that is not complete when the context ends is removed.
 
         Parameters
         ----------
         to
             The store.
-        mark
+        save_id
             What the names of the files begin with.
-        made
+        created
             Names of files are added to it when they exist.
         first
             Number of the first of them among the files of the store.
         """
         with ExitStack() as stack:
-            files = cls(to, mark, made, first, stack)
+            files = cls(to, save_id, created, first, stack)
             files._open()
             yield files
 
@@ -106,9 +106,9 @@ class ChunkFiles:
 
     def _open(self) -> None:
         number = f"-{len(self.parts) + 1}" if self.parts else ""
-        self._name = f"chunks-{self._mark}{number}.parquet"
-        self._file = self._stack.enter_context(self._to.create(self._name))
-        self._made.append(self._name)
+        self._name = f"chunks-{self._save_id}{number}.parquet"
+        self._file = self._stack.enter_context(self._folder.create(self._name))
+        self._created.append(self._name)
         self._writer = RowFileWriter(self._file, _CHUNK_SCHEMA, _NUMBERS, PAGE_ROWS)
         self._stack.callback(self._writer.abandon)
 
@@ -149,16 +149,16 @@ class TableWriter:
                 waiting.clear()
 
         for leaf in _leaves(_Leaf(table, encodings, packings), axis):
-            apart = self._entry_apart(leaf)
-            if apart is None:
+            make_entry = self._entry_without_rows(leaf)
+            if make_entry is None:
                 waiting.append(leaf)
                 continue
             write_waiting()
-            entries.append(apart())
+            entries.append(make_entry())
         write_waiting()
         return entries[0] if len(entries) == 1 else _join_entries(axis, entries)
 
-    def _entry_apart(self, leaf: _Leaf) -> Callable[[], dict[str, Any]] | None:
+    def _entry_without_rows(self, leaf: _Leaf) -> Callable[[], dict[str, Any]] | None:
         """Return what gives the entry of a table that is not written as a grid of rows; None: it
         is.
         """

@@ -154,11 +154,11 @@ class Bucket:
                 return
             found = self._find_region()
             if found is not None and found != self.region:
-                self._make_for(found)
+                self._make_store_in(found)
             self._settled = True
 
-    def ask(self, question: Callable[[ObjectStore], Answer]) -> Answer:
-        """Call `question` with the store; if the bucket lies in another region, again with the
+    def call(self, request: Callable[[ObjectStore], Answer]) -> Answer:
+        """Call `request` with the store; if the bucket lies in another region, again with the
         store there.
         """
         if not self._warned:
@@ -166,13 +166,17 @@ class Bucket:
             log.warning("no credentials found for %s: reading it anonymously", self.place)
         store = self.store
         try:
-            return question(store)
+            return request(store)
         except (BaseError, OSError) as error:
-            if not self.settings.moves or not _WRONG_REGION.search(str(error)) or not self._move(store, str(error)):
+            if (
+                not self.settings.moves
+                or not _WRONG_REGION.search(str(error))
+                or not self._switch_region(store, str(error))
+            ):
                 raise
-        return question(self.store)
+        return request(self.store)
 
-    def ask_with_retries(self, question: Callable[[ObjectStore], Answer], url: str) -> Answer:
+    def call_with_retries(self, request: Callable[[ObjectStore], Answer], url: str) -> Answer:
         """Ask the store under the retry policy and the throttle; errors of obstore pass as they
         are.
 
@@ -183,7 +187,7 @@ class Bucket:
         def attempt(until: float) -> Answer:
             throttle.enter(until)
             try:
-                return self.ask(question)
+                return self.call(request)
             except (BaseError, OSError) as error:
                 if is_throttled(error):
                     throttle.back_off()
@@ -195,7 +199,7 @@ class Bucket:
 
         return retry(attempt, self.settings.policy, url=url, host=self.place, last_start=LAST_ATTEMPT_START)
 
-    def _move(self, store: ObjectStore, message: str) -> bool:
+    def _switch_region(self, store: ObjectStore, message: str) -> bool:
         """Make the store for the region where the bucket is; return False if that is unknown, or is
         where we asked already.
         """
@@ -206,10 +210,10 @@ class Bucket:
             region = (found[1] or found[2]) if found else self._find_region()
             if region is None or region == self._region or self._remake is None:
                 return False
-            self._make_for(region)
+            self._make_store_in(region)
             return True
 
-    def _make_for(self, region: str) -> None:
+    def _make_store_in(self, region: str) -> None:
         assert self._remake is not None
         self.store, self._region, self._retrying = self._remake(region, False), region, None
 

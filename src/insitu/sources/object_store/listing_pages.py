@@ -108,7 +108,7 @@ def _request_page(session: HttpSession, deadline: RequestDeadline, name: str) ->
     response = session.request("GET", {}, deadline)
     try:
         if response.status != 200:
-            raise _refusal(response, name)
+            raise _status_error(response, name)
         size = response.headers.get("Content-Length", "")
         return read_body(response, int(size) if size.isdecimal() else None, name, deadline, most=_LARGEST)
     except failures.HTTPError as error:
@@ -117,7 +117,7 @@ def _request_page(session: HttpSession, deadline: RequestDeadline, name: str) ->
         response.close()
 
 
-def _refusal(response: Response, name: str) -> Exception:
+def _status_error(response: Response, name: str) -> Exception:
     answer = f"the store answered {response.status} {response.reason or ''}".rstrip()
     if response.status == 404:
         return NotFoundError(answer, url=name)

@@ -152,7 +152,7 @@ class ObjectSource(RemoteSource):
                 raise
             return self._fetch(start, clipped)
 
-    def _take_whole(self) -> bytes:
+    def _fetch_whole(self) -> bytes:
         """Return the whole object, from a store that knows no ranges (rclone's is one); fetched
         once and kept.
         """
@@ -184,7 +184,7 @@ class ObjectSource(RemoteSource):
                     raise TransientError(answer.error) from None
             finally:
                 self._throttle.leave()
-            body = self._take_whole()
+            body = self._fetch_whole()
             return body[-length:] if offset is None else body[offset : offset + length]
 
         # Some stores do not know ranges from the end: there the fallback is quicker than many
@@ -196,7 +196,7 @@ class ObjectSource(RemoteSource):
         if self._identity.etag is not None:
             get_options["if_match"] = self._identity.etag
 
-        def question(store: ObjectStore) -> tuple[GetResult, bytes]:
+        def get_object(store: ObjectStore) -> tuple[GetResult, bytes]:
             answer = obstore.get(store, self._path, options=get_options)
             self._throttle.record_latency(time.perf_counter() - start)
             return answer, answer.bytes().to_bytes()
@@ -204,7 +204,7 @@ class ObjectSource(RemoteSource):
         try:
             with tracing.Request(self._bucket.place) as request:
                 start = time.perf_counter()
-                answer, data = self._bucket.ask(question)
+                answer, data = self._bucket.call(get_object)
                 request.bytes = len(data)
         except (BaseError, OSError, ValueError) as error:
             raise self._failure(error, offset, length) from None
@@ -229,7 +229,7 @@ class ObjectSource(RemoteSource):
             self._throttle.enter(until)
             try:
                 with tracing.Request(self._bucket.place):
-                    meta = self._bucket.ask(lambda store: obstore.head(store, self._path))
+                    meta = self._bucket.call(lambda store: obstore.head(store, self._path))
             except (BaseError, OSError, ValueError) as error:
                 raise self._failure(error) from None
             finally:
