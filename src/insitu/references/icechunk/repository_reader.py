@@ -23,6 +23,7 @@ from insitu.errors import FormatError, InsituError, NotFoundError, SourceError, 
 from insitu.model import INLINE, ChunkLocations, ChunkTable, GroupDetails, Source, Tile, VirtualGroup
 from insitu.model.axis import Indices
 from insitu.model.derived_tables import ChunkTableBase
+from insitu.model.sparse_chunks import table_of_cells
 from insitu.references.icechunk.lazy_manifests import LazyManifests, ManifestExtent
 from insitu.references.icechunk.manifest import ArrayReferences, ManifestRows, open_manifest
 from insitu.references.icechunk.repository import (
@@ -35,7 +36,6 @@ from insitu.references.icechunk.repository import (
     repository_exists,
     source_url,
 )
-from insitu.references.sparse_table import table_of_cells
 from insitu.references.urls import UrlResolver
 from insitu.sources import open_source
 from insitu.sources.access_policy import check_path
@@ -292,7 +292,7 @@ class Snapshot:
         number = np.ravel_multi_index(tuple(index[keep].T), shape) if shape else np.zeros(np.count_nonzero(keep))
         columns = (source[keep], offset[keep], length[keep])
         sources = tuple(self.source(name, virtual) for name, virtual in objects)
-        return table_of_cells(shape, sources, number.astype(np.int64), *columns, bytes(inline))
+        return table_of_cells(shape, sources, number.astype(np.int64), *columns, inline=bytes(inline))
 
     def source(self, name: str, virtual: bool) -> Source:
         """Return the object that a reference names."""

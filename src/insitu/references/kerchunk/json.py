@@ -20,8 +20,8 @@ import pyarrow as pa
 from insitu.errors import FormatError, InsituError, UnsupportedError
 from insitu.model import INLINE, WHOLE, ChunkTable, GroupDetails, Source, Tile, VirtualGroup
 from insitu.model.axis import Indices
+from insitu.model.sparse_chunks import table_of_cells
 from insitu.references.kerchunk.templates import Templates, generate_references
-from insitu.references.sparse_table import table_of_cells
 from insitu.references.url_pool import UrlPool
 from insitu.references.urls import UrlResolver
 from insitu.references.zarr_blocks import ReferenceBlock, ZarrExport
@@ -293,7 +293,7 @@ def _compact_table(
     sources: tuple[Source, ...] = tuple(pool.sources[int(number)] for number in used)
     if len(used):
         source = np.where(source >= 0, np.searchsorted(used, source), source)
-    return table_of_cells(grid, sources, numbers, source, offset, length, inline)
+    return table_of_cells(grid, sources, numbers, source, offset, length, inline=inline)
 
 
 def _full_key(path: str, name: str) -> str:

@@ -22,7 +22,6 @@ from insitu.model.chunks import COLUMN_NAMES
 from insitu.model.derived_tables import JoinedTable
 from insitu.references import arrow
 from insitu.references.atomic_write import Folder
-from insitu.references.sparse_table import ListedCells
 from insitu.references.store.pools import Pools
 from insitu.references.store.row_file import ROWS_PER_GROUP
 from insitu.references.store.row_file_writer import PAGE_ROWS, RowFileWriter, describe_file
@@ -172,7 +171,7 @@ class TableWriter:
         if isinstance(table, Columns) and table.source.size == 1 and int(table.source.flat[0]) in (ABSENT, UNWRITTEN):
             state = int(table.source.flat[0])
             return lambda: {"kind": "constant", "shape": list(table.shape), "source": state}
-        if isinstance(table, SparseTable | ListedCells):
+        if isinstance(table, SparseTable):
             return lambda: self._sparse(leaf, len(table.number), _cut(table.number))
         if isinstance(table, SparseRows):
             return lambda: self._sparse(leaf, table.stored.count, table.cell_numbers())
