@@ -20,7 +20,7 @@ import sys
 import uuid
 from typing import Any
 
-from insitu.references.file_systems import retry_while_open
+from insitu.references.file_systems import retry_while_open, sync_directory
 
 __all__ = ["find_interrupted_swap", "remove_directory", "replace_directory"]
 
@@ -58,7 +58,7 @@ def replace_directory(path: str, replacement: str) -> None:
             if error.errno not in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOENT) or not os.path.lexists(replacement):
                 raise
             continue
-        _sync_directory(os.path.dirname(path))
+        sync_directory(os.path.dirname(path))
         return
     raise OSError(
         errno.EBUSY, f"other writers replaced the directory {_ATTEMPTS} times; try again when they are done", path
@@ -132,13 +132,3 @@ def _replace_in_two_steps(path: str, replacement: str) -> None:
         raise
     with contextlib.suppress(FileNotFoundError):  # another writer took it for one that a dead writer had left
         os.rename(old, replacement)  # a name that readers ignore, and that may be removed
-
-
-def _sync_directory(folder: str) -> None:
-    """Make a rename durable, where directories can be synced."""
-    if os.name != "nt":
-        handle = os.open(folder or ".", os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)

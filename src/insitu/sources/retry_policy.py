@@ -127,6 +127,7 @@ def retry(
         tries += 1
         error.with_context(offset=offset, length=length)
         pause = policy.pause(tries - 1, random.random(), after)
+        # An attempt that could only begin after the time is up is not waited for.
         if time.monotonic() + pause >= latest:
             check_deadline()
             raise TimedOutError(

@@ -112,6 +112,8 @@ def _append_once(
     opened = open_repository(version, icechunk_export(group, 0, storage_options), storage_options)
     session = opened.writable_session(version.name)
     old = _open_snapshot(f"{version.url}?snapshot={session.snapshot_id}", url, storage_options)
+    # Looked for in the snapshot that the session will replace: a job that runs twice must not append
+    # twice, and what was copied has no reference by which `plan_append` would know it.
     if (report := _report_if_copied(opened, session.snapshot_id, group, dim, url)) is not None:
         return report
     plan = plan_append(old, group, dim, target=url, read=read)

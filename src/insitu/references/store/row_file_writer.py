@@ -13,7 +13,11 @@ from insitu.references.store.row_file import ROWS_PER_GROUP, digest, footer_byte
 __all__ = ["PAGE_ROWS", "RowFileWriter", "describe_file"]
 
 PAGE_ROWS = 1 << 10
-"""Rows of a page, which is loaded alone when few rows of its group are needed."""
+"""Rows of a page, which is loaded alone when few rows of its group are needed.
+
+1,000 random chunks of 10 million take 0.10 s of processor with pages of 256 or 1,024 rows and 0.39 s
+with 4,096; pages of 256 rows take 5.8 bytes a chunk, of 1,024 rows 4.2 (docs/benchmarks.md).
+"""
 
 
 def describe_file(file: Any) -> dict[str, Any]:

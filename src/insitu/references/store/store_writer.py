@@ -184,6 +184,9 @@ def _read_previous(to: Folder, now: bytes) -> bytes | None:
 class _StoreWriter:
     """Writes one tree: files, then the root.
 
+    Only the root says which state is the present one, so one conditional write decides it: a save
+    that is killed before leaves files that no root names, one that is killed after it is complete.
+
     Parameters
     ----------
     to
@@ -241,7 +244,11 @@ class _StoreWriter:
         return True
 
     def _keep_previous(self, name: str, before: bytes) -> None:
-        """Keep the root that is replaced, for a rollback."""
+        """Keep the root that is replaced, for a rollback.
+
+        Under the id of the new root, so that it counts only once that is in place. Under one fixed
+        name a killed save left the present root twice, and a rollback found nothing to restore.
+        """
         self.older_root, self.older_root_names = _read_previous(self.folder, before), _previous_names(before)
         with self.folder.create(name) as file:
             self.created.append(name)
@@ -260,7 +267,10 @@ class _StoreWriter:
             return True
 
     def _undo(self, ours: bytes | None) -> None:
-        """Remove the files of a failed save, unless its root is in place: then they are the store."""
+        """Remove the files of a failed save, unless its root is in place: then they are the store.
+
+        An error says nothing about that: the answer to a write that succeeded may be lost.
+        """
         if ours is None or self.folder.read(root.NAME) != ours:
             self.folder.remove(self.created)
 

@@ -35,7 +35,10 @@ __all__ = ["HttpSource"]
 _TRANSIENT_STATUSES = frozenset({408, 425, 429, 500, 502, 503, 504})
 _THROTTLING_STATUSES = frozenset({429, 503})
 _REQUEST_VARIANTS = 4
-"""Forms of a request: with and without a condition, for a range or the whole."""
+"""Forms of a request: with and without a condition, for a range or the whole. The bound ends a talk
+with a server that contradicts itself: one that sent parts in gzip encoding, whatever was asked for,
+was asked 971 times, until the stack was full.
+"""
 _TINY_ANSWERS = 32
 _TINY_ANSWER_BYTES = 256
 """A server that sends fewer bytes than this per response, so often, is given up: a range of a
@@ -303,12 +306,14 @@ class HttpSource(RemoteSource):
         if size is not None and offset < size and (offset != _TAIL or size):
             raise SourceError(f"the server refuses a range within the {size} bytes that it reports", url=self.url)
         if offset <= 0:
+            # Remembered, or a search for a signature would go on for ever: 416 without a size reads
+            # like the end of an object of any length.
             self._seems_empty = True
         return b""
 
     def _content_length(self, response: Response) -> int | None:
         """Return the bytes of the body by its header; None without one. An invalid number is an
-        error: it would hide that a body is cut short.
+        error: taken for none, it would hide that a body is cut short.
         """
         text = response.headers.get("Content-Length")
         found = parse_number(text)
