@@ -62,9 +62,9 @@ def apply_option_file(context: typer.Context, path: Path, command: Any, own: str
     found = {}
     for key, value in _read_toml(path).items():
         if key not in types:
-            near = difflib.get_close_matches(key, types, 1)
+            similar = difflib.get_close_matches(key, types, 1)
             raise InsituError(
-                f"{path}: there is no option {key!r}{f', perhaps {near[0]!r} is meant' if near else ''}",
+                f"{path}: there is no option {key!r}{f', perhaps {similar[0]!r} is meant' if similar else ''}",
                 hint=f"Known keys: {', '.join(types)}",
             )
         if isinstance(value, dict) and types[key] is str:

@@ -160,11 +160,11 @@ def _read_labelled(
     return array.load()
 
 
-def _select(labelled: Any, wanted: dict[str, Any], nearest: bool) -> Any:
+def _select(labelled: Any, labels: dict[str, Any], nearest: bool) -> Any:
     """Return what has these labels."""
     # A range selects all labels between its ends; "nearest" does not apply to it.
-    ranges = {dim: label for dim, label in wanted.items() if isinstance(label, slice)}
-    single = {dim: label for dim, label in wanted.items() if dim not in ranges}
+    ranges = {dim: label for dim, label in labels.items() if isinstance(label, slice)}
+    single = {dim: label for dim, label in labels.items() if dim not in ranges}
     return labelled.sel(ranges).sel(single, method="nearest" if nearest else None)
 
 

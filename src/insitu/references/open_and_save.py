@@ -116,7 +116,7 @@ def open_references(
     if kind == "insitu":
         return open_store(url, allow_local=allow_local, storage_options=storage_options).group()
     if kind == "kerchunk-parquet":
-        return _open_directory(url, base, errors, missing, storage_options, sure=format is not None)
+        return _open_directory(url, base, errors, missing, storage_options, is_certain=format is not None)
     with open_source(url, storage_options) as source:
         data = read_all(source)
     if kind == "flat-parquet":
@@ -137,17 +137,23 @@ def tree_from_document(document: Mapping[str, Any], *, errors: str = "raise") ->
 
 
 def _open_directory(
-    url: str, base: UrlResolver, errors: str, missing: str, storage_options: Mapping[str, Any] | None, *, sure: bool
+    url: str,
+    base: UrlResolver,
+    errors: str,
+    missing: str,
+    storage_options: Mapping[str, Any] | None,
+    *,
+    is_certain: bool,
 ) -> VirtualGroup | None:
     try:
         with open_source(f"{url.rstrip('/')}/.zmetadata", storage_options) as source:
             document = parse_json(read_all(source), base.url)
     except NotFoundError:
-        if sure:
+        if is_certain:
             raise
         return None
     if "record_size" not in document:
-        if sure:
+        if is_certain:
             raise FormatError(
                 "this is not a kerchunk Parquet directory: 'record_size' is missing",
                 url=base.url,

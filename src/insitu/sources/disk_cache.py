@@ -163,10 +163,10 @@ class DiskCache:
 
     def _entries(self) -> Iterator[tuple[str, int, float]]:
         """Yield every file: path, bytes on disk, time of last use."""
-        for shelf in _scan(self.folder):
-            if len(shelf.name) != 2 or not shelf.is_dir(follow_symlinks=False):
+        for subfolder in _scan(self.folder):
+            if len(subfolder.name) != 2 or not subfolder.is_dir(follow_symlinks=False):
                 continue
-            for entry in _scan(shelf.path):
+            for entry in _scan(subfolder.path):
                 try:
                     facts = entry.stat(follow_symlinks=False)
                 except OSError:
@@ -182,10 +182,10 @@ class DiskCache:
         # Others write at the same time, and each looks only now and then: a reserve keeps all within the capacity.
         limit = self.capacity - self.capacity // _RESERVE
         if total + needed > limit:
-            aim = int(self.capacity * _TARGET_FILL) - needed
+            target = int(self.capacity * _TARGET_FILL) - needed
             recent = time.time() - 3600
             for path, size, used in entries:
-                if total <= aim:
+                if total <= target:
                     break
                 if os.path.basename(path).startswith(".") and used > recent:
                     continue  # being written by somebody

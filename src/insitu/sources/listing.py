@@ -174,15 +174,15 @@ def _list_local_folder(path: str) -> FolderListing:
 
 def _list_local_files(path: str) -> dict[str, int]:
     sizes: dict[str, int] = {}
-    waiting = [""]
-    while waiting:
-        below = waiting.pop()
+    pending = [""]
+    while pending:
+        below = pending.pop()
         check_path(os.path.join(path, below))
         try:
             with os.scandir(os.path.join(path, below)) as entries:
                 for entry in entries:
                     if entry.is_dir():
-                        waiting.append(f"{below}{entry.name}/")
+                        pending.append(f"{below}{entry.name}/")
                     else:
                         sizes[f"{below}{entry.name}"] = entry.stat().st_size
         except NotADirectoryError:

@@ -153,19 +153,19 @@ def build_tree(
 
 
 def _select_arrays(nodes: Mapping[str, ZarrNode], variables: Collection[str] | None) -> list[str]:
-    every = [path for path, node in nodes.items() if node.array is not None]
+    all_paths = [path for path, node in nodes.items() if node.array is not None]
     if variables is None:
-        return every
+        return all_paths
     names = {name.strip("/") for name in variables}
-    chosen = {path for path in every if path in names or path.rpartition("/")[2] in names}
-    for path in [*chosen]:
+    selected = {path for path in all_paths if path in names or path.rpartition("/")[2] in names}
+    for path in [*selected]:
         parent = path.rpartition("/")[0]
         array = nodes[path].array
         for dim in (array.dims if array is not None else None) or ():
             scale = f"{parent}/{dim}" if parent else str(dim)
             if scale in nodes and nodes[scale].array is not None:
-                chosen.add(scale)
-    return [path for path in every if path in chosen]
+                selected.add(scale)
+    return [path for path in all_paths if path in selected]
 
 
 def _build_group(
@@ -182,7 +182,7 @@ def _build_group(
 
 
 def _dimension_names(
-    array: ArrayMetadata, phony: dict[tuple[int, int], str], given: Collection[str | None]
+    array: ArrayMetadata, phony: dict[tuple[int, int], str], taken_names: Collection[str | None]
 ) -> tuple[str, ...]:
     """Return dimension names; unnamed ones get `phony_dim_*`, the same for equal lengths, as in
     netCDF, and none that other arrays are given.
@@ -194,8 +194,8 @@ def _dimension_names(
             times[length] = times.get(length, 0) + 1
             key = length, times[length]
             if key not in phony:
-                free = (f"phony_dim_{number}" for number in count(len(phony)))
-                phony[key] = next(name for name in free if name not in given and name not in phony.values())
+                candidates = (f"phony_dim_{number}" for number in count(len(phony)))
+                phony[key] = next(name for name in candidates if name not in taken_names and name not in phony.values())
             name = phony[key]
         names.append(name)
     return tuple(names)

@@ -62,15 +62,15 @@ def to_v3(encoding: Encoding) -> list[dict[str, Any]]:
     if encoding.order is not None:
         rows.append({"name": "transpose", "configuration": {"order": list(encoding.order)}})
     codecs = list(encoding.codecs)
-    over_arrays = 0
+    filters = 0
     while codecs and _standard_name(codecs[0]) in _OVER_ARRAYS:
         rows.append(_codec_v3(codecs.pop(0), encoding))
-        over_arrays += 1
+        filters += 1
     if codecs and _standard_name(codecs[0]) in _TO_BYTES:
         rows.append(_codec_v3(codecs.pop(0), encoding))
     else:
         endian = encoding.dtype.str[0]
-        if endian == ">" and over_arrays:
+        if endian == ">" and filters:
             raise UnsupportedError("Zarr V3 cannot hold big-endian values behind codecs that work on numbers")
         wide = encoding.dtype.itemsize > 1 and encoding.dtype.kind not in "SV"
         order = (

@@ -122,15 +122,15 @@ def _decompress(data: bytes) -> bytes:
     gigabytes of address space.
     """
     pieces: list[bytes] = []
-    room = _LARGEST
+    bytes_left = _LARGEST
     try:
         with pa.CompressedInputStream(pa.BufferReader(data), "zstd") as stream:
-            while room >= 0 and (piece := stream.read(_PIECE)):
+            while bytes_left >= 0 and (piece := stream.read(_PIECE)):
                 pieces.append(piece)
-                room -= len(piece)
+                bytes_left -= len(piece)
     except (OSError, pa.ArrowException) as problem:
         raise FormatError(f"the manifest cannot be decompressed: {problem}", structure="manifest") from None
-    if room < 0:
+    if bytes_left < 0:
         raise FormatError(f"the manifest decompresses to more than {_LARGEST} bytes", structure="manifest")
     return b"".join(pieces)
 
@@ -182,8 +182,8 @@ class _FlatBuffer:
         size = self.numbers(layouts, "<u2")
         has = size >= 6 + 2 * number
         at = np.full(len(tables), -1, np.int64)
-        where = self.numbers(layouts[has] + 4 + 2 * number, "<u2")
-        at[has] = np.where(where > 0, tables[has] + where, -1)
+        offsets = self.numbers(layouts[has] + 4 + 2 * number, "<u2")
+        at[has] = np.where(offsets > 0, tables[has] + offsets, -1)
         return at
 
     def slices(self, begin: Positions, length: Positions | int) -> list[bytes]:

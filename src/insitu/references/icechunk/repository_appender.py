@@ -139,9 +139,9 @@ def _with_labels_in_one_chunk(group: VirtualGroup, dim: str, read: Reader) -> Vi
     return replace(group, arrays=arrays)
 
 
-def _open_snapshot(tip: str, url: str, storage_options: Mapping[str, Any] | None) -> VirtualGroup:
+def _open_snapshot(snapshot_url: str, url: str, storage_options: Mapping[str, Any] | None) -> VirtualGroup:
     """Return the tree of a snapshot with its references loaded; raise if one of its files changed."""
-    old = open_icechunk(tip, storage_options=storage_options)
+    old = open_icechunk(snapshot_url, storage_options=storage_options)
     try:
         for _, array in old.all_arrays():
             for tile in array.tiles:
@@ -191,16 +191,16 @@ def _write_steps(session: Any, writing: ZarrExport, dim: str, rewrite: int) -> l
         for path, array in writing.arrays.items()
         if dim in array.array.dims
     }
-    referred: set[str] = set()
+    referenced: set[str] = set()
     copied: dict[str, Source] = {}
     for path, plan in plans.items():
         _grow_array(store, writing, path, old[path], plan)
         for source in writing.arrays[path].array.sources:
             if plan[2]:
-                referred.add(source.url)
+                referenced.add(source.url)
             else:
                 copied[source.url] = source
-    return [source for name, source in copied.items() if name not in referred]
+    return [source for name, source in copied.items() if name not in referenced]
 
 
 async def _fetch_documents(store: Any, paths: list[str]) -> dict[str, dict[str, Any]]:
@@ -238,14 +238,14 @@ def _plan_array(
     array = writing.arrays[path]
     nbytes = array.array.size * max(array.encoding.dtype.itemsize, 1)
     if nbytes > rewrite:
-        why = (
+        reason = (
             f"ends within a chunk along {dim!r} ({length} elements in chunks of "
             f"{old['chunk_grid']['configuration']['chunk_shape'][axis]})"
             if same_grid
             else "is cut into chunks of another shape"
         )
         raise UnsupportedError(
-            f"the array {why}: references cannot follow, and its {nbytes:,} new bytes are more than "
+            f"the array {reason}: references cannot follow, and its {nbytes:,} new bytes are more than "
             f"rewrite={rewrite:,} allows to copy",
             variable=path,
             hint="Append to an *.insitu store, which holds such arrays, or allow the copy with rewrite=",
@@ -257,9 +257,9 @@ def _is_equal(one: Any, other: Any) -> bool:
     return bool(one == other or (one != one and other != other))
 
 
-def _difference_error(path: str, what: str, old: Any, new: Any) -> InsituError:
+def _difference_error(path: str, property_name: str, old: Any, new: Any) -> InsituError:
     return UnsupportedError(
-        f"{what} is {old!r} in the repository and {new!r} in the new files: one Zarr array has one",
+        f"{property_name} is {old!r} in the repository and {new!r} in the new files: one Zarr array has one",
         variable=path,
         hint="Append to an *.insitu store, which holds arrays whose files differ",
     )
@@ -300,8 +300,8 @@ def _read_values(writing: ZarrExport, path: str, array: ZarrArraySpec) -> npt.ND
             if number == INLINE:
                 data = rows.inline[offset : offset + length]
             else:
-                about = array.tile.chunks.sources[number]
-                with open_source(about.url, writing.storage_options, expected=about) as source:
+                chunk_source = array.tile.chunks.sources[number]
+                with open_source(chunk_source.url, writing.storage_options, expected=chunk_source) as source:
                     data = source.read(offset, length if length >= 0 else source.size() - offset)
             cell = np.unravel_index(begin + row, array.grid) if array.grid else ()
             chunk = _decode_chunk(data, array, path)

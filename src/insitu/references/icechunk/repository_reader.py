@@ -248,13 +248,13 @@ class Snapshot:
         if not self.listed:
             # The other form of this method blocks all threads of the process while it waits for the storage.
             found = self.ask(self.open()[0].inspect_snapshot_async(self.id))
-            about = json.loads(found) if isinstance(found, str) else found
-            if about["id"] != self.id:
-                raise FormatError(f"what is kept as the snapshot {self.id} is {about['id']}", url=self.url)
+            summary = json.loads(found) if isinstance(found, str) else found
+            if summary["id"] != self.id:
+                raise FormatError(f"what is kept as the snapshot {self.id} is {summary['id']}", url=self.url)
             self.listed.append(
                 SnapshotListing(
-                    {node["path"].strip("/"): node for node in about["nodes"]},
-                    {manifest["id"]: manifest for manifest in about["manifests"]},
+                    {node["path"].strip("/"): node for node in summary["nodes"]},
+                    {manifest["id"]: manifest for manifest in summary["manifests"]},
                 )
             )
         return self.listed[0]
@@ -336,13 +336,13 @@ class Snapshot:
         """Read one byte of each local file that references of an array name, through the library, which
         checks that the file did not change.
         """
-        firsts: dict[str, Any] = {}
+        probes: dict[str, Any] = {}
         for row in np.flatnonzero(rows.virtual).tolist():
-            if rows.path[row] not in firsts and local_path(rows.path[row]) is not None:
-                firsts[rows.path[row]] = rows.index[row]
-        for name in firsts:
+            if rows.path[row] not in probes and local_path(rows.path[row]) is not None:
+                probes[rows.path[row]] = rows.index[row]
+        for name in probes:
             check_path(local_path(name) or name)
-        keys = {name: "/".join(filter(None, [path, "c", *map(str, cell.tolist())])) for name, cell in firsts.items()}
+        keys = {name: "/".join(filter(None, [path, "c", *map(str, cell.tolist())])) for name, cell in probes.items()}
         if not keys:
             return
         for name, problem in run_async(_probe_objects(self.open()[1].store, keys)).items():

@@ -224,11 +224,11 @@ def split_sizes(grid: tuple[int, ...], limit: int) -> list[int]:
     >>> split_sizes((3650, 200, 400), 250_000)
     [3, 200, 400]
     """
-    sizes, room = [], limit
+    sizes, left = [], limit
     for count in reversed(grid):
-        size = max(min(count, room), 1)
+        size = max(min(count, left), 1)
         sizes.append(size)
-        room = room // count if size == count else 1
+        left = left // count if size == count else 1
     return sizes[::-1]
 
 

@@ -215,11 +215,11 @@ class _TableBuilder:
             first = {url: at for at, url in reversed(list(enumerate(urls)))} if set(map(type, urls)) == {str} else None
             if first is not None:
                 known = {url: self._number(url, path, names[at]) for url, at in first.items()}
-                every = range(count)
+                all_numbers = range(count)
                 return _compact_table(
                     grid, self.pool, numbers, np.fromiter(map(known.__getitem__, urls), np.int64, count),
-                    _integer_column(begins, "offset", path, names, every),
-                    _integer_column(sizes, "length", path, names, every), b"",
+                    _integer_column(begins, "offset", path, names, all_numbers),
+                    _integer_column(sizes, "length", path, names, all_numbers), b"",
                 )  # fmt: skip
         return self._mixed_table(path, grid, names, values, numbers)
 
@@ -233,12 +233,12 @@ class _TableBuilder:
         length = np.zeros(count, np.int64)
         inline = bytearray()
         urls: list[int] = []
-        ranged: list[int] = []
+        with_range: list[int] = []
         begins: list[Any] = []
         sizes: list[Any] = []
         for at, value in enumerate(values):
             if type(value) is list and len(value) == 3:
-                ranged.append(at)
+                with_range.append(at)
                 begins.append(value[1])
                 sizes.append(value[2])
                 urls.append(self._number(value[0], path, names[at]))
@@ -258,10 +258,10 @@ class _TableBuilder:
             )
             source[at], offset[at], length[at] = INLINE, len(inline), len(data)
             inline += data
-        if ranged:
-            source[ranged] = urls
-            offset[ranged] = _integer_column(begins, "offset", path, names, ranged)
-            length[ranged] = _integer_column(sizes, "length", path, names, ranged)
+        if with_range:
+            source[with_range] = urls
+            offset[with_range] = _integer_column(begins, "offset", path, names, with_range)
+            length[with_range] = _integer_column(sizes, "length", path, names, with_range)
         return _compact_table(grid, self.pool, numbers, source, offset, length, bytes(inline))
 
     def _number(self, url: Any, path: str, name: str) -> int:
@@ -301,7 +301,7 @@ def _full_key(path: str, name: str) -> str:
 
 
 def _integer_column(
-    values: Sequence[Any], what: str, path: str, names: list[str], at: Sequence[int]
+    values: Sequence[Any], name: str, path: str, names: list[str], at: Sequence[int]
 ) -> npt.NDArray[np.int64]:
     if set(map(type, values)) <= {int}:
         try:
@@ -313,7 +313,7 @@ def _integer_column(
     for position, value in zip(at, values, strict=True):
         if type(value) is not int or not 0 <= value < 2**63:
             raise FormatError(
-                f"{what} must be an integer from 0 to 2**63 - 1, not {value!r}",
+                f"{name} must be an integer from 0 to 2**63 - 1, not {value!r}",
                 structure=_full_key(path, names[position]),
             )
     raise AssertionError("unreachable")
@@ -355,16 +355,16 @@ def write_json(writing: ZarrExport, file: IO[bytes]) -> None:
 def _iter_chunk_json(path: str, array: ZarrArraySpec, writing: ZarrExport) -> Iterator[str]:
     """Yield the references of an array as fragments of JSON."""
     before = json.dumps(f"{path}/" if path else "")[:-1]
-    third = writing.zarr_format == 3
+    is_v3 = writing.zarr_format == 3
     for block in writing.blocks(path):
         present = np.flatnonzero(block.stored | block.inline)
         if not len(present):
             continue
         if array.grid:
             index = np.unravel_index(block.begin + present, array.grid)
-            names = _chunk_keys([axis.tolist() for axis in index], "/" if third else ".", "c/" if third else "")
+            names = _chunk_keys([axis.tolist() for axis in index], "/" if is_v3 else ".", "c/" if is_v3 else "")
         else:
-            names = ["c" if third else "0"]
+            names = ["c" if is_v3 else "0"]
         values = _reference_json(block, present)
         yield ",".join([f'{before}{name}":{value}' for name, value in zip(names, values, strict=True)])
 

@@ -170,9 +170,9 @@ def _parse_record(data: bytes, pool: UrlPool) -> RecordRows:
     if "raw" in table.column_names:
         valid, begins, sizes, inline = _inline_column(_single_chunk(table, "raw"))
         source[valid], offset[valid], length[valid] = INLINE, begins[valid], sizes[valid]
-    lost = np.flatnonzero((source == UNWRITTEN) & ((offset != 0) | (length != 0)))
-    if len(lost):
-        row = int(lost[0])
+    without_url = np.flatnonzero((source == UNWRITTEN) & ((offset != 0) | (length != 0)))
+    if len(without_url):
+        row = int(without_url[0])
         raise FormatError(f"row {row} has offset {offset[row]} and size {length[row]}, but no path")
     return RecordRows(source, offset, length, inline)
 
@@ -183,10 +183,10 @@ def _check_columns(names: Sequence[str]) -> None:
     Inline data needs no other column, and whole files need neither offset nor size.
     """
     present = {name for name in names if not name.startswith("__")}  # pandas' index
-    lacking = [name for name in _COLUMNS if name not in present]
+    missing = [name for name in _COLUMNS if name not in present]
     needed = {"path", "raw"}.isdisjoint(present) or ("offset" in present) != ("size" in present)
-    if lacking and (needed or not present.issubset(_COLUMNS)):
-        raise FormatError(f"there is no column {lacking[0]!r}; the columns are {', '.join(names)}")
+    if missing and (needed or not present.issubset(_COLUMNS)):
+        raise FormatError(f"there is no column {missing[0]!r}; the columns are {', '.join(names)}")
 
 
 def _single_chunk(table: Any, name: str) -> Any:

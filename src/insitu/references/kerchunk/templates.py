@@ -198,7 +198,7 @@ def _make_reference(item: Mapping[str, Any], values: Mapping[str, Any], template
     return key, reference
 
 
-def _parse_range(value: Any, where: str) -> range | list[Any]:
+def _parse_range(value: Any, location: str) -> range | list[Any]:
     if isinstance(value, list) and all(isinstance(entry, int | str) for entry in value):
         return value
     if isinstance(value, Mapping):
@@ -206,7 +206,7 @@ def _parse_range(value: Any, where: str) -> range | list[Any]:
         if all(isinstance(bound, int) and abs(bound) < 2**62 for bound in bounds) and bounds[2]:
             return range(*bounds)
     raise FormatError(
-        f"a dimension of 'gen' must be a list or have start, stop and step, not {value!r}", structure=where
+        f"a dimension of 'gen' must be a list or have start, stop and step, not {value!r}", structure=location
     )
 
 

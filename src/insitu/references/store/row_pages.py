@@ -130,12 +130,12 @@ def _independent_columns(meta: Any) -> dict[str, tuple[int, int]]:
     """Return number and type of the columns whose pages need no dictionary."""
     found = {}
     for number in range(meta.num_columns if meta.num_row_groups else 0):
-        about, column = meta.schema.column(number), meta.row_group(0).column(number)
-        kind = _PHYSICAL_TYPES.get(about.physical_type)
-        if kind is None or about.max_definition_level != 1 or about.max_repetition_level:
+        schema_column, column = meta.schema.column(number), meta.row_group(0).column(number)
+        kind = _PHYSICAL_TYPES.get(schema_column.physical_type)
+        if kind is None or schema_column.max_definition_level != 1 or schema_column.max_repetition_level:
             continue
         if column.compression == "ZSTD" and not column.has_dictionary_page:
-            found[about.name] = (number, kind)
+            found[schema_column.name] = (number, kind)
     return found
 
 
@@ -252,7 +252,7 @@ def _write_footer(columns: Sequence[tuple[int, int, int]], rows: int) -> bytes:
     ]
     chunks = []
     for (kind, begin, size), name in zip(columns, names, strict=True):
-        about = (
+        metadata = (
             _number(1, _I32, kind)
             + _list(1, _I32, [_varint(_DELTA << 1), _varint(_RLE << 1)])
             + _list(1, _BINARY, [name])
@@ -263,7 +263,7 @@ def _write_footer(columns: Sequence[tuple[int, int, int]], rows: int) -> bytes:
             + _number(2, _I64, begin)
             + _STOP
         )
-        chunks.append(_number(2, _I64, 0) + bytes([1 << 4 | _STRUCT]) + about + _STOP)
+        chunks.append(_number(2, _I64, 0) + bytes([1 << 4 | _STRUCT]) + metadata + _STOP)
     total = sum(size for _, _, size in columns)
     group = _list(1, _STRUCT, chunks) + _number(1, _I64, total) + _number(1, _I64, rows) + _STOP
     version = _number(1, _I32, 2)

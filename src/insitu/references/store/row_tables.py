@@ -84,12 +84,12 @@ class SparseRows(ChunkTableBase):
         row = np.full(len(cell_numbers), -1, np.int64)
         for k in np.unique(group).tolist():
             here = np.flatnonzero(group == k)
-            there = np.zeros(len(here), bool)
+            is_written = np.zeros(len(here), bool)
             if k >= 0:
                 begin, numbers = self._numbers(k)
                 at = np.minimum(np.searchsorted(numbers, cell_numbers[here]), len(numbers) - 1)
-                there = numbers[at] == cell_numbers[here]
-                row[here[there]] = begin + at[there]
+                is_written = numbers[at] == cell_numbers[here]
+                row[here[is_written]] = begin + at[is_written]
             # A cell behind all rows of its group may be in the next group, if that one does not
             # begin where the root says: check it.
             if k + 1 < len(self.starts) and (k < 0 or (cell_numbers[here] > numbers[-1]).any()):

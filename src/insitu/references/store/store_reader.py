@@ -95,9 +95,9 @@ class StoredSources(SourceSequence):
         """Return one source, of a page that is fetched if it was not."""
         if number >= len(self):
             raise IndexError(f"source {number} of {len(self)}")
-        which = int(np.searchsorted(self.starts, number, side="right")) - 1
-        group, row = divmod(number - int(self.starts[which]), ROWS_PER_GROUP)
-        return self._source(self._page(which, group), row)
+        part = int(np.searchsorted(self.starts, number, side="right")) - 1
+        group, row = divmod(number - int(self.starts[part]), ROWS_PER_GROUP)
+        return self._source(self._page(part, group), row)
 
     def can_prefetch(self) -> bool:
         """Return whether there are so few that all can be fetched, and whether none was yet."""
@@ -116,8 +116,8 @@ class StoredSources(SourceSequence):
         which = next(number for number, part in enumerate(self.parts) if part.rows)
         return any(is_relative(url) for url in self._page(which, 0)["url"].to_pylist())
 
-    def _page(self, which: int, group: int) -> Mapping[str, Any]:
-        return self.pages.get_or_load((which, group), partial(self.parts[which].columns, group, _SOURCE_COLUMNS))
+    def _page(self, part: int, group: int) -> Mapping[str, Any]:
+        return self.pages.get_or_load((part, group), partial(self.parts[part].columns, group, _SOURCE_COLUMNS))
 
     def _source(self, page: Mapping[str, Any], row: int) -> Source:
         url, size, etag, modified, optional = (page[name][row].as_py() for name in _SOURCE_COLUMNS)

@@ -226,17 +226,17 @@ class _StoreWriter:
         """Write the files, then the root; return False if another writer changed the store before
         that.
         """
-        ours = None
+        new_root = None
         try:
             document = self._document(group)
-            ours = root.serialize(document)
+            new_root = root.serialize(document)
             if self.replaced_root is not None:
                 self._keep_previous(root.previous_name(document), self.replaced_root)
-            if not self._try_swap(root.NAME, ours, self.replaced_root):
+            if not self._try_swap(root.NAME, new_root, self.replaced_root):
                 self._undo(None)
                 return False
         except BaseException:
-            self._undo(ours)
+            self._undo(new_root)
             raise
         self._remove_unused(document)
         for failure in self.late_failures:
@@ -254,24 +254,24 @@ class _StoreWriter:
             self.created.append(name)
             file.write(before)
 
-    def _try_swap(self, name: str, ours: bytes, before: bytes | None) -> bool:
+    def _try_swap(self, name: str, new_root: bytes, before: bytes | None) -> bool:
         """Replace a root; return whether the new one is there, even if the answer was an error."""
         try:
             # If the answer to a successful request was lost, its repetition fails: so look.
-            return self.folder.swap(name, ours, before) or self.folder.read(name) == ours
+            return self.folder.swap(name, new_root, before) or self.folder.read(name) == new_root
         except SourceError as problem:
-            if self.folder.read(name) != ours:
+            if self.folder.read(name) != new_root:
                 raise
             # The root is there: an error would make the caller repeat the change.
             self.late_failures.append(f"a later step failed: {problem}")
             return True
 
-    def _undo(self, ours: bytes | None) -> None:
+    def _undo(self, new_root: bytes | None) -> None:
         """Remove the files of a failed save, unless its root is in place: then they are the store.
 
         An error says nothing about that: the answer to a write that succeeded may be lost.
         """
-        if ours is None or self.folder.read(root.NAME) != ours:
+        if new_root is None or self.folder.read(root.NAME) != new_root:
             self.folder.remove(self.created)
 
     def _document(self, group: VirtualGroup) -> dict[str, Any]:
@@ -338,8 +338,8 @@ class _StoreWriter:
             for columns in blocks:
                 writer.add(columns)
             writer.close()
-            about = describe_file(file)
-        return {"file": name, "rows": writer.rows, **about}
+            description = describe_file(file)
+        return {"file": name, "rows": writer.rows, **description}
 
     def _remove_unused(self, document: Mapping[str, Any]) -> None:
         """Remove files that neither the new root nor the one before it names, and that nobody is

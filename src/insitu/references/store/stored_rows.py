@@ -192,12 +192,12 @@ class StoredRows:
             page = ascending // index.page_rows
             groups, needed = np.unique(group[np.flatnonzero(np.diff(page, prepend=-1))], return_counts=True)
             if local_path(self.part.url) is not None:
-                crowded = needed > _MOST_PAGES
+                as_group = needed > _MOST_PAGES
             else:
-                crowded = needed > (_MOST_REMOTE_PAGES if len(groups) > _FEW_GROUPS else 0)
+                as_group = needed > (_MOST_REMOTE_PAGES if len(groups) > _FEW_GROUPS else 0)
             cached = [(self.number, "group", k, self.names()) in self.pages for k in groups.tolist()]
-            crowded = crowded | np.array(cached)
-            whole = crowded[np.searchsorted(groups, group)]
+            as_group = as_group | np.array(cached)
+            whole = as_group[np.searchsorted(groups, group)]
             number, rows = np.where(whole, group, page), np.where(whole, ROWS_PER_GROUP, index.page_rows)
         first = number * rows
         # A page and a group may begin with the same row, but never lie next to each other here.

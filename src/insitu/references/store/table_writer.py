@@ -99,9 +99,9 @@ class ChunkFiles:
     def close(self) -> None:
         """Complete the file."""
         self._writer.close()
-        about = describe_file(self._file)
+        description = describe_file(self._file)
         self._stack.close()
-        self.parts.append({"file": self._name, "rows": self._writer.rows, **about})
+        self.parts.append({"file": self._name, "rows": self._writer.rows, **description})
 
     def _open(self) -> None:
         number = f"-{len(self.parts) + 1}" if self.parts else ""
@@ -140,21 +140,21 @@ class TableWriter:
         """Return a chunk table as the root describes it; write the rows that the store lacks."""
         axis = table.axis if isinstance(table, JoinedTable | StackedTables) else 0
         entries: list[dict[str, Any]] = []
-        waiting: list[_Leaf] = []
+        pending: list[_Leaf] = []
 
-        def write_waiting() -> None:
-            if waiting:
-                entries.append(self._dense(waiting, axis))
-                waiting.clear()
+        def write_pending() -> None:
+            if pending:
+                entries.append(self._dense(pending, axis))
+                pending.clear()
 
         for leaf in _leaves(_Leaf(table, encodings, packings), axis):
             make_entry = self._entry_without_rows(leaf)
             if make_entry is None:
-                waiting.append(leaf)
+                pending.append(leaf)
                 continue
-            write_waiting()
+            write_pending()
             entries.append(make_entry())
-        write_waiting()
+        write_pending()
         return entries[0] if len(entries) == 1 else _join_entries(axis, entries)
 
     def _entry_without_rows(self, leaf: _Leaf) -> Callable[[], dict[str, Any]] | None:

@@ -59,14 +59,14 @@ class _StrictResponse(HTTPResponse):
 
     def begin(self) -> None:
         head = self.fp
-        noted: Any = _HeaderReader(head)
-        self.fp = noted
+        reader: Any = _HeaderReader(head)
+        self.fp = reader
         try:
             super().begin()
         finally:
-            if self.fp is noted:
+            if self.fp is reader:
                 self.fp = head
-        if noted.last not in (b"\r\n", b"\n"):
+        if reader.last not in (b"\r\n", b"\n"):
             self.close()
             raise RemoteDisconnected("the connection closed within the headers of the response")
 

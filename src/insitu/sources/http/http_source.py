@@ -187,8 +187,8 @@ class HttpSource(RemoteSource):
     def _request_range(self, offset: int, length: int, until: float) -> bytes | None:
         """Make one request; return None if it has to be made in another form."""
         headers = self._identity.condition_headers() if self._conditional else {}
-        ranged = self._ranged
-        if ranged:
+        with_range = self._ranged
+        if with_range:
             headers["Range"] = f"bytes=-{length}" if offset == _TAIL else f"bytes={offset}-{offset + length - 1}"
         self._throttle.enter(until)
         try:
@@ -201,7 +201,7 @@ class HttpSource(RemoteSource):
                     raise
                 self._throttle.record_latency(time.perf_counter() - start)
                 try:
-                    data = self._read_response(response, offset, length, deadline, ranged)
+                    data = self._read_response(response, offset, length, deadline, with_range)
                 except failures.HTTPError as error:
                     raise TransientError(to_source_error(error, self.url, deadline)) from None
                 finally:
@@ -215,11 +215,11 @@ class HttpSource(RemoteSource):
             self._throttle.leave()
 
     def _read_response(
-        self, response: Response, offset: int, length: int, deadline: RequestDeadline, ranged: bool
+        self, response: Response, offset: int, length: int, deadline: RequestDeadline, with_range: bool
     ) -> bytes | None:
         status = response.status
         if status == 206:
-            return self._read_partial(response, offset, length, deadline, ranged)
+            return self._read_partial(response, offset, length, deadline, with_range)
         if status == 200:
             body = self._read_whole(response, deadline)
             return body[offset : offset + length] if offset != _TAIL else body[-length:]
@@ -233,10 +233,10 @@ class HttpSource(RemoteSource):
         raise self._to_error(response)
 
     def _read_partial(
-        self, response: Response, offset: int, length: int, deadline: RequestDeadline, ranged: bool
+        self, response: Response, offset: int, length: int, deadline: RequestDeadline, with_range: bool
     ) -> bytes | None:
         if (encoding := content_encoding(response, self.url)) is not None:
-            if not ranged:
+            if not with_range:
                 raise SourceError(
                     f"the server sends a part in {encoding} encoding, although the whole object was asked for",
                     url=self.url,
@@ -283,8 +283,8 @@ class HttpSource(RemoteSource):
                 return self._body
             encoding = content_encoding(response, self.url)
             size = self._content_length(response)
-            nameless = self._identity.etag is not None and "ETag" not in response.headers
-            if (self._knows_ranges or nameless) and encoding is None and size != self._identity.size:
+            lacks_etag = self._identity.etag is not None and "ETag" not in response.headers
+            if (self._knows_ranges or lacks_etag) and encoding is None and size != self._identity.size:
                 # The page of a proxy, or of a network that wants us to sign in: the object's server
                 # gives parts, or says which version it gives.
                 raise TransientError(

@@ -192,13 +192,15 @@ _MESSAGE_PREFIX = re.compile(r"^[\w.]+\(host=[^)]*\): ")
 
 def to_source_error(error: Exception, url: str, deadline: RequestDeadline) -> SourceError:
     """Return an error of the HTTP library as one of ours."""
-    late = deadline.is_over
+    is_late = deadline.is_over
     reason = redact_text(_MESSAGE_PREFIX.sub("", str(error))) or type(error).__name__
     # urllib3 derives "no connection could be made" from its class of timeouts, for the sake of old
     # callers.
     refused = isinstance(error, failures.NewConnectionError) and not isinstance(error.__cause__, TimeoutError)
-    if late or (isinstance(error, failures.TimeoutError) and not refused):
-        return TimedOutError("the server did not answer in time" if late else f"the request failed: {reason}", url=url)
+    if is_late or (isinstance(error, failures.TimeoutError) and not refused):
+        return TimedOutError(
+            "the server did not answer in time" if is_late else f"the request failed: {reason}", url=url
+        )
     hint = None
     if isinstance(error, failures.SSLError):
         hint = hint_for_user('Name a certificate bundle by storage_options={"verify": path} or SSL_CERT_FILE.')

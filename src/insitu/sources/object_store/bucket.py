@@ -317,7 +317,7 @@ def _make_bucket(
         store = maker(name, config=configuration, client_options=client_options, retry_config=retries, **more)
         return cast("ObjectStore", store)
 
-    reached = BucketSettings(
+    bucket_settings = BucketSettings(
         anonymous=found.anonymous,
         moves=kind == "s3",
         policy=policy,
@@ -328,7 +328,7 @@ def _make_bucket(
         provider=provider,
         environment=may_use,
     )
-    return Bucket(make(None, False), address.place, reached, make)
+    return Bucket(make(None, False), address.place, bucket_settings, make)
 
 
 def _static_credentials(kind: str, settings: Mapping[str, Any]) -> Callable[[], Any] | None:

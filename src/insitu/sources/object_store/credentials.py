@@ -185,9 +185,9 @@ class CredentialProcess:
             "expires_at": expires_at,
         }
 
-    def _failure(self, why: str) -> AccessError:
+    def _failure(self, reason: str) -> AccessError:
         # Neither the output nor the command line of the program: they may hold keys.
-        return AccessError(f"the credential_process of the AWS profile gave no credentials ({why})", url=self.place)
+        return AccessError(f"the credential_process of the AWS profile gave no credentials ({reason})", url=self.place)
 
 
 def _boto_provider(profile: str, address: Address) -> Provider:

@@ -66,12 +66,12 @@ def list_pages(
     for _ in range(_MOST_PAGES):
         query = _list_query(address.kind, below, delimiter, mark)
         if is_anonymous(bucket, options):
-            where, headers = f"{bucket_web_url(bucket, address)}?{_encode_query(query)}", dict[str, str]()
+            target, headers = f"{bucket_web_url(bucket, address)}?{_encode_query(query)}", dict[str, str]()
         else:
-            where, headers = sign_listing(bucket, address, query)
+            target, headers = sign_listing(bucket, address, query)
         headers |= {str(name): str(value) for name, value in (options.get("headers") or {}).items()}
         name = f"{address.place}/{below}"
-        data = _fetch_page(HttpSession(where, headers, policy, trust, name=name, scope=bucket.scope), policy, name)
+        data = _fetch_page(HttpSession(target, headers, policy, trust, name=name, scope=bucket.scope), policy, name)
         page, mark = _parse_page(data, address.kind, name)
         yield page
         if not mark:

@@ -242,12 +242,12 @@ class ObjectSource(RemoteSource):
         """Return what to raise for an error of obstore: final, or worth another attempt."""
         if isinstance(error, SourceError):
             return error
-        ours = self._to_source_error(error, offset, length)
+        source_error = self._to_source_error(error, offset, length)
         if is_throttled(error) or "error sending request" in str(error):
             self._throttle.back_off()  # a store that refuses or drops connections may have too many
         if sends_whole_objects(error):
-            return _WholeObjectError(ours)
-        return TransientError(ours) if is_transient(error) else ours
+            return _WholeObjectError(source_error)
+        return TransientError(source_error) if is_transient(error) else source_error
 
     def _to_source_error(self, error: Exception, offset: int | None = None, length: int | None = None) -> SourceError:
         """Return an error of obstore as one of ours."""
