@@ -209,8 +209,8 @@ def _with_computed_variables(whole: Member, before: Member, layout: FileLayout) 
                 url=next(iter(layout.spans)),
                 hint=COMBINE_ANEW,
             )
-    kept = {name: before.variables[name] for name in lost}
+    rest = {name: before.variables[name] for name in lost}
     coords = whole.coords | {name for name in lost if name in before.coords}
     order = [*(name for name in before.variables if name in whole.variables), *whole.variables]
     variables = {name: whole.variables[name] for name in dict.fromkeys(order)}
-    return whole.with_variables({**variables, **kept}, coords)
+    return whole.with_variables({**variables, **rest}, coords)

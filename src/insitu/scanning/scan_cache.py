@@ -44,6 +44,7 @@ from insitu.sources import open_source
 from insitu.sources.address import is_remote
 from insitu.sources.opened_urls import record_opened_urls
 from insitu.sources.redaction import redact_url
+from insitu.sources.user_folders import user_cache_folder
 
 try:
     import fcntl
@@ -241,9 +242,9 @@ class ScanCache:
         """Delete all entries that no process has open; return the bytes of those that stay."""
         left = self.evict(-1)
         with suppress(OSError):
-            held = {entry.name.partition("-")[0] for entry in self.entries()}
+            current = {entry.name.partition("-")[0] for entry in self.entries()}
             for item in os.scandir(self.folder):
-                if item.name.endswith(".json") and item.name.removesuffix(".json") not in held:
+                if item.name.endswith(".json") and item.name.removesuffix(".json") not in current:
                     with suppress(OSError):
                         os.unlink(item.path)
                 elif item.name.startswith("part-") and time.time() - item.stat().st_mtime > 3600:  # of a crash
@@ -344,8 +345,8 @@ def make_key(urls: Sequence[str], options: Mapping[str, Any]) -> str:
     accounts = {}
     if any(map(is_remote, urls)):
         accounts = {name: value for name, value in os.environ.items() if name.startswith(ACCOUNT_VARIABLES)}
-    asked = json.dumps([list(urls), options, accounts], sort_keys=True)
-    return hashlib.blake2b(asked.encode(), digest_size=16).hexdigest()
+    question = json.dumps([list(urls), options, accounts], sort_keys=True)
+    return hashlib.blake2b(question.encode(), digest_size=16).hexdigest()
 
 
 @cache
@@ -382,15 +383,7 @@ def default_scan_cache() -> ScanCache | None:
     named = os.environ.get("INSITU_SCAN_CACHE", "")
     if not options.scan_cache or named.lower() in ("off", "0", "false", "no"):
         return None
-    return ScanCache(named or _user_folder())
-
-
-def _user_folder() -> Path:
-    if sys.platform == "win32":
-        return Path(os.environ.get("LOCALAPPDATA", Path.home())) / "insitu" / "archives"
-    if sys.platform == "darwin":
-        return Path.home() / "Library" / "Caches" / "insitu" / "archives"
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "insitu" / "archives"
+    return ScanCache(named or user_cache_folder("archives"))
 
 
 _held: dict[str, int] = {}
