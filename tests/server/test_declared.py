@@ -76,7 +76,7 @@ class Watched:
 def watched(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Watched]:
     log = tmp_path_factory.mktemp("log") / "serve.log"
     options = ("--memory", str(MEMORY), "--cache", "0.0625", "--max-chunk", "64", "--timeout", str(SECONDS))
-    with serving([folder], log, *options) as running:
+    with serving([folder], log, *options, forked=False) as running:
         found = Watched(running)
         for _ in range(2):  # the first time something is imported
             begun = found.processor_seconds()
