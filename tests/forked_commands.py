@@ -30,7 +30,15 @@ from typing import IO, Any
 
 from waiting import LONG
 
-__all__ = ["ForkedProcess", "run_command", "start_command", "start_in_new_interpreter"]
+__all__ = [
+    "ADDRESS",
+    "CODE",
+    "ForkedProcess",
+    "forking_address",
+    "run_command",
+    "start_command",
+    "start_in_new_interpreter",
+]
 
 ADDRESS = "INSITU_TESTS_FORKING"
 """The variable that tells processes which tests have started where the process that is forked listens."""
@@ -105,7 +113,7 @@ def start_command(
         Files; by default those of this process.
     """
     variables = dict(os.environ if environment is None else environment)
-    address = None if _changes_interpreter(variables) else _forking_address()
+    address = None if _changes_interpreter(variables) else forking_address()
     if address is None:
         return start_in_new_interpreter(words, environment=variables, stdout=stdout, stderr=stderr)
     connection = socket.socket(socket.AF_UNIX)
@@ -147,7 +155,7 @@ def _changes_interpreter(variables: Mapping[str, str]) -> bool:
 
 
 @functools.cache
-def _forking_address() -> str | None:
+def forking_address() -> str | None:
     """Return where the process that is forked listens; it is started the first time. None: there are no forks."""
     if sys.platform != "linux":
         return None
