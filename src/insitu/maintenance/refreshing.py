@@ -12,16 +12,16 @@ import numpy.typing as npt
 
 from insitu.combining.file_names import one_location
 from insitu.combining.file_ranges import FileLayout, ranges_without, select_range
-from insitu.combining.member import CombineError, Member
 from insitu.combining.recipe import Recipe
-from insitu.combining.saved_members import tree_from_member
 from insitu.combining.scan_many import scan_many
-from insitu.combining.scan_member import Job, make_loader, scan_tree
-from insitu.errors import SourceError, StaleSourceError, UnsupportedError, VariableError
+from insitu.errors import CombineError, SourceError, StaleSourceError, UnsupportedError, VariableError
 from insitu.maintenance.checking import Progress, open_saved_tree
 from insitu.maintenance.conflicts import COMBINE_ANEW, check_disjoint
 from insitu.maintenance.saving import nest_groups, save_tree
 from insitu.model import VirtualArray
+from insitu.scanning.member import Member
+from insitu.scanning.saved_members import tree_from_member
+from insitu.scanning.scan_member import Job, make_loader, scan_tree
 from insitu.sources.listing import local_path
 
 if TYPE_CHECKING:
@@ -139,9 +139,9 @@ def _rescan_group(member: Member, path: str, changed: Collection[str], recipe: R
     else:
         scanned = drop_failures(scan_many(mine, job), job.errors)
         parts = [(layout.spans[url][dim][0], member) for url, member in zip(mine, scanned, strict=True)]
-        kept = [(span[0], select_range(member, dim, span)) for span in ranges_without(layout, dim, mine)]
-        check_disjoint([part for _, part in [*parts, *kept]], dim)
-        parts += kept
+        rest = [(span[0], select_range(member, dim, span)) for span in ranges_without(layout, dim, mine)]
+        check_disjoint([part for _, part in [*parts, *rest]], dim)
+        parts += rest
         whole = recipe.join_in_order([part for _, part in sorted(parts, key=lambda item: item[0])], dim, load)
     return _with_computed_variables(whole, member, layout)
 
@@ -211,8 +211,8 @@ def _with_computed_variables(whole: Member, before: Member, layout: FileLayout) 
                 url=next(iter(layout.spans)),
                 hint=COMBINE_ANEW,
             )
-    kept = {name: before.variables[name] for name in lost}
+    rest = {name: before.variables[name] for name in lost}
     coords = whole.coords | {name for name in lost if name in before.coords}
     order = [*(name for name in before.variables if name in whole.variables), *whole.variables]
     variables = {name: whole.variables[name] for name in dict.fromkeys(order)}
-    return whole.with_variables({**variables, **kept}, coords)
+    return whole.with_variables({**variables, **rest}, coords)

@@ -39,6 +39,7 @@ from typing import Any, NamedTuple
 from insitu.errors import InsituError
 from insitu.forking import fork_safe_lock
 from insitu.model import Source
+from insitu.process_options import options
 from insitu.sources import open_source
 from insitu.sources.address import is_remote
 from insitu.sources.opened_urls import record_opened_urls
@@ -58,7 +59,6 @@ __all__ = [
     "default_scan_cache",
     "make_key",
     "reader_identity",
-    "settings",
 ]
 
 MAX_BYTES = 1 << 30
@@ -76,17 +76,6 @@ REQUESTS_AT_ONCE = 64
 
 Versions = Callable[[Sequence[str]], Mapping[str, Source]]
 """Returns size and ETag of remote objects, by URL."""
-
-
-@dataclass(slots=True)
-class Settings:
-    """Settings of the process."""
-
-    enabled: bool = True
-    """Whether archives are looked up in the cache, and kept there."""
-
-
-settings = Settings()
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,9 +241,9 @@ class ScanCache:
         """Delete all entries that no process has open; return the bytes of those that stay."""
         left = self.evict(-1)
         with suppress(OSError):
-            held = {entry.name.partition("-")[0] for entry in self.entries()}
+            current = {entry.name.partition("-")[0] for entry in self.entries()}
             for item in os.scandir(self.folder):
-                if item.name.endswith(".json") and item.name.removesuffix(".json") not in held:
+                if item.name.endswith(".json") and item.name.removesuffix(".json") not in current:
                     with suppress(OSError):
                         os.unlink(item.path)
                 elif item.name.startswith("part-") and time.time() - item.stat().st_mtime > 3600:  # of a crash
@@ -355,8 +344,8 @@ def make_key(urls: Sequence[str], options: Mapping[str, Any]) -> str:
     accounts = {}
     if any(map(is_remote, urls)):
         accounts = {name: value for name, value in os.environ.items() if name.startswith(ACCOUNT_VARIABLES)}
-    asked = json.dumps([list(urls), options, accounts], sort_keys=True)
-    return hashlib.blake2b(asked.encode(), digest_size=16).hexdigest()
+    question = json.dumps([list(urls), options, accounts], sort_keys=True)
+    return hashlib.blake2b(question.encode(), digest_size=16).hexdigest()
 
 
 @cache
@@ -391,7 +380,7 @@ class ScanRecorder:
 def default_scan_cache() -> ScanCache | None:
     """Return the cache of the user; None if it is switched off."""
     named = os.environ.get("INSITU_SCAN_CACHE", "")
-    if not settings.enabled or named.lower() in ("off", "0", "false", "no"):
+    if not options.scan_cache or named.lower() in ("off", "0", "false", "no"):
         return None
     return ScanCache(named or _user_folder())
 

@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from insitu.combining.member import Load, in_memory
 from insitu.model import GroupDetails, VirtualArray, VirtualGroup
+from insitu.scanning.member import Load, in_memory
 
 __all__ = ["decode_matlab", "is_matlab"]
 

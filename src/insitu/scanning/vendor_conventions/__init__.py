@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from insitu.combining.member import Load
-from insitu.combining.vendor_conventions.eos5_grids import add_grid_coordinates
-from insitu.combining.vendor_conventions.eos5_swaths import add_geolocation, add_swath_coordinates, geolocation_of
-from insitu.combining.vendor_conventions.matlab import decode_matlab, is_matlab
 from insitu.errors import VariableError
 from insitu.formats.eos_structure import EosStructure
 from insitu.formats.variable_filter import subtree
 from insitu.model import VirtualGroup
+from insitu.scanning.member import Load
+from insitu.scanning.vendor_conventions.eos5_grids import add_grid_coordinates
+from insitu.scanning.vendor_conventions.eos5_swaths import add_geolocation, add_swath_coordinates, geolocation_of
+from insitu.scanning.vendor_conventions.matlab import decode_matlab, is_matlab
 
 __all__ = ["Rescan", "apply_vendor_conventions"]
 
