@@ -302,7 +302,7 @@ def test_object_store_takes_nothing_from_the_operator(
     with access_policy_scope(_All()):
         found = open_source(f"{scheme}://bucket/key", client)
         bucket, _ = open_bucket(f"{scheme}://bucket/key", client) or (None, "")
-    sent = f"{found._given} {found._settings['headers']}"  # type: ignore[attr-defined]
+    sent = f"{found._address} {found._settings['headers']}"  # type: ignore[attr-defined]
     assert "operator" not in sent.lower()
     assert bucket is not None
     assert bucket.secret(*KEYS[scheme]) == ""

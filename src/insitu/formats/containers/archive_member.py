@@ -105,9 +105,6 @@ def _shift_tile(tile: Tile, offset: int, own: str) -> Tile:
         return replace(tile, encodings=encodings)
     if elsewhere:
         raise UnsupportedError("the data lies partly in an archive and partly outside, which is not supported")
-    if isinstance(chunks, SparseTable):
-        places = chunks.offset.astype(np.int64) + offset
-        return replace(tile, encodings=encodings, chunks=replace(chunks, offset=places))
     if (chunks.source < 0).all():
         return replace(tile, encodings=encodings)
     places = np.where(chunks.source >= 0, chunks.offset.astype(np.int64) + offset, chunks.offset)

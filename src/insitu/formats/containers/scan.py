@@ -8,7 +8,7 @@ opened as that store. An archive within an archive is refused by name.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from typing import Any, NamedTuple
 
 from insitu.errors import FormatError, InsituError, SourceError, UnsupportedError, VariableError
@@ -22,7 +22,7 @@ from insitu.formats.registry import Format
 from insitu.formats.unreadable import Problems
 from insitu.formats.variable_filter import select_variables, subtree
 from insitu.model import GroupDetails, VirtualGroup
-from insitu.sources.protocol import ByteSource, Range, WrappedSource
+from insitu.sources.protocol import ByteSource, WrappedSource
 
 __all__ = ["TAR", "ZIP", "ScopedArchive", "scan_tar", "scan_zip"]
 
@@ -97,22 +97,6 @@ class ScopedArchive(WrappedSource):
     def url(self) -> str:
         """The archive's, and the member's path."""
         return f"{self.source.url}::{self.path}"
-
-    def size(self) -> int:
-        """Bytes in the archive."""
-        return self.source.size()
-
-    def read(self, offset: int, length: int) -> bytes:
-        """One range of the archive."""
-        return self.source.read(offset, length)
-
-    def read_many(self, ranges: Sequence[Range]) -> list[bytes]:
-        """Many ranges of the archive."""
-        return self.source.read_many(ranges)
-
-    def close(self) -> None:
-        """Close the archive, which was opened for this."""
-        self.source.close()
 
     def scan(
         self,

@@ -19,11 +19,10 @@ import numpy as np
 
 from insitu.errors import FormatError, InsituError, UnsupportedError
 from insitu.formats.containers.zip_members import LOCAL_HEADER, ZipEntry, end_of_local_header, read_directory
-from insitu.formats.zarr.keyed import cell_numbers
-from insitu.model import UNWRITTEN, ChunkLocations, ChunkState, Codec, Encoding, Source
+from insitu.model import UNWRITTEN, ChunkLocations, Codec, Encoding, Source
 from insitu.model.axis import Indices
-from insitu.model.chunks import get_chunk_state
-from insitu.model.derived_tables import ExpandedTable, SelectedTable
+from insitu.model.chunks import flat_cell_numbers
+from insitu.model.derived_tables import ChunkTableBase
 from insitu.sources import ByteSource, open_source
 from insitu.zarr_metadata import ArrayMetadata
 
@@ -154,7 +153,7 @@ def _strip_root_folder(members: dict[str, ZipEntry]) -> dict[str, ZipEntry]:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class ZippedChunks:
+class ZippedChunks(ChunkTableBase):
     """The table of a grid whose chunks are members of a zip file."""
 
     source: Source
@@ -183,7 +182,7 @@ class ZippedChunks:
 
     def locate(self, cells: Sequence[Indices]) -> ChunkLocations:
         """Return where cells lie."""
-        wanted = cell_numbers(cells, self.shape)
+        wanted = flat_cell_numbers(cells, self.shape)
         zero = np.zeros(len(wanted), np.int64)
         if not len(self.number):
             return ChunkLocations(np.full(len(wanted), UNWRITTEN), zero, zero, zero, zero, zero, b"")
@@ -202,17 +201,6 @@ class ZippedChunks:
             return
         with open_source(self.source.url, self.storage_options) as opened:
             self.begin[unknown] = _read_member_offsets(opened, self.header[unknown].tolist())
-
-    def take(self, axis: int, cells: Indices | slice) -> SelectedTable:
-        """Return the table of these cells along one axis."""
-        return SelectedTable.of(self, axis, cells)
-
-    def with_new_axis(self) -> ExpandedTable:
-        """Return the table with one more axis, of one cell, at the end."""
-        return ExpandedTable(self)
-
-    def __getitem__(self, cell: int | tuple[int, ...]) -> ChunkState:
-        return get_chunk_state(self, cell)
 
 
 def _read_member_offsets(opened: ByteSource, headers: Sequence[int]) -> list[int]:
