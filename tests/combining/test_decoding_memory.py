@@ -13,8 +13,8 @@ import pytest
 import xarray
 
 import insitu
-from insitu.combining import decode_member, decoding_memory
 from insitu.model import IDENTITY, ArrayDetails
+from insitu.scanning import decode_member, decoding_memory
 from insitu.scanning.decoding_memory import DecodingMemory, RememberedVariable, memory_of_thread
 from insitu.scanning.eager_values import _read_runs
 from insitu.sources import MemorySource
