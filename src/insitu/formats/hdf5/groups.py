@@ -88,7 +88,6 @@ class GroupBuilder:
             details = GroupDetails(
                 "hdf5",
                 dims={d.name: d.length for d in node.dimensions},
-                address=branch.group.address if "MATLAB_class" in branch.group.attributes else None,
                 unread_attributes=dict(branch.group.problems or {}),
             )
             made[id(branch)] = VirtualGroup(

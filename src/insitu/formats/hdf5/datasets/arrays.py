@@ -146,9 +146,8 @@ def array_details(dataset: Dataset, shape: tuple[int, ...]) -> ArrayDetails:
     chunk = layout.chunk if isinstance(layout, ChunkedLayout) else None
     stored = own.shape if not null and shape != own.shape else None
     details = _plain_details(dataset.datatype, chunk, dataset.fill.state, null, stored)
-    if dataset.problems or "MATLAB_class" in dataset.attributes:  # MATLAB's cells refer to the address
-        address = dataset.address if "MATLAB_class" in dataset.attributes else None
-        details = replace(details, address=address, unread_attributes=dict(dataset.problems))
+    if dataset.problems:
+        details = replace(details, unread_attributes=dict(dataset.problems))
     return details
 
 
