@@ -54,9 +54,9 @@ def _split(table: FieldTable, numbers: list[int], names: Sequence[str]) -> list[
     Fields of one header share their keys, so that only these are compared.
     """
     shared: dict[int, list[int]] = {}
-    told = table.descriptions
+    descriptions = table.descriptions
     for number in numbers:
-        shared.setdefault(id(told[number].keys), []).append(number)
+        shared.setdefault(id(descriptions[number].keys), []).append(number)
     found = _group_by_keys(table, list(shared.values()), names)
     return [sorted(number for part in some for number in part) if len(some) > 1 else some[0] for some in found]
 

@@ -80,9 +80,9 @@ class SiblingFiles:
         if window.local:
             return
         places = [sibling_urls(window.url, name) for name in dict.fromkeys(names)]
-        wanted = [found[0] for found in places if found and found[0] not in self._opened][:FILES_LIMIT]
-        if len(wanted) > 1:
-            gather(lambda url, _: self._open(window, url), wanted)
+        unopened = [found[0] for found in places if found and found[0] not in self._opened][:FILES_LIMIT]
+        if len(unopened) > 1:
+            gather(lambda url, _: self._open(window, url), unopened)
 
     def _open(self, window: ReadCache, url: str) -> ReadCache | AccessError | None:
         if len(self._opened) >= FILES_LIMIT:

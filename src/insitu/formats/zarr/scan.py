@@ -16,12 +16,13 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from insitu.errors import AccessError, FormatError, GroupError, InsituError, NotFoundError, SourceError
+from insitu.formats.scan_request import ScanRequest
 from insitu.formats.unreadable import Problems
 from insitu.formats.zarr.keyed import KeyedChunks, join_url
 from insitu.formats.zarr.sharded import ShardedChunks
 from insitu.formats.zarr.zip_store import ZipStore
 from insitu.model import ChunkTable, Encoding, GroupDetails, Tile, VirtualGroup
-from insitu.sources import ByteSource, open_source, read_all
+from insitu.sources import open_source, read_all
 from insitu.sources.access_policy import check_path
 from insitu.sources.address import folder_of
 from insitu.sources.listing import is_directory, list_subfolders, local_path
@@ -30,7 +31,7 @@ from insitu.zarr_metadata import ArrayMetadata
 from insitu.zarr_metadata.hierarchy import ZarrNode, build_tree, consolidated_documents, parse_nodes
 from insitu.zarr_metadata.json_fields import parse_object
 
-__all__ = ["ZarrContainer", "matches", "open_zarr", "scan_store", "scan_zip"]
+__all__ = ["ZarrContainer", "matches", "open_zarr", "scan_store"]
 
 _NAMED = re.compile(r"(\.zarr\d?(\.zip)?|\.zip|/)$", re.IGNORECASE)
 _DEEPEST = 64
@@ -116,61 +117,25 @@ def matches(url: str) -> bool:
     return is_directory(url) or bool(_NAMED.search(url.partition("?")[0]))
 
 
-def open_zarr(
-    url: str,
-    *,
-    group: str | None = None,
-    variables: Collection[str] | None = None,
-    errors: str = "raise",
-    storage_options: Mapping[str, Any] | None = None,
-) -> VirtualGroup | None:
-    """Scan a Zarr store; return None if there is none at this URL.
+def open_zarr(url: str, request: ScanRequest) -> VirtualGroup | None:
+    """Scan the Zarr store that is a directory, a zip file, a bucket's prefix or a web address.
 
-    Parameters
-    ----------
-    url
-        A directory, a zip file, a bucket's prefix or a web address.
-    group
-        Take only this subtree.
-    variables
-        Take only these arrays, and those that their dimensions name.
-    errors
-        "raise": an array that cannot be taken ends the scan. "warn": it is left out.
-    storage_options
-        See `insitu.sources.open_source`.
+    Returns None if there is none.
     """
+    options = request.storage_options
     if url.partition("?")[0].lower().endswith(".zip") and not is_directory(url):
-        with open_source(url, storage_options) as source:
-            return scan_zip(source, group=group, variables=variables, errors=errors, storage_options=storage_options)
+        with open_source(url, options) as source:
+            return scan_store(ZipStore.open(source, options), request)
     path = local_path(url)
     if path is not None and not is_directory(url):
         return None
-    return _scan(PrefixStore(path or url, storage_options), group, variables, errors)
+    return scan_store(PrefixStore(path or url, options), request)
 
 
-def scan_zip(
-    source: ByteSource,
-    *,
-    group: str | None = None,
-    variables: Collection[str] | None = None,
-    errors: str = "raise",
-    storage_options: Mapping[str, Any] | None = None,
-) -> VirtualGroup | None:
-    """Scan a Zarr store that is one zip file; return None if the zip file holds something else."""
-    return _scan(ZipStore.open(source, storage_options), group, variables, errors)
-
-
-def scan_store(
-    holder: ZarrContainer, *, group: str | None = None, variables: Collection[str] | None = None, errors: str = "raise"
-) -> VirtualGroup | None:
+def scan_store(holder: ZarrContainer, request: ScanRequest) -> VirtualGroup | None:
     """Scan the Zarr store in a container; return None if there is none."""
-    return _scan(holder, group, variables, errors)
-
-
-def _scan(
-    holder: ZarrContainer, group: str | None, variables: Collection[str] | None, errors: str
-) -> VirtualGroup | None:
-    problems = Problems(errors)
+    group, variables = request.group, request.variables
+    problems = Problems(request.errors)
     documents = _root(holder)
     if documents is None:
         return None
@@ -309,7 +274,7 @@ def _is_group(data: bytes | None, holder: ZarrContainer) -> bool:
     try:
         return parse_object(data, "zarr.json").get("node_type") == "group"
     except FormatError:
-        return False  # told of when the nodes are made
+        return False  # reported when the nodes are made
 
 
 def _list_children(holder: ZarrContainer, path: str) -> list[str] | None:

@@ -229,8 +229,8 @@ def _heap_codec(file: FileContext, datatype: Datatype) -> Codec:
     if needs_element_decoder(datatype):
         return Codec("hdf5_vlen", {"kind": "record", "type": describe_type(datatype), **widths})
     dtype = np.dtype("S1") if base is None else base.dtype
-    told = {"kind": "string" if text else "sequence", "base": dtype.str, "charset": datatype.charset}
-    return Codec("hdf5_vlen", {**told, **widths})
+    configuration = {"kind": "string" if text else "sequence", "base": dtype.str, "charset": datatype.charset}
+    return Codec("hdf5_vlen", {**configuration, **widths})
 
 
 def _build_table(

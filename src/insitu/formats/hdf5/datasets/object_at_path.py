@@ -85,10 +85,10 @@ def open_object(
             return None
         if not isinstance(found, ExternalTarget):
             return opened, found, path
-        there = neighbours.open_sibling(window, found.file)
-        if there is None:
+        external = neighbours.open_sibling(window, found.file)
+        if external is None:
             return None
-        window, path = there, found.path
+        window, path = external, found.path
     return None  # a circle of links
 
 

@@ -36,7 +36,7 @@ class Branch:
     dead_links: list[tuple[str, str]] = field(default_factory=list)
     """Names of links that lead to nothing new, and why."""
 
-    asked: set[str] | None = None
+    requested_paths: set[str] | None = None
     """Paths of what is asked for, from the root of the scan; None: all."""
     outside: list[tuple[str, ExternalTarget]] = field(default_factory=list)
     """Names of links to other files, and where they lead."""
@@ -191,13 +191,13 @@ class ObjectPaths:
 
     def has_unknown_targets(self, tree: Branch) -> bool:
         """Whether an attribute refers to an object that is not below the tree."""
-        wanted: set[int] = set()
+        targets: set[int] = set()
         for branch in tree.walk():
             for attributes in (branch.group.attributes, *(dataset.attributes for _, dataset in branch.datasets)):
                 for value in attributes.values():
                     if isinstance(value, ReferenceValue):
-                        wanted |= value.addresses()
-        return bool(wanted) and not wanted <= self._all().keys()
+                        targets |= value.addresses()
+        return bool(targets) and not targets <= self._all().keys()
 
     def _all(self) -> dict[int, str]:
         if self._found is None:

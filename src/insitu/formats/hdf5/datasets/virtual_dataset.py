@@ -68,12 +68,12 @@ def _iterate_sources(
     neighbours: SiblingFiles, window: ReadCache, mapping: SourceMapping
 ) -> Iterator[tuple[StoredSelection, StoredSelection, VirtualArray | None]]:
     """What is mapped whereto, with ends where the sources end."""
-    here, there = mapping.target_selection, mapping.source_selection
-    axis = here.endless_axis
+    target_selection, source_selection = mapping.target_selection, mapping.source_selection
+    axis = target_selection.endless_axis
     if axis is None:
-        yield here, there, _open_source_array(neighbours, window, *mapping.names(0))
+        yield target_selection, source_selection, _open_source_array(neighbours, window, *mapping.names(0))
         return
-    line = here.lines[axis]
+    line = target_selection.lines[axis]
     if mapping.is_numbered:
         if line.block is None:
             raise FormatError("sources are numbered, but the mapping has one block only", structure="virtual dataset")
@@ -82,11 +82,11 @@ def _iterate_sources(
             if source is None:
                 return
             block = AxisHyperslab(line.start + number * line.stride, line.block, 1, line.block)
-            yield _replace_line(here, axis, block), there, source
+            yield _replace_line(target_selection, axis, block), source_selection, source
         raise UnsupportedError(
             f"a mapping with more than {BLOCKS_LIMIT} numbered sources is not supported", structure="virtual dataset"
         )
-    of = there.endless_axis
+    of = source_selection.endless_axis
     if of is None:
         raise FormatError("an unlimited mapping has a limited source selection", structure="virtual dataset")
     source = _open_source_array(neighbours, window, *mapping.names(0))
@@ -94,20 +94,24 @@ def _iterate_sources(
         return
     if of >= source.ndim:
         raise FormatError("a selection has more axes than its source", structure="virtual dataset")
-    count = there.lines[of].count_before(source.shape[of])
-    yield _replace_line(here, axis, line.clip(count)), _replace_line(there, of, there.lines[of].clip(count)), source
+    count = source_selection.lines[of].count_before(source.shape[of])
+    yield (
+        _replace_line(target_selection, axis, line.clip(count)),
+        _replace_line(source_selection, of, source_selection.lines[of].clip(count)),
+        source,
+    )
 
 
-def _replace_line(picked: StoredSelection, axis: int, line: AxisHyperslab) -> StoredSelection:
-    return StoredSelection("lines", (*picked.lines[:axis], line, *picked.lines[axis + 1 :]))
+def _replace_line(selection: StoredSelection, axis: int, line: AxisHyperslab) -> StoredSelection:
+    return StoredSelection("lines", (*selection.lines[:axis], line, *selection.lines[axis + 1 :]))
 
 
 def _open_source_array(neighbours: SiblingFiles, window: ReadCache, name: str, path: str) -> VirtualArray | None:
     """The array of a source; None: it is missing."""
     key = ("source", window.url, name, path)
     if key not in neighbours.memory:
-        there = window if name in (".", "") else neighbours.open_sibling(window, name)
-        found = None if there is None else open_object(neighbours, there, path)
+        source_window = window if name in (".", "") else neighbours.open_sibling(window, name)
+        found = None if source_window is None else open_object(neighbours, source_window, path)
         if found is None:
             neighbours.memory[key] = None
         else:
@@ -169,12 +173,12 @@ def dataset_array(
         window, [m.names(0)[0] for m in dataset.mappings if not m.is_numbered and m.file not in (".", "")]
     )
     for mapping in dataset.mappings:
-        for here, there, source in _iterate_sources(neighbours, window, mapping):
+        for target_selection, source_selection, source in _iterate_sources(neighbours, window, mapping):
             if source is None:
                 missing.append(":".join(mapping.names(0)))
                 continue
             _check_source(source, dataset, encoding.dtype, fill)
-            pieces += place_mapping(here, there, source, dataset.space.shape, len(extra))
+            pieces += place_mapping(target_selection, source_selection, source, dataset.space.shape, len(extra))
     tiles, origins = assemble(pieces, len(whole))
     details = dataclasses.replace(array_details(dataset, shape), is_virtual=True, missing_sources=tuple(missing))
     return VirtualArray(whole, encoding.dtype, dims, tiles, origins, attributes, fill, details)

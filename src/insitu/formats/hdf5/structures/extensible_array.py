@@ -20,6 +20,7 @@ from insitu.formats.parsing.scheduler import ExactRanges, Walk
 __all__ = ["read_extensible_array"]
 
 BATCH = 4 << 20
+"""Bytes of data blocks that are fetched and checked at once: all of them would double the memory of a large index."""
 
 
 @dataclass(frozen=True, slots=True)

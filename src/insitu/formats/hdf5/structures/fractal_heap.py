@@ -219,15 +219,19 @@ def _header(file: FileContext, data: bytes, address: int) -> _Heap:
     )
 
 
-def _read_managed(file: FileContext, heap: _Heap, wanted: _WantedObjects, out: list[bytes]) -> Walk[None]:
-    """Objects in direct blocks: down from the root, all blocks of a level at once."""
+def _read_managed(file: FileContext, heap: _Heap, objects: _WantedObjects, out: list[bytes]) -> Walk[None]:
+    """Objects in direct blocks: down from the root, all blocks of a level at once.
+
+    Only blocks that hold one of the objects are fetched. Object by object would fetch a block for each name in it, one
+    round trip after the other.
+    """
     if heap.root == file.undefined:
         file.fail("has no blocks, but objects are looked up in it", heap.address, "fractal heap")
     if heap.root_rows:
-        blocks = {_Block(heap.root, 0, 0, heap.root_rows, _indirect_size(file, heap, heap.root_rows), 0): wanted}
+        blocks = {_Block(heap.root, 0, 0, heap.root_rows, _indirect_size(file, heap, heap.root_rows), 0): objects}
     else:
         stored = heap.root_size if heap.filters else heap.first
-        blocks = {_Block(heap.root, 0, heap.first, 0, stored, heap.root_mask): wanted}
+        blocks = {_Block(heap.root, 0, heap.first, 0, stored, heap.root_mask): objects}
     for _ in range(65):  # each step halves the size of the blocks
         todo = list(blocks.items())
         if not todo:
@@ -250,7 +254,7 @@ def _indirect_size(file: FileContext, heap: _Heap, rows: int) -> int:
 
 
 def _children(
-    file: FileContext, heap: _Heap, block: _Block, data: bytes, wanted: _WantedObjects
+    file: FileContext, heap: _Heap, block: _Block, data: bytes, objects: _WantedObjects
 ) -> dict[_Block, _WantedObjects]:
     """Return the blocks below an indirect block that hold wanted objects.
 
@@ -259,19 +263,19 @@ def _children(
     if data[:4] != b"FHIB":
         file.fail("has no signature", block.address, "fractal heap indirect block")
     verify_checksum(file, data, block.address, "fractal heap indirect block")
-    inside = _assign_to_children(heap.first, heap.width, block.rows, block.start, wanted)
+    inside = _assign_to_children(heap.first, heap.width, block.rows, block.start, objects)
     rows = _row_starts(heap.first, heap.width, block.rows)
     return {_child(file, heap, block, data, number, rows): items for number, items in inside}
 
 
 @lru_cache(maxsize=1024)
 def _assign_to_children(
-    first: int, width: int, rows: int, begin: int, wanted: _WantedObjects
+    first: int, width: int, rows: int, begin: int, objects: _WantedObjects
 ) -> tuple[tuple[int, _WantedObjects], ...]:
     """The objects in each child of an indirect block, by the child's number."""
     starts = _row_starts(first, width, rows)
     inside: dict[int, list[tuple[int, int, int]]] = {}
-    for item in wanted:
+    for item in objects:
         within = item[0] - begin
         row = bisect_right(starts, within) - 1
         if not 0 <= row < rows:
@@ -311,7 +315,7 @@ def _child(file: FileContext, heap: _Heap, block: _Block, data: bytes, number: i
 
 
 def _extract_objects(
-    file: FileContext, heap: _Heap, block: _Block, data: bytes, wanted: _WantedObjects, out: list[bytes]
+    file: FileContext, heap: _Heap, block: _Block, data: bytes, objects: _WantedObjects, out: list[bytes]
 ) -> None:
     """Cut objects out of a direct block (III.F, "Fractal Heap Direct Block")."""
     if heap.filters:
@@ -324,14 +328,14 @@ def _extract_objects(
         verify_checksum(
             file, data[:at] + bytes(4) + data[at + 4 :] + data[at : at + 4], block.address, "fractal heap direct block"
         )
-    for start, length, number in wanted:
+    for start, length, number in objects:
         at = start - block.start
         if at < 0 or at + length > len(data):
             file.fail("does not hold an object that should be there", block.address, "fractal heap direct block")
         out[number] = data[at : at + length]
 
 
-def _read_huge(file: FileContext, heap: _Heap, wanted: list[tuple[int, bytes]], out: list[bytes]) -> Walk[None]:
+def _read_huge(file: FileContext, heap: _Heap, objects: list[tuple[int, bytes]], out: list[bytes]) -> Walk[None]:
     """Read objects that are too large for a block.
 
     The id holds the address, or the key to a B-tree that does.
@@ -341,7 +345,7 @@ def _read_huge(file: FileContext, heap: _Heap, wanted: list[tuple[int, bytes]], 
     direct = heap.id_length - 1 >= width + length + more
     places: list[tuple[int, int, int, int, int]] = []
     if direct:
-        for number, key in wanted:
+        for number, key in objects:
             address, size = int.from_bytes(key[1 : 1 + width], "little"), key[1 + width : 1 + width + length]
             at = 1 + width + length
             mask = int.from_bytes(key[at : at + 4], "little") if more else 0
@@ -350,7 +354,7 @@ def _read_huge(file: FileContext, heap: _Heap, wanted: list[tuple[int, bytes]], 
     else:
         records = yield from read_records(file, heap.huge_tree, (1, 2))
         by_key = {record[width + length + more :]: record for record in records}
-        for number, key in wanted:
+        for number, key in objects:
             found = by_key.get(key[1 : 1 + length].ljust(length, b"\0"))
             if found is None:
                 file.fail("has no huge object of that id", heap.address, "fractal heap")
