@@ -103,8 +103,8 @@ def cuts(quick: bool) -> None:
     """10,000 parts that alternate between three ways to be cut across the join: how long does
     planning a read take?
     """
-    from insitu.combining.join_similar import join_arrays
     from insitu.model import Axis, Columns, Encoding, Selection, Source, Tile, VirtualArray
+    from insitu.model.join_similar import join_arrays
     from insitu.reading import plan_read
 
     parts, encoding = [], Encoding(np.dtype("f4"))

@@ -32,10 +32,10 @@ def _work(opened: Open, paths: Sequence[str] | str, warm: Sequence[str]) -> Call
 
 def insitu(paths: Sequence[str] | str, warm: Sequence[str], **how: Any) -> Callable[[], Any]:
     """Our own; every time as if for the first time, without the cache of scans."""
-    from insitu.scanning.scan_cache import settings
+    from insitu.process_options import options
     from insitu.xarray_bridge import open_mfdataset
 
-    settings.enabled = False
+    options.scan_cache = False
     return _work(lambda files: open_mfdataset(files, **how), paths, warm)
 
 
@@ -44,8 +44,8 @@ def insitu_combine(paths: Sequence[str] | str, warm: Sequence[str], **how: Any) 
     from insitu.combining.file_names import expand_paths
     from insitu.combining.recipe import Recipe
     from insitu.combining.scan_many import scan_many
-    from insitu.combining.scan_member import Job, make_loader
     from insitu.combining.survey import Survey
+    from insitu.scanning.scan_member import Job, make_loader
 
     job, recipe = Job(), Recipe(**how)
 

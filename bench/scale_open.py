@@ -65,9 +65,9 @@ def open_and_measure(count: int, quick: bool, workers: int, library: str) -> dic
         work = getattr(openers, library)(paths=files, warm=files[:2])
         return _measure_call(work, files, None)
     import insitu
-    from insitu.scanning.scan_cache import settings
+    from insitu.process_options import options
 
-    settings.enabled = False
+    options.scan_cache = False
     if not workers:
         return _measure_call(openers.insitu(paths=files, warm=files[:64], **HOW), files, None)
     import distributed

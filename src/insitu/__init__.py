@@ -7,8 +7,8 @@ from insitu import errors
 
 if TYPE_CHECKING:
     from insitu.archive import Archive
-    from insitu.lazy_array.options import options
     from insitu.maintenance import check, refresh
+    from insitu.process_options import options
     from insitu.reading import ChunkCache
     from insitu.sources import trace
     from insitu.verbs import read, reduce, scan, zarr_store
@@ -35,13 +35,13 @@ __version__ = "0.1.0"
 # Imported when first asked for: a program that only names insitu, or scans one file, should not wait for
 # NumPy, xarray and Arrow.
 _LATE = {
-    "Archive": "insitu.archive",
+    "Archive": "insitu.xarray_bridge.archive_dataset",
     "ChunkCache": "insitu.reading",
     "check": "insitu.maintenance",
     "open_dataset": "insitu.xarray_bridge",
     "open_datatree": "insitu.xarray_bridge",
     "open_mfdataset": "insitu.xarray_bridge",
-    "options": "insitu.lazy_array.options",
+    "options": "insitu.process_options",
     "read": "insitu.verbs",
     "reduce": "insitu.verbs",
     "refresh": "insitu.maintenance",

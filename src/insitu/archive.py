@@ -13,7 +13,6 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
-from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy.typing as npt
@@ -22,7 +21,6 @@ from insitu.active.answer import answer_array
 from insitu.active.client import Active
 from insitu.active.placement import Servers
 from insitu.combining.cached_archive import CachedArchive
-from insitu.combining.conventions import Decoding
 from insitu.combining.file_names import (
     absolute_path,
     expand_paths,
@@ -32,13 +30,9 @@ from insitu.combining.file_names import (
     open_objects,
     resolve_references,
 )
-from insitu.combining.member import Member, Variable
 from insitu.combining.recipe import Recipe
-from insitu.combining.saved_members import array_from_variable, tree_from_member
 from insitu.combining.scan_journal import Journal
 from insitu.combining.scan_many import scan_many, thread_count
-from insitu.combining.scan_member import Failure, Job, make_loader, scan_member, scan_tree
-from insitu.combining.stored_view import stored_view, zarr_tree
 from insitu.combining.survey import Survey
 from insitu.engines.choose import engine_for
 from insitu.engines.engine_protocol import Engine
@@ -61,10 +55,15 @@ from insitu.maintenance import (
 from insitu.model import VirtualArray, VirtualGroup
 from insitu.model.description import Row, count_text, describe_html, describe_text, variable_row
 from insitu.model.group import hint_for_names
-from insitu.reading import ChunkCache, ReadContext, ReadStatistics, cache_from_option
+from insitu.reading import ChunkCache, ReadContext, ReadStatistics, cache_from_option, read_selection
 from insitu.reducing.query import ReductionQuery
 from insitu.reducing.reduced_axes import axes_of_dims
-from insitu.scanning.scan_url import Verify, can_be_collection, is_saved_tree, read_selection, scan_stored
+from insitu.scanning.conventions import Decoding
+from insitu.scanning.member import Member, Variable
+from insitu.scanning.saved_members import array_from_variable, tree_from_member
+from insitu.scanning.scan_member import Failure, Job, make_loader, scan_member, scan_tree
+from insitu.scanning.scan_url import Verify, can_be_collection, is_saved_tree, scan_stored
+from insitu.scanning.stored_view import stored_view, zarr_tree
 from insitu.sources.address import is_remote
 from insitu.sources.redaction import redact_url
 
@@ -76,7 +75,7 @@ if TYPE_CHECKING:
     from insitu.reading.zarr_store.store import InsituStore
     from insitu.references import AppendReport, CheckReport, RollbackReport
 
-__all__ = ["Archive"]
+__all__ = ["Archive", "register_dataset_maker", "zarr_store_of"]
 
 ScannedFiles = Sequence[Member | Failure]
 
@@ -587,9 +586,17 @@ class Archive:
         """Return the archive as a lazy dataset; keywords as for `insitu.open_dataset`
         (`chunks`).
         """
-        bridge: Any = import_module("insitu.xarray_bridge.opening")  # a layer above: it registers what xarray needs
-        found: xarray.Dataset = bridge.dataset_from_archive(self, **how)
-        return found
+        if not _dataset_makers:
+            raise UnsupportedError("nothing is registered that makes datasets", hint="Take `insitu.Archive`")
+        return _dataset_makers[-1](self, **how)
+
+
+_dataset_makers: list[Callable[..., xarray.Dataset]] = []
+
+
+def register_dataset_maker(make: Callable[..., xarray.Dataset]) -> None:
+    """Let a layer above say how an archive becomes a dataset."""
+    _dataset_makers.append(make)
 
 
 def _has_failures(found: ScannedFiles) -> bool:

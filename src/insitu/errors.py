@@ -19,18 +19,21 @@
     ├── VariableError    KeyError             no such variable
     │   └── GroupError       OSError          no such group (xarray's engines raise OSError, too)
     └── ModelError       ValueError           arrays that cannot be joined or shaped that way
+        └── CombineError                      files that do not make one dataset
 
 Each class has a stable `kind`, which the server maps to an HTTP status and logs print.
 """
 
 from __future__ import annotations
 
+import warnings
 from typing import Any, ClassVar
 
 __all__ = [
     "AccessError",
     "ChecksumError",
     "CodecError",
+    "CombineError",
     "FormatError",
     "GroupError",
     "InsituError",
@@ -216,5 +219,19 @@ class ModelError(InsituError, ValueError):
     kind = "model"
 
 
+class CombineError(ModelError):
+    """The files do not make one dataset in the way that was asked for."""
+
+    kind = "combine"
+
+
 class InsituWarning(UserWarning):
     """Something was left out or failed, and the result can still be used."""
+
+
+class ActiveWarning(UserWarning):
+    """A reduction ran on this machine although a server was named."""
+
+
+# After all filters of the user: by default Python shows a warning from one line of code only once.
+warnings.simplefilter("always", ActiveWarning, append=True)

@@ -14,14 +14,14 @@ from insitu.active.client import Active
 from insitu.active.placement import Servers
 from insitu.archive import Archive, zarr_store_of
 from insitu.combining.file_names import one_location
-from insitu.combining.scan_member import make_loader
-from insitu.combining.stored_view import stored_view
 from insitu.errors import VariableError
 from insitu.model import VirtualArray, VirtualGroup
-from insitu.reading import ChunkCache, ReadContext, ReadStatistics, cache_from_option, format_summary
+from insitu.reading import ChunkCache, ReadContext, ReadStatistics, cache_from_option, format_summary, read_selection
 from insitu.reducing.query import ReductionQuery
 from insitu.reducing.reduced_axes import axes_of_dims
-from insitu.scanning.scan_url import Verify, read_selection, scan_stored
+from insitu.scanning.scan_member import make_loader
+from insitu.scanning.scan_url import Verify, scan_stored
+from insitu.scanning.stored_view import stored_view
 
 if TYPE_CHECKING:
     from insitu.reading.zarr_store.store import InsituStore

@@ -154,7 +154,7 @@ def test_a_killed_scan_goes_on(archive: Path, tmp_path: Path) -> None:
     """Killed in the middle of it, the same command does the rest only."""
     target = tmp_path / "all.insitu"
     first = (
-        "import time, insitu.cli, insitu.combining.scan_member as s\n"
+        "import time, insitu.cli, insitu.scanning.scan_member as s\n"
         "one, begun = s.Job.one, []\n"
         "def hang(job, url, memory=None):\n"
         "    begun.append(url)\n"

@@ -18,8 +18,7 @@ import insitu
 from fixtures.agreement import agree, identical, theirs
 from fixtures.make_archive import Part, write_all
 from insitu.cf.casting import cast_values, to_date_objects
-from insitu.combining.member import CombineError
-from insitu.errors import InsituError, UnsupportedError
+from insitu.errors import CombineError, InsituError, UnsupportedError
 from insitu.reading.zarr_store.value_forms import choose_value_form
 from insitu.xarray_bridge import open_many, open_mfdataset
 

@@ -135,7 +135,7 @@ def test_a_client_that_is_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 
 def _scan_arguments(client: Any) -> tuple[Any, ...]:
-    from insitu.combining.scan_member import Job
     from insitu.engines.choose import engine_for
+    from insitu.scanning.scan_member import Job
 
     return Job(), engine_for(client), None, None

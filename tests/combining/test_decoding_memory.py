@@ -14,9 +14,9 @@ import xarray
 
 import insitu
 from insitu.combining import decode_member, decoding_memory
-from insitu.combining.decoding_memory import DecodingMemory, RememberedVariable, memory_of_thread
-from insitu.combining.eager_values import _read_runs
 from insitu.model import IDENTITY, ArrayDetails
+from insitu.scanning.decoding_memory import DecodingMemory, RememberedVariable, memory_of_thread
+from insitu.scanning.eager_values import _read_runs
 from insitu.sources import MemorySource
 
 

@@ -21,13 +21,12 @@ from fixtures.make_archive import Part, parts, write_all
 from fixtures.random_archive import random_archive, write_archive
 from insitu.combining import combine_on_engine, scan_journal, scan_portions
 from insitu.combining.file_table import FileTable, JoinPlan, NotOneTableError
-from insitu.combining.member import CombineError
 from insitu.combining.recipe import Recipe
-from insitu.combining.scan_member import Job, make_loader
 from insitu.combining.scan_progress import ScanProgress
 from insitu.engines.executor import ThisThread
-from insitu.errors import AccessError, InsituError
+from insitu.errors import AccessError, CombineError, InsituError
 from insitu.model import VirtualArray
+from insitu.scanning.scan_member import Job, make_loader
 from insitu.xarray_bridge import open_mfdataset
 
 
@@ -316,7 +315,7 @@ def test_expired_credentials_are_no_reason_to_leave_files_out(
     def refuse(url: str, *_: object, **__: object) -> None:
         raise AccessError("the store denies access: the provided token has expired", url=url)
 
-    monkeypatch.setattr("insitu.combining.scan_member.scan_member", refuse)
+    monkeypatch.setattr("insitu.scanning.scan_member.scan_member", refuse)
     with pytest.raises(AccessError, match="expired"):
         open_mfdataset(paths, parallel=parallel, errors="skip")
 

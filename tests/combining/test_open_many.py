@@ -16,7 +16,7 @@ import xarray as xr
 
 import insitu
 from fixtures.make_archive import Part, write, write_all
-from insitu.combining.member import CombineError
+from insitu.errors import CombineError
 from insitu.formats import InsituWarning
 from insitu.xarray_bridge import LazyArray, open_mfdataset
 

@@ -14,10 +14,10 @@ import xarray as xr
 from fixtures.make_archive import Part, write_all
 from insitu.combining.combine import combine_by_coords, combine_nested
 from insitu.combining.combine_rules import CombineRules
-from insitu.combining.member import Member
 from insitu.combining.scan_many import scan_many
-from insitu.combining.scan_member import Job, make_loader
 from insitu.model import VirtualArray
+from insitu.scanning.member import Member
+from insitu.scanning.scan_member import Job, make_loader
 from insitu.xarray_bridge import open_mfdataset
 
 

@@ -11,7 +11,7 @@ import xarray as xr
 
 import insitu
 from insitu import references
-from insitu.combining.vendor_conventions.eos5_swaths import geolocation_of
+from insitu.scanning.vendor_conventions.eos5_swaths import geolocation_of
 
 SWATH = "HDFEOS/SWATHS/O3"
 DATA = f"{SWATH}/Data Fields"

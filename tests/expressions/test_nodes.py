@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 
 from insitu.active.wire_array import array_from_wire
 from insitu.active.wire_expression import expression_from_wire, expression_to_wire
-from insitu.combining.member import in_memory
 from insitu.expressions import evaluate
 from insitu.expressions.boxes import BoxMemory
 from insitu.expressions.build_expression import build_expression
@@ -39,6 +38,7 @@ from insitu.expressions.window_statistics import Window
 from insitu.expressions.windows import KEPT
 from insitu.reading import ReadContext
 from insitu.reading.value_cache import Owner, ValueCache
+from insitu.scanning.member import in_memory
 
 SHAPE = (6, 5, 4)
 Pair = tuple[Expression, np.ndarray[Any, Any]]

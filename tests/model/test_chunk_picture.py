@@ -41,12 +41,12 @@ from insitu.model import (
     concatenate,
     scatter,
 )
-from insitu.model.cell_details import find_cell
-from insitu.model.cell_grid import STATES
-from insitu.model.chunk_numbering import Numbering
-from insitu.model.chunk_picture import COLOURS, draw_chunks
-from insitu.model.chunk_plane import ChunkPlane
 from insitu.model.encoding_texts import encoding_text, packing_text
+from insitu.pictures.cell_details import find_cell
+from insitu.pictures.cell_grid import STATES
+from insitu.pictures.chunk_numbering import Numbering
+from insitu.pictures.chunk_picture import COLOURS, draw_chunks
+from insitu.pictures.chunk_plane import ChunkPlane
 from insitu.references import save
 
 

@@ -17,13 +17,13 @@ import xarray as xr
 
 import insitu
 from insitu.combining.file_ranges import FileLayout
-from insitu.combining.stored_view import stored_view
 from insitu.errors import ModelError, UnsupportedError
 from insitu.maintenance import append_files
 from insitu.model import Axis, Columns, Encoding, Packing, Source, Tile, VirtualArray, VirtualGroup
 from insitu.references import check as check_tree
 from insitu.references import zarr_blocks
 from insitu.references.plan_append import check_new_labels
+from insitu.scanning.stored_view import stored_view
 
 TOGETHER = 4
 WAIT = 120.0

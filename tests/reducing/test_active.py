@@ -23,9 +23,9 @@ import insitu
 from asking import ask_twice
 from insitu import storage
 from insitu.active.answer import answer_array
-from insitu.active.client import Active, ActiveWarning
+from insitu.active.client import Active
 from insitu.active.transport import ServerClient, ServerError, client_for
-from insitu.errors import InsituError, SelectionError
+from insitu.errors import ActiveWarning, InsituError, SelectionError
 from insitu.reducing import ReductionQuery, compute_statistics
 from insitu.sources.retry_policy import RetryPolicy
 from server.serving import Server, free_port, serving

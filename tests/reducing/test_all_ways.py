@@ -22,7 +22,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from asking import same_bits, with_numpy_only
-from insitu.active.client import ActiveWarning
+from insitu.errors import ActiveWarning
 from insitu.reducing import portions
 from reducing.all_ways import (
     ARCHIVES,

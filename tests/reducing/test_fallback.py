@@ -18,15 +18,16 @@ import xarray as xr
 
 import insitu
 from insitu import storage
-from insitu.active.client import Active, ActiveWarning
-from insitu.active.fallback import bytes_to_move, settings
+from insitu.active.client import Active
+from insitu.active.fallback import bytes_to_move
 from insitu.active.transport import ServerClient, ServerError, client_for
-from insitu.combining.scan_member import Job
-from insitu.errors import InsituError
+from insitu.errors import ActiveWarning, InsituError
 from insitu.model import Codec, Encoding
+from insitu.process_options import options
 from insitu.reading import ReadContext
 from insitu.reducing import ReductionQuery
 from insitu.reducing.chunk_storage import chunk_array
+from insitu.scanning.scan_member import Job
 from insitu.server import Settings
 from insitu.server.authentication import Credentials
 from insitu.sources.object_store.credentials import CredentialProcess, FoundCredentials
@@ -58,7 +59,7 @@ def nowhere(monkeypatch: pytest.MonkeyPatch) -> str:
 def threshold(request: pytest.FixtureRequest) -> Iterator[int]:
     before = insitu.options.fallback_bytes
     insitu.options.fallback_bytes = request.param
-    assert settings.warn_bytes == request.param
+    assert options.fallback_bytes == request.param
     yield request.param
     insitu.options.fallback_bytes = before
 

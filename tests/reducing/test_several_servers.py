@@ -20,10 +20,10 @@ import xarray as xr
 import insitu
 from asking import ask_twice
 from insitu.active import distribute
-from insitu.active.client import Active, ActiveWarning
+from insitu.active.client import Active
 from insitu.active.distribute import Distribution
 from insitu.active.transport import ServerError, client_for
-from insitu.errors import InsituError
+from insitu.errors import ActiveWarning, InsituError
 from server.serving import Server, serving
 
 LENGTHS = (20, 11, 31, 16)

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 import insitu
-from insitu.active.fallback import ActiveWarning
+from insitu.errors import ActiveWarning
 from insitu.server.app import create_app
 from insitu.server.quotas import FOLDER_PREFIX, Quota, QuotaError, Quotas, parse_quotas
 from insitu.server.settings import Settings

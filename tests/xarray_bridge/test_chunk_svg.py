@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 
 import insitu
-from insitu.lazy_array.chunk_svg import PALETTE, busiest_dimensions, chunk_counts, chunk_svg
 from insitu.model import (
     ABSENT,
     UNWRITTEN,
@@ -24,6 +23,7 @@ from insitu.model import (
     concatenate,
     description,
 )
+from insitu.pictures.chunk_svg import PALETTE, busiest_dimensions, chunk_counts, chunk_svg
 
 _RECTANGLE = re.compile(r"M([\d.]+) ([\d.]+)H([\d.]+)V([\d.]+)H[\d.]+Z")
 

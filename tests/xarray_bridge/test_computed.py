@@ -14,7 +14,7 @@ import pytest
 import xarray as xr
 
 from insitu import trace
-from insitu.combining.member import CombineError
+from insitu.errors import CombineError
 from insitu.formats import InsituWarning
 from insitu.lazy_array import LazyArray
 from insitu.xarray_bridge import open_many, open_mfdataset

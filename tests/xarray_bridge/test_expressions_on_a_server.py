@@ -18,10 +18,10 @@ from hypothesis import strategies as st
 
 import insitu
 from insitu.active.answer import answer
-from insitu.active.client import Active, ActiveWarning
+from insitu.active.client import Active
 from insitu.active.transport import ServerError, client_for
 from insitu.active.wire_expression import expression_to_wire
-from insitu.errors import UnsupportedError
+from insitu.errors import ActiveWarning, UnsupportedError
 from insitu.lazy_array import LazyArray
 from insitu.reading import ReadContext
 from insitu.reducing.query import ReductionQuery

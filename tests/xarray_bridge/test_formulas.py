@@ -20,7 +20,7 @@ from insitu.errors import CodecError
 from insitu.expressions import evaluate as evaluation
 from insitu.expressions.chunk_grid import uniform_chunks
 from insitu.lazy_array import LazyArray
-from insitu.lazy_array.options import options
+from insitu.process_options import options
 from insitu.reading import ReadContext
 from insitu.reducing import expression_values, whole_blocks
 

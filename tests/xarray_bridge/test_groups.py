@@ -14,8 +14,8 @@ import pytest
 import xarray as xr
 
 import insitu
-from insitu.active.client import ActiveWarning
 from insitu.active.transport import client_for
+from insitu.errors import ActiveWarning
 from insitu.sources.retry_policy import RetryPolicy
 from server.serving import Server, free_port
 

@@ -145,7 +145,7 @@ def test_a_file_of_groups_names_them(tmp_path: Path) -> None:
 
 
 def test_a_defect_of_insitu_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from insitu.combining import scan_member
+    from insitu.scanning import scan_member
 
     files = []
     for number in range(3):

@@ -15,9 +15,8 @@ import pytest
 import xarray as xr
 
 import insitu
-from insitu.active.client import ActiveWarning
 from insitu.active.transport import client_for
-from insitu.errors import UnsupportedError
+from insitu.errors import ActiveWarning, UnsupportedError
 from server.serving import Server
 
 

@@ -20,7 +20,7 @@ from insitu import trace
 from insitu.expressions import boxes
 from insitu.expressions import evaluate as evaluation
 from insitu.lazy_array import LazyArray, windowing
-from insitu.lazy_array.options import options
+from insitu.process_options import options
 from insitu.reducing import expression_values
 
 LENGTHS = {"time": 40, "lat": 6, "lon": 8}

@@ -16,7 +16,7 @@ from typing import Any
 import numpy.typing as npt
 
 from insitu.active.distribute import Credentials, arrays_from_wire, credentials_of_url, join_blocks
-from insitu.active.fallback import ActiveWarning, bytes_to_move, warn_of_fallback
+from insitu.active.fallback import bytes_to_move, warn_of_fallback
 from insitu.active.placement import Placement, Servers, place_servers, servers_of
 from insitu.active.transport import ServerError, client_for
 from insitu.active.wire import get_field, selection_keys_to_wire
@@ -29,7 +29,7 @@ from insitu.reading import ReadContext, read_array
 from insitu.reducing.query import ReductionQuery
 from insitu.sources.redaction import redact_url
 
-__all__ = ["Active", "ActiveWarning"]
+__all__ = ["Active"]
 
 
 @dataclass(frozen=True, slots=True, repr=False)

@@ -1,44 +1,25 @@
 """Warnings about reductions that run on this machine although a server was named.
 
 Such a fallback moves all chunks over the network. If that is less than
-`FallbackSettings.warn_bytes`, each reason is warned about once; above, every fallback warns and
+`options.fallback_bytes`, each reason is warned about once; above, every fallback warns and
 names the bytes, because each of them costs time and money.
 """
 
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass
 
-from insitu.errors import InsituError
+from insitu.errors import ActiveWarning, InsituError
 from insitu.model import VirtualArray
 from insitu.model.cell_counts import count_cells
 from insitu.model.chunks import Columns
 from insitu.model.sparse_chunks import SparseTable
+from insitu.process_options import options
 from insitu.sources.redaction import redact_url
 
-__all__ = ["ActiveWarning", "FallbackSettings", "bytes_to_move", "settings", "warn_of_fallback", "warn_of_takeover"]
+__all__ = ["bytes_to_move", "warn_of_fallback", "warn_of_takeover"]
 
 
-class ActiveWarning(UserWarning):
-    """A reduction ran on this machine although a server was named."""
-
-
-# After all filters of the user: by default Python shows a warning from one line of code only once.
-warnings.simplefilter("always", ActiveWarning, append=True)
-
-
-@dataclass(slots=True)
-class FallbackSettings:
-    """Settings of this process; assign to its attributes to change them."""
-
-    warn_bytes: int = 16 << 20
-    """A fallback that moves more bytes warns every time; a smaller one once per server and reason.
-    """
-
-
-settings = FallbackSettings()
-"""The settings in force."""
 _warned: set[tuple[str, str]] = set()
 
 
@@ -75,7 +56,7 @@ def warn_of_fallback(server: str, problem: InsituError, name: str | None, nbytes
         As for `warnings.warn`, counted from the caller.
     """
     key = (server, problem.kind)
-    if nbytes <= settings.warn_bytes and key in _warned:
+    if nbytes <= options.fallback_bytes and key in _warned:
         return
     _warned.add(key)
     warnings.warn(

@@ -10,8 +10,8 @@ from typing import Annotated, Any
 import typer
 
 from insitu.cli.screen import format_bytes, format_chunk_shape, format_codecs, plural, stderr
-from insitu.combining.member import Member
 from insitu.model import VirtualArray, VirtualGroup
+from insitu.scanning.member import Member
 from insitu.sources import Trace, trace
 
 __all__ = ["Errors", "StorageOption", "Verbose", "check_errors", "describe_array", "storage_options", "trace_storage"]

@@ -15,8 +15,8 @@ import numpy as np
 from insitu import __version__
 from insitu.cli.screen import format_bytes, format_chunk_shape, format_codecs, plural
 from insitu.cli.tree import type_name
-from insitu.lazy_array.chunk_svg import PALETTE, busiest_dimensions, chunk_counts, chunk_svg, plane_text
 from insitu.model import CellCounts, VirtualArray, VirtualGroup, count_cells
+from insitu.pictures.chunk_svg import PALETTE, busiest_dimensions, chunk_counts, chunk_svg, plane_text
 from insitu.sources.redaction import redact_url
 
 __all__ = ["html_report"]

@@ -10,13 +10,13 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
-from insitu.archive import Archive
 from insitu.cli.access import StorageOption, Verbose, describe_array, storage_options, trace_storage
 from insitu.cli.screen import format_bytes, plural, stderr
 from insitu.cli.values import output_format, show_table, write_csv, write_netcdf, write_npy, write_text
 from insitu.errors import InsituError, SelectionError, VariableError
 from insitu.reading import ReadStatistics
 from insitu.scanning.scan_url import scan_stored
+from insitu.xarray_bridge.archive_dataset import Archive
 
 __all__ = ["parse_slices", "read"]
 

@@ -19,11 +19,13 @@ import pandas
 import xarray
 
 from insitu.combining.equality import has_equal_values
-from insitu.combining.member import CombineError, Member, Variable
-from insitu.combining.promotion import type_with_missing
+from insitu.errors import CombineError
 from insitu.model import VirtualArray
+from insitu.model.gaps import with_dtype
+from insitu.scanning.member import Member, Variable
+from insitu.scanning.promotion import type_with_missing
 
-__all__ = ["align_members", "pandas_index", "reindex_member", "with_dtype"]
+__all__ = ["align_members", "pandas_index", "reindex_member"]
 
 Indexer = npt.NDArray[np.int64]
 
@@ -219,21 +221,6 @@ def take_elements(variable: Variable, axis: int, indexer: Indexer) -> Variable:
     wrapped = xarray.Variable([f"d{i}" for i in range(data.ndim)], data)
     probe = xarray.Dataset({"v": wrapped}, coords={f"d{axis}": np.arange(data.shape[axis])})
     return variable.with_data(probe.reindex({f"d{axis}": indexer})["v"].values)
-
-
-def with_dtype(array: VirtualArray, dtype: np.dtype[Any]) -> VirtualArray:
-    """Return the array in another type.
-
-    Elements that no file covers are NaN, NaT or what that type has for missing.
-    """
-    if array.dtype == dtype and array.fill_value is None and dtype.kind not in "mM":
-        return array
-    fill = array.fill_value
-    if dtype.kind in "fcO":
-        fill = None
-    elif dtype.kind in "mM":
-        fill = np.array("NaT", dtype)[()]
-    return replace(array, dtype=dtype, fill_value=fill)
 
 
 def _list_sizes(members: Sequence[Member], sizes: Sequence[dict[str, int]], dim: str) -> str:

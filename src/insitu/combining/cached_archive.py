@@ -12,13 +12,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from insitu.combining.conventions import Decoding
-from insitu.combining.member import Load, Member
 from insitu.combining.recipe import Recipe
-from insitu.combining.saved_members import member_from_tree, tree_from_member
-from insitu.combining.scan_member import Job
 from insitu.errors import InsituError
+from insitu.scanning.conventions import Decoding
+from insitu.scanning.member import Load, Member
+from insitu.scanning.saved_members import member_from_tree, tree_from_member
 from insitu.scanning.scan_cache import ScanCache, ScanRecorder, ask_versions, default_scan_cache, make_key
+from insitu.scanning.scan_member import Job
 from insitu.sources import redact_url
 from insitu.sources.address import file_url_path, is_remote, scheme_of
 from insitu.sources.cached_source import cache_scope

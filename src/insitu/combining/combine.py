@@ -14,8 +14,9 @@ import numpy as np
 from insitu.combining.combine_rules import CombineRules
 from insitu.combining.concat import concat
 from insitu.combining.file_order import check_grid, is_monotonic, order_by_labels
-from insitu.combining.member import CombineError, ConcatDim, GridPosition, Member
 from insitu.combining.merge import merge
+from insitu.errors import CombineError
+from insitu.scanning.member import ConcatDim, GridPosition, Member
 
 __all__ = ["combine_by_coords", "combine_nested"]
 

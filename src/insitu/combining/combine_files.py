@@ -13,15 +13,16 @@ from typing import Any
 
 import numpy as np
 
-from insitu.combining.align import with_dtype
 from insitu.combining.combine import combine_by_coords, combine_nested
 from insitu.combining.combine_rules import CombineRules
 from insitu.combining.equality import is_same_in_all
-from insitu.combining.member import CombineError, ConcatDim, GridPosition, Member, Variable
-from insitu.combining.promotion import type_with_missing
-from insitu.combining.scan_member import Failure
+from insitu.errors import CombineError
 from insitu.formats import InsituWarning
 from insitu.model import VirtualArray
+from insitu.model.gaps import with_dtype
+from insitu.scanning.member import ConcatDim, GridPosition, Member, Variable
+from insitu.scanning.promotion import type_with_missing
+from insitu.scanning.scan_member import Failure
 
 __all__ = ["NoFilesError", "combine_files", "combine_named", "drop_failures"]
 

@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from insitu.combining.file_table import JoinPlan, NotOneTableError
-from insitu.combining.member import GridPosition, Member
 from insitu.combining.recipe import Recipe
 from insitu.combining.scan_journal import Journal, journal_of_files
-from insitu.combining.scan_member import Failure, Job, make_loader
 from insitu.combining.scan_portions import scan_members, scan_table
 from insitu.combining.survey import Survey
 from insitu.engines.engine_protocol import Engine
+from insitu.scanning.member import GridPosition, Member
 from insitu.scanning.scan_cache import default_scan_cache, reader_identity
+from insitu.scanning.scan_member import Failure, Job, make_loader
 
 __all__ = ["CombinedFiles", "choose_journal", "combine_on_engine"]
 

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from insitu.combining.member import CombineError, Load
 from insitu.combining.xarray_default import DEFAULT
+from insitu.errors import CombineError
+from insitu.scanning.member import Load
 
 __all__ = ["CombineRules"]
 

@@ -15,14 +15,16 @@ import numpy as np
 import numpy.typing as npt
 
 from insitu.cf.casting import cast_values
-from insitu.combining.align import align_members, take_elements, with_dtype
+from insitu.combining.align import align_members, take_elements
 from insitu.combining.combine_rules import CombineRules
 from insitu.combining.equality import has_equal_values, is_same_in_all, merge_variable, read_together
-from insitu.combining.join_similar import join_arrays, repeat_arrays
-from insitu.combining.member import CombineError, Member, Variable
 from insitu.combining.merge_attributes import common_items, merge_attributes
-from insitu.combining.promotion import shared_type
+from insitu.errors import CombineError
 from insitu.model import VirtualArray
+from insitu.model.gaps import with_dtype
+from insitu.model.join_similar import join_arrays, repeat_arrays
+from insitu.scanning.member import Member, Variable
+from insitu.scanning.promotion import shared_type
 
 __all__ = ["concat", "with_dims"]
 

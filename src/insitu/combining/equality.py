@@ -16,10 +16,11 @@ import pandas
 import xarray
 
 from insitu.cf.casting import cast_values
-from insitu.combining.member import CombineError, Load, Variable
 from insitu.combining.merge_attributes import is_equivalent
-from insitu.combining.promotion import shared_type
+from insitu.errors import CombineError
 from insitu.model import VirtualArray
+from insitu.scanning.member import Load, Variable
+from insitu.scanning.promotion import shared_type
 
 __all__ = ["ConflictError", "has_equal_values", "is_same_in_all", "is_same_variable", "merge_variable", "read_together"]
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from insitu.combining.member import Member
+from insitu.scanning.member import Member
 
 __all__ = ["suggest_join"]
 

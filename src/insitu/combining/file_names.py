@@ -16,8 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from insitu.combining.member import CombineError
-from insitu.errors import SelectionError
+from insitu.errors import CombineError, SelectionError
 from insitu.formats.containers import expand_entries, parse_entry_url
 from insitu.scanning.manifest_store import document_of_manifests, is_manifest_store
 from insitu.sources import detach_secrets, open_source

@@ -12,7 +12,8 @@ import pandas
 
 from insitu.combining.equality import has_equal_values
 from insitu.combining.file_differences import suggest_join
-from insitu.combining.member import CombineError, GridPosition, Member
+from insitu.errors import CombineError
+from insitu.scanning.member import GridPosition, Member
 
 __all__ = ["check_grid", "is_monotonic", "mixed_dates_error", "order_by_labels"]
 

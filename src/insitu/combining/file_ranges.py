@@ -13,8 +13,8 @@ from itertools import pairwise
 
 import numpy as np
 
-from insitu.combining.member import Member
 from insitu.model import Source, VirtualArray, VirtualGroup
+from insitu.scanning.member import Member
 
 __all__ = ["FileLayout", "Span", "ranges_without", "select_range"]
 

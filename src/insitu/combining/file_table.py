@@ -26,12 +26,13 @@ from insitu.combining.combine_rules import CombineRules
 from insitu.combining.concat import concat, with_dims
 from insitu.combining.equality import has_equal_values
 from insitu.combining.file_order import is_monotonic, order_by_labels
-from insitu.combining.member import CombineError, GridPosition, Load, Member, Variable
 from insitu.combining.recipe import Recipe
-from insitu.combining.scan_member import Failure
 from insitu.combining.survey import Survey
 from insitu.combining.type_check import TypeCheck
+from insitu.errors import CombineError
 from insitu.model import VirtualArray
+from insitu.scanning.member import GridPosition, Load, Member, Variable
+from insitu.scanning.scan_member import Failure
 
 __all__ = ["FileTable", "JoinPlan", "NotOneTableError"]
 

@@ -13,14 +13,16 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from insitu.combining.align import align_members, pandas_index, with_dtype
+from insitu.combining.align import align_members, pandas_index
 from insitu.combining.combine_rules import CombineRules
 from insitu.combining.equality import ConflictError, has_equal_values, merge_variable
-from insitu.combining.join_similar import join_arrays
-from insitu.combining.member import CombineError, Member, Variable
 from insitu.combining.merge_attributes import common_items, merge_attributes
-from insitu.combining.promotion import shared_type
+from insitu.errors import CombineError
 from insitu.model import VirtualArray
+from insitu.model.gaps import with_dtype
+from insitu.model.join_similar import join_arrays
+from insitu.scanning.member import Member, Variable
+from insitu.scanning.promotion import shared_type
 
 __all__ = ["merge"]
 

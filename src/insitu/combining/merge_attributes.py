@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from insitu.cf.times import UNITS, split_units
-from insitu.combining.member import CombineError
+from insitu.errors import CombineError
 
 __all__ = ["common_items", "is_equivalent", "merge_attributes"]
 

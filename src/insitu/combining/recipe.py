@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from insitu.combining.combine_rules import CombineRules
-from insitu.combining.conventions import Decoding
 from insitu.combining.file_names import iter_positions, labels_from_names
-from insitu.combining.member import CombineError, ConcatDim, GridPosition, Load, Member
-from insitu.combining.scan_member import Failure
 from insitu.combining.xarray_default import DEFAULT
+from insitu.errors import CombineError
 from insitu.model import VirtualArray
+from insitu.scanning.conventions import Decoding
+from insitu.scanning.member import ConcatDim, GridPosition, Load, Member
+from insitu.scanning.scan_member import Failure
 
 if TYPE_CHECKING:
     from insitu.combining.type_check import TypeCheck

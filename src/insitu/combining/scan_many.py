@@ -7,10 +7,10 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
-from insitu.combining.decoding_memory import DecodingMemory
-from insitu.combining.member import Member
-from insitu.combining.scan_member import Failure, Job
 from insitu.combining.scan_progress import ScanProgress, open_progress
+from insitu.scanning.decoding_memory import DecodingMemory
+from insitu.scanning.member import Member
+from insitu.scanning.scan_member import Failure, Job
 from insitu.sources.address import is_remote
 
 if TYPE_CHECKING:

@@ -18,17 +18,17 @@ from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 from typing import Any, NamedTuple
 
-from insitu.combining.decoding_memory import DecodingMemory
 from insitu.combining.file_table import FileTable, JoinPlan, NotOneTableError
-from insitu.combining.member import Member
 from insitu.combining.scan_journal import Journal, identity_of
-from insitu.combining.scan_member import Failure, Job, make_loader
 from insitu.combining.scan_progress import ScanProgress, open_progress
 from insitu.engines.dask import worker_name
 from insitu.engines.engine_protocol import Engine, is_lost_worker
 from insitu.errors import InsituError, SourceError
 from insitu.lru import LruCache
 from insitu.model import Columns, Source
+from insitu.scanning.decoding_memory import DecodingMemory
+from insitu.scanning.member import Member
+from insitu.scanning.scan_member import Failure, Job, make_loader
 from insitu.sources.address import is_remote
 
 __all__ = ["PortionTask", "cut_into_portions", "scan_members", "scan_table"]

@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from insitu.combining.member import Member, Variable
-from insitu.combining.scan_member import Failure
 from insitu.model import Encoding, VirtualArray
+from insitu.scanning.member import Member, Variable
+from insitu.scanning.scan_member import Failure
 
 __all__ = ["Difference", "Report", "Survey"]
 

@@ -10,8 +10,9 @@ import numpy as np
 
 from insitu.combining.equality import has_equal_values
 from insitu.combining.file_order import mixed_dates_error
-from insitu.combining.member import CombineError, Member
-from insitu.combining.promotion import shared_type
+from insitu.errors import CombineError
+from insitu.scanning.member import Member
+from insitu.scanning.promotion import shared_type
 
 __all__ = ["TypeCheck"]
 

@@ -21,7 +21,7 @@ from insitu.engines.engine_protocol import FAN_IN, PortionJob, report_lost_worke
 from insitu.engines.executor import ExecutorEngine, ThisThread
 from insitu.errors import UnsupportedError
 
-__all__ = ["DaskEngine", "LocalDask", "find_client", "import_dask", "is_dask_client", "make_graph", "worker_name"]
+__all__ = ["DaskEngine", "LocalDask", "find_client", "import_dask", "make_graph", "worker_name"]
 
 CLUSTER_SCHEDULERS = (None, "dask.distributed", "distributed")
 """Values of Dask's setting `scheduler` with which a client is used, if there is one."""
@@ -37,11 +37,6 @@ def import_dask(module: str, purpose: str) -> Any:
         raise UnsupportedError(
             f"{purpose} needs Dask, which is not installed", hint="pip install 'insitu[dask]'"
         ) from problem
-
-
-def is_dask_client(engine: Any) -> bool:
-    """Return whether an object is a client of a Dask cluster; Dask need not be installed."""
-    return hasattr(engine, "scheduler_info") and hasattr(engine, "get")
 
 
 def find_client() -> Any:

@@ -20,7 +20,7 @@ from insitu.engines.dask import import_dask
 from insitu.expressions.boxes import is_uncompressed
 from insitu.expressions.chunk_grid import ChunkLengths, stored_chunks
 from insitu.expressions.nodes import Expression
-from insitu.lazy_array.options import options
+from insitu.process_options import options
 from insitu.reducing.portions import cut_at_borders, extend_lengths
 
 __all__ = ["choose_blocks", "choose_blocks_together", "choose_reads"]

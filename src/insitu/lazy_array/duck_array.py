@@ -33,9 +33,9 @@ from insitu.lazy_array.dispatch import call_function, call_ufunc, compute_in_pla
 from insitu.lazy_array.load_values import fingerprint, values_or_dask, write_values
 from insitu.lazy_array.methods import Methods
 from insitu.lazy_array.numpy_indexing import select
-from insitu.lazy_array.options import options
 from insitu.lazy_array.representation import format_html, format_line, format_text
 from insitu.model import normalise_axes
+from insitu.process_options import options
 from insitu.reading import read_points
 
 __all__ = ["LazyArray"]

@@ -12,7 +12,6 @@ import numpy as np
 import numpy.typing as npt
 from xarray.core import indexing  # no public name: see duck_array
 
-from insitu.combining.member import in_memory
 from insitu.engines.dask import import_dask
 from insitu.errors import InsituError
 from insitu.expressions.chunk_grid import uniform_chunks
@@ -20,7 +19,8 @@ from insitu.expressions.evaluate import read_all, read_and_keep
 from insitu.expressions.nodes import Expression, Stored, to_rows
 from insitu.lazy_array.dask_blocks import choose_blocks, choose_reads
 from insitu.lazy_array.deferred_values import DeferredValues
-from insitu.lazy_array.options import options
+from insitu.process_options import options
+from insitu.scanning.member import in_memory
 
 __all__ = [
     "ReadOnlyError",

@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from insitu.combining.member import in_memory
 from insitu.expressions.element_operations import fill_null, find_null_tested, find_operand, mask
 from insitu.expressions.join_expressions import join_expressions
 from insitu.expressions.nodes import without_moves
@@ -25,6 +24,7 @@ from insitu.lazy_array.numpy_reductions import report_not_on_server
 from insitu.lazy_array.windowing import slide_windows, split_dimensions
 from insitu.model import Inline, VirtualArray, normalise_axes
 from insitu.model.elementwise import result_type
+from insitu.scanning.member import in_memory
 
 __all__: list[str] = []
 

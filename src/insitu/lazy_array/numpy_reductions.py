@@ -26,10 +26,10 @@ from insitu.expressions.formula_text import formula
 from insitu.expressions.nodes import Expression, is_stored, stored_arrays
 from insitu.lazy_array.dispatch import implements
 from insitu.lazy_array.duck_array import LazyArray
-from insitu.lazy_array.options import options
 from insitu.lazy_array.reduction_patterns import reduce_null_test
 from insitu.lazy_array.windowing import reduce_windows
 from insitu.model import normalise_axes
+from insitu.process_options import options
 from insitu.reducing.query import ReductionQuery
 from insitu.reducing.reductions import ReductionRules
 from insitu.reducing.statistics import STATISTICS

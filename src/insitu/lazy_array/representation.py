@@ -15,10 +15,10 @@ import numpy as np
 from insitu.expressions.chunk_grid import chunk_borders, stored_chunks, uniform_chunks
 from insitu.expressions.formula_text import formula
 from insitu.expressions.nodes import Stored, stored_arrays
-from insitu.lazy_array.chunk_svg import border_svg, busiest_dimensions, chunk_svg, plane_text
 from insitu.lazy_array.deferred_values import DeferredValues
 from insitu.model import CellCounts, count_cells
 from insitu.model.description import can_be_counted, count_text, files_text, format_bytes
+from insitu.pictures.chunk_svg import border_svg, busiest_dimensions, chunk_svg, plane_text
 
 __all__ = ["format_html", "format_line", "format_text"]
 

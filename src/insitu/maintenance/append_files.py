@@ -13,15 +13,15 @@ import numpy as np
 import numpy.typing as npt
 
 from insitu.combining.file_ranges import FileLayout, Span, select_range
-from insitu.combining.member import CombineError, Member, Variable
 from insitu.combining.recipe import Recipe
-from insitu.combining.saved_members import member_from_tree, tree_from_member
-from insitu.combining.scan_member import Job, make_loader
-from insitu.combining.stored_view import zarr_tree
-from insitu.errors import SelectionError, SourceError, UnsupportedError
+from insitu.errors import CombineError, SelectionError, SourceError, UnsupportedError
 from insitu.maintenance.checking import open_saved_tree
 from insitu.maintenance.conflicts import ATTEMPTS, COMBINE_ANEW, lost_race_error, read_saved_member
 from insitu.model import Comparison, VirtualArray, VirtualGroup
+from insitu.scanning.member import Member, Variable
+from insitu.scanning.saved_members import member_from_tree, tree_from_member
+from insitu.scanning.scan_member import Job, make_loader
+from insitu.scanning.stored_view import zarr_tree
 from insitu.sources import open_source
 from insitu.sources.threads import gather
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from insitu.combining.member import CombineError, Member
-from insitu.combining.saved_members import member_from_tree
-from insitu.combining.scan_member import Job
-from insitu.errors import InsituError, SourceError
+from insitu.errors import CombineError, InsituError, SourceError
 from insitu.model import VirtualGroup
+from insitu.scanning.member import Member
+from insitu.scanning.saved_members import member_from_tree
+from insitu.scanning.scan_member import Job
 
 __all__ = ["ATTEMPTS", "COMBINE_ANEW", "check_disjoint", "lost_race_error", "read_saved_member"]
 

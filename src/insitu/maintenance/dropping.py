@@ -7,12 +7,12 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from insitu.combining.file_ranges import FileLayout, ranges_without, select_range
-from insitu.combining.member import Member
 from insitu.combining.recipe import Recipe
-from insitu.combining.saved_members import tree_from_member
-from insitu.combining.scan_member import make_loader
 from insitu.errors import NotFoundError, UnsupportedError
 from insitu.maintenance.conflicts import ATTEMPTS, COMBINE_ANEW, check_disjoint, lost_race_error, read_saved_member
+from insitu.scanning.member import Member
+from insitu.scanning.saved_members import tree_from_member
+from insitu.scanning.scan_member import make_loader
 
 __all__ = ["drop"]
 

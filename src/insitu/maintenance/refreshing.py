@@ -12,16 +12,16 @@ import numpy.typing as npt
 
 from insitu.combining.file_names import one_location
 from insitu.combining.file_ranges import FileLayout, ranges_without, select_range
-from insitu.combining.member import CombineError, Member
 from insitu.combining.recipe import Recipe
-from insitu.combining.saved_members import tree_from_member
 from insitu.combining.scan_many import scan_many
-from insitu.combining.scan_member import Job, make_loader, scan_tree
-from insitu.errors import SourceError, StaleSourceError, UnsupportedError, VariableError
+from insitu.errors import CombineError, SourceError, StaleSourceError, UnsupportedError, VariableError
 from insitu.maintenance.checking import Progress, open_saved_tree
 from insitu.maintenance.conflicts import COMBINE_ANEW, check_disjoint
 from insitu.maintenance.saving import nest_groups, save_tree
 from insitu.model import VirtualArray
+from insitu.scanning.member import Member
+from insitu.scanning.saved_members import tree_from_member
+from insitu.scanning.scan_member import Job, make_loader, scan_tree
 from insitu.sources.listing import local_path
 
 if TYPE_CHECKING:

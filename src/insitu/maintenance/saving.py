@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 from insitu.combining.file_names import one_location
 from insitu.combining.recipe import Recipe
-from insitu.combining.saved_members import tree_from_member
-from insitu.combining.scan_member import Job, make_loader, scan_tree
-from insitu.combining.stored_view import zarr_tree
 from insitu.maintenance.conflicts import ATTEMPTS, lost_race_error
 from insitu.model import VirtualGroup
+from insitu.scanning.saved_members import tree_from_member
+from insitu.scanning.scan_member import Job, make_loader, scan_tree
+from insitu.scanning.stored_view import zarr_tree
 
 if TYPE_CHECKING:
     from insitu.references import RollbackReport

@@ -1,4 +1,4 @@
-"""Fills the places that no tile covers with tiles of their own, Absent or Unwritten.
+"""What lies in the places that no tile covers: tiles of their own, Absent or Unwritten, and the value for Absent.
 
 Reading fills its output with the Absent value first and then writes over it; a reduction has no
 output to fill, and must count what is absent like everything else. What one file leaves out (a
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -16,7 +17,7 @@ import numpy.typing as npt
 from insitu.cancellation import check_deadline
 from insitu.model import Axis, Columns, Encoding, Tile, VirtualArray
 
-__all__ = ["fill_gaps_with_absent", "fill_gaps_with_unwritten"]
+__all__ = ["fill_gaps_with_absent", "fill_gaps_with_unwritten", "with_dtype"]
 
 Boxes = npt.NDArray[np.int64]
 """Corners of boxes, as an array of (boxes, dimensions)."""
@@ -39,6 +40,21 @@ def fill_gaps_with_unwritten(array: VirtualArray) -> VirtualArray:
         return array
     fill = None if array.fill_value is None else np.asarray(array.fill_value).astype(array.dtype).tobytes()
     return _cover_gaps(array, Encoding(array.dtype, fill=fill), Columns.of_unwritten)
+
+
+def with_dtype(array: VirtualArray, dtype: np.dtype[Any]) -> VirtualArray:
+    """Return the array in another type.
+
+    Elements that no file covers are NaN, NaT or what that type has for missing.
+    """
+    if array.dtype == dtype and array.fill_value is None and dtype.kind not in "mM":
+        return array
+    fill = array.fill_value
+    if dtype.kind in "fcO":
+        fill = None
+    elif dtype.kind in "mM":
+        fill = np.array("NaT", dtype)[()]
+    return replace(array, dtype=dtype, fill_value=fill)
 
 
 def _is_one_tile(array: VirtualArray) -> bool:

@@ -9,6 +9,7 @@ from insitu.reading.plan import ReadPlan, plan_read
 from insitu.reading.pointwise import read_points
 from insitu.reading.read import read_array, read_arrays
 from insitu.reading.read_context import ReadContext
+from insitu.reading.read_selection import read_selection
 from insitu.reading.read_statistics import ReadStatistics, format_summary
 from insitu.reading.source_pool import SourcePool
 
@@ -27,5 +28,6 @@ __all__ = [
     "read_array",
     "read_arrays",
     "read_points",
+    "read_selection",
     "stream",
 ]

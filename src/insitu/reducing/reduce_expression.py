@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from insitu.engines.choose import settings
 from insitu.expressions.boxes import Box, BoxMemory
 from insitu.expressions.evaluate import box_reader
 from insitu.expressions.nodes import Expression, Stored, is_stored, stored_arrays
 from insitu.model import Selection, VirtualArray, normalise_axes
+from insitu.process_options import options
 from insitu.reading import ReadContext
 from insitu.reducing.expression_values import ExpressionValues, reduction_memory
 from insitu.reducing.fold_portions import Results, fold_in_portions
@@ -148,7 +148,7 @@ def _engine_of(expression: Expression) -> Any:
     contexts = [stored.context for stored in stored_arrays(expression)]
     if any(context.keep_alive or context.sources is not None for context in contexts):
         return None
-    return settings.engine
+    return options.engine
 
 
 def _box_reader(values: ExpressionValues) -> Any:

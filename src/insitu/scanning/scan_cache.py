@@ -39,6 +39,7 @@ from typing import Any, NamedTuple
 from insitu.errors import InsituError
 from insitu.forking import fork_safe_lock
 from insitu.model import Source
+from insitu.process_options import options
 from insitu.sources import open_source
 from insitu.sources.address import is_remote
 from insitu.sources.opened_urls import record_opened_urls
@@ -58,7 +59,6 @@ __all__ = [
     "default_scan_cache",
     "make_key",
     "reader_identity",
-    "settings",
 ]
 
 MAX_BYTES = 1 << 30
@@ -76,17 +76,6 @@ REQUESTS_AT_ONCE = 64
 
 Versions = Callable[[Sequence[str]], Mapping[str, Source]]
 """Returns size and ETag of remote objects, by URL."""
-
-
-@dataclass(slots=True)
-class Settings:
-    """Settings of the process."""
-
-    enabled: bool = True
-    """Whether archives are looked up in the cache, and kept there."""
-
-
-settings = Settings()
 
 
 @dataclass(frozen=True, slots=True)
@@ -391,7 +380,7 @@ class ScanRecorder:
 def default_scan_cache() -> ScanCache | None:
     """Return the cache of the user; None if it is switched off."""
     named = os.environ.get("INSITU_SCAN_CACHE", "")
-    if not settings.enabled or named.lower() in ("off", "0", "false", "no"):
+    if not options.scan_cache or named.lower() in ("off", "0", "false", "no"):
         return None
     return ScanCache(named or _user_folder())
 

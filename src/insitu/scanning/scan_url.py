@@ -1,28 +1,22 @@
 """Scan a URL into a group of stored arrays: a file of any format, a Zarr store, or saved
 references.
 
-The only module that knows both how archives are scanned (`formats`, `references`) and how they are
-read (`reading`). CF decoding happens above, in `combining.scan_member`.
+CF decoding happens in `scan_member`.
 """
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from os import PathLike
 from typing import Any, Literal
 
-import numpy as np
-import numpy.typing as npt
-
-from insitu.errors import SelectionError
 from insitu.formats import scan_folder, scan_format
 from insitu.formats.containers import open_location, parse_entry_url
 from insitu.formats.scan_request import ScanRequest
-from insitu.model import Selection, VirtualArray, VirtualGroup
-from insitu.reading import ReadContext, read_array, read_points
+from insitu.model import VirtualGroup
 from insitu.scanning.manifest_store import document_of_manifests, is_manifest_store
 from insitu.sources import ByteSource, detach_secrets
 
@@ -31,7 +25,6 @@ __all__ = [
     "apply_verify",
     "can_be_collection",
     "is_saved_tree",
-    "read_selection",
     "scan_source",
     "scan_stored",
 ]
@@ -214,35 +207,3 @@ def _open_bytes(url: Location, storage_options: Mapping[str, Any] | None) -> Ite
         return
     with open_location(url, storage_options) as source:
         yield source
-
-
-def read_selection(
-    array: VirtualArray,
-    selection: Any = ...,
-    context: ReadContext | None = None,
-    *,
-    start: Sequence[int] | None = None,
-    count: Sequence[int] | None = None,
-    points: Sequence[Any] | None = None,
-    out: npt.NDArray[Any] | None = None,
-) -> npt.NDArray[Any]:
-    """Read a selection of an array, given in one of the ways of `insitu.read`."""
-    if start is not None or count is not None:
-        if selection is not Ellipsis:
-            raise SelectionError("give either a selection, or start and count")
-        selection = _box_selection(array, start, count)
-    if points is not None:
-        if selection is not Ellipsis or out is not None:
-            raise SelectionError("points cannot be combined with a selection, start, count or out")
-        return read_points(array, points, context)
-    return read_array(array, selection, context, out=out)
-
-
-def _box_selection(array: VirtualArray, start: Sequence[int] | None, count: Sequence[int] | None) -> Selection:
-    corner = [0] * array.ndim if start is None else [int(number) for number in np.atleast_1d(start)]
-    if len(corner) != array.ndim:
-        raise SelectionError(f"start {corner} must have {array.ndim} numbers, one for each dimension")
-    extent = (
-        [n - s for n, s in zip(array.shape, corner, strict=True)] if count is None else np.atleast_1d(count).tolist()
-    )
-    return Selection.box(corner, extent, array.shape)

@@ -28,8 +28,8 @@ from insitu.active.wire_group import group_to_wire
 from insitu.archive import Archive
 from insitu.codecs.libraries import isolation
 from insitu.errors import InsituError
+from insitu.process_options import options
 from insitu.reducing.statistics import STATISTICS
-from insitu.scanning.scan_cache import settings as scan_settings
 from insitu.server.access import AccessMiddleware, get_client
 from insitu.server.authentication import Credentials
 from insitu.server.batch import batch_routes
@@ -127,7 +127,7 @@ def create_app(settings: Settings, worker: Worker | None = None) -> ASGIApp:
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
         if not settings.archives:
             set_access_policy(state.roots)
-            scan_settings.enabled = False  # archives are cached by client, in memory
+            options.scan_cache = False  # archives are cached by client, in memory
         isolation.allows_in_process = False
         if state.owns_process:
             follow_reloads(state)
@@ -146,7 +146,7 @@ def create_app(settings: Settings, worker: Worker | None = None) -> ASGIApp:
                 spans.close()
             set_access_policy(None)
             isolation.allows_in_process = True
-            scan_settings.enabled = True
+            options.scan_cache = True
 
     factories = EXPLORE_FACTORIES if settings.archives else ROUTE_FACTORIES
     routes = [*_status_routes(state), *(route for make in factories for route in make(state))]

@@ -108,6 +108,7 @@ STATUS_BY_KIND = {
     "selection": 400,
     "selection-size": 413,
     "model": 400,
+    "combine": 400,
     "codec": 422,
     "unknown-codec": 422,
     "checksum": 422,

@@ -24,12 +24,12 @@ from starlette.routing import BaseRoute, Route
 
 from insitu.archive import Archive
 from insitu.cancellation import check_deadline
-from insitu.combining.scan_member import make_loader
-from insitu.combining.stored_view import zarr_tree
 from insitu.errors import InsituError, NotFoundError
 from insitu.lru import LruCache
 from insitu.reading.zarr_store import ByteSpan, ZarrTree
 from insitu.reading.zarr_store.encoded_chunks import EncodedChunks
+from insitu.scanning.scan_member import make_loader
+from insitu.scanning.stored_view import zarr_tree
 from insitu.server.access import get_client
 from insitu.server.authentication import Credentials
 from insitu.server.client_cache import ClientCache

@@ -18,7 +18,7 @@ from insitu.xarray_bridge.open_functions import open_dataset, open_datatree, ope
 
 if TYPE_CHECKING:
     from insitu.lazy_array.duck_array import LazyArray
-    from insitu.lazy_array.options import Options, options
+    from insitu.process_options import Options, options
     from insitu.xarray_bridge.accessor import InsituAccessor
 
 __all__ = [
@@ -35,8 +35,8 @@ __all__ = [
 _LATE = {
     "InsituAccessor": "insitu.xarray_bridge.accessor",
     "LazyArray": "insitu.lazy_array.duck_array",
-    "Options": "insitu.lazy_array.options",
-    "options": "insitu.lazy_array.options",
+    "Options": "insitu.process_options",
+    "options": "insitu.process_options",
 }
 """Imported when first asked for: opening functions are named without them."""
 

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, overload
 import numpy as np
 import xarray
 
-from insitu.combining.saved_members import tree_from_member
 from insitu.combining.survey import Report, Survey
 from insitu.expressions.chunk_grid import grid_of
 from insitu.expressions.nodes import stored_arrays
@@ -22,6 +21,7 @@ from insitu.model import VirtualArray, VirtualGroup, byte_ranges, count_cells
 from insitu.model.description import format_bytes
 from insitu.reducing.query import ReductionQuery
 from insitu.reducing.statistics import STATISTICS
+from insitu.scanning.saved_members import tree_from_member
 from insitu.xarray_bridge.backend_array import dataset_name, duck_array, find_lazy_array, stored_name
 from insitu.xarray_bridge.dataset import to_member
 from insitu.xarray_bridge.distributions import histogram, quantile

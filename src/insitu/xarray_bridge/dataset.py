@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 import xarray
 
-from insitu.combining.member import Member, Variable
 from insitu.errors import FormatError, UnsupportedError
 from insitu.expressions.formula_text import formula
 from insitu.formats import InsituWarning
 from insitu.lazy_array.duck_array import LazyArray
 from insitu.model import VirtualArray
 from insitu.reading import ReadContext
+from insitu.scanning.member import Member, Variable
 from insitu.sources import redact_url
 from insitu.xarray_bridge.backend_array import dataset_name, find_lazy_array, stored_name, to_cached_array
 from insitu.xarray_bridge.xarray_hooks import install_hooks

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from insitu.errors import UnsupportedError
 
 if TYPE_CHECKING:
-    from insitu.combining.member import Member
+    from insitu.scanning.member import Member
 
 __all__ = ["ENGINE_KEYWORDS", "check_complex", "without_engine_keywords"]
 

@@ -17,7 +17,7 @@ import xarray
 
 from insitu.active.answer import answer_groups
 from insitu.lazy_array.duck_array import LazyArray
-from insitu.lazy_array.options import options
+from insitu.process_options import options
 from insitu.reducing.grouped_statistics import Groups
 from insitu.reducing.query import ReductionQuery
 from insitu.reducing.statistics import STATISTICS

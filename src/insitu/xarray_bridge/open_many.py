@@ -11,11 +11,12 @@ import xarray
 
 from insitu.archive import Archive, ScannedFiles
 from insitu.combining.file_names import expand_paths, labels_from_names
-from insitu.combining.member import CombineError, GridPosition, Member
 from insitu.combining.recipe import Recipe
-from insitu.combining.scan_member import Failure, make_loader
+from insitu.errors import CombineError
 from insitu.formats import InsituWarning
 from insitu.reading import ReadContext
+from insitu.scanning.member import GridPosition, Member
+from insitu.scanning.scan_member import Failure, make_loader
 from insitu.xarray_bridge.dataset import to_dataset, to_member
 from insitu.xarray_bridge.engine_keywords import check_complex
 from insitu.xarray_bridge.opening import OpenOptions, context_of, no_variables_message, to_dask_dataset

@@ -11,13 +11,13 @@ import xarray
 
 from insitu.active.placement import Servers
 from insitu.archive import Archive
-from insitu.combining.member import Member
 from insitu.errors import UnsupportedError
 from insitu.formats import InsituWarning
 from insitu.lazy_array.dask_blocks import choose_blocks_together
 from insitu.lazy_array.load_values import to_dask
 from insitu.reading import ChunkCache, ReadContext
 from insitu.reading.value_cache import Owner, default_value_cache
+from insitu.scanning.member import Member
 from insitu.scanning.scan_url import Verify
 from insitu.sources import redact_url
 from insitu.xarray_bridge import accessor, array_accessor, tree_accessor  # noqa: F401 - imported to register the accessors

@@ -18,9 +18,7 @@ import xarray
 from insitu.cf.casting import cast_values, to_date_objects
 from insitu.combining.combine_files import drop_failures
 from insitu.combining.combine_rules import CombineRules
-from insitu.combining.member import CombineError, ConcatDim, GridPosition, Member
-from insitu.combining.scan_member import Failure
-from insitu.errors import InsituError
+from insitu.errors import CombineError, InsituError
 from insitu.expressions.nodes import (
     Broadcast,
     Expression,
@@ -33,6 +31,8 @@ from insitu.expressions.nodes import (
 )
 from insitu.lazy_array.duck_array import LazyArray
 from insitu.reading import ReadContext
+from insitu.scanning.member import ConcatDim, GridPosition, Member
+from insitu.scanning.scan_member import Failure
 from insitu.xarray_bridge.dataset import is_dask, to_dataset
 from insitu.xarray_bridge.opening import to_dask_dataset
 

@@ -8,7 +8,7 @@ from typing import Any
 from insitu.expressions.boxes import Box, BoxMemory, iterate_boxes
 from insitu.expressions.evaluate import box_reader
 from insitu.lazy_array.duck_array import LazyArray
-from insitu.lazy_array.options import options
+from insitu.process_options import options
 
 __all__ = ["write_in_pieces"]
 

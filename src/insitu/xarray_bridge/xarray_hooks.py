@@ -32,13 +32,13 @@ from typing import Any, NamedTuple
 import numpy as np
 import xarray
 
-from insitu.combining.member import in_memory
 from insitu.expressions.evaluate import read_all
 from insitu.forking import import_before_fork
 from insitu.lazy_array.duck_array import LazyArray
 from insitu.lazy_array.load_values import own_values_or_dask, to_dask
 from insitu.model.elementwise import UFUNCS
 from insitu.reading import ReadContext
+from insitu.scanning.member import in_memory
 from insitu.xarray_bridge.write_in_pieces import write_in_pieces
 
 __all__ = ["HOOKS", "Hook", "install_hooks"]

@@ -7,11 +7,11 @@ from typing import Any
 
 from insitu.cancellation import check_deadline
 from insitu.codecs.undecodable import find_undecodable
-from insitu.combining.member import Member
 from insitu.errors import InsituError
 from insitu.model import Encoding, VirtualArray, count_cells
 from insitu.model.encoding_texts import codec_chain_text
 from insitu.reading import ReadContext
+from insitu.scanning.member import Member
 from insitu.server.error_responses import public_message
 from insitu.server.explorer.api_answer import ApiAnswer, json_answer
 from insitu.server.explorer.archive_route import ApiTask, ArchiveRequest

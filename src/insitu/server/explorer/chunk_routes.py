@@ -19,12 +19,12 @@ from starlette.routing import BaseRoute
 from insitu.errors import InsituError, SourceError
 from insitu.lru import LruCache
 from insitu.model import Inline, Stored, VirtualArray, VirtualGroup
-from insitu.model.cell_details import CellDetails, find_cell
-from insitu.model.cell_grid import MAX_KEPT_CELLS, STATES, is_computed_object
-from insitu.model.chunk_numbering import Numbering
-from insitu.model.chunk_picture import COLOURS, ChunkPicture, draw_chunks
-from insitu.model.chunk_plane import ChunkPlane
 from insitu.model.encoding_texts import codec_chain_text, packing_text
+from insitu.pictures.cell_details import CellDetails, find_cell
+from insitu.pictures.cell_grid import MAX_KEPT_CELLS, STATES, is_computed_object
+from insitu.pictures.chunk_numbering import Numbering
+from insitu.pictures.chunk_picture import COLOURS, ChunkPicture, draw_chunks
+from insitu.pictures.chunk_plane import ChunkPlane
 from insitu.references.list_objects import list_written_cells
 from insitu.server.error_responses import RequestError, public_message
 from insitu.server.explorer.api_answer import ApiAnswer, binary_answer, json_answer

@@ -17,11 +17,11 @@ from typing import Any
 from insitu.archive import Archive
 from insitu.cancellation import check_deadline
 from insitu.combining.file_names import expand_paths, is_many
-from insitu.combining.member import Member, Variable
-from insitu.combining.saved_members import array_from_variable
 from insitu.combining.survey import Survey
 from insitu.errors import NotFoundError, VariableError
 from insitu.model import Source, VirtualArray
+from insitu.scanning.member import Member, Variable
+from insitu.scanning.saved_members import array_from_variable
 from insitu.server.authentication import Credentials
 from insitu.server.explorer.recognise_archives import is_folder
 from insitu.server.jobs import BatchRequest

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from insitu.combining.member import Member, Variable
+from insitu.scanning.member import Member, Variable
 from insitu.server.explorer.opened_archives import OpenedArchive
 
 __all__ = ["dimension_coordinates", "find_coordinate", "spatial_dimensions"]

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import xarray
 
-from insitu.combining.member import CombineError
+from insitu.errors import CombineError
 
 __all__ = ["shared_type", "type_with_missing"]
 

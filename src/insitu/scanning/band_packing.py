@@ -19,11 +19,11 @@ import numpy as np
 
 from insitu.cf.decode import DecodedVariable
 from insitu.cf.numbers import missing_dtype
-from insitu.combining.align import with_dtype
-from insitu.combining.join_similar import join_arrays
-from insitu.combining.promotion import shared_type
 from insitu.errors import InsituWarning
 from insitu.model import Codec, Encoding, VirtualArray
+from insitu.model.gaps import with_dtype
+from insitu.model.join_similar import join_arrays
+from insitu.scanning.promotion import shared_type
 
 __all__ = ["decode_by_bands", "has_band_packing", "mask_pixels", "without_pixel_mask"]
 

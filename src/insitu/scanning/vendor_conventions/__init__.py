@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from insitu.combining.vendor_conventions.eos5_grids import add_grid_coordinates
-from insitu.combining.vendor_conventions.eos5_swaths import add_geolocation, add_swath_coordinates, geolocation_of
 from insitu.errors import VariableError
 from insitu.formats.eos_structure import EosStructure
 from insitu.model import VirtualGroup
+from insitu.scanning.vendor_conventions.eos5_grids import add_grid_coordinates
+from insitu.scanning.vendor_conventions.eos5_swaths import add_geolocation, add_swath_coordinates, geolocation_of
 
 __all__ = ["Rescan", "apply_vendor_conventions"]
 

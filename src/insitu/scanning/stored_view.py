@@ -16,11 +16,11 @@ import numpy.typing as npt
 
 from insitu.cf import numbers
 from insitu.cf.decode import MISSING_VALUE_ATTRIBUTES
-from insitu.combining.band_packing import without_pixel_mask
-from insitu.combining.member import Load, in_memory
 from insitu.errors import UnsupportedError
 from insitu.model import INLINE, Packing, Packings, Tile, VirtualArray, VirtualGroup
 from insitu.model.array import shared_dtype
+from insitu.scanning.band_packing import without_pixel_mask
+from insitu.scanning.member import Load, in_memory
 from insitu.zarr_metadata.to_zarr import to_zarr_spec
 
 __all__ = ["stored_tree", "stored_view", "zarr_tree"]

@@ -16,9 +16,9 @@ from typing import Any
 
 import numpy as np
 
-from insitu.combining.member import in_memory
 from insitu.formats.eos_structure import EosStructure
 from insitu.model import ArrayDetails, VirtualArray, VirtualGroup
+from insitu.scanning.member import in_memory
 
 __all__ = ["GEOLOCATION", "add_geolocation", "add_swath_coordinates", "geolocation_of"]
 

@@ -13,12 +13,6 @@ from os import PathLike, fspath
 from typing import Any
 
 from insitu.codecs.undecodable import find_undecodable
-from insitu.combining.conventions import Decoding, referenced_variables
-from insitu.combining.decode_member import decode_member, find_unreadable
-from insitu.combining.decoding_memory import DecodingMemory, memory_of_thread
-from insitu.combining.member import Load, Member
-from insitu.combining.saved_members import member_from_tree
-from insitu.combining.vendor_conventions import Rescan, apply_vendor_conventions
 from insitu.errors import (
     AccessError,
     CodecError,
@@ -33,7 +27,13 @@ from insitu.formats.containers import open_location
 from insitu.model import VirtualArray, VirtualGroup
 from insitu.model.group import hint_for_names
 from insitu.reading import read_arrays
+from insitu.scanning.conventions import Decoding, referenced_variables
+from insitu.scanning.decode_member import decode_member, find_unreadable
+from insitu.scanning.decoding_memory import DecodingMemory, memory_of_thread
+from insitu.scanning.member import Load, Member
+from insitu.scanning.saved_members import member_from_tree
 from insitu.scanning.scan_url import Verify, apply_verify, can_be_collection, is_saved_tree, scan_source, scan_stored
+from insitu.scanning.vendor_conventions import Rescan, apply_vendor_conventions
 from insitu.sources import ByteSource, redact_url
 
 __all__ = ["Failure", "Job", "make_loader", "scan_member", "scan_tree"]

@@ -15,9 +15,9 @@ import numpy.typing as npt
 
 from insitu.errors import SelectionError
 from insitu.model.axis import Axis
-from insitu.model.cell_grid import STATES, CellGrid, FlatCells, GridWindow, flatten_cells
-from insitu.model.chunk_plane import ChunkPlane
-from insitu.model.chunk_raster import Box, boxes_meet, draw_raster
+from insitu.pictures.cell_grid import STATES, CellGrid, FlatCells, GridWindow, flatten_cells
+from insitu.pictures.chunk_plane import ChunkPlane
+from insitu.pictures.chunk_raster import Box, boxes_meet, draw_raster
 
 __all__ = ["COLOURS", "ChunkPicture", "draw_chunks"]
 

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from insitu.combining.member import in_memory
 from insitu.formats.eos_structure import EosStructure
 from insitu.model import ArrayDetails, VirtualArray, VirtualGroup
+from insitu.scanning.member import in_memory
 
 __all__ = ["add_grid_coordinates"]
 

@@ -16,11 +16,11 @@ import numpy as np
 import numpy.typing as npt
 
 from insitu.cf.decode import decode_variable
-from insitu.combining.conventions import Decoding, find_coordinates, referenced_variables
-from insitu.combining.member import Load, Member, Variable, in_memory
 from insitu.errors import UnsupportedError
 from insitu.model import VirtualArray, VirtualGroup
 from insitu.model.array import RELATION_ATTRIBUTES
+from insitu.scanning.conventions import Decoding, find_coordinates, referenced_variables
+from insitu.scanning.member import Load, Member, Variable, in_memory
 
 __all__ = ["keepable_encoding", "member_from_tree", "tree_from_member"]
 
@@ -204,7 +204,7 @@ def _decode_as_requested(name: str, array: VirtualArray, decoding: Decoding, loa
     asked, usual = decoding.of_variable(name), Decoding().of_variable(name)
     if asked == usual or not any(key in array.encoding for key in CF_ATTRIBUTES):
         return array
-    from insitu.combining.stored_view import stored_view
+    from insitu.scanning.stored_view import stored_view
 
     stored = stored_view(array, name, load)
     characters = {key: array.encoding[key] for key in ("char_dim_name",) if key in array.encoding}

@@ -14,9 +14,9 @@ import numpy as np
 import numpy.typing as npt
 
 from insitu.model import VirtualArray
-from insitu.model.cell_grid import STATES
-from insitu.model.chunk_picture import ChunkPicture, draw_chunks
-from insitu.model.chunk_plane import ChunkPlane
+from insitu.pictures.cell_grid import STATES
+from insitu.pictures.chunk_picture import ChunkPicture, draw_chunks
+from insitu.pictures.chunk_plane import ChunkPlane
 
 __all__ = ["PALETTE", "border_svg", "busiest_dimensions", "chunk_counts", "chunk_svg", "plane_text"]
 

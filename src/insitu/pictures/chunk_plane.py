@@ -17,8 +17,8 @@ from insitu.cancellation import check_deadline
 from insitu.errors import SelectionError
 from insitu.model.array import VirtualArray
 from insitu.model.axis import Indices
-from insitu.model.cell_grid import CellGrid, FlatCells, GridWindow, flatten_cells, make_grid
-from insitu.model.chunk_numbering import Numbering
+from insitu.pictures.cell_grid import CellGrid, FlatCells, GridWindow, flatten_cells, make_grid
+from insitu.pictures.chunk_numbering import Numbering
 
 __all__ = ["ChunkPlane"]
 

@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from insitu.combining.eager_values import ChunkBytes
 from insitu.lru import LruCache
 from insitu.model import ArrayDetails, Encoding, Packing, Packings, VirtualArray
+from insitu.scanning.eager_values import ChunkBytes
 
 __all__ = ["DecodingMemory", "RememberedVariable", "memory_of_thread"]
 

@@ -15,10 +15,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from insitu.errors import ModelError
 from insitu.model import Axis, Columns, Encoding, GroupDetails, Tile, VirtualArray
 
-__all__ = ["CombineError", "ConcatDim", "GridPosition", "Load", "Member", "Variable", "in_memory"]
+__all__ = ["ConcatDim", "GridPosition", "Load", "Member", "Variable", "in_memory"]
 
 Load = Callable[[list[VirtualArray]], list[npt.NDArray[Any]]]
 """Reads the values of arrays, all at once."""
@@ -28,10 +27,6 @@ GridPosition = tuple[int, ...]
 
 ConcatDim = str | tuple[str, npt.NDArray[Any]] | None
 """A dimension, a new one with its labels, or None: merge along this level of nesting."""
-
-
-class CombineError(ModelError):
-    """The files do not make one dataset in the way that was asked for."""
 
 
 @dataclass(slots=True)

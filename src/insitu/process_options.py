@@ -1,18 +1,14 @@
-"""Options of the process for virtual arrays: `insitu.options`."""
+"""Options of the process: `insitu.options`, a name that a module of this package cannot have."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import Executor
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
-from insitu.active.fallback import settings as fallback
-from insitu.engines.choose import check_engine
-from insitu.engines.choose import settings as engine_settings
-from insitu.scanning.scan_cache import settings as scan_settings
-
-__all__ = ["Options", "options"]
+__all__ = ["Options", "check_engine", "options"]
 
 
 @dataclass(slots=True)
@@ -27,37 +23,24 @@ class Options:
     """Bytes that are held at a time when an array is streamed to another store."""
     point_limit: int = 4096
     """Up to how many points a pointwise selection stays virtual; above, it is read."""
-
-    @property
-    def scan_cache(self) -> bool:
-        """Whether scans are kept on disk, so that an archive opens at once the second time."""
-        return scan_settings.enabled
-
-    @scan_cache.setter
-    def scan_cache(self, enabled: bool) -> None:
-        scan_settings.enabled = enabled
-
-    @property
-    def fallback_bytes(self) -> int:
-        """Bytes that a reduction may read here without a warning, if `active=` names a server for
-        it.
-        """
-        return fallback.warn_bytes
-
-    @fallback_bytes.setter
-    def fallback_bytes(self, most: int) -> None:
-        fallback.warn_bytes = most
+    scan_cache: bool = True
+    """Whether scans are kept on disk, so that an archive opens at once the second time."""
+    fallback_bytes: int = 16 << 20
+    """Bytes that a reduction may read here without a warning, if `active=` names a server for it. A smaller fallback
+    warns once for each server and reason.
+    """
+    _engine: Any = field(default=None, init=False, repr=False)
 
     @property
     def engine(self) -> Any:
         """What runs the portions of a large reduction: a Dask client, `"dask"` (Dask's current scheduler), or any
         `concurrent.futures.Executor`; None: the threads of this process.
         """
-        return engine_settings.engine
+        return self._engine
 
     @engine.setter
     def engine(self, engine: Any) -> None:
-        engine_settings.engine = check_engine(engine)
+        self._engine = check_engine(engine)
 
     @contextmanager
     def __call__(self, **changes: Any) -> Iterator[Options]:
@@ -83,3 +66,34 @@ class Options:
 
 options = Options()
 """The settings in force."""
+
+
+def check_engine(given: Any, option: str = "engine", others: str = ",") -> Any:
+    """Return what names an engine, as it is.
+
+    Parameters
+    ----------
+    given
+        A Dask client, "dask", an executor, or None: this process.
+    option
+        Where it was given.
+    others
+        What else may be given there, for the error.
+
+    Raises
+    ------
+    TypeError
+        If it names none.
+    """
+    if given is None or isinstance(given, Executor) or _is_dask_client(given):
+        return given
+    if isinstance(given, str) and given == "dask":
+        return given
+    raise TypeError(
+        f"{option} must be a Dask client, 'dask', an Executor of concurrent.futures{others} or None, not {given!r}"
+    )
+
+
+def _is_dask_client(engine: Any) -> bool:
+    """Return whether an object is a client of a Dask cluster; Dask need not be installed."""
+    return hasattr(engine, "scheduler_info") and hasattr(engine, "get")

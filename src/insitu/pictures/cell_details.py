@@ -10,11 +10,11 @@ import numpy as np
 
 from insitu.errors import SelectionError
 from insitu.model.array import VirtualArray
-from insitu.model.cell_grid import is_computed_object
 from insitu.model.chunks import WHOLE, Absent, ChunkState, Inline, Stored, Unwritten
 from insitu.model.encoding import Encoding
 from insitu.model.packing import Packing
 from insitu.model.tile import Tile
+from insitu.pictures.cell_grid import is_computed_object
 
 __all__ = ["CellDetails", "ShownRange", "find_cell"]
 

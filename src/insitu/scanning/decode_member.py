@@ -17,8 +17,11 @@ import xarray
 from insitu.cf.decode import MISSING_VALUE_ATTRIBUTES, decode_variable
 from insitu.cf.numbers import fill_values
 from insitu.cf.unpack import unpack
-from insitu.combining.band_packing import decode_by_bands, has_band_packing, mask_pixels
-from insitu.combining.conventions import (
+from insitu.errors import CodecError, InsituError
+from insitu.model import Packing, PackingKind, Tile, VirtualArray, VirtualGroup
+from insitu.model.gaps import fill_gaps_with_unwritten
+from insitu.scanning.band_packing import decode_by_bands, has_band_packing, mask_pixels
+from insitu.scanning.conventions import (
     Decoding,
     attributes_with_bounds_units,
     find_character_dims,
@@ -26,13 +29,10 @@ from insitu.combining.conventions import (
     needs_values,
     referenced_variables,
 )
-from insitu.combining.decoding_memory import DecodingMemory, RememberedVariable
-from insitu.combining.eager_values import ChunkBytes, fetch_chunks, values_from_chunks
-from insitu.combining.member import Load, Member, Variable
-from insitu.combining.stored_encoding import NETCDF, stored_encoding
-from insitu.errors import CodecError, InsituError
-from insitu.model import Packing, PackingKind, Tile, VirtualArray, VirtualGroup
-from insitu.model.gaps import fill_gaps_with_unwritten
+from insitu.scanning.decoding_memory import DecodingMemory, RememberedVariable
+from insitu.scanning.eager_values import ChunkBytes, fetch_chunks, values_from_chunks
+from insitu.scanning.member import Load, Member, Variable
+from insitu.scanning.stored_encoding import NETCDF, stored_encoding
 from insitu.sources import ByteSource
 from insitu.zarr_metadata.typed_attributes import with_types
 

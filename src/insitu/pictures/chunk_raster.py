@@ -16,8 +16,8 @@ import numpy.typing as npt
 
 from insitu.cancellation import check_deadline
 from insitu.model.axis import Axis, Indices
-from insitu.model.cell_grid import ABSENT_STATE, STATES, UNWRITTEN_STATE, CellGrid, FlatCells, GridWindow
 from insitu.model.chunks import ABSENT, INLINE, UNWRITTEN, WHOLE
+from insitu.pictures.cell_grid import ABSENT_STATE, STATES, UNWRITTEN_STATE, CellGrid, FlatCells, GridWindow
 
 __all__ = ["Box", "Raster", "boxes_meet", "draw_raster"]
 
