@@ -283,22 +283,22 @@ class Decoder:
         """
         number = 0
         last = self.steps[-1][0] if self.steps else None
-        straight = self.back is None and self.records is None and out.dtype == self.dtype
+        writes_directly = self.back is None and self.records is None and out.dtype == self.dtype
         try:
-            if straight and (self.batch_codec is not None or self._can_copy_batch(data)):
+            if writes_directly and (self.batch_codec is not None or self._can_copy_batch(data)):
                 self._scatter_batch(data, start, extent, out, at)
                 return
             if isinstance(at, np.ndarray):
                 at = list(map(tuple, at.tolist()))
-            if straight and last is not None and last.box is not None and self.nbytes:
+            if writes_directly and last is not None and last.box is not None and self.nbytes:
                 box, stored, count = last.box, self.stored, len(self.steps) - 1
                 for number, (chunk, place) in enumerate(zip(data, at, strict=True)):  # noqa: B007 (for the error)
                     box(self._run(chunk, count, None), stored, start, out, place, extent)
                 return
-            inside = tuple([slice(s, s + n) for s, n in zip(start, extent, strict=True)])
+            box_slices = tuple([slice(s, s + n) for s, n in zip(start, extent, strict=True)])
             for number, (chunk, place) in enumerate(zip(data, at, strict=True)):  # noqa: B007 (for the error)
                 outside: tuple[Any, ...] = (..., *[slice(b, b + n) for b, n in zip(place, extent, strict=True)])
-                self.place(chunk, inside, out[outside], fetch)
+                self.place(chunk, box_slices, out[outside], fetch)
         except CodecError as error:
             error.with_context(number=number)
             raise
@@ -321,7 +321,7 @@ class Decoder:
             places: Any = np.ascontiguousarray(at, np.int64)
         else:
             places = list(map(tuple, at.tolist())) if isinstance(at, np.ndarray) else list(at)
-        inside = tuple([slice(s, s + n) for s, n in zip(start, extent, strict=True)])
+        box_slices = tuple([slice(s, s + n) for s, n in zip(start, extent, strict=True)])
         room = get_buffer(0, self.nbytes)
         while number < len(chunks):
             settings = size, len(self.steps) == 2, self.stored, start, extent, target
@@ -334,7 +334,7 @@ class Decoder:
                     *[slice(int(b), int(b) + n) for b, n in zip(places[number], extent, strict=True)],
                 )
                 try:
-                    self.place(chunks[number], inside, out[outside])
+                    self.place(chunks[number], box_slices, out[outside])
                 except CodecError as error:
                     raise error.with_context(number=number) from error.__cause__
                 number += 1

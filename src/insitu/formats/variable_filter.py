@@ -95,6 +95,8 @@ def subtree(tree: VirtualGroup, group: str | None, *, url: str) -> VirtualGroup:
             )
         node = node.groups[name]
     problems = {
-        place.removeprefix(f"{path}/"): why for place, why in tree.problems.items() if place.startswith(f"{path}/")
+        place.removeprefix(f"{path}/"): reason
+        for place, reason in tree.problems.items()
+        if place.startswith(f"{path}/")
     }
     return replace(node, problems=problems)

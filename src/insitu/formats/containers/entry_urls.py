@@ -56,10 +56,10 @@ def parse_entry_url(url: Any) -> EntryUrl | None:
     if chain is not None:
         _, entry, archive = chain.groups()
         return EntryUrl(archive, entry_path(entry), True) if "::" not in archive and entry_path(entry) else None
-    archive, *inside = chain_links(url)
-    if not inside:
+    archive, *links = chain_links(url)
+    if not links:
         return None  # the colons of an IPv6 address
-    path = "::".join(inside)
+    path = "::".join(links)
     scheme = _SCHEME.match(archive)
     if _WORD.fullmatch(archive) or (scheme and scheme[1].lower() not in _OURS) or "://" in path:
         return None

@@ -70,8 +70,8 @@ class ScopedArchive(WrappedSource):
 
     def scan(self, request: ScanRequest) -> VirtualGroup:
         """Scan the entry as if it were a file."""
-        inside = replace(request, group=f"{self.path}/{request.group_path}".rstrip("/"))
-        return _scan_entries(self.source, list_entries(self.source), "archive", inside)
+        inner_request = replace(request, group=f"{self.path}/{request.group_path}".rstrip("/"))
+        return _scan_entries(self.source, list_entries(self.source), "archive", inner_request)
 
 
 def _scan_entries(source: ByteSource, entries: list[ArchiveEntry], kind: str, request: ScanRequest) -> VirtualGroup:
@@ -176,8 +176,8 @@ def _scan_zarr_folder(
     from insitu.formats.zarr import scan_store  # not at the top: most archives hold none
 
     prefix = f"{root}/" if root else ""
-    inside = {path[len(prefix) :]: entry for path, entry in files.items() if path.startswith(prefix)}
-    folder = ZarrFolder(source, root, inside, request.storage_options)
+    store_entries = {path[len(prefix) :]: entry for path, entry in files.items() if path.startswith(prefix)}
+    folder = ZarrFolder(source, root, store_entries, request.storage_options)
     found = scan_store(folder, request)
     if found is None:
         raise FormatError("the folder holds Zarr metadata, but no store", url=folder.url, structure="zarr.json")

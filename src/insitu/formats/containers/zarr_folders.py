@@ -75,8 +75,8 @@ class ZarrFolder:
     def children(self, path: str) -> list[str]:
         """The names right under a path."""
         prefix = f"{path}/" if path else ""
-        inside = {name[len(prefix) :] for name in self.entries if name.startswith(prefix)}
-        return sorted({name.partition("/")[0] for name in inside if "/" in name})
+        names_below = {name[len(prefix) :] for name in self.entries if name.startswith(prefix)}
+        return sorted({name.partition("/")[0] for name in names_below if "/" in name})
 
     def table(self, path: str, array: ArrayMetadata) -> tuple[Columns | SparseTable, tuple[Encoding, ...]]:
         """Where an array's objects lie, and the encoding of its chunks."""

@@ -147,11 +147,11 @@ def _read_zip64_record(source: ByteSource, size: int, tail: bytes, place: int, s
         raise FormatError(
             "the Zip64 locator is missing", url=source.url, offset=start + place, structure="Zip64 locator"
         )
-    (_, _, where, _) = _LOCATOR.unpack_from(tail, at)
-    data = source.read(where, _END64.size) if where + _END64.size <= size else b""
+    (_, _, record_offset, _) = _LOCATOR.unpack_from(tail, at)
+    data = source.read(record_offset, _END64.size) if record_offset + _END64.size <= size else b""
     if len(data) != _END64.size or data[:4] != b"PK\6\6":
         raise FormatError(
-            "the Zip64 record is missing", url=source.url, offset=where, structure="Zip64 end of directory"
+            "the Zip64 record is missing", url=source.url, offset=record_offset, structure="Zip64 end of directory"
         )
     found = _END64.unpack(data)
     return found[7], found[8], found[9]

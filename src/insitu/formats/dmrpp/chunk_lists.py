@@ -111,10 +111,13 @@ def _join_linked_blocks(found: ChunkList) -> None:
         first = rows.setdefault(position, [row])
         if first[0] == row:
             continue
-        where = first[0]
-        if found.offset[where] + found.length[where] != found.offset[row] or found.href[where] != found.href[row]:
+        first_row = first[0]
+        if (
+            found.offset[first_row] + found.length[first_row] != found.offset[row]
+            or found.href[first_row] != found.href[row]
+        ):
             found.attributes["scattered"] = position
-        found.length[where] += found.length[row]
+        found.length[first_row] += found.length[row]
     first_rows = [first[0] for first in rows.values()]
     for name in ("offset", "length", "mask", "position", "href"):
         column = getattr(found, name)

@@ -8,10 +8,6 @@ name too: `x_ERR`. Every table is a group, its columns are arrays.
 
 from __future__ import annotations
 
-from typing import Any
-
-import numpy as np
-
 from insitu.errors import FormatError, InsituError, UnsupportedError
 from insitu.formats.fits.compressed import CompressedImage
 from insitu.formats.fits.header_units import HeaderDataUnit, is_fits, read_units
@@ -22,7 +18,7 @@ from insitu.formats.parsing.read_cache import ReadCache
 from insitu.formats.registry import Format
 from insitu.formats.scan_request import ScanRequest, with_keywords
 from insitu.formats.unreadable import Problems
-from insitu.model import Axis, Columns, Encoding, GroupDetails, Source, Tile, VirtualArray, VirtualGroup
+from insitu.model import GroupDetails, Source, VirtualArray, VirtualGroup
 
 __all__ = ["FITS", "scan_fits"]
 
@@ -72,8 +68,8 @@ class _Scanner:
                 self._image(packed.image, name, packed)
             elif unit.kind in ("BINTABLE", "A3DTABLE", "TABLE"):
                 table = self.groups[name] = table_of(unit, self.source, self.window.size)
-                for column, why in table.problems.items():
-                    self.failed[f"{name}/{column}"] = UnsupportedError(why, url=unit.url, offset=unit.offset)
+                for column, reason in table.problems.items():
+                    self.failed[f"{name}/{column}"] = UnsupportedError(reason, url=unit.url, offset=unit.offset)
             else:
                 raise UnsupportedError(
                     f"FITS extension {unit.kind!r} is not supported",
@@ -110,18 +106,10 @@ class _Scanner:
             self.arrays[name] = image_of(stored, self.source, self.window.size, names)
         for dim, (length, scale) in scales.items():
             if dim not in self.dims and scale is not None:
-                self.arrays[dim] = _coordinate(dim, scale, length)
+                self.arrays[dim] = VirtualArray.from_values(
+                    scale.values(length), dims=(dim,), attributes=scale.attributes
+                )
         self.dims.update(scales)
-
-
-def _coordinate(name: str, scale: AxisScale, length: int) -> VirtualArray:
-    values: Any = scale.values(length)
-    tile = Tile((Axis.regular(length, max(length, 1)),), (Encoding(np.dtype(np.float64)),), _inline(values, length))
-    return VirtualArray.of(tile, dims=(name,), attributes=scale.attributes)
-
-
-def _inline(values: Any, length: int) -> Columns:
-    return Columns.of_inline((1,), values.tobytes()) if length else Columns.of_unwritten((0,))
 
 
 FITS = Format(is_fits, with_keywords(scan_fits))

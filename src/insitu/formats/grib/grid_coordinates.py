@@ -79,11 +79,7 @@ class GridCoordinates:
             if name == "latitude" and self.dims == ("latitude", "longitude") and values[0] > values[-1]:
                 attributes["stored_direction"] = "decreasing"
             dims = (name,) if name in self.dims else self.dims
-            axes = tuple(Axis.regular(length, max(length, 1)) for length in values.shape)
-            tile = Tile(
-                axes, (Encoding(np.dtype(np.float64)),), Columns.of_inline((1,) * values.ndim, values.tobytes())
-            )
-            self.cached_arrays[name] = VirtualArray.of(tile, dims=dims, attributes=attributes)
+            self.cached_arrays[name] = VirtualArray.from_values(values, dims=dims, attributes=attributes)
         found = dict(self.cached_arrays)
         for name in self.lazy:
             configuration: dict[str, Any] = {"var": name, "dtype": "float64", **check}
@@ -139,8 +135,8 @@ def _ask_eccodes(first: GribField) -> GridCoordinates:
         if kind == "sh":  # spherical harmonics: coefficients are nowhere
             return GridCoordinates(dims, shape)
         if points > KEPT_POINTS:
-            why = _reason_not_to_offer(message, kind, points)
-            return GridCoordinates(dims, shape, {}, () if why else ("latitude", "longitude"), why)
+            reason = _reason_not_to_offer(message, kind, points)
+            return GridCoordinates(dims, shape, {}, () if reason else ("latitude", "longitude"), reason)
         try:
             values = {name: message.array(f"{name}s") for name in ("latitude", "longitude")}
         except DAMAGE as problem:
@@ -195,8 +191,8 @@ def _regular_grid(first: GribField, shape: tuple[int, ...], reordered: bool, *, 
         return GridCoordinates(dims, shape, {}, (), problem)
     values = {name: axis for name, (axis, _) in found.items()}
     if tuple(axis.size for axis in values.values()) != shape:
-        why = f"ecCodes gives another number of latitudes or longitudes for the grid of shape {shape}"
-        return GridCoordinates(dims, shape, {}, (), FormatError(why, offset=first.offset))
+        reason = f"ecCodes gives another number of latitudes or longitudes for the grid of shape {shape}"
+        return GridCoordinates(dims, shape, {}, (), FormatError(reason, offset=first.offset))
     return GridCoordinates(dims, shape, values, columns=found["latitude"][1])
 
 

@@ -287,8 +287,8 @@ class EccodesMessage:
                 offset=self.field.offset,
                 structure="GRIB grid",
             )
-        if why := reason_not_to_compute(library, handle):
-            raise FormatError(why, offset=self.field.offset, structure="GRIB grid")
+        if reason := reason_not_to_compute(library, handle):
+            raise FormatError(reason, offset=self.field.offset, structure="GRIB grid")
         return is_consistent_grid(library, handle)
 
     def get_or_undefined(self, key: str) -> Any:

@@ -95,14 +95,14 @@ def _search_in_parallel(first: int, length: int, walks: int, size: int) -> Walk[
         if (at := first_message(block)) > 0:
             starts.add(place + at)
     ordered = sorted(starts)
-    odd: list[int] = []
+    unusual: list[int] = []
     chains = yield Parallel(
         [
-            _follow_messages(start, stop, size, lambda offset, problem: odd.append(offset))
+            _follow_messages(start, stop, size, lambda offset, problem: unusual.append(offset))
             for start, stop in zip(ordered, [*ordered[1:], size], strict=True)
         ]
     )
-    if odd or any(end != stop for (_, end), stop in zip(chains[:-1], ordered[1:], strict=True)):
+    if unusual or any(end != stop for (_, end), stop in zip(chains[:-1], ordered[1:], strict=True)):
         return None
     return [message for messages, _ in chains for message in messages]
 

@@ -30,7 +30,7 @@ from insitu.formats.parsing.sibling_files import SiblingFiles
 from insitu.formats.registry import Format
 from insitu.formats.scan_request import ScanRequest, with_keywords
 from insitu.formats.unreadable import Problems
-from insitu.model import Axis, Columns, Encoding, GroupDetails, Source, Tile, VirtualArray, VirtualGroup
+from insitu.model import GroupDetails, Source, VirtualArray, VirtualGroup
 
 __all__ = ["GRIB", "BrokenMessages", "FoundFields", "build_tree", "is_grib", "scan_grib"]
 
@@ -90,9 +90,9 @@ def _messages_by_index(window: ReadCache) -> list[GribMessage] | None:
     if window.size < MANY * max(length, 1):
         return None
     try:
-        with SiblingFiles(window) as neighbours:
+        with SiblingFiles(window) as siblings:
             for name in index_file_names(window.url):
-                index = neighbours.open_sibling(window, name)
+                index = siblings.open_sibling(window, name)
                 if index is not None and is_grib_index(index):
                     lines = read_index(index, window.size)
                     places = list(dict.fromkeys((line.offset, line.length) for line in lines))
@@ -163,8 +163,8 @@ def build_tree(found: FoundFields, source: Source, problems: Problems) -> Virtua
             whole = VirtualGroup(
                 {},
                 {
-                    name: _dataset(some, table.fields, source, problems, f"{prefix}{name}/")
-                    for name, some in parts.items()
+                    name: _dataset(variables, table.fields, source, problems, f"{prefix}{name}/")
+                    for name, variables in parts.items()
                 },
             )
         if layer == 1:
@@ -199,10 +199,10 @@ def _dataset(
         if variable.has_valid_time and "valid_time" not in arrays:
             arrays["valid_time"] = _valid_time(variable)
         arrays[variable.name] = array
-    if (why := first.geography.problem) is not None:
+    if (reason := first.geography.problem) is not None:
         # The values are not affected: cfgrib shows them without coordinates, too.
         for name in ("latitude", "longitude"):
-            problems.note(f"{prefix}{name}", str(why))
+            problems.note(f"{prefix}{name}", str(reason))
     file_attributes = {
         f"GRIB_{name}": first.keys[name] for name in ABOUT_FILE if first.keys[name] not in (UNDEFINED, "unknown")
     }
@@ -224,10 +224,7 @@ def _inline(
     """Return a coordinate as an array; one of a single value has no dimension."""
     if not dims and values.size > 1:
         dims = (name,)
-    shape = values.shape if dims else ()
-    axes = tuple(Axis.regular(length, max(length, 1)) for length in shape)
-    tile = Tile(axes, (Encoding(values.dtype),), Columns.of_inline((1,) * len(axes), values.tobytes()))
-    return VirtualArray.of(tile, dims=dims, attributes=attributes)
+    return VirtualArray.from_values(values if dims else values.reshape(()), dims=dims, attributes=attributes)
 
 
 def _valid_time(variable: GribVariable) -> VirtualArray:

@@ -44,8 +44,8 @@ def scan_grib_index(window: ReadCache, request: ScanRequest) -> VirtualGroup:
     """Return the datasets of the GRIB file that an index belongs to."""
     problems = Problems(request.errors)
     names = data_file_names(window.url)
-    with SiblingFiles(window) as neighbours:
-        file = next((found for name in names if (found := neighbours.open_sibling(window, name)) is not None), None)
+    with SiblingFiles(window) as siblings:
+        file = next((found for name in names if (found := siblings.open_sibling(window, name)) is not None), None)
         if file is None:
             raise NotFoundError(
                 "the GRIB file of the index is missing: "
@@ -151,8 +151,8 @@ def _is_consistent(guesses: dict[IndexLine, Guess], samples: SampledMessages) ->
     """Return whether all lines whose message was read agree with its header."""
     for line, (_, guess, _) in guesses.items():
         if line.offset in samples.messages:
-            real = samples.descriptions.get((line.offset, line.number))
-            if real is None or not has_same_header(real, guess):
+            description = samples.descriptions.get((line.offset, line.number))
+            if description is None or not has_same_header(description, guess):
                 return False
     return True
 
@@ -195,9 +195,9 @@ def _merge_fields(lines: list[IndexLine], guesses: dict[IndexLine, Guess], sampl
     """Return the table of all fields, from messages and lines."""
     products = {line.offset: len(guess[0].product) for line, guess in guesses.items() if line.number == 0}
     for _ in range(ROUNDS):
-        if not (odd := samples.find_unexplained(products)):
+        if not (unexplained := samples.find_unexplained(products)):
             break
-        samples.read(odd)
+        samples.read(unexplained)
     several = len(samples.grids()) > 1
     table = FieldTable([], [], {})
     placed: list[Guess] = []

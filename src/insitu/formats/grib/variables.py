@@ -133,8 +133,8 @@ class GribVariable:
         else:
             offset = np.array([field.offset for field in own], np.int64)
             length = np.array([field.length for field in own], np.int64)
-            which = np.searchsorted(numbers, [field.number for field in own]) if len(numbers) > 1 else None
-            chunks = _chunks(grid, source, self.cells[:, long], offset, length, which)
+            positions = np.searchsorted(numbers, [field.number for field in own]) if len(numbers) > 1 else None
+            chunks = _chunks(grid, source, self.cells[:, long], offset, length, positions)
         coordinates = " ".join(
             [*self.coordinates, *self.geography.names, *(["valid_time"] if self.has_valid_time else [])]
         )
@@ -219,7 +219,7 @@ def make_variable(table: FieldTable, numbers: Sequence[int]) -> GribVariable:
     if "GRIB_cfName" in attributes:
         attributes["standard_name"] = attributes["GRIB_cfName"]
     coordinates: dict[str, GribCoordinate] = {}
-    where = np.zeros((len(numbers), len(HEADERS)), np.int64)
+    cells = np.zeros((len(numbers), len(HEADERS)), np.int64)
     place = np.zeros(len(numbers), np.int64)
     for key in HEADERS:
         if table.header(numbers[0], key) == UNDEFINED:
@@ -227,7 +227,7 @@ def make_variable(table: FieldTable, numbers: Sequence[int]) -> GribVariable:
         name = attributes.get("GRIB_typeOfLevel", key) if key == "level" else key
         coordinate, places = _coordinate(key, name, tuple(table.headers(numbers, key)))
         if places is not None:
-            where[:, len(coordinates)] = places
+            cells[:, len(coordinates)] = places
             place = place * len(coordinate.values) + places
         coordinates[coordinate.name] = coordinate
     # Of messages that claim one place, the first counts, as in cfgrib.
@@ -247,7 +247,7 @@ def make_variable(table: FieldTable, numbers: Sequence[int]) -> GribVariable:
         geography=find_grid_coordinates(first, keys["geometry"]),
         attributes=attributes,
         first=first,
-        cells=where[first_of_cell][:, : len(coordinates)],
+        cells=cells[first_of_cell][:, : len(coordinates)],
         numbers=np.asarray(numbers, np.int64)[first_of_cell],
         repeated=tuple(np.delete(np.asarray(numbers, np.int64), first_of_cell).tolist())
         if len(first_of_cell) < len(numbers)

@@ -236,7 +236,7 @@ def _compression(head: bytes, url: str, offset: int) -> tuple[int, Codec | None]
 
 def _linked_ranges(found: ObjectTable, head: bytes) -> Walk[list[tuple[int, int]]]:
     """Return the ranges of linked blocks, listed by chained tables."""
-    total, usual, count, ref = take_fields(">iiiH", head, 2, "linked blocks")
+    total, block_length, count, ref = take_fields(">iiiH", head, 2, "linked blocks")
     if not 0 < count <= BLOCKS_LIMIT:
         raise FormatError(f"a block table of {count} blocks is not valid", url=found.url, structure="linked blocks")
     ranges: list[tuple[int, int]] = []
@@ -253,7 +253,7 @@ def _linked_ranges(found: ObjectTable, head: bytes) -> Walk[list[tuple[int, int]
             if total <= 0:
                 break
             if not number:
-                length = min(max(usual, 1), total)
+                length = min(max(block_length, 1), total)
                 ranges.append((HOLE, length))
                 total -= length
                 continue

@@ -35,49 +35,49 @@ LINKS_LIMIT = 32
 
 def scan_hdf5(window: ReadCache, request: ScanRequest) -> VirtualGroup:
     """Return the groups and variables of an HDF5 or netCDF-4 file."""
-    with SiblingFiles(window) as neighbours:
-        return _scan(neighbours, ScanTarget(window, request.group or "", request.names), Problems(request.errors), ())
+    with SiblingFiles(window) as siblings:
+        return _scan(siblings, ScanTarget(window, request.group or "", request.names), Problems(request.errors), ())
 
 
 def _scan(
-    neighbours: SiblingFiles, place: ScanTarget, problems: Problems, above: tuple[tuple[str, int], ...]
+    siblings: SiblingFiles, place: ScanTarget, problems: Problems, chain: tuple[tuple[str, int], ...]
 ) -> VirtualGroup:
     """Scan a part of a file.
 
-    `above` holds the groups of other files that link to it, so that cycles of links end.
+    `chain` holds the groups of other files that link to it, so that cycles of links end.
     """
     window = place.window
     file = FileContext(window.url, window.size, peek=window.peek, head=lambda: window.head)
-    walk = _read_objects(file, place.group, place.names, lambda objects: _resolve_extents(neighbours, window, objects))
+    walk = _read_objects(file, place.group, place.names, lambda objects: _resolve_extents(siblings, window, objects))
     contents = run(walk, window)
     if isinstance(contents, ExternalTarget):
-        opened = neighbours.open_sibling(window, contents.file)
-        if opened is None or len(above) > LINKS_LIMIT:
+        opened = siblings.open_sibling(window, contents.file)
+        if opened is None or len(chain) > LINKS_LIMIT:
             raise GroupError(
                 f"there is no group {place.group!r}: its link leads to {contents.file}, which cannot be opened",
                 url=window.url,
             )
         prefix = place.group.strip("/") + "/"
         names = None if place.names is None else {name.removeprefix(prefix) for name in place.names}
-        return _scan(neighbours, ScanTarget(opened, contents.path, names), problems, (*above, (opened.url, -1)))
-    builder = GroupBuilder(neighbours, window, file, problems, contents.selected, contents.paths.path)
-    graft = partial(_scan, neighbours)
-    built = builder.build(contents.top, contents.nodes, (*above, (window.url, contents.top.group.address)), graft)
+        return _scan(siblings, ScanTarget(opened, contents.path, names), problems, (*chain, (opened.url, -1)))
+    builder = GroupBuilder(siblings, window, file, problems, contents.selected, contents.paths.path)
+    graft = partial(_scan, siblings)
+    built = builder.build(contents.top, contents.nodes, (*chain, (window.url, contents.top.group.address)), graft)
     path = tuple(part for part in place.group.split("/") if part not in ("", "."))
     if any(link.name == INFORMATION for link in contents.top.group.links) if not path else path[0] == "HDFEOS":
-        text = read_structure(neighbours, window)
+        text = read_structure(siblings, window)
         built = apply_dimension_names(built, StructMetadata.of(text), path) if text else built
     return built
 
 
-def _resolve_extents(neighbours: SiblingFiles, window: ReadCache, objects: ObjectTable) -> None:
+def _resolve_extents(siblings: SiblingFiles, window: ReadCache, objects: ObjectTable) -> None:
     """Find out how long those virtual datasets are that grow with their sources."""
     for found in objects.values():
         if isinstance(found, Dataset) and any(
             mapping.target_selection.endless_axis is not None for mapping in found.mappings
         ):
             try:
-                resolve_extent(neighbours, window, found)
+                resolve_extent(siblings, window, found)
             except (FormatError, UnsupportedError) as problem:
                 found.problem = found.problem or problem
 
@@ -158,18 +158,18 @@ def _find_group(file: FileContext, root: int, parts: list[str], objects: ObjectT
     yield from read_object(file, root, objects, False, _no_children)
     top = _get_group(objects, root)
     names = list(reversed(parts))
-    here = top
+    current = top
     hops = 0
     while names:
         name = names.pop()
-        link = next((link for link in here.links if link.name == name), None)
+        link = next((link for link in current.links if link.name == name), None)
         address = None if link is None else link.address
         if link is not None and link.outside is not None:
             return external_target(link.outside, names)
         if link is not None and link.path is not None and hops < 32:
             hops += 1
             names += [part for part in reversed(link.path.split("/")) if part not in ("", ".")]
-            here = top if link.path.startswith("/") else here
+            current = top if link.path.startswith("/") else current
             continue
         if address is not None and address not in objects:
             yield from read_object(file, address, objects, False, _no_children)
@@ -177,14 +177,14 @@ def _find_group(file: FileContext, root: int, parts: list[str], objects: ObjectT
         if isinstance(found, InsituError):
             raise found
         if not isinstance(found, Group):
-            link_names = ", ".join(link.name for link in here.links[:12]) or "nothing"
+            link_names = ", ".join(link.name for link in current.links[:12]) or "nothing"
             raise GroupError(
                 f"there is no group {'/'.join(parts)!r}",
                 url=file.url,
                 hint=f"The group that should hold {name!r} has: {link_names}",
             )
-        here = found
-    return here
+        current = found
+    return current
 
 
 def _read_descendants(file: FileContext, objects: ObjectTable, groups: list[Group], indexed: bool) -> Walk[None]:

@@ -4,7 +4,7 @@ A fixed variable is one run of bytes: one cell, which the reader cuts as it like
 has a piece in every record, between those of the others: one cell for each record, at `begin +
 number * record_size`. Where records are small and many, a cell is a block of whole records, of
 which codec `record_member` takes the variable's part: there a piece costs more to fetch than its
-neighbours.
+siblings.
 """
 
 from __future__ import annotations

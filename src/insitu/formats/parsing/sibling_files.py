@@ -137,12 +137,12 @@ def sibling_urls(url: str, name: str) -> list[str]:
         scheme, _, rest = url.partition("://")
         bucket, _, key = rest.partition("/")
         return [f"{scheme}://{bucket}{posixpath.normpath(posixpath.join('/', posixpath.dirname(key), leaf))}"]
-    here = os.path.dirname(folder)
+    link_folder = os.path.dirname(folder)
     if os.path.isabs(name) or name.startswith("/"):  # Windows needs a drive
-        found = [name, os.path.join(here, os.path.basename(name))]
+        found = [name, os.path.join(link_folder, os.path.basename(name))]
     else:
         # The last: next to the target of a symbolic link.
-        real = os.path.dirname(os.path.realpath(folder))
-        found = [os.path.normpath(os.path.join(here, name)), os.path.abspath(name)]
-        found.append(os.path.normpath(os.path.join(real, name)))
+        target_folder = os.path.dirname(os.path.realpath(folder))
+        found = [os.path.normpath(os.path.join(link_folder, name)), os.path.abspath(name)]
+        found.append(os.path.normpath(os.path.join(target_folder, name)))
     return list(dict.fromkeys(found))

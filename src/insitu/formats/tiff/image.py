@@ -285,8 +285,8 @@ def _chain(
     predictor = tags.number(PREDICTOR, 1) if compression in ("lzw", "deflate", "zstd", "lzma") else 1
     # Pairs of floats are differences of whole pairs; which of their bytes are swapped in a
     # big-endian file, libraries do not agree on.
-    odd = codecs or shared or dtype.itemsize > 8 or (dtype.kind == "c" and tags.order == ">")
-    if predictor not in (1, 2, 3) or (predictor > 1 and odd):
+    is_unusual = codecs or shared or dtype.itemsize > 8 or (dtype.kind == "c" and tags.order == ">")
+    if predictor not in (1, 2, 3) or (predictor > 1 and is_unusual):
         raise _unsupported_error(tags, f"predictor {predictor} on {bits} bits", "Predictor")
     if predictor > 1:
         if predictor == 3 and dtype.kind != "f":

@@ -31,12 +31,8 @@ from insitu.formats.tiff.strips_and_tiles import tile_of
 from insitu.formats.unreadable import Problems
 from insitu.model import (
     ArrayDetails,
-    Axis,
-    Columns,
-    Encoding,
     GroupDetails,
     Source,
-    Tile,
     VirtualArray,
     VirtualGroup,
     stack,
@@ -344,25 +340,18 @@ def _coordinates(found: TiffImage, about: _ImageDescription) -> dict[str, Virtua
 def _axes(place: Affine, width: int, height: int) -> tuple[VirtualArray, VirtualArray]:
     """Return the coordinates x and y. Cached: files of one archive often cover the same place."""
     x, y = place.centres(width, height)
-    return _inline("x", x), _inline("y", y)
+    return VirtualArray.from_values(x, dims=("x",)), VirtualArray.from_values(y, dims=("y",))
 
 
 @lru_cache(maxsize=64)
 def _bands(count: int) -> VirtualArray:
-    return _inline("band", np.arange(1, count + 1))
-
-
-def _inline(name: str, values: Any) -> VirtualArray:
-    axes = tuple(Axis.regular(length, max(length, 1)) for length in values.shape)
-    chunks = Columns.of_inline((1,) * values.ndim, values.tobytes())
-    tile = Tile(axes, (Encoding(values.dtype),), chunks)
-    return VirtualArray.of(tile, dims=(name,) * values.ndim)
+    return VirtualArray.from_values(np.arange(1, count + 1), dims=("band",))
 
 
 _ORIGIN = np.zeros((1, 3), np.int64)
 """Where the one tile of an image begins."""
 _ORIGIN.flags.writeable = False
-_ZERO = _inline("spatial_ref", np.zeros((), np.int64))
+_ZERO = VirtualArray.from_values(np.zeros((), np.int64), dims=())
 """The array `spatial_ref`, whose attributes hold the coordinate reference system."""
 
 

@@ -97,8 +97,8 @@ class ZipStore:
     def children(self, path: str) -> list[str]:
         """Return the names right under a path."""
         prefix, below = self._below(path)
-        inside = {name[len(prefix) :] for name in below}
-        return sorted({name.partition("/")[0] for name in inside if "/" in name})
+        names = {name[len(prefix) :] for name in below}
+        return sorted({name.partition("/")[0] for name in names if "/" in name})
 
     def table(self, path: str, array: ArrayMetadata) -> tuple[ZippedChunks, tuple[Encoding, ...]]:
         """Return the chunk table of an array, and the encodings of its chunks."""
@@ -110,10 +110,10 @@ class ZipStore:
             known = [(name, array.keys.cell(name[len(prefix) :], len(grid))) for name in names]
             names = [name for name, cell in known if cell is not None]
             cells = np.array([cell for _, cell in known if cell is not None], np.int64).reshape(-1, len(grid))
-        inside = np.flatnonzero((cells < np.array(grid, np.int64)).all(axis=1))
-        stored_cells = np.ravel_multi_index(tuple(cells[inside].T), grid) if grid else np.zeros(len(inside), np.int64)
+        in_grid = np.flatnonzero((cells < np.array(grid, np.int64)).all(axis=1))
+        stored_cells = np.ravel_multi_index(tuple(cells[in_grid].T), grid) if grid else np.zeros(len(in_grid), np.int64)
         rows = []
-        for number, at in zip(stored_cells.tolist(), inside.tolist(), strict=True):
+        for number, at in zip(stored_cells.tolist(), in_grid.tolist(), strict=True):
             name = names[at]
             info = self.entries[name]
             if info.flags & 1:

@@ -136,8 +136,8 @@ class _Worker:
                 raise _GoneError from problem
             kind, size = _ANSWER.unpack(self._read(_ANSWER.size))
             if kind != VALUES:
-                why = self._read(min(size, LONGEST_PROBLEM)).decode(errors="replace")
-                raise UnsupportedError(why) if kind == UNSUPPORTED else CodecError(why)
+                reason = self._read(min(size, LONGEST_PROBLEM)).decode(errors="replace")
+                raise UnsupportedError(reason) if kind == UNSUPPORTED else CodecError(reason)
             if size > count * 8 or size % 8:
                 raise _GoneError
             values = np.empty(size // 8, np.float64)

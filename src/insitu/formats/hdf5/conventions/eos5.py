@@ -63,11 +63,11 @@ class StructMetadata:
         return cls(parse_field_dims(text), parse_grids(text), parse_maps(text))
 
 
-def read_structure(neighbours: SiblingFiles, window: ReadCache) -> str:
+def read_structure(siblings: SiblingFiles, window: ReadCache) -> str:
     """Return the text of `StructMetadata` of a file; empty if there is none."""
     parts: list[bytes] = []
     for number in range(PARTS_LIMIT):
-        found = open_object(neighbours, window, f"{INFORMATION}/StructMetadata.{number}")
+        found = open_object(siblings, window, f"{INFORMATION}/StructMetadata.{number}")
         if found is None or not isinstance(found[1], Dataset) or found[1].problem is not None:
             break
         opened, dataset = found[0], found[1]

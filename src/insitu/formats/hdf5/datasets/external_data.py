@@ -45,7 +45,7 @@ class _StoredRun(NamedTuple):
 
 
 def external_array(
-    neighbours: SiblingFiles,
+    siblings: SiblingFiles,
     window: ReadCache,
     file: FileContext,
     dataset: Dataset,
@@ -69,7 +69,7 @@ def external_array(
     )
     total = math.prod(shape) * dataset.datatype.size
     size = dataset.datatype.size // math.prod(dataset.datatype.shape)
-    runs = _align_to_elements(_source_segments(neighbours, window, dataset, total), size) or [_StoredRun(None, 0, 0)]
+    runs = _align_to_elements(_source_segments(siblings, window, dataset, total), size) or [_StoredRun(None, 0, 0)]
     return _array_of_runs(runs, encoding, (*shape, *dataset.datatype.shape), dims, attributes, details, size)
 
 
@@ -152,7 +152,7 @@ def _read_padded(source: ByteSource | None, offset: int, length: int) -> bytes:
     return data.ljust(length, b"\0")
 
 
-def _source_segments(neighbours: SiblingFiles, window: ReadCache, dataset: Dataset, total: int) -> list[_SourceSegment]:
+def _source_segments(siblings: SiblingFiles, window: ReadCache, dataset: Dataset, total: int) -> list[_SourceSegment]:
     """Where the bytes of a dataset are."""
     parts: list[_SourceSegment] = []
     remaining = total
@@ -160,7 +160,7 @@ def _source_segments(neighbours: SiblingFiles, window: ReadCache, dataset: Datas
         if not remaining:
             break
         length = remaining if segment.size is None else min(segment.size, remaining)
-        opened = neighbours.open_sibling(window, segment.name)
+        opened = siblings.open_sibling(window, segment.name)
         if opened is None:
             raise NotFoundError(f"the external file {segment.name!r}, which holds the data, is missing", url=window.url)
         known = max(0, min(length, opened.size - segment.offset))

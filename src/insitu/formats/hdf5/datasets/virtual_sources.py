@@ -70,21 +70,21 @@ def place_mapping(
     yield from _pair_runs(target_selection, source_selection, source, len(shape), len(from_shape))
 
 
-def _check_selection(selection: StoredSelection, shape: tuple[int, ...], whose: str) -> None:
+def _check_selection(selection: StoredSelection, shape: tuple[int, ...], owner: str) -> None:
     """Raise for a selection that reaches out of its dataspace."""
     for axis, length in enumerate(shape):
         if selection.kind == "lines":
             if len(selection.lines) != len(shape):
-                raise FormatError(f"a selection has {len(selection.lines)} axes, but {whose} has {len(shape)}")
+                raise FormatError(f"a selection has {len(selection.lines)} axes, but {owner} has {len(shape)}")
             line = selection.lines[axis]
             end = line.required_extent(line.length)
         else:
             if any(len(first) != len(shape) for first, _ in selection.boxes):
-                raise FormatError(f"a selection has another number of axes than {whose}")
-            end = max((behind[axis] for _, behind in selection.boxes), default=0)
+                raise FormatError(f"a selection has another number of axes than {owner}")
+            end = max((box_end[axis] for _, box_end in selection.boxes), default=0)
         if end > length:
             raise FormatError(
-                f"a selection reaches up to {end}, but the axis of {whose} has {length} elements",
+                f"a selection reaches up to {end}, but the axis of {owner} has {length} elements",
                 structure="virtual dataset",
             )
 

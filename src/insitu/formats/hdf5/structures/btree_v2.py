@@ -133,24 +133,24 @@ def read_tree(
         if seen * header.node_size > file.size + header.node_size or len({a for a, _ in nodes}) != len(nodes):
             file.fail("has children that overlap, or refers to one twice", address, "B-tree")
         batch = max(1, LEAF_BATCH // header.node_size) if level == 0 else len(nodes)
-        below: list[tuple[int, int]] = []
+        children: list[tuple[int, int]] = []
         for start in range(0, len(nodes), batch):
-            some = nodes[start : start + batch]
+            node_batch = nodes[start : start + batch]
             # The root's size may reach over the end of a damaged file only: nodes are always
             # allocated in full.
-            ranges = [file.range(place, header.node_size, "B-tree node") for place, _ in some]
+            ranges = [file.range(place, header.node_size, "B-tree node") for place, _ in node_batch]
             blocks = yield ExactRanges(ranges) if exact else ranges
-            table = _node_records(file, header, some, blocks, level)
+            table = _node_records(file, header, node_batch, blocks, level)
             found += len(table)
             if len(table):
                 out.append(decode(table, header.kind))
             if level:
-                for (place, count), block in zip(some, blocks, strict=True):
+                for (place, count), block in zip(node_batch, blocks, strict=True):
                     widths = count_widths[level - 1], subtotal_widths[level - 1]
-                    below += _children(file, header, block, place, count, level, widths)
-        if level == 0 or not below:
+                    children += _children(file, header, block, place, count, level, widths)
+        if level == 0 or not children:
             return _check_total(file, header, address, out, found)
-        nodes, level = below, level - 1
+        nodes, level = children, level - 1
 
 
 def _check_total(file: FileContext, header: _Header, address: int, out: list[T], found: int) -> list[T]:

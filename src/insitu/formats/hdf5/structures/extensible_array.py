@@ -169,10 +169,10 @@ def _data_blocks(file: FileContext, header: _Header, blocks: list[_DataBlock], o
         while end < len(runs) and (total < BATCH or end == start):
             total += runs[end][1] * header.size
             end += 1
-        some = runs[start:end]
-        ranges = [file.range(p, b + n * header.size + 4, "extensible array data block") for _, n, p, b in some]
+        run_batch = runs[start:end]
+        ranges = [file.range(p, b + n * header.size + 4, "extensible array data block") for _, n, p, b in run_batch]
         found = yield ExactRanges(ranges)
-        for (first, count, place, begin), data in zip(some, found, strict=True):
+        for (first, count, place, begin), data in zip(run_batch, found, strict=True):
             if begin and data[:4] != b"EADB":
                 file.fail("has no signature", place, "extensible array data block")
             verify_checksum(file, data, place, "extensible array data block")

@@ -238,11 +238,11 @@ def _read_managed(file: FileContext, heap: _Heap, objects: _WantedObjects, out: 
             return
         fetched = yield [file.range(block.address, block.stored, "fractal heap block") for block, _ in todo]
         blocks = {}
-        for (block, inside), data in zip(todo, fetched, strict=True):
+        for (block, block_objects), data in zip(todo, fetched, strict=True):
             if block.rows:
-                blocks |= _children(file, heap, block, data, inside)
+                blocks |= _children(file, heap, block, data, block_objects)
             else:
-                _extract_objects(file, heap, block, data, inside, out)
+                _extract_objects(file, heap, block, data, block_objects, out)
     file.fail("has indirect blocks that are nested too deep", heap.address, "fractal heap")
 
 
@@ -263,9 +263,9 @@ def _children(
     if data[:4] != b"FHIB":
         file.fail("has no signature", block.address, "fractal heap indirect block")
     verify_checksum(file, data, block.address, "fractal heap indirect block")
-    inside = _assign_to_children(heap.first, heap.width, block.rows, block.start, objects)
+    by_child = _assign_to_children(heap.first, heap.width, block.rows, block.start, objects)
     rows = _row_starts(heap.first, heap.width, block.rows)
-    return {_child(file, heap, block, data, number, rows): items for number, items in inside}
+    return {_child(file, heap, block, data, number, rows): items for number, items in by_child}
 
 
 @lru_cache(maxsize=1024)
@@ -274,15 +274,15 @@ def _assign_to_children(
 ) -> tuple[tuple[int, _WantedObjects], ...]:
     """The objects in each child of an indirect block, by the child's number."""
     starts = _row_starts(first, width, rows)
-    inside: dict[int, list[tuple[int, int, int]]] = {}
+    by_child: dict[int, list[tuple[int, int, int]]] = {}
     for item in objects:
-        within = item[0] - begin
-        row = bisect_right(starts, within) - 1
+        relative = item[0] - begin
+        row = bisect_right(starts, relative) - 1
         if not 0 <= row < rows:
             raise FormatError("a heap id points outside of its heap", structure="fractal heap indirect block")
-        number = row * width + (within - starts[row]) // (first << max(0, row - 1))
-        inside.setdefault(number, []).append(item)
-    return tuple((number, tuple(items)) for number, items in inside.items())
+        number = row * width + (relative - starts[row]) // (first << max(0, row - 1))
+        by_child.setdefault(number, []).append(item)
+    return tuple((number, tuple(items)) for number, items in by_child.items())
 
 
 @lru_cache(maxsize=64)
@@ -302,10 +302,10 @@ def _child(file: FileContext, heap: _Heap, block: _Block, data: bytes, number: i
     at += number * entry if number < direct else direct * entry + (number - direct) * width
     address = int.from_bytes(data[at : at + width], "little")
     if number >= direct:
-        below = (size // heap.width).bit_length() - heap.first.bit_length() + 1
-        if below < 1:
+        rows_below = (size // heap.width).bit_length() - heap.first.bit_length() + 1
+        if rows_below < 1:
             file.fail("has indirect blocks smaller than direct ones", block.address, "fractal heap indirect block")
-        return _Block(address, place, size, below, _indirect_size(file, heap, below), 0)
+        return _Block(address, place, size, rows_below, _indirect_size(file, heap, rows_below), 0)
     if not heap.filters:
         return _Block(address, place, size, 0, size, 0)
     at += width

@@ -71,10 +71,10 @@ def floating_point(size: int, bits: int, properties: bytes) -> tuple[np.dtype[An
     implied, sign = bits >> 4 & 3, bits >> 8 & 0xFF
     if name and offset == 0 and order in (0, 1) and implied == 2 and sign == 8 * size - 1:
         return np.dtype(f"{'>' if order else '<'}{name}"), None
-    here = np.finfo(np.longdouble)
+    native_format = np.finfo(np.longdouble)
     native = np.dtype(np.longdouble)
     # A long double is taken where it is this machine's own.
-    own = (form == _EXTENDED and here.nmant == 63) or (form == _QUADRUPLE and here.nmant == 112)
+    own = (form == _EXTENDED and native_format.nmant == 63) or (form == _QUADRUPLE and native_format.nmant == 112)
     if own and native.itemsize == 16 and order == 0 and offset == 0 and np.little_endian:
         return native, None
     # The quadruple of ARM machines fills its 16 bytes, so that NumPy can turn them round (the 80
