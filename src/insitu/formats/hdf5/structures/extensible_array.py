@@ -88,7 +88,7 @@ def read_extensible_array(file: FileContext, address: int) -> Walk[Elements]:
     for number in range(total):
         count, room = 1 << number // 2, header.least << (number + 1) // 2
         if first >= header.count:
-            break
+            break  # a header may allow 2 ** 64 elements; blocks are only looked for up to the highest that was set
         if number < inner:
             for i in range(count):
                 place = int.from_bytes(data[at : at + width], "little")

@@ -27,6 +27,9 @@ __all__ = ["cached_heap_objects", "read_heap_objects"]
 ROWS_LIMIT = 128
 """Each row doubles the size of its blocks, and addresses in a heap have at most 64 bits."""
 INFLATED_LIMIT = 1 << 40
+"""Bytes that a block may declare to inflate to. The decoder's own limit is the declared size; this is for sizes that no
+heap has.
+"""
 
 _WantedObjects = tuple[tuple[int, int, int], ...]
 """Objects in blocks: where in the heap's address space they begin, their length, and which of the
