@@ -1,43 +1,34 @@
-"""Execution of read plans: fills an array, or streams the parts of a selection.
+"""Execution of read plans: fills an array.
 
-`ArraySink` is the sink that fills an array: chunks are decoded straight into it where they are
-contiguous there, else copied part by part. `StreamSink` is the sink that hands each wanted part to
-a consumer (a reduction), so that nothing of the selection's size is ever held.
+Chunks are decoded straight into it where they are contiguous there, else copied part by part.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from insitu.cf.casting import cast_values
 from insitu.cf.unpack import unpack
 from insitu.codecs import Decoder
 from insitu.codecs.thread_buffers import get_buffer
 from insitu.errors import InsituError
 from insitu.model import Packing
 from insitu.reading.cache import ChunkCache
+from insitu.reading.chunk_sink import ChunkSink
 from insitu.reading.fetch import read_exactly_into
 from insitu.reading.fetch_and_decode import PlanExecution, run_executions
 from insitu.reading.plan import ReadPlan
 from insitu.reading.read_statistics import ReadStatistics
 from insitu.reading.scatter import pick, put
-from insitu.reading.select_cells import Picker, count_places
 from insitu.reading.source_pool import SourcePool
-from insitu.reading.tile_plan import ChunkGroup, Position, TilePlan
+from insitu.reading.tile_plan import ChunkGroup, Position
 from insitu.sources import ByteSource
 from insitu.sources.protocol import ReadsInto
 
-__all__ = ["execute", "execute_all", "stream"]
-
-Consumer = Callable[[int, tuple[Picker, ...], npt.NDArray[Any]], None]
-"""Called with the number of a plan's tile, the place of the part along each axis of that tile, and
-its values.
-"""
-
+__all__ = ["execute", "execute_all"]
 
 TRANSIT_SLOT = 3
 """Slot of the thread's buffer for a chunk that is decoded before it is copied.
@@ -50,15 +41,14 @@ UNPACKED_BYTES = 1 << 20
 """Bytes of stored values that are unpacked at once, where chunks are small."""
 
 
-class ArraySink:
+class ArraySink(ChunkSink):
     """Sink that fills an array."""
 
     takes_many = True
     unpacks_many = True
-    depends_on_order = False
 
-    def __init__(self, plan: ReadPlan, grids: Sequence[TilePlan], out: npt.NDArray[Any]) -> None:
-        self.grids = grids
+    def __init__(self, plan: ReadPlan, out: npt.NDArray[Any]) -> None:
+        super().__init__(plan.tile_plans)
         self.windows = [touched.window(out, plan.selection) for touched in plan.tiles]
 
     def fill(self, grid: int, position: Position, value: Any, packing: Packing | None) -> None:
@@ -192,64 +182,6 @@ def _sliced_shape(inside: tuple[slice, ...], sizes: tuple[int, ...]) -> tuple[in
     return tuple([len(range(*picker.indices(size))) for picker, size in zip(inside, sizes, strict=True)])
 
 
-class StreamSink:
-    """Sink that hands each wanted part to a consumer."""
-
-    takes_many = False
-    unpacks_many = False
-    depends_on_order = False
-
-    def __init__(self, plan: ReadPlan, grids: Sequence[TilePlan], consume: Consumer) -> None:
-        self.dtype = plan.array.dtype
-        self.grids = grids
-        self.consume = consume
-
-    def fill(self, grid: int, position: Position, value: Any, packing: Packing | None) -> None:
-        """Hand over a cell without bytes: one value, broadcast to the cell's shape."""
-        here = self.grids[grid]
-        if packing is not None:
-            value = unpack(np.asarray(value), packing)
-        outside = here.at(here.outside, position)
-        shape = [count_places(picker) for picker in outside]
-        self.consume(grid, outside, np.broadcast_to(cast_values(value, self.dtype), shape))
-
-    def decode_one(
-        self,
-        grid: int,
-        position: Position,
-        decoder: Decoder,
-        data: memoryview,
-        source: ByteSource | None,
-        packing: Packing | None,
-    ) -> None:
-        """Decode a chunk that only one cell needs."""
-        chunk = decoder(data, None, source.read_many if source is not None else None)
-        self.chunk(grid, position, self.grids[grid].spread(position, chunk), packing)
-
-    def decode_many(
-        self, grid: int, alike: ChunkGroup, decoder: Decoder, data: Sequence[memoryview], source: ByteSource
-    ) -> None:
-        """Not supported: a stream takes chunks one by one."""
-        raise AssertionError("a stream takes chunks one by one")
-
-    def read_into_place(
-        self, grid: int, alike: ChunkGroup, decoder: Decoder, offset: Sequence[int], source: ReadsInto
-    ) -> bool:
-        """Return False: chunks must be decoded first."""
-        return False
-
-    def chunk(self, grid: int, position: Position, chunk: npt.NDArray[Any], packing: Packing | None) -> None:
-        """Hand over the wanted part of a decoded chunk, in the array's type."""
-        here = self.grids[grid]
-        part = pick(chunk, here.at(here.inside, position))
-        if packing is not None:
-            part = unpack(part, packing)
-        outside = here.at(here.outside, position)
-        shape = tuple([count_places(picker) for picker in outside])
-        part = part if part.shape == shape else np.broadcast_to(part, shape)
-        self.consume(grid, outside, part if part.dtype == self.dtype else cast_values(part, self.dtype))
-
-
 def execute(
     plan: ReadPlan,
     out: npt.NDArray[Any],
@@ -293,24 +225,6 @@ def execute_all(
                 out[...] = plan.array.absent_value()
             except InsituError as problem:
                 raise problem.with_context(variable=name) from None
-        grids = _tile_plans(plan)
-        runs.append(PlanExecution(plan, grids, ArraySink(plan, grids, out), opened, name, tally, cache))
+        runs.append(PlanExecution(plan, ArraySink(plan, out), opened, name, tally, cache))
     run_executions(runs)
     return tally
-
-
-def stream(
-    plan: ReadPlan, consume: Consumer, opened: SourcePool, name: str | None = None, tally: ReadStatistics | None = None
-) -> ReadStatistics:
-    """Hand every wanted part to `consume`, which is called from several threads.
-
-    Places between tiles (Absent) are left out.
-    """
-    tally = tally if tally is not None else ReadStatistics()
-    grids = _tile_plans(plan)
-    run_executions([PlanExecution(plan, grids, StreamSink(plan, grids, consume), opened, name, tally)])
-    return tally
-
-
-def _tile_plans(plan: ReadPlan) -> list[TilePlan]:
-    return [TilePlan(touched, located) for touched, located in zip(plan.tiles, plan.locations, strict=True)]

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -21,12 +22,13 @@ from insitu.model import INLINE, WHOLE, ChunkLocations, Selection, Source, Virtu
 from insitu.model.axis import Indices
 from insitu.reading.request_cost import request_bytes as cost_of_request
 from insitu.reading.select_cells import ListedSelection, TileSelection, select_cells
+from insitu.reading.tile_plan import TilePlan
 from insitu.reading.trim_ranges import trim_to_wanted_bytes
 
 __all__ = ["ReadPlan", "plan_read", "plan_tiles"]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class ReadPlan:
     """The I/O of one read."""
 
@@ -49,6 +51,11 @@ class ReadPlan:
     """For each tile, its rows without bytes to fetch: Inline, Unwritten, Absent."""
     covers_output: bool
     """Whether the rows fill the whole output."""
+
+    @cached_property
+    def tile_plans(self) -> list[TilePlan]:
+        """For each tile its part of the plan. Not while the plan is made: many plans are only counted."""
+        return [TilePlan(touched, located) for touched, located in zip(self.tiles, self.locations, strict=True)]
 
     @property
     def nbytes(self) -> int:
