@@ -133,7 +133,9 @@ def _group_by_tile(
 ) -> Iterator[_PointGroup]:
     far, near = array.upper_corners(), array.origins
     count = len(next(iter(index.values()))) if index else 1
-    for number, tile in enumerate(array.tiles):
+    selectors = [index[d] if d in index else strides[d] for d in range(array.ndim)]
+    for number in array.touched_tiles(selectors).tolist():
+        tile = array.tiles[number]
         inside = np.ones(count, bool)
         for dimension, positions in index.items():
             inside &= (positions >= near[number, dimension]) & (positions < far[number, dimension])

@@ -23,6 +23,7 @@ from insitu.codecs import Decoder, prepare
 from insitu.codecs.thread_buffers import get_buffer
 from insitu.errors import InsituError
 from insitu.model import IDENTITY, Axis, Packing, Selection, Source, Stride, Tile, VirtualArray
+from insitu.model.axis import CellCut, cut_numbers
 from insitu.reading.cache import PartialChunkCache
 from insitu.reading.fetch import read_exactly_into
 from insitu.reading.read_statistics import ReadStatistics
@@ -42,16 +43,6 @@ thread has started.
 """
 FETCH_SLOT = 4
 """Slot of the thread's buffer for a chunk as stored. The decoders use slots 0 to 2, the plan slot 3."""
-
-
-class _CellCut(NamedTuple):
-    """What a selection takes of one cell of an axis."""
-
-    cell: int
-    stored: int
-    """Number of elements of the chunk."""
-    inside: slice
-    outside: slice
 
 
 class _Piece(NamedTuple):
@@ -136,16 +127,11 @@ def _is_simple(array: VirtualArray, selection: Selection) -> bool:
     return chunks <= MAX_CHUNKS
 
 
-def _cut_axis(axis: Axis, selector: Any) -> list[_CellCut]:
+def _cut_axis(axis: Axis, selector: Any) -> list[CellCut]:
     """Return what an integer or a slice of step 1 takes of each cell of a regular axis."""
-    start, stop = (selector, selector + 1) if isinstance(selector, int) else (selector[0], selector[0] + selector[2])
-    size, cuts = axis.size, []
-    for cell in range(start // size, (stop - 1) // size + 1):
-        begin = cell * size
-        low, high = max(start, begin), min(stop, begin + size)
-        stored = size if axis.padded else min(size, axis.length - begin)
-        cuts.append(_CellCut(cell, stored, slice(low - begin, high - begin), slice(low - start, high - start)))
-    return cuts
+    if isinstance(selector, int):
+        return cut_numbers(axis, selector, selector + 1)
+    return cut_numbers(axis, selector.start, selector.start + selector.length)
 
 
 def _find_pieces(tile: Tile, selection: Selection, out: npt.NDArray[Any]) -> tuple[Source, list[_Piece]] | None:
