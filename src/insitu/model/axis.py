@@ -157,7 +157,8 @@ class Axis:
         cells: Indices = np.arange(int(first), int(last) + 1)
         cut = cut_cells(cells, self.begin(cells), self.show(cells), stride)
         if pace > 1 or self.starts is not None:  # a wide step passes over cells; empty cells show nothing
-            cut = cut.take(cut.extent > 0)
+            taken = cut.extent > 0
+            cut = cut if taken.all() else cut.take(taken)
         return cut if stride.step > 0 else cut.take(np.s_[::-1])
 
     def take(self, indices: npt.ArrayLike) -> tuple[Axis, Indices]:
