@@ -54,10 +54,10 @@ def without_engine_keywords(given: Mapping[str, Any]) -> dict[str, Any]:
                 f"{name}={given[name]!r} is not supported: insitu takes {shown} (the keyword belongs to other engines)",
                 hint=f"Leave {name} out",
             )
-    kept = {name: value for name, value in given.items() if name not in ENGINE_KEYWORDS}
-    if kept.get("format") in NETCDF_FORMATS:
-        del kept["format"]
-    return kept
+    keywords = {name: value for name, value in given.items() if name not in ENGINE_KEYWORDS}
+    if keywords.get("format") in NETCDF_FORMATS:
+        del keywords["format"]
+    return keywords
 
 
 def check_complex(member: Member, given: Mapping[str, Any]) -> None:
