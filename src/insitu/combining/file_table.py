@@ -31,6 +31,7 @@ from insitu.combining.survey import Survey
 from insitu.combining.type_check import TypeCheck
 from insitu.errors import CombineError
 from insitu.model import VirtualArray
+from insitu.open_options import CombineOptions
 from insitu.scanning.member import GridPosition, Load, Member, Variable
 from insitu.scanning.scan_member import Failure
 
@@ -47,31 +48,27 @@ class JoinPlan:
 
     dim: str | None
     """The dimension that files follow each other along; None: the one whose labels differ."""
-    data_vars: Any
-    coords: Any
-    compat: str
-    join: str
-    combine_attrs: str
+    options: CombineOptions
 
     @classmethod
     def of(cls, recipe: Recipe, places: Sequence[GridPosition], load: Load) -> JoinPlan | None:
         """Return the plan of a recipe; None if its files must be combined at once."""
-        nested = recipe.combine == "nested"
-        if nested and (not isinstance(recipe.concat_dim, str) or any(len(place) != 1 for place in places)):
+        options = recipe.options.combine
+        nested = options.combine == "nested"
+        if nested and (not isinstance(options.concat_dim, str) or any(len(place) != 1 for place in places)):
             return None
-        if not nested and recipe.concat_dim is not None:
+        if not nested and options.concat_dim is not None:
             return None
         rules = recipe.rules(load)
         if rules.compat == "minimal":  # only for merging
             return None
         if rules.combine_attrs not in ("override", "drop"):  # every file's attributes count
             return None
-        dim = recipe.concat_dim if nested else None
-        return cls(dim, rules.data_vars, rules.coords, rules.compat, rules.join, str(rules.combine_attrs))
+        return cls(options.concat_dim if nested else None, rules.resolved_options())
 
     def rules(self, load: Load) -> CombineRules:
         """Return the rules by which variables are joined and compared."""
-        return CombineRules(load, self.data_vars, self.coords, self.compat, self.join, self.combine_attrs)
+        return CombineRules.of(self.options, load)
 
 
 @dataclass(frozen=True, slots=True)
