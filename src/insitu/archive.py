@@ -214,7 +214,9 @@ class Archive:
         if not pairs:
             raise OSError("there are no files to open: the list is empty")
         found, storage_options, in_memory = open_objects([url for _, url in pairs], storage_options)
-        scan = replace(options.scan, storage_options=storage_options)
+        scan = options.scan
+        if storage_options is not scan.storage_options:
+            scan = replace(scan, storage_options=storage_options)
         unknown = None if finish is None else "it was opened with preprocess=, a function, which cannot be saved"
         server = options.read.active
         if server is not None and not isinstance(server, Active):

@@ -222,7 +222,9 @@ def _check_presence(runs: Sequence[Run], plan: JoinPlan) -> None:
     """Raise `NotOneTableError` where xarray counts the files that have a variable."""
     data = {frozenset(run.member.data_names()) for run in runs}
     coords = {run.member.coords for run in runs}
-    if (plan.data_vars == "different" and len(data) > 1) or (plan.coords == "different" and len(coords) > 1):
+    if (plan.options.data_vars == "different" and len(data) > 1) or (
+        plan.options.coords == "different" and len(coords) > 1
+    ):
         raise NotOneTableError("some files lack variables that are joined only where they differ")
 
 

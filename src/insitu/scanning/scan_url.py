@@ -67,7 +67,8 @@ def scan_stored(url: Location, options: ScanOptions) -> VirtualGroup:
     if isinstance(url, str):
         # A signed URL is a secret: the identity of the file must not contain it.
         url, storage_options = detach_secrets(url, options.storage_options)
-        options = replace(options, storage_options=storage_options)
+        if storage_options is not options.storage_options:
+            options = replace(options, storage_options=storage_options)
         if options.format is None and can_be_collection(url):
             found = _scan_collection(url, options)
             if found is not None:
