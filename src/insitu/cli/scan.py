@@ -97,13 +97,13 @@ def scan(
             return
         _check_target_name(output)
         begin = time.perf_counter()
-        how: dict[str, Any] = {"inline_threshold": inline} if inline else {}
-        how |= {"relative": True} if relative else {}
-        how |= {"mode": "w" if overwrite else "x", "storage_options": options.scan.storage_options}
+        saving: dict[str, Any] = {"inline_threshold": inline} if inline else {}
+        saving |= {"relative": True} if relative else {}
+        saving |= {"mode": "w" if overwrite else "x", "storage_options": options.scan.storage_options}
         if len(files) == 1 and options.combine.concat_dim is None:
-            total = _save_one(files[0], output, options, how, verbose)
+            total = _save_one(files[0], output, options, saving, verbose)
         else:
-            total = _save_many(files, output, options, workers, dask, restart, how)
+            total = _save_many(files, output, options, workers, dask, restart, saving)
     stderr.print(
         f"{output}: {plural(len(files), 'file')}, {format_bytes(total)} when read, in "
         f"{time.perf_counter() - begin:.1f} s",
@@ -147,7 +147,7 @@ def _concat_options(given: Sequence[str]) -> dict[str, Any]:
 
 
 def _begin(
-    files: Sequence[Any], target: str, options: OpenOptions, how: dict[str, Any], restart: bool = False
+    files: Sequence[Any], target: str, options: OpenOptions, saving: dict[str, Any], restart: bool = False
 ) -> Journal | None:
     """Return the journal of a scan; None: an earlier run was killed when all was saved."""
     from insitu.references.open_and_save import is_occupied
@@ -155,7 +155,7 @@ def _begin(
     # Without credentials: those that have expired are replaced by others, and the scan goes on.
     question = repr((options.scan_key(), options.scan.errors, reader_identity()))
     journal = journal_for(target, question, _print_note)
-    if how["mode"] == "x" and is_occupied(target, options.scan.storage_options):
+    if saving["mode"] == "x" and is_occupied(target, options.scan.storage_options):
         # Checked before a long scan, not after it.
         if journal.has_begun_saving(files):
             journal.done()
@@ -176,9 +176,9 @@ def _count_saved(target: str, options: OpenOptions) -> int:
     return sum(array.nbytes for _, array in tree.all_arrays())
 
 
-def _save_one(url: Any, target: str, options: OpenOptions, how: dict[str, Any], verbose: bool) -> int:
+def _save_one(url: Any, target: str, options: OpenOptions, saving: dict[str, Any], verbose: bool) -> int:
     """Save one file, with all its groups."""
-    journal = _begin([url], target, options, how)
+    journal = _begin([url], target, options, saving)
     if journal is None:
         return _count_saved(target, options)
     archive = Archive.open_with(url, options, many=False)
@@ -186,9 +186,9 @@ def _save_one(url: Any, target: str, options: OpenOptions, how: dict[str, Any], 
     if verbose:
         for name, array in tree.all_arrays():
             stderr.print(describe_array(name, array, tree), markup=False, soft_wrap=True)
-    if how["mode"] == "x":
+    if saving["mode"] == "x":
         journal.begin_saving([url])
-    save_tree(tree, target, recipe=archive.recipe_to_save(), **how)
+    save_tree(tree, target, recipe=archive.recipe_to_save(), **saving)
     journal.done()
     return sum(array.nbytes for _, array in tree.all_arrays())
 
@@ -200,10 +200,10 @@ def _save_many(
     workers: int | None,
     dask: str | None,
     restart: bool,
-    how: dict[str, Any],
+    saving: dict[str, Any],
 ) -> int:
     """Combine many files and save them as one dataset."""
-    journal = _begin(files, target, options, how, restart)
+    journal = _begin(files, target, options, saving, restart)
     if journal is None:
         return _count_saved(target, options)
     with _engine(files, workers, dask) as engine, ProgressBar(stderr) as progress, warnings.catch_warnings():
@@ -211,9 +211,9 @@ def _save_many(
         archive = Archive.open_with([*files], options.replace(parallel=engine, progress=progress, resume=journal))
     if journal.found:
         stderr.print(f"resumed: {plural(journal.found, 'file')} had been scanned before", markup=False)
-    if how["mode"] == "x":
+    if saving["mode"] == "x":
         journal.begin_saving(files)
-    archive.save(target, **how)
+    archive.save(target, **saving)
     journal.done()
     return sum(array.nbytes for _, array in archive.tree.all_arrays())
 

@@ -248,12 +248,25 @@ def _make_rescan(place: Any, job: Job) -> Rescan:
     return rescan
 
 
-def _decode_group(group: VirtualGroup, job: Job, load: Load, **how: Any) -> Member:
+def _decode_group(
+    group: VirtualGroup,
+    job: Job,
+    load: Load,
+    *,
+    url: str,
+    source: ByteSource | None = None,
+    memory: DecodingMemory | None = None,
+    only: Sequence[str] | None = None,
+) -> Member:
     """Return a group as a member.
 
     Unless errors raise, variables that cannot be decoded, and labels that cannot be read, are left
     out.
     """
+
+    def decode(chosen: VirtualGroup) -> Member:
+        return decode_member(chosen, job.decode, load, source=source, memory=memory, url=url, only=only)
+
     if job.scan.skips_failures:
         undecoded = {
             name: str(problem)
@@ -261,22 +274,22 @@ def _decode_group(group: VirtualGroup, job: Job, load: Load, **how: Any) -> Memb
             for problem in find_undecodable(array)
             if isinstance(problem, UnknownCodecError)
         }
-        group = _drop_variables(group, undecoded, how.get("url"), job)
+        group = _drop_variables(group, undecoded, url, job)
     try:
-        return decode_member(group, job.decode, load, **how)
+        return decode(group)
     except (FormatError, UnsupportedError, CodecError):
         if not job.scan.skips_failures:
             raise
         bad = find_unreadable(group.arrays, load)
         if not bad:
             raise
-    return decode_member(_drop_variables(group, bad, how.get("url"), job), job.decode, load, **how)
+    return decode(_drop_variables(group, bad, url, job))
 
 
-def _drop_variables(group: VirtualGroup, bad: Mapping[str, str], url: str | None, job: Job) -> VirtualGroup:
+def _drop_variables(group: VirtualGroup, bad: Mapping[str, str], url: str, job: Job) -> VirtualGroup:
     """Return the group without some variables; a warning and its problems name each and the reason."""
     for name, why in bad.items():
-        job.warn(f"left out: {name} of {redact_url(url or 'this archive')}: {why}")
+        job.warn(f"left out: {name} of {redact_url(url)}: {why}")
     rest = {name: array for name, array in group.arrays.items() if name not in bad}
     return replace(group, arrays=rest, problems={**group.problems, **bad}) if bad else group
 

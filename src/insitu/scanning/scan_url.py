@@ -134,9 +134,9 @@ def _scan_collection(url: str, options: ScanOptions) -> VirtualGroup | None:
     from insitu.formats.variable_filter import select_variables, subtree
 
     errors, storage_options = _format_errors(options), options.storage_options
-    how: dict[str, Any] = {"errors": errors, "allow_local": options.allow_local, "storage_options": storage_options}
+    opening: dict[str, Any] = {"errors": errors, "allow_local": options.allow_local, "storage_options": storage_options}
     if references.can_be_references(url):
-        found = references.open_references(url, **how)
+        found = references.open_references(url, **opening)
         if found is not None:
             found = select_variables(subtree(found, options.group, url=url), options.variables, url=url)
             if options.verify == "open":
@@ -148,7 +148,7 @@ def _scan_collection(url: str, options: ScanOptions) -> VirtualGroup | None:
     if stored is not None:
         return stored
     if url.endswith("/") and references.is_repository(url, storage_options):
-        found = references.open_references(url, format="icechunk", **how)
+        found = references.open_references(url, format="icechunk", **opening)
         if found is not None:
             return select_variables(subtree(found, options.group, url=url), options.variables, url=url)
     return None
