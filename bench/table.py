@@ -8,6 +8,9 @@ median of the rounds counts. What a contestant needs before the
 clock starts (imports, a warm-up on a small file) it does when it is made; then it is called once.
 Answers are compared: a contestant that answers something else is shown as wrong, one that fails
 with its reason.
+
+`--before TREE` compares two states of insitu instead: what the work tree there takes (its code, its
+extensions built, its own benchmarks) beside this one, without the peers.
 """
 
 from __future__ import annotations
@@ -24,13 +27,15 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 __all__ = ["Contestant", "Result", "Target", "arguments", "compete", "show"]
 
 HERE = Path(__file__).parent
+BEFORE = "INSITU_BENCH_BEFORE"
+"""Names the work tree that is compared with this one: set by `--before`."""
 LONG = 20.0
 """Seconds: one that takes longer runs one round only, and its row says so."""
 
@@ -47,6 +52,8 @@ class Contestant:
     arguments: Mapping[str, Any] = field(default_factory=dict)
     cores: int | None = None
     """How many cores the process may use."""
+    tree: Path | None = None
+    """Another work tree whose insitu it is."""
 
 
 @dataclass(slots=True)
@@ -90,6 +97,13 @@ def compete(
     """Run all contestants, interleaved. `before` and `after` surround each run; what `after` gives
     is kept beside the time.
     """
+    if before_tree := os.environ.get(BEFORE):
+        ours = [contestant for contestant in contestants if contestant.name.startswith("insitu")]
+        contestants = [
+            one
+            for contestant in ours
+            for one in (contestant, replace(contestant, name=f"{contestant.name}: before", tree=Path(before_tree)))
+        ]
     results = {contestant.name: Result(contestant.name) for contestant in contestants}
     for number in range(rounds):
         first = number % max(len(contestants), 1)
@@ -119,15 +133,19 @@ def compete(
 
 
 def _run(contestant: Contestant, timeout: float) -> dict[str, Any]:
+    here, environment = HERE, dict(os.environ)
+    if contestant.tree is not None:
+        here = contestant.tree / "bench"
+        environment["PYTHONPATH"] = str(contestant.tree / "src")
     command = [
         sys.executable,
-        str(HERE / "table.py"),
+        str(here / "table.py"),
         contestant.call,
         json.dumps(dict(contestant.arguments)),
         str(contestant.cores or 0),
     ]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=timeout, check=False)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=timeout, check=False, env=environment)
     except subprocess.TimeoutExpired:
         return {"error": f"not done after {timeout:.0f} s"}
     lines = done.stdout.splitlines()
@@ -240,7 +258,10 @@ def arguments(description: str | None) -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=0, help="rounds (3; 1 with --quick)")
     parser.add_argument("--case", action="append", help="only this case (may be repeated)")
     parser.add_argument("--only", action="append", help="only this contestant, besides insitu (may be repeated)")
+    parser.add_argument("--before", type=Path, help="another work tree of insitu, instead of the peers")
     options = parser.parse_args()
+    if options.before is not None:
+        os.environ[BEFORE] = str(options.before.resolve())
     options.rounds = options.rounds or (1 if options.quick else 3)
     return options
 

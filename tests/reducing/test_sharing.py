@@ -1,4 +1,4 @@
-"""Pieces of work shared by helpers that fail, and arrays split by who has their bytes."""
+"""Pieces of work shared by workers that fail, and arrays split by who has their bytes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from insitu.active.placement import place_servers, servers_of
-from insitu.active.share_work import Helper, HelperLostError, SharedWork
+from insitu.active.share_work import SharedWork, Worker, WorkerLostError
 from insitu.cancellation import Deadline, LateError, deadline_scope
 from insitu.errors import SourceError
 from insitu.expressions.nodes import Constant
@@ -24,11 +24,11 @@ from insitu.reducing.query import ReductionQuery
 from insitu.reducing.split_by_owner import OwnedArray, most_bytes, split_by_owner
 from waiting import LONG
 
-LOST = HelperLostError(SourceError("gone"))
+LOST = WorkerLostError(SourceError("gone"))
 
 
-def run(kinds: list[Any], helpers: list[Helper[Any]], **more: Any) -> list[Any]:
-    return list(SharedWork(kinds, helpers, lambda number: ("here", number), window=4, **more).run())
+def run(kinds: list[Any], workers: list[Worker[Any]], **more: Any) -> list[Any]:
+    return list(SharedWork(kinds, workers, lambda number: ("here", number), window=4, **more).run())
 
 
 def test_answers_come_in_order_whoever_is_faster() -> None:
@@ -43,7 +43,7 @@ def test_answers_come_in_order_whoever_is_faster() -> None:
             later.set()
         return "fast", number
 
-    found = run([0] * 9, [Helper(0, slow, "slow"), Helper(0, fast, "fast")])
+    found = run([0] * 9, [Worker(0, slow, "slow"), Worker(0, fast, "fast")])
     assert [number for _, number in found] == list(range(9))
     assert {"slow", "fast"} == {name for name, _ in found}
 
@@ -60,7 +60,7 @@ def test_few_answers_wait() -> None:
             first.set()
         return number
 
-    shared = SharedWork([0] * 50, [Helper(0, work, threads=3)], lambda number: number, window=4)
+    shared = SharedWork([0] * 50, [Worker(0, work, threads=3)], lambda number: number, window=4)
     answers = shared.run()
     assert next(answers) == 0
     assert max(given_out) <= 4
@@ -71,18 +71,18 @@ def test_a_lost_helper_is_replaced_by_another_of_its_kind() -> None:
     def fail(number: int) -> Any:
         raise LOST
 
-    orphans: list[Any] = []
+    unserved: list[Any] = []
     kinds = ["a", "b", "a", "b", "c"]
-    helpers = [
-        Helper("a", fail, "first"),
-        Helper("a", lambda number: ("second", number), "second"),
-        Helper("b", fail, "third", threads=2),
+    workers = [
+        Worker("a", fail, "first"),
+        Worker("a", lambda number: ("second", number), "second"),
+        Worker("b", fail, "third", threads=2),
     ]
     shared = SharedWork(
-        kinds, helpers, lambda number: ("here", number), window=4, on_orphans=lambda *told: orphans.append(told)
+        kinds, workers, lambda number: ("here", number), window=4, on_unserved=lambda *told: unserved.append(told)
     )
     assert list(shared.run()) == [("second", 0), ("here", 1), ("second", 2), ("here", 3), ("here", 4)]
-    assert orphans == [("b", [1, 3], LOST.reason), ("c", [4], None)]
+    assert unserved == [("b", [1, 3], LOST.reason), ("c", [4], None)]
     assert "third" in shared.lost
     assert set(shared.lost) <= {"first", "third"}
 
@@ -92,13 +92,13 @@ def test_an_unexpected_error_is_raised_and_ends_the_work() -> None:
         raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
-        run([0] * 3, [Helper(0, fail)])
+        run([0] * 3, [Worker(0, fail)])
 
 
 def test_a_deadline_ends_the_waiting() -> None:
     never = threading.Event()
     with deadline_scope(Deadline.after(0.1)), pytest.raises(LateError):
-        run([0], [Helper(0, lambda number: never.wait(20))])
+        run([0], [Worker(0, lambda number: never.wait(20))])
     never.set()
 
 

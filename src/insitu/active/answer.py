@@ -49,8 +49,8 @@ def answer(expression: Expression, query: ReductionQuery, known: Values | None =
         As for `insitu.reducing.reduce_expression.reduce_expression`.
     """
     # Of a scalar, no axes are all of them.
-    asked = replace(query, axes=None) if not expression.ndim and not is_stored(expression) else query
-    found = _ask_servers(expression, lambda servers: _reduce_there(servers, asked))
+    scalar_query = replace(query, axes=None) if not expression.ndim and not is_stored(expression) else query
+    found = _ask_servers(expression, lambda servers: _reduce_there(servers, scalar_query))
     return here.reduce_expression(expression, query, known) if found is None else found
 
 

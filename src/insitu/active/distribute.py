@@ -25,7 +25,7 @@ import numpy.typing as npt
 from insitu.active.fallback import bytes_to_move, warn_of_fallback, warn_of_takeover
 from insitu.active.placement import servers_of
 from insitu.active.remote_expression import Leaf, expression_entry, leaves_of, name_of
-from insitu.active.share_work import Helper, HelperLostError, SharedWork
+from insitu.active.share_work import SharedWork, Worker, WorkerLostError
 from insitu.active.transport import ServerError, client_for
 from insitu.active.wire import dtype_from_wire, get_field, values_from_wire
 from insitu.active.wire_folding import folding_to_wire
@@ -210,8 +210,8 @@ class Distribution:
     ) -> Iterator[Answer]:
         """Yield the answers for portions, in an order."""
         many = Counter(owner for owner in owners if owner is not None and owner.servers)
-        helpers = [
-            Helper(
+        workers = [
+            Worker(
                 owner,
                 self._asker(lambda position: job.of_portion(wanted[order[position]]), server, owner),
                 name=server,
@@ -234,10 +234,10 @@ class Distribution:
 
         work = SharedWork(
             [owners[number] for number in order],
-            helpers,
+            workers,
             reduce_here,
-            window=2 * sum(helper.threads for helper in helpers) + 1,
-            on_orphans=tell,
+            window=2 * sum(worker.threads for worker in workers) + 1,
+            on_unserved=tell,
         )
         with closing(work.run()) as answers:
             yield from answers
@@ -257,7 +257,7 @@ class Distribution:
                         "the server has another version of insitu: its partial results have other fields", url=server
                     )
             except REFUSALS as problem:
-                raise HelperLostError(problem) from problem
+                raise WorkerLostError(problem) from problem
             return found, item.get("warnings", [])
 
         return ask

@@ -1,7 +1,7 @@
-"""Numbered pieces of work, shared by helpers that may fail: other servers.
+"""Numbered pieces of work, shared by workers that may fail: other servers.
 
-A helper takes the next piece that waits for its kind. One that fails is not asked again, and its
-piece goes to somebody else: to another helper of the same kind, else to the caller. Answers are
+A worker takes the next piece that waits for its kind. One that fails is not asked again, and its
+piece goes to somebody else: to another worker of the same kind, else to the caller. Answers are
 returned in the order of the pieces, whoever gave them, so that what is made of them does not depend
 on who was faster; a piece is begun only if few answers before it are missing, so that few wait.
 """
@@ -17,15 +17,15 @@ from typing import Generic, TypeVar
 from insitu.cancellation import check_deadline
 from insitu.errors import InsituError
 
-__all__ = ["Helper", "HelperLostError", "SharedWork"]
+__all__ = ["SharedWork", "Worker", "WorkerLostError"]
 
 Answer = TypeVar("Answer")
 POLL_SECONDS = 0.25
 """Seconds between two looks at the deadline."""
 
 
-class HelperLostError(Exception):
-    """A helper cannot do its pieces.
+class WorkerLostError(Exception):
+    """A worker cannot do its pieces.
 
     Parameters
     ----------
@@ -39,54 +39,54 @@ class HelperLostError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Helper(Generic[Answer]):
+class Worker(Generic[Answer]):
     """Somebody who does pieces of one kind."""
 
     kind: Hashable
     work: Callable[[int], Answer]
-    """Does a piece, given its number; it may raise `HelperLostError`."""
+    """Does a piece, given its number; it may raise `WorkerLostError`."""
     name: str = ""
     threads: int = 1
     """Pieces that it gets at once."""
 
 
 class SharedWork(Generic[Answer]):
-    """Pieces of work that helpers do, and the caller where there are none.
+    """Pieces of work that workers do, and the caller where there are none.
 
     Parameters
     ----------
     kinds
-        Of each piece, which helpers can do it.
-    helpers
+        Of each piece, which workers can do it.
+    workers
         Who helps.
     here
         Does a piece on the thread of the caller: one that nobody else can do.
     window
         How many answers may be waited for or held at once.
-    on_orphans
-        Called once for each kind that has no helper (any more), before the caller does its pieces:
-        the kind, the numbers of its pieces without an answer, and the reason of the helper that was
+    on_unserved
+        Called once for each kind that has no worker (any more), before the caller does its pieces:
+        the kind, the numbers of its pieces without an answer, and the reason of the worker that was
         lost last, None if there was none.
     """
 
     def __init__(
         self,
         kinds: Sequence[Hashable],
-        helpers: Sequence[Helper[Answer]],
+        workers: Sequence[Worker[Answer]],
         here: Callable[[int], Answer],
         *,
         window: int,
-        on_orphans: Callable[[Hashable, list[int], InsituError | None], None] | None = None,
+        on_unserved: Callable[[Hashable, list[int], InsituError | None], None] | None = None,
     ) -> None:
-        self.kinds, self.helpers, self.here = kinds, helpers, here
-        self.window, self.on_orphans = window, on_orphans
+        self.kinds, self.workers, self.here = kinds, workers, here
+        self.window, self.on_unserved = window, on_unserved
         self.lost: dict[str, InsituError] = {}
-        """Helpers that failed, by name, and why."""
+        """Workers that failed, by name, and why."""
         self._waiting = list(range(len(kinds)))
         self._answers: dict[int, Answer] = {}
         self._merged = 0
         """Answers that were given to the caller."""
-        self._working = {id(helper): helper.threads for helper in helpers}
+        self._working = {id(worker): worker.threads for worker in workers}
         self._reasons: dict[Hashable, InsituError] = {}
         self._failure: BaseException | None = None
         self._stopped = False
@@ -94,18 +94,20 @@ class SharedWork(Generic[Answer]):
 
     def run(self) -> Generator[Answer, None, None]:
         """Yield the answers in the order of the pieces."""
-        # Daemons: after an error nobody waits for what a helper still does.
+        # Daemons: after an error nobody waits for what a worker still does.
         threads = [
-            threading.Thread(target=copy_context().run, args=(self._help, helper), daemon=True, name="insitu-share")
-            for helper in self.helpers
-            for _ in range(helper.threads)
+            threading.Thread(
+                target=copy_context().run, args=(self._run_worker, worker), daemon=True, name="insitu-share"
+            )
+            for worker in self.workers
+            for _ in range(worker.threads)
         ]
         for thread in threads:
             thread.start()
-        told: set[Hashable] = set()
+        reported: set[Hashable] = set()
         try:
             while self._merged < len(self.kinds):
-                number = self._find_orphan()
+                number = self._find_unserved()
                 if number is None:
                     yield self._answers.pop(self._merged)
                     with self._changed:
@@ -113,9 +115,9 @@ class SharedWork(Generic[Answer]):
                         self._changed.notify_all()
                     continue
                 kind = self.kinds[number]
-                if kind not in told and self.on_orphans is not None:
-                    told.add(kind)
-                    self.on_orphans(kind, self._list_unanswered(kind), self._reasons.get(kind))
+                if kind not in reported and self.on_unserved is not None:
+                    reported.add(kind)
+                    self.on_unserved(kind, self._list_unanswered(kind), self._reasons.get(kind))
                 answer = self.here(number)
                 with self._changed:
                     self._answers[number] = answer
@@ -124,7 +126,7 @@ class SharedWork(Generic[Answer]):
                 self._stopped = True
                 self._changed.notify_all()
 
-    def _find_orphan(self) -> int | None:
+    def _find_unserved(self) -> int | None:
         """Wait until the caller has something to do: None if the next answer is there, else a piece that nobody else
         does.
         """
@@ -135,11 +137,11 @@ class SharedWork(Generic[Answer]):
                     raise self._failure
                 if self._merged in self._answers:
                     return None
-                helped = {helper.kind for helper in self.helpers if self._working[id(helper)]}
+                served = {worker.kind for worker in self.workers if self._working[id(worker)]}
                 for number in self._waiting:
                     if number >= self._merged + self.window:
                         break
-                    if self.kinds[number] not in helped:
+                    if self.kinds[number] not in served:
                         self._waiting.remove(number)
                         return number
                 self._changed.wait(POLL_SECONDS)
@@ -148,15 +150,15 @@ class SharedWork(Generic[Answer]):
         with self._changed:
             return [n for n in range(self._merged, len(self.kinds)) if self.kinds[n] == kind and n not in self._answers]
 
-    def _help(self, helper: Helper[Answer]) -> None:
-        """Do pieces with a helper until there are none, or it fails."""
-        while (number := self._take(helper)) is not None:
+    def _run_worker(self, worker: Worker[Answer]) -> None:
+        """Do pieces with a worker until there are none, or it fails."""
+        while (number := self._take(worker)) is not None:
             try:
-                answer = helper.work(number)
-            except HelperLostError as lost:
+                answer = worker.work(number)
+            except WorkerLostError as lost:
                 with self._changed:
-                    self._working[id(helper)] = 0
-                    self.lost[helper.name] = self._reasons[helper.kind] = lost.reason
+                    self._working[id(worker)] = 0
+                    self.lost[worker.name] = self._reasons[worker.kind] = lost.reason
                 self._give_back(number)
                 return
             except BaseException as problem:
@@ -168,13 +170,13 @@ class SharedWork(Generic[Answer]):
                 self._answers[number] = answer
                 self._changed.notify_all()
 
-    def _take(self, helper: Helper[Answer]) -> int | None:
+    def _take(self, worker: Worker[Answer]) -> int | None:
         with self._changed:
-            while not self._stopped and self._working[id(helper)] and self._merged < len(self.kinds):
+            while not self._stopped and self._working[id(worker)] and self._merged < len(self.kinds):
                 for number in self._waiting:
                     if number >= self._merged + self.window:
                         break
-                    if self.kinds[number] == helper.kind:
+                    if self.kinds[number] == worker.kind:
                         self._waiting.remove(number)
                         return number
                 self._changed.wait(POLL_SECONDS)

@@ -152,10 +152,10 @@ def fill_null(expression: Expression, value: Any, dtype: np.dtype[Any]) -> Expre
 
 def mask(expression: Expression, condition: npt.NDArray[np.bool_], other: Any, dtype: np.dtype[Any]) -> Expression:
     """Return an expression with another value where a condition, which broadcasts to its shape, does not hold."""
-    kept = add_dimensions(Constant(_without_repetition(condition)), expression.ndim)
+    condition_node = add_dimensions(Constant(_without_repetition(condition)), expression.ndim)
     scalar: Any = np.asarray(other, dtype)[()]
     same = expression if expression.dtype == dtype else cast(expression, dtype)
-    return make_operation("where", (kept, same, scalar), dtype)
+    return make_operation("where", (condition_node, same, scalar), dtype)
 
 
 # What an expression is, for reductions that know a shorter way.

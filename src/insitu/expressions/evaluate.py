@@ -330,18 +330,18 @@ class _Evaluation:
 
     def _find_kept(self) -> None:
         """Take the values that were kept; small stored arrays are read whole and kept, if an operation needs them."""
-        asked = {id(node) for expression in self.expressions for node in (expression, without_moves(expression))}
+        requested = {id(node) for expression in self.expressions for node in (expression, without_moves(expression))}
         waiting, seen = list(self.expressions), set[int]()
         while waiting:
             node = waiting.pop()
             if id(node) in seen:
                 continue
             seen.add(id(node))
-            kept = find_values(node)
-            if kept is None and not self.once and id(node) not in asked and _is_kept_whole(node):
-                kept = read_and_keep(node)
-            if kept is not None:
-                self.values[id(node)] = kept
+            found = find_values(node)
+            if found is None and not self.once and id(node) not in requested and _is_kept_whole(node):
+                found = read_and_keep(node)
+            if found is not None:
+                self.values[id(node)] = found
             else:
                 waiting.extend(node.operands)
 

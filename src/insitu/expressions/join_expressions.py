@@ -61,42 +61,42 @@ class _Joining:
         ]
         if len({len(order) for order in orders}) > 1:
             raise _DifferentError
-        for alike in zip(*orders, strict=True):
-            self.joined[tuple(map(id, alike))] = self._join(alike)
+        for nodes in zip(*orders, strict=True):
+            self.joined[tuple(map(id, nodes))] = self._join(nodes)
         return self.joined[tuple(map(id, self.expressions))]
 
-    def _find(self, alike: Sequence[Expression]) -> Expression:
-        found = self.joined.get(tuple(id(without_moves(node)) for node in alike))
+    def _find(self, nodes: Sequence[Expression]) -> Expression:
+        found = self.joined.get(tuple(id(without_moves(node)) for node in nodes))
         if found is None:
             raise _DifferentError
         return found
 
-    def _join(self, alike: Sequence[Expression]) -> Expression:
-        first, axis = alike[0], self.axis
-        if any(type(node) is not type(first) for node in alike):
+    def _join(self, nodes: Sequence[Expression]) -> Expression:
+        first, axis = nodes[0], self.axis
+        if any(type(node) is not type(first) for node in nodes):
             raise _DifferentError
-        if self.has_broadcast and first.shape[axis] == 1 and all(node is first for node in alike):
+        if self.has_broadcast and first.shape[axis] == 1 and all(node is first for node in nodes):
             return first
         if isinstance(first, Operation):
-            return self._join_operations(alike)  # type: ignore[arg-type]
-        whole = [_lengthen(node, axis, length) for node, length in zip(alike, self.lengths, strict=True)]
+            return self._join_operations(nodes)  # type: ignore[arg-type]
+        whole = [_lengthen(node, axis, length) for node, length in zip(nodes, self.lengths, strict=True)]
         if isinstance(first, Stored):
             arrays = [node for node in whole if isinstance(node, Stored)]
             return Stored(concatenate([node.array for node in arrays], axis), join_contexts(arrays))
         if isinstance(first, Constant):
-            return self._join_constants([node for node in alike if isinstance(node, Constant)])
+            return self._join_constants([node for node in nodes if isinstance(node, Constant)])
         if isinstance(first, Broadcast):
-            of = self._find([node.of for node in alike if isinstance(node, Broadcast)])
+            of = self._find([node.of for node in nodes if isinstance(node, Broadcast)])
             return broadcast(of, (*first.shape[:axis], sum(self.lengths), *first.shape[axis + 1 :]))
         raise _DifferentError
 
-    def _join_operations(self, alike: Sequence[Operation]) -> Expression:
-        first = alike[0]
+    def _join_operations(self, nodes: Sequence[Operation]) -> Expression:
+        first = nodes[0]
         about = first.function, first.dtype, first.errors, len(first.given)
-        if any((node.function, node.dtype, node.errors, len(node.given)) != about for node in alike):
+        if any((node.function, node.dtype, node.errors, len(node.given)) != about for node in nodes):
             raise _DifferentError
         given = []
-        for operands in zip(*(node.given for node in alike), strict=True):
+        for operands in zip(*(node.given for node in nodes), strict=True):
             if all(isinstance(operand, Expression) for operand in operands):
                 given.append(self._find(operands))
             elif all(_same(operand, operands[0]) for operand in operands):
@@ -105,14 +105,14 @@ class _Joining:
                 raise _DifferentError
         return make_operation(first.function, given, first.dtype, first.errors)
 
-    def _join_constants(self, alike: Sequence[Constant]) -> Expression:
-        axis, first = self.axis, alike[0]
-        if self.has_broadcast and first.shape[axis] == 1 and all(_same(node.values, first.values) for node in alike):
+    def _join_constants(self, nodes: Sequence[Constant]) -> Expression:
+        axis, first = self.axis, nodes[0]
+        if self.has_broadcast and first.shape[axis] == 1 and all(_same(node.values, first.values) for node in nodes):
             return first
-        shape = np.broadcast_shapes(*((*node.shape[:axis], 1, *node.shape[axis + 1 :]) for node in alike))
+        shape = np.broadcast_shapes(*((*node.shape[:axis], 1, *node.shape[axis + 1 :]) for node in nodes))
         parts = [
             np.broadcast_to(node.values, (*shape[:axis], length, *shape[axis + 1 :]))
-            for node, length in zip(alike, self.lengths, strict=True)
+            for node, length in zip(nodes, self.lengths, strict=True)
         ]
         return Constant(np.concatenate(parts, axis), first.context)
 
@@ -127,14 +127,14 @@ def _lengthen(node: Expression, axis: int, length: int) -> Expression:
 def join_contexts(arrays: Sequence[Stored]) -> ReadContext:
     """Return how to read several arrays that became one."""
     first = arrays[0].context
-    kept = tuple({id(part): part for array in arrays for part in array.context.keep_alive}.values())
+    keep_alive = tuple({id(part): part for array in arrays for part in array.context.keep_alive}.values())
     if all(array.context.storage_options == first.storage_options for array in arrays):
-        return first if len(kept) == len(first.keep_alive) else replace(first, keep_alive=kept)
+        return first if len(keep_alive) == len(first.keep_alive) else replace(first, keep_alive=keep_alive)
     how: dict[str, Any] = {}
     for array in arrays:
         for source in array.array.sources:
             how[source.url] = options_for(source.url, array.context.storage_options)
-    return replace(first, storage_options=how, keep_alive=kept)
+    return replace(first, storage_options=how, keep_alive=keep_alive)
 
 
 def _same(one: Any, other: Any) -> bool:

@@ -100,8 +100,8 @@ def _reach_of(windows: WindowsOf, inside: WindowReach) -> WindowReach:
         distances.append(own)
         overlaps.append(more)
         most.append(max(inside.most[axis], windows.of.shape[axis]))
-    kept = {axis for kind, axis in windows.layout if kind == KEPT}
-    hidden = math.prod(window.overlap + 1 for axis, window in windows.along.items() if axis not in kept)
+    kept_axes = {axis for kind, axis in windows.layout if kind == KEPT}
+    hidden = math.prod(window.overlap + 1 for axis, window in windows.along.items() if axis not in kept_axes)
     return WindowReach(tuple(distances), tuple(overlaps), tuple(most), hidden * inside.hidden)
 
 

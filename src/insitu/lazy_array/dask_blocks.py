@@ -67,15 +67,15 @@ def choose_blocks_together(
     chosen: dict[Any, ChunkLengths] = {}
     common: dict[Any, tuple[int, ...]] = {}
     for name, (dims, array) in sorted(arrays.items(), key=lambda item: -item[1][1].nbytes):
-        asked = {axis: given[dim] for axis, dim in enumerate(dims) if dim in given}
+        requested = {axis: given[dim] for axis, dim in enumerate(dims) if dim in given}
         followed = {
             axis: common[dim]
             for axis, dim in enumerate(dims)
-            if axis not in asked and dim in common and _can_follow(array, axis, common[dim])
+            if axis not in requested and dim in common and _can_follow(array, axis, common[dim])
         }
-        chosen[name] = choose_blocks(array, {**followed, **asked})
+        chosen[name] = choose_blocks(array, {**followed, **requested})
         if followed and math.prod(map(max, chosen[name])) * array.dtype.itemsize > block_bytes():
-            chosen[name] = choose_blocks(array, asked)  # its chunks are long where those of others are short
+            chosen[name] = choose_blocks(array, requested)  # its chunks are long where those of others are short
         for dim, lengths in zip(dims, chosen[name], strict=True):
             common.setdefault(dim, lengths)
     return chosen
@@ -102,10 +102,10 @@ def choose_reads(array: Expression, blocks: ChunkLengths) -> ChunkLengths:
     longest = [max(lengths) for lengths in blocks]
     cells = [max(lengths) for lengths in stored]
     itemsize = max(array.dtype.itemsize, 1)
-    held = extend_lengths(longest, array.shape, cut, every, options.read_limit // itemsize)
-    parts = [_join_chunks(lengths, size) for lengths, size in zip(blocks, held, strict=True)]
-    cells = [min(cell, size) for cell, size in zip(cells, held, strict=True)]
-    most = [max(cells[axis], longest[axis]) if axis in cut else held[axis] for axis in every]
+    read_lengths = extend_lengths(longest, array.shape, cut, every, options.read_limit // itemsize)
+    parts = [_join_chunks(lengths, size) for lengths, size in zip(blocks, read_lengths, strict=True)]
+    cells = [min(cell, size) for cell, size in zip(cells, read_lengths, strict=True)]
+    most = [max(cells[axis], longest[axis]) if axis in cut else read_lengths[axis] for axis in every]
     sizes = extend_lengths(cells, most, every, every, block_bytes() // itemsize)
     return tuple(_cut_parts(*along) for along in zip(parts, stored, sizes, strict=True))
 

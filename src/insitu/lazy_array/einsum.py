@@ -46,7 +46,9 @@ def _take_answer(key: Any) -> npt.NDArray[Any] | None:
     return None if found is None or time.monotonic() - found[0] > ANSWER_SECONDS else found[2]
 
 
-def _weigh(array: LazyArray, mine: str, weights: npt.NDArray[Any], labels: str, kept: str) -> npt.NDArray[Any]:
+def _weigh(
+    array: LazyArray, own_labels: str, weights: npt.NDArray[Any], labels: str, result_labels: str
+) -> npt.NDArray[Any]:
     """Return `einsum` of a virtual array and weights, as a weighted sum or the sum of a product.
 
     Parameters
@@ -55,15 +57,15 @@ def _weigh(array: LazyArray, mine: str, weights: npt.NDArray[Any], labels: str, 
         The array and the label of each of its axes.
     weights, labels
         The same of the weights.
-    kept
+    result_labels
         The labels of the result.
     """
-    gone = [label for label in mine if label not in kept]
-    axes = [mine.index(label) for label in gone]
+    gone = [label for label in own_labels if label not in result_labels]
+    axes = [own_labels.index(label) for label in gone]
     about = hashlib.sha256(np.ascontiguousarray(weights).tobytes()).digest()
     stored, pattern = _find_pattern(array)
-    key = (stored and _identity(stored), mine, labels, kept, np.asarray(weights).dtype.str, about)
-    factor: Weights = {tuple(mine.index(label) for label in labels): np.asarray(weights)}
+    key = (stored and _identity(stored), own_labels, labels, result_labels, np.asarray(weights).dtype.str, about)
+    factor: Weights = {tuple(own_labels.index(label) for label in labels): np.asarray(weights)}
 
     def ask(methods: list[str], skipna: bool) -> dict[str, npt.NDArray[Any]]:
         assert stored is not None
@@ -72,7 +74,7 @@ def _weigh(array: LazyArray, mine: str, weights: npt.NDArray[Any], labels: str, 
 
     is_weighted = bool(labels) and set(labels) <= set(gone) and not np.isnan(weights).any()
     if not is_weighted or stored is None:
-        found = _sum_products(array, mine, weights, labels, axes)
+        found = _sum_products(array, own_labels, weights, labels, axes)
     elif pattern == "filled":
         both = ask(["sum", "sum_of_weights"], True)
         _answers.put(key, (time.monotonic(), stored, both["sum_of_weights"]))
@@ -83,8 +85,8 @@ def _weigh(array: LazyArray, mine: str, weights: npt.NDArray[Any], labels: str, 
         found = np.where(np.isnan(found), 0, found)  # xarray makes NaN of 0
     else:
         found = ask(["sum"], False)["sum"]
-    rest = [label for label in mine if label in kept]
-    turned: npt.NDArray[Any] = found.transpose([rest.index(label) for label in kept])
+    rest = [label for label in own_labels if label in result_labels]
+    turned: npt.NDArray[Any] = found.transpose([rest.index(label) for label in result_labels])
     with np.errstate(over="ignore"):
         return turned.astype(np.result_type(array.dtype, weights), copy=False)
 
@@ -112,27 +114,29 @@ def _find_pattern(array: LazyArray) -> tuple[Expression | None, str]:
     return (found, pattern) if is_stored(found) and found.dtype.kind in "biuf" else (None, "")
 
 
-def _is_sum_of_products(array: LazyArray, mine: str, weights: npt.NDArray[Any], labels: str, kept: str) -> bool:
+def _is_sum_of_products(
+    array: LazyArray, own_labels: str, weights: npt.NDArray[Any], labels: str, result_labels: str
+) -> bool:
     """Return whether `einsum` is a sum along dimensions of an array, times weights."""
     if (
         not array.size
         or array.dtype.kind not in "biuf"
         or weights.dtype.kind not in "biuf"
         or len(set(labels)) < len(labels)
-        or len(set(mine)) < len(mine)
-        or set(kept) - set(mine) - set(labels)
+        or len(set(own_labels)) < len(own_labels)
+        or set(result_labels) - set(own_labels) - set(labels)
     ):
         return False
-    lengths = dict(zip(mine, array.shape, strict=True))
+    lengths = dict(zip(own_labels, array.shape, strict=True))
     return all(lengths.get(label, length) == length for label, length in zip(labels, weights.shape, strict=True))
 
 
-def _with_labels(array: LazyArray, mine: str, labels: str) -> tuple[LazyArray, str]:
+def _with_labels(array: LazyArray, own_labels: str, labels: str) -> tuple[LazyArray, str]:
     """Return an array with dimensions of length 1 for labels that it does not have."""
-    new = "".join(label for label in labels if label not in mine)
+    new = "".join(label for label in labels if label not in own_labels)
     for _ in new:
         array = array.expand_dims(array.ndim)
-    return array, mine + new
+    return array, own_labels + new
 
 
 def _without_foreign_labels(weights: npt.NDArray[Any], labels: str, known: str) -> tuple[npt.NDArray[Any], str]:
@@ -142,12 +146,12 @@ def _without_foreign_labels(weights: npt.NDArray[Any], labels: str, known: str) 
 
 
 def _sum_products(
-    array: LazyArray, mine: str, weights: npt.NDArray[Any], labels: str, axes: Sequence[int]
+    array: LazyArray, own_labels: str, weights: npt.NDArray[Any], labels: str, axes: Sequence[int]
 ) -> npt.NDArray[Any]:
     """Return a sum of products as the reduction of an expression."""
-    order = [labels.index(label) for label in mine if label in labels]
+    order = [labels.index(label) for label in own_labels if label in labels]
     aligned = weights.transpose(order).reshape(
-        [weights.shape[labels.index(label)] if label in labels else 1 for label in mine]
+        [weights.shape[labels.index(label)] if label in labels else 1 for label in own_labels]
     )
     dtype = np.result_type(array.dtype, weights)
     wide = np.result_type(dtype, np.float64) if dtype.kind == "f" else dtype
@@ -157,7 +161,7 @@ def _sum_products(
 
 
 def _find_weights(
-    array: LazyArray, mine: str, labels: Sequence[str], kept: str, operands: Sequence[Any]
+    array: LazyArray, own_labels: str, labels: Sequence[str], result_labels: str, operands: Sequence[Any]
 ) -> tuple[npt.NDArray[Any], str] | None:
     """Return the one array in memory that an array is multiplied with, and its labels; None if the product is no sum
     of products with weights.
@@ -165,8 +169,10 @@ def _find_weights(
     others = [number for number, operand in enumerate(operands) if operand is not array]
     if len(operands) != 2 or len(others) != 1 or isinstance(operands[others[0]], LazyArray):
         return None
-    weights, names = _without_foreign_labels(np.asarray(operands[others[0]]), labels[others[0]], mine + kept)
-    return (weights, names) if _is_sum_of_products(array, mine, weights, names, kept) else None
+    weights, names = _without_foreign_labels(
+        np.asarray(operands[others[0]]), labels[others[0]], own_labels + result_labels
+    )
+    return (weights, names) if _is_sum_of_products(array, own_labels, weights, names, result_labels) else None
 
 
 @implements(np.einsum)
@@ -188,28 +194,30 @@ def einsum(subscripts: Any, *operands: Any, out: Any = None, optimize: Any = Fal
     dtype = np.result_type(*(operand.dtype for operand in operands))
     if not lazy or dtype.kind not in "iufc" or "->" not in subscripts:
         return NotImplemented
-    labels, kept = _expand_ellipsis(subscripts, operands)
+    labels, result_labels = _expand_ellipsis(subscripts, operands)
     largest = max(lazy, key=lambda number: operands[number].nbytes)
-    array, mine = operands[largest], labels[largest]
-    if not set(mine) <= set(kept):  # else nothing of it is reduced
-        found = _find_weights(array, mine, labels, kept, operands)
+    array, own_labels = operands[largest], labels[largest]
+    if not set(own_labels) <= set(result_labels):  # else nothing of it is reduced
+        found = _find_weights(array, own_labels, labels, result_labels, operands)
         if found is not None and found[0].nbytes <= CONSTANT_BYTES:
             weights, names = found
-            return _weigh(*_with_labels(array, mine, names), weights, names, kept)
+            return _weigh(*_with_labels(array, own_labels, names), weights, names, result_labels)
         report_not_on_server(array, f"this product (einsum of {subscripts})")
-    if len(set(mine)) < len(mine) or not array.size:
+    if len(set(own_labels)) < len(own_labels) or not array.size:
         return NotImplemented
     lengths: dict[str, int] = {}
     for operand, names in zip(operands, labels, strict=True):
         for name, length in zip(names, operand.shape, strict=True):
             lengths[name] = max(lengths.get(name, 1), length)
     # In float64, as all sums; and in boxes that no option changes, so that the bits are the same every time.
-    out = np.zeros([lengths[name] for name in kept], np.result_type(dtype, np.float64) if dtype.kind in "fc" else dtype)
-    plain = f"{','.join(labels)}->{kept}"
+    out = np.zeros(
+        [lengths[name] for name in result_labels], np.result_type(dtype, np.float64) if dtype.kind in "fc" else dtype
+    )
+    plain = f"{','.join(labels)}->{result_labels}"
     known = [values_of_used_array(operand) if number in lazy else None for number, operand in enumerate(operands)]
     sources = [operand if values is None else values for operand, values in zip(operands, known, strict=True)]
     for box in iterate_boxes(array.node, reduction_memory()):
-        where = {name: part for name, part, n in zip(mine, box, array.shape, strict=True) if n > 1}
+        where = {name: part for name, part, n in zip(own_labels, box, array.shape, strict=True) if n > 1}
         parts = [
             source[box] if number == largest else _select_box(source, labels[number], where)
             for number, source in enumerate(sources)
@@ -217,14 +225,16 @@ def einsum(subscripts: Any, *operands: Any, out: Any = None, optimize: Any = Fal
         values = [part.read(once=True) if isinstance(part, LazyArray) else np.asarray(part) for part in parts]
         values = [np.require(part, None, ("C", "A")) for part in values]
         with np.errstate(invalid="ignore", over="ignore"):
-            out[tuple(where.get(name, slice(None)) for name in kept)] += np.einsum(plain, *values, dtype=out.dtype)
+            out[tuple(where.get(name, slice(None)) for name in result_labels)] += np.einsum(
+                plain, *values, dtype=out.dtype
+            )
     with np.errstate(over="ignore"):
         return out.astype(dtype, copy=False)
 
 
 def _expand_ellipsis(subscripts: str, operands: Sequence[Any]) -> tuple[list[str], str]:
     """Return the labels of each operand and of the result, with letters in place of an ellipsis."""
-    given, kept = subscripts.replace(" ", "").split("->")
+    given, result_labels = subscripts.replace(" ", "").split("->")
     free = [letter for letter in string.ascii_letters if letter not in subscripts]
     spread = "".join(free[: max((operand.ndim for operand in operands), default=0)])
     labels = []
@@ -235,7 +245,7 @@ def _expand_ellipsis(subscripts: str, operands: Sequence[Any]) -> tuple[list[str
             widest = max(widest, extra)
             names = names.replace("...", spread[len(spread) - extra :])
         labels.append(names)
-    return labels, kept.replace("...", spread[len(spread) - widest :])
+    return labels, result_labels.replace("...", spread[len(spread) - widest :])
 
 
 def _select_box(values: Any, names: str, where: dict[str, slice]) -> Any:

@@ -180,6 +180,6 @@ def _estimate_memory(
         # For a median NumPy copies, masks and sorts the values: 20 MB of 3.5 MB, with what decoding holds.
         memory += 5 * min(BLOCK_BYTES, array.nbytes) + elements * array.dtype.itemsize
     if not is_stored(array):
-        held = min(threads_at_once(), len(sizes)) * max(sizes, default=0) * array.dtype.itemsize
-        memory += held * (1 + len(need.parts)) + min(CHUNK_BYTES, sum(part.bytes_decoded for part in need.parts))
+        block_bytes = min(threads_at_once(), len(sizes)) * max(sizes, default=0) * array.dtype.itemsize
+        memory += block_bytes * (1 + len(need.parts)) + min(CHUNK_BYTES, sum(part.bytes_decoded for part in need.parts))
     return memory

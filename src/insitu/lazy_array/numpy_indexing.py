@@ -115,11 +115,11 @@ def _select_points(array: Any, parts: Sequence[Any]) -> Any:
         shapes = ", ".join(str(part.shape) for part in index)
         raise SelectionError(f"index arrays of the shapes {shapes} cannot be broadcast together") from None
     begin = where[0] if where[-1] - where[0] + 1 == len(where) else 0
-    kept = [
+    sides = [
         [part for part in some if isinstance(part, slice) or part is None] for some in (parts[:begin], parts[begin:])
     ]
-    layout = [*kept[0], *[slice(None)] * len(points), *kept[1]]
-    to = _count_slices(kept[0])
+    layout = [*sides[0], *[slice(None)] * len(points), *sides[1]]
+    to = _count_slices(sides[0])
     keys = _keys_of_dimensions(parts)
     arrays = [axis for axis, key in enumerate(keys) if isinstance(key, np.ndarray)]
     if not index:

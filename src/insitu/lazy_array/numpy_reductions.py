@@ -205,12 +205,12 @@ def _named_arguments(func: Callable[..., Any], args: tuple[Any, ...], kwargs: di
     return None if set(given) - known or given["out"] is not None else given
 
 
-def _is_wider_float(dtype: np.dtype[Any], asked: Any) -> bool:
+def _is_wider_float(dtype: np.dtype[Any], requested: Any) -> bool:
     """Return whether values are cast without loss to the floating-point type in which they are to be added."""
-    wide = None if asked is None else np.dtype(asked)
+    wide = None if requested is None else np.dtype(requested)
     return wide is not None and wide.kind == "f" and dtype.kind in "biuf" and wide != dtype and np.can_cast(dtype, wide)
 
 
-def _is_same_type(dtype: np.dtype[Any], asked: Any) -> bool:
+def _is_same_type(dtype: np.dtype[Any], requested: Any) -> bool:
     """Return whether the requested type is the type of the result anyway."""
-    return asked is None or (np.dtype(asked) == dtype and dtype.kind == "f")
+    return requested is None or (np.dtype(requested) == dtype and dtype.kind == "f")

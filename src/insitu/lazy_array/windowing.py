@@ -33,8 +33,8 @@ def slide_windows(array: LazyArray, lengths: Sequence[int], axes: Sequence[int])
         if not 0 < length <= array.shape[axis]:
             raise ValueError(f"a window of {length} does not fit into dimension {axis} of length {array.shape[axis]}")
         along[axis] = Window(np.arange(array.shape[axis] - length + 1), np.arange(length))
-    kept: list[Place] = [(KEPT, axis) for axis in range(array.ndim)]
-    return _show(array, along, [*kept, *((SHOWN, axis) for axis in axes)])
+    places: list[Place] = [(KEPT, axis) for axis in range(array.ndim)]
+    return _show(array, along, [*places, *((SHOWN, axis) for axis in axes)])
 
 
 def split_dimensions(array: LazyArray, shape: Sequence[int]) -> LazyArray | None:

@@ -142,9 +142,9 @@ def _rescan_group(member: Member, path: str, changed: Collection[str], recipe: R
     else:
         scanned = drop_failures(scan_many(mine, job), job.scan.errors)
         parts = [(layout.spans[url][dim][0], member) for url, member in zip(mine, scanned, strict=True)]
-        kept = [(span[0], select_range(member, dim, span)) for span in ranges_without(layout, dim, mine)]
-        check_disjoint([part for _, part in [*parts, *kept]], dim)
-        parts += kept
+        rest = [(span[0], select_range(member, dim, span)) for span in ranges_without(layout, dim, mine)]
+        check_disjoint([part for _, part in [*parts, *rest]], dim)
+        parts += rest
         whole = recipe.join_in_order([part for _, part in sorted(parts, key=lambda item: item[0])], dim, load)
     return _with_computed_variables(whole, member, layout)
 
@@ -214,8 +214,8 @@ def _with_computed_variables(whole: Member, before: Member, layout: FileLayout) 
                 url=next(iter(layout.spans)),
                 hint=COMBINE_ANEW,
             )
-    kept = {name: before.variables[name] for name in lost}
+    rest = {name: before.variables[name] for name in lost}
     coords = whole.coords | {name for name in lost if name in before.coords}
     order = [*(name for name in before.variables if name in whole.variables), *whole.variables]
     variables = {name: whole.variables[name] for name in dict.fromkeys(order)}
-    return whole.with_variables({**variables, **kept}, coords)
+    return whole.with_variables({**variables, **rest}, coords)

@@ -26,7 +26,7 @@ __all__ = ["add_constants"]
 
 def add_constants(
     array: VirtualArray,
-    shadow: TileProjection,
+    projection: TileProjection,
     located: ChunkLocations,
     rows: npt.NDArray[np.int64],
     reduction: Reduction,
@@ -47,13 +47,13 @@ def add_constants(
     windows
         The partial result so far, as views with the axes of the tile.
     """
-    for value, these in _constant_values(array, shadow, located, rows):
-        mask = np.zeros(shadow.touched.grid, bool)
+    for value, these in _constant_values(array, projection, located, rows):
+        mask = np.zeros(projection.touched.grid, bool)
         mask.reshape(-1)[these] = True
-        times, first = _count_elements(shadow, mask)
-        region, spread = _whole_region(shadow)
+        times, first = _count_elements(projection, mask)
+        region, spread = _whole_region(projection)
         partial = reduction.step(
-            value.reshape((1,) * len(mask.shape)), shadow.reduced, [np.zeros(1, np.int64)] * len(shadow.reduced)
+            value.reshape((1,) * len(mask.shape)), projection.reduced, [np.zeros(1, np.int64)] * len(projection.reduced)
         )
         added = reduction.repeat(partial, spread(times), spread(first))
         before = {name: get_region(window, region) for name, window in windows.items()}
@@ -62,7 +62,7 @@ def add_constants(
 
 
 def _constant_values(
-    array: VirtualArray, shadow: TileProjection, located: ChunkLocations, rows: npt.NDArray[np.int64]
+    array: VirtualArray, projection: TileProjection, located: ChunkLocations, rows: npt.NDArray[np.int64]
 ) -> Iterator[tuple[npt.NDArray[Any], npt.NDArray[np.int64]]]:
     """Yield each value with the cells that show it."""
     dtype = array.dtype.newbyteorder("=")
@@ -73,7 +73,7 @@ def _constant_values(
     unwritten = rows[source == UNWRITTEN]
     if not len(unwritten):
         return
-    tile = shadow.touched.tile
+    tile = projection.touched.tile
     encoding, packing = np.asarray(located.encoding)[unwritten], np.asarray(located.packing)[unwritten]
     kinds, inverse = np.unique(np.stack([encoding, packing]), axis=1, return_inverse=True)
     for number, (which, how) in enumerate(kinds.T.tolist()):
@@ -85,36 +85,36 @@ def _constant_values(
 
 
 def _count_elements(
-    shadow: TileProjection, mask: npt.NDArray[np.bool_]
+    projection: TileProjection, mask: npt.NDArray[np.bool_]
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
     """Return, for each cell of the kept axes, how many elements the masked cells stand for,
     and the first position.
     """
     times = mask.astype(np.int64)
     first = np.zeros(mask.shape, np.int64)
-    for axis, stride in zip(shadow.reduced, shadow.strides, strict=True):
+    for axis, stride in zip(projection.reduced, projection.strides, strict=True):
         along = tuple(-1 if i == axis else 1 for i in range(mask.ndim))
-        times *= np.array(shadow.shown[axis], np.int64).reshape(along)
-        begins = [int(p[0]) if isinstance(p, np.ndarray) else p.start for p in shadow.outside[axis]]
+        times *= np.array(projection.shown[axis], np.int64).reshape(along)
+        begins = [int(p[0]) if isinstance(p, np.ndarray) else p.start for p in projection.outside[axis]]
         first += (np.array(begins, np.int64) * stride).reshape(along)
     first[~mask] = NO_POSITION
-    if not shadow.reduced:
+    if not projection.reduced:
         return times, first
-    return times.sum(axis=shadow.reduced, keepdims=True), first.min(axis=shadow.reduced, keepdims=True)
+    return times.sum(axis=projection.reduced, keepdims=True), first.min(axis=projection.reduced, keepdims=True)
 
 
-def _whole_region(shadow: TileProjection) -> tuple[tuple[Picker, ...], Any]:
+def _whole_region(projection: TileProjection) -> tuple[tuple[Picker, ...], Any]:
     """Return the region of all cells,
     and a function that expands numbers per cell of the kept axes to it.
     """
-    region: list[Picker] = [slice(0, 1)] * len(shadow.outside)
-    for axis in shadow.kept:
-        pickers = shadow.outside[axis]
+    region: list[Picker] = [slice(0, 1)] * len(projection.outside)
+    for axis in projection.kept_axes:
+        pickers = projection.outside[axis]
         region[axis] = np.concatenate([p if isinstance(p, np.ndarray) else np.arange(p.start, p.stop) for p in pickers])
 
     def spread(cells: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        for axis in shadow.kept:
-            cells = np.repeat(cells, shadow.shown[axis], axis)
+        for axis in projection.kept_axes:
+            cells = np.repeat(cells, projection.shown[axis], axis)
         return cells
 
     return tuple(region), spread

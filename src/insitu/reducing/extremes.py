@@ -73,10 +73,10 @@ def _position_fields(
     def find_extremes(part: ValueBlock) -> tuple[Array, Array]:
         if part.positions is None:
             raise ValueError(f"{name} needs the positions of the values")
-        kept = [axis for axis in range(part.values.ndim) if axis not in part.axes]
-        order = [*kept, *part.axes]
+        kept_axes = [axis for axis in range(part.values.ndim) if axis not in part.axes]
+        order = [*kept_axes, *part.axes]
         reduced_shape = tuple(part.values.shape[axis] for axis in part.axes)
-        flat = (*(part.values.shape[axis] for axis in kept), part.size)
+        flat = (*(part.values.shape[axis] for axis in kept_axes), part.size)
         values = part.values.transpose(order).reshape(flat)
         skipped = (
             None if part.skipped is None or values.dtype.kind in "mM" else part.skipped.transpose(order).reshape(flat)

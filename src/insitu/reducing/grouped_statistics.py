@@ -124,9 +124,9 @@ class GroupedFolding(Folding):
 
     def nothing(self) -> Partial:
         """Return the partial of no data."""
-        kept = [1 if axis in self.along else length for axis, length in enumerate(self.values.shape)]
-        kept[self.groups.axis] = self.groups.count
-        return self.reduction.nothing(kept)
+        lengths = [1 if axis in self.along else length for axis, length in enumerate(self.values.shape)]
+        lengths[self.groups.axis] = self.groups.count
+        return self.reduction.nothing(lengths)
 
     def put(self, total: Partial, region: Region, state: GroupPartials) -> None:
         """Merge the state of a region into the partial of all values."""

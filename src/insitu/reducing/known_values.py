@@ -30,29 +30,29 @@ __all__ = ["KnownExecution", "KnownValues"]
 class KnownValues:
     """The values of a selection, seen through the tiles of its plan."""
 
-    shadows: Sequence[TileProjection]
+    projections: Sequence[TileProjection]
     windows: Sequence[npt.NDArray[Any]]
     """For each tile a view of the values, with its axes."""
 
     @classmethod
-    def of(cls, values: npt.NDArray[Any], shadows: Sequence[TileProjection]) -> KnownValues:
+    def of(cls, values: npt.NDArray[Any], projections: Sequence[TileProjection]) -> KnownValues:
         """Return the values of a selection for the tiles of its plan."""
-        return cls(shadows, [shadow.touched.window(values, shadow.selection) for shadow in shadows])
+        return cls(projections, [projection.touched.window(values, projection.selection) for projection in projections])
 
-    def parts(self, grid: int, alike: ChunkGroup, these: Indices) -> npt.NDArray[Any]:
+    def parts(self, grid: int, group: ChunkGroup, these: Indices) -> npt.NDArray[Any]:
         """Return the values of the boxes of some members of a group, stacked along a first axis."""
-        places = alike.places[these]
+        places = group.places[these]
         if len(these) == 1:
-            box = tuple([slice(at, at + n) for at, n in zip(places[0].tolist(), alike.extent, strict=True)])
+            box = tuple([slice(at, at + n) for at, n in zip(places[0].tolist(), group.extent, strict=True)])
             return np.ascontiguousarray(self.windows[grid][box])[None]
-        return np.ascontiguousarray(sliding_window_view(self.windows[grid], alike.extent)[tuple(places.T)])
+        return np.ascontiguousarray(sliding_window_view(self.windows[grid], group.extent)[tuple(places.T)])
 
     def part(self, grid: int, position: Position) -> npt.NDArray[Any]:
         """Return the values of the elements that a cell takes of its chunk: repeated ones once."""
-        shadow = self.shadows[grid]
+        projection = self.projections[grid]
         pickers: list[Picker] = []
         for axis, row in enumerate(position):
-            picker, taken = shadow.outside[axis][row], shadow.taken[axis][row]
+            picker, taken = projection.outside[axis][row], projection.taken[axis][row]
             if isinstance(picker, np.ndarray):
                 pickers.append(picker[:taken])
             else:

@@ -54,8 +54,8 @@ class MergedPartial:
         partial
             The partial.
         """
-        kept: list[Any] = [slice(0, 1) if axis in self.along else key for axis, key in enumerate(place.selectors)]
-        partial, where = self._renumber_positions(part, partial), _open_mesh(kept)
+        keys: list[Any] = [slice(0, 1) if axis in self.along else key for axis, key in enumerate(place.selectors)]
+        partial, where = self._renumber_positions(part, partial), _open_mesh(keys)
         if self._touched[where].any():
             partial = self.merge({name: values[where] for name, values in self.partial.items()}, partial)
         for name, values in partial.items():

@@ -30,14 +30,14 @@ def partials_by_box(
     """Yield partials of the boxes that some values consist of, reduced along the `inner` axes, where
     their box is `slice(0, 1)`.
     """
-    kept = [axis for axis in range(values.ndim) if axis not in inner]
+    kept_axes = [axis for axis in range(values.ndim) if axis not in inner]
     allowed = max(BOX_BYTES // (8 * len(reduction.fields)), 1)
     shape = values.shape
-    lengths, cells = [shape[axis] for axis in kept], values.chunk_lengths(kept)
+    lengths, cells = [shape[axis] for axis in kept_axes], values.chunk_lengths(kept_axes)
     # Boxes of whole chunks if possible:
     # a chunk that lies in several boxes is decoded for each of them.
     sizes, _ = block_shape(lengths, cells, max(allowed, min(math.prod(cells), 4 * allowed)))
-    steps = dict(zip(kept, sizes, strict=True))
+    steps = dict(zip(kept_axes, sizes, strict=True))
     counts = [-(-shape[axis] // steps[axis]) if axis in steps else 1 for axis in range(values.ndim)]
     for cell in np.ndindex(*counts):
         check_deadline()

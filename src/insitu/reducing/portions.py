@@ -86,13 +86,13 @@ def cut_portions(
         for axis, (size, length) in enumerate(zip(sizes, shape, strict=True))
     ]
     parts = [[slice(begin, end) for begin, end in itertools.pairwise(cuts)] for cuts in borders]
-    kept = [[slice(0, 1)] if axis in axes else own for axis, own in enumerate(parts)]
+    kept_axes = [[slice(0, 1)] if axis in axes else own for axis, own in enumerate(parts)]
     return [
         Region(
             place,
             tuple(itertools.product(*(parts[axis] if axis in axes else [place[axis]] for axis in range(len(shape))))),
         )
-        for place in itertools.product(*kept)
+        for place in itertools.product(*kept_axes)
     ]
 
 
@@ -108,11 +108,13 @@ def _portion_sizes(
     room = min(room, PORTION_CHUNKS * math.prod(cells))
     every = range(len(shape))
     sizes = extend_lengths(cells, shape, every, every, room)
-    kept = [axis for axis in every if axis not in axes]
+    kept_axes = [axis for axis in every if axis not in axes]
     most = max(STATE_BYTES // max(state_bytes, 1), 1)
-    if math.prod(sizes[axis] for axis in kept) > most:
+    if math.prod(sizes[axis] for axis in kept_axes) > most:
         # A large map: a part of it, but for longer, or the partials would be larger than the values.
-        sizes = extend_lengths(extend_lengths(cells, shape, kept, kept, most), shape, sorted(axes), every, room)
+        sizes = extend_lengths(
+            extend_lengths(cells, shape, kept_axes, kept_axes, most), shape, sorted(axes), every, room
+        )
     if longest is not None:
         axis, many = longest
         sizes[axis] = min(sizes[axis], max(many // cells[axis], 1) * cells[axis])

@@ -77,7 +77,7 @@ class BatchReducer:
 
     Parameters
     ----------
-    grids, shadows
+    grids, projections
         The tiles of the plan.
     reduction
         The statistics.
@@ -88,12 +88,12 @@ class BatchReducer:
     def __init__(
         self,
         grids: Sequence[TilePlan],
-        shadows: Sequence[TileProjection],
+        projections: Sequence[TileProjection],
         reduction: Reduction,
         known: KnownValues | None = None,
     ) -> None:
         self.grids = grids
-        self.shadows = shadows
+        self.projections = projections
         self.reduction = reduction
         self.known = known
         self.takes_many = True
@@ -110,29 +110,29 @@ class BatchReducer:
         """Place in the result of each part in the block."""
 
     def decode_many(
-        self, grid: int, alike: ChunkGroup, decoder: Decoder, data: Sequence[memoryview], source: ByteSource
+        self, grid: int, group: ChunkGroup, decoder: Decoder, data: Sequence[memoryview], source: ByteSource
     ) -> None:
         """Reduce the same box of many chunks, each of which only one cell shows."""
-        shadow, extent = self.shadows[grid], alike.extent
-        order = np.lexsort(shadow.corners(alike.places).T[::-1])  # parts of the same place together
+        projection, extent = self.projections[grid], group.extent
+        order = np.lexsort(projection.corners(group.places).T[::-1])  # parts of the same place together
         nbytes = math.prod(extent) * decoder.dtype.itemsize
-        together = self.parts_per_step(shadow, extent, nbytes)
-        if decoder.is_raw and decoder.back is None and alike.packing is None and decoder.nbytes >= DIRECT_READ_BYTES:
+        together = self.parts_per_step(projection, extent, nbytes)
+        if decoder.is_raw and decoder.back is None and group.packing is None and decoder.nbytes >= DIRECT_READ_BYTES:
             together = 1  # as `read_into_place`, so that it does not matter where they come from
-        is_large = together == 1 or (alike.packing is not None and nbytes >= FUSED_BYTES)
-        if is_large and self.many_by_kernel(grid, alike, decoder, data, order):
+        is_large = together == 1 or (group.packing is not None and nbytes >= FUSED_BYTES)
+        if is_large and self.many_by_kernel(grid, group, decoder, data, order):
             return
         if self.known is not None:
             for begin in range(0, len(order), together):
                 these = order[begin : begin + together]
-                self.measure_many(grid, alike, these, self.known.parts(grid, alike, these))
+                self.measure_many(grid, group, these, self.known.parts(grid, group, these))
             return
         if together == 1 and decoder.is_raw:
-            box = tuple([slice(begin, begin + length) for begin, length in zip(alike.start, extent, strict=True)])
+            box = tuple([slice(begin, begin + length) for begin, length in zip(group.start, extent, strict=True)])
             for number in order.tolist():
                 with _ChunkNumberContext([number]):
                     values = np.ascontiguousarray(decoder(data[number])[box])
-                self.measure_many(grid, alike, np.array([number]), values[None])
+                self.measure_many(grid, group, np.array([number]), values[None])
             return
         together = min(together, len(data))
         room = (
@@ -145,31 +145,31 @@ class BatchReducer:
             these = order[begin : begin + together]
             with _ChunkNumberContext(these):
                 chunks = take_chunks(data, these)
-                decoder.scatter(chunks, alike.start, extent, room, slots[: len(these)], source.read_many)
+                decoder.scatter(chunks, group.start, extent, room, slots[: len(these)], source.read_many)
             values = room[: len(these) * extent[0]].reshape(len(these), *extent)
-            self.measure_many(grid, alike, these, values)
+            self.measure_many(grid, group, these, values)
 
     def many_by_kernel(
-        self, grid: int, alike: ChunkGroup, decoder: Decoder, data: Sequence[memoryview], order: Indices
+        self, grid: int, group: ChunkGroup, decoder: Decoder, data: Sequence[memoryview], order: Indices
     ) -> bool:
         """Reduce chunks to one number each with the kernel; return False if that is not
         possible.
         """
         span, kernel, ndim = (
-            self.span(grid, decoder, alike.start, alike.extent, alike.shape),
+            self.span(grid, decoder, group.start, group.extent, group.shape),
             self.chunk_kernel,
-            len(alike.extent),
+            len(group.extent),
         )
-        if kernel is None or span is None or not kernel.supports(decoder, alike.packing):
+        if kernel is None or span is None or not kernel.supports(decoder, group.packing):
             return False
         if self.known is None:
-            partials = kernel.chunks(decoder, take_chunks(data, order), span, alike.packing, ndim)
+            partials = kernel.chunks(decoder, take_chunks(data, order), span, group.packing, ndim)
         else:
             partials = (
-                kernel.values(decoder, self.known.parts(grid, alike, order[n : n + 1])[0], ndim)
+                kernel.values(decoder, self.known.parts(grid, group, order[n : n + 1])[0], ndim)
                 for n in range(len(order))
             )
-        for number, key in zip(order.tolist(), self.keys_of(grid, alike.numbers[order]), strict=True):
+        for number, key in zip(order.tolist(), self.keys_of(grid, group.numbers[order]), strict=True):
             with _ChunkNumberContext([number]):
                 partial = next(partials)
             self.add(grid, key, partial)
@@ -177,7 +177,7 @@ class BatchReducer:
 
     def keys_of(self, grid: int, rows: Indices) -> list[Position]:
         """Return the places in the result of rows of a tile."""
-        return list(map(self.shadows[grid].key, self.grids[grid].positions(rows)))
+        return list(map(self.projections[grid].key, self.grids[grid].positions(rows)))
 
     def span(
         self, grid: int, decoder: Decoder, start: Sequence[int], extent: Sequence[int], shape: Sequence[int]
@@ -185,75 +185,75 @@ class BatchReducer:
         """Return a box as a contiguous run of elements;
         None if it is not, or is not reduced to one number.
         """
-        if self.chunk_kernel is None or any(extent[axis] != 1 for axis in self.shadows[grid].kept):
+        if self.chunk_kernel is None or any(extent[axis] != 1 for axis in self.projections[grid].kept_axes):
             return None
         span = contiguous_span(start, extent, shape)
         return None if decoder.back is not None and tuple(extent) != tuple(shape) else span
 
     def read_into_place(
-        self, grid: int, alike: ChunkGroup, decoder: Decoder, offset: Sequence[int], source: ReadsInto
+        self, grid: int, group: ChunkGroup, decoder: Decoder, offset: Sequence[int], source: ReadsInto
     ) -> bool:
         """Reduce uncompressed chunks, read from the source into the thread's buffer."""
-        box = tuple([slice(begin, begin + length) for begin, length in zip(alike.start, alike.extent, strict=True)])
-        span = self.span(grid, decoder, alike.start, alike.extent, alike.shape)
-        for number, (key, begin) in enumerate(zip(self.keys_of(grid, alike.numbers), offset, strict=True)):
+        box = tuple([slice(begin, begin + length) for begin, length in zip(group.start, group.extent, strict=True)])
+        span = self.span(grid, decoder, group.start, group.extent, group.shape)
+        for number, (key, begin) in enumerate(zip(self.keys_of(grid, group.numbers), offset, strict=True)):
             room = get_buffer(CHUNK_BUFFER, decoder.nbytes)
             read_exactly_into(source, begin, room)
             if self.chunk_kernel is not None and span is not None and decoder.dtype == self.chunk_kernel.dtype:
                 self.add(grid, key, self.chunk_kernel.run(room, False, span, (), len(box)))
                 continue
-            values = np.ascontiguousarray(room.view(decoder.dtype).reshape(alike.shape)[box])
-            self.measure_many(grid, alike, np.array([number]), values[None])
+            values = np.ascontiguousarray(room.view(decoder.dtype).reshape(group.shape)[box])
+            self.measure_many(grid, group, np.array([number]), values[None])
         return True
 
-    def parts_per_step(self, shadow: TileProjection, extent: tuple[int, ...], nbytes: int) -> int:
+    def parts_per_step(self, projection: TileProjection, extent: tuple[int, ...], nbytes: int) -> int:
         """Return how many parts are reduced at once."""
-        little = math.prod([extent[axis] for axis in shadow.reduced]) < FEW_VALUES
+        little = math.prod([extent[axis] for axis in projection.reduced]) < FEW_VALUES
         return max((STACK_BYTES if little else BLOCK_BYTES) // max(nbytes, 1), 1)
 
-    def measure_many(self, grid: int, alike: ChunkGroup, these: Indices, values: npt.NDArray[Any]) -> None:
+    def measure_many(self, grid: int, group: ChunkGroup, these: Indices, values: npt.NDArray[Any]) -> None:
         """Reduce some parts of a group, stacked along a first axis and sorted by their place in the
         result. Places of which there are equally many parts are reduced in one call.
         """
-        shadow, places = self.shadows[grid], alike.places[these]
-        corners = shadow.corners(places)
+        projection, places = self.projections[grid], group.places[these]
+        corners = projection.corners(places)
         firsts, counts = _find_runs(corners)
         for count in np.unique(counts).tolist():
             begins = firsts[counts == count]
             if len(begins) == 1:
                 run = slice(int(begins[0]), int(begins[0]) + count)
-                partial = self.reduce_stacked(shadow, values[run], places[run], alike.packing, 1)
-                self.add(grid, self.keys_of(grid, alike.numbers[these[run.start : run.start + 1]])[0], partial)
+                partial = self.reduce_stacked(projection, values[run], places[run], group.packing, 1)
+                self.add(grid, self.keys_of(grid, group.numbers[these[run.start : run.start + 1]])[0], partial)
                 continue
             rows = (begins[:, None] + np.arange(count)).reshape(-1)
             block = values if len(rows) == len(values) else values[rows]
             block = block.reshape(len(begins), count, *values.shape[1:])
-            partial = self.reduce_stacked(shadow, block, places[rows], alike.packing, 2)
-            if math.prod([alike.extent[axis] for axis in shadow.kept]) <= STACKED_ELEMENTS:
+            partial = self.reduce_stacked(projection, block, places[rows], group.packing, 2)
+            if math.prod([group.extent[axis] for axis in projection.kept_axes]) <= STACKED_ELEMENTS:
                 self.stacks.append(PartialStack(grid, corners[begins], partial))
                 continue
-            for number, key in enumerate(self.keys_of(grid, alike.numbers[these[begins]])):
+            for number, key in enumerate(self.keys_of(grid, group.numbers[these[begins]])):
                 self.add(grid, key, {name: found[number] for name, found in partial.items()})
 
     def reduce_stacked(
-        self, shadow: TileProjection, values: npt.NDArray[Any], places: Indices, packing: Packing | None, ahead: int
+        self, projection: TileProjection, values: npt.NDArray[Any], places: Indices, packing: Packing | None, ahead: int
     ) -> Partial:
         """Return the partial of stacked parts of one place (1 axis ahead of those of a part), or of
         many places with equally many parts each (2), which stay an axis.
         """
-        axes = tuple([axis + ahead for axis in shadow.reduced])
+        axes = tuple([axis + ahead for axis in projection.reduced])
         if not self.reduction.positional:
             partial = self.step_in_slices(values, packing, (ahead - 1, *axes))
             return {name: found[(slice(None),) * (ahead - 1) + (0,)] for name, found in partial.items()}
-        inner = [np.arange(values.shape[axis]) * stride for axis, stride in zip(axes, shadow.strides, strict=True)]
+        inner = [np.arange(values.shape[axis]) * stride for axis, stride in zip(axes, projection.strides, strict=True)]
         partial = self.step_in_slices(values, packing, axes, inner)
-        begins = shadow.begins(places).reshape(*values.shape[:ahead], *[1] * (values.ndim - ahead))
+        begins = projection.begins(places).reshape(*values.shape[:ahead], *[1] * (values.ndim - ahead))
         partial = self.reduction.shift_positions(partial, begins)
         return self.reduction.collapse({name: np.moveaxis(found, ahead - 1, 0) for name, found in partial.items()})
 
     def fill(self, grid: int, position: Position, value: Any, packing: Packing | None) -> None:
         """Reduce a cell without stored bytes."""
-        shape = [lengths[row] for lengths, row in zip(self.shadows[grid].taken, position, strict=True)]
+        shape = [lengths[row] for lengths, row in zip(self.projections[grid].taken, position, strict=True)]
         self.part(grid, position, np.broadcast_to(np.asarray(value), shape), packing)
 
     def decode_one(
@@ -266,8 +266,8 @@ class BatchReducer:
         packing: Packing | None,
     ) -> None:
         """Reduce a chunk that only one cell shows, from its stored bytes."""
-        here, shadow = self.grids[grid], self.shadows[grid]
-        inside = here.at(shadow.inside, position)
+        here, projection = self.grids[grid], self.projections[grid]
+        inside = here.at(projection.inside, position)
         if decoder.records is not None or any(isinstance(picker, np.ndarray) for picker in inside):
             if self.known is not None:
                 self.part(grid, position, self.known.part(grid, position), packing)
@@ -275,11 +275,11 @@ class BatchReducer:
             fetch = source.read_many if source is not None else None
             self.chunk(grid, position, here.spread(position, decoder(data, None, fetch)), packing)
             return
-        shape = here.at(shadow.taken, position)
+        shape = here.at(projection.taken, position)
         nbytes = math.prod(shape) * decoder.dtype.itemsize
         if nbytes >= FUSED_BYTES and self.alone_by_kernel(grid, position, decoder, data, packing):
             return
-        small = self.parts_per_step(shadow, shape, nbytes) > 1 and not self.reduction.positional
+        small = self.parts_per_step(projection, shape, nbytes) > 1 and not self.reduction.positional
         if not small and (decoder.is_raw or self.known is not None):
             values = (
                 pick(here.spread(position, decoder(data)), inside)
@@ -308,10 +308,10 @@ class BatchReducer:
         self, grid: int, position: Position, decoder: Decoder, data: memoryview, packing: Packing | None
     ) -> bool:
         """Reduce a chunk to one number with the kernel; return False if that is not possible."""
-        here, shadow, kernel = self.grids[grid], self.shadows[grid], self.chunk_kernel
+        here, projection, kernel = self.grids[grid], self.projections[grid], self.chunk_kernel
         if kernel is None or not here.all_exist or not kernel.supports(decoder, packing):
             return False
-        inside, sizes = here.at(shadow.inside, position), here.at(here.sizes, position)
+        inside, sizes = here.at(projection.inside, position), here.at(here.sizes, position)
         ranges = [picker.indices(size) for picker, size in zip(inside, sizes, strict=True)]
         if any(step != 1 for _, _, step in ranges):
             return False
@@ -323,21 +323,21 @@ class BatchReducer:
             partial = next(kernel.chunks(decoder, [data], span, packing, len(extent)))
         else:
             partial = kernel.values(decoder, self.known.part(grid, position), len(extent))
-        self.add(grid, shadow.key(position), partial, shadow.times(position))
+        self.add(grid, projection.key(position), partial, projection.times(position))
         return True
 
     def chunk(self, grid: int, position: Position, chunk: npt.NDArray[Any], packing: Packing | None) -> None:
         """Reduce a cell of a decoded chunk that several cells show."""
-        inside = self.grids[grid].at(self.shadows[grid].inside, position)
+        inside = self.grids[grid].at(self.projections[grid].inside, position)
         values = pick(chunk, inside) if self.known is None else self.known.part(grid, position)
         self.part(grid, position, values, packing)
 
     def part(self, grid: int, position: Position, values: npt.NDArray[Any], packing: Packing | None) -> None:
         """Reduce the selected part of a chunk."""
-        shadow, reduction = self.shadows[grid], self.reduction
-        positions = shadow.positions(position) if reduction.positional else None
-        partial = self.step_in_slices(values, packing, shadow.reduced, positions)
-        self.add(grid, shadow.key(position), partial, shadow.times(position))
+        projection, reduction = self.projections[grid], self.reduction
+        positions = projection.positions(position) if reduction.positional else None
+        partial = self.step_in_slices(values, packing, projection.reduced, positions)
+        self.add(grid, projection.key(position), partial, projection.times(position))
 
     def step_in_slices(
         self,
@@ -380,8 +380,8 @@ class BatchReducer:
         self, grid: int, position: Position, shape: tuple[int, ...], dtype: np.dtype[Any], packing: Packing | None
     ) -> npt.NDArray[Any]:
         """Return the memory for a small part in the block."""
-        shadow = self.shadows[grid]
-        about = (shape, dtype, grid, shadow.times(position))
+        projection = self.projections[grid]
+        about = (shape, dtype, grid, projection.times(position))
         if (
             self.block is None
             or about != self.about
@@ -390,10 +390,10 @@ class BatchReducer:
         ):
             self.flush()
             if self.block is None or about[:2] != self.about[:2]:
-                together = self.parts_per_step(shadow, shape, math.prod(shape) * dtype.itemsize)
+                together = self.parts_per_step(projection, shape, math.prod(shape) * dtype.itemsize)
                 self.block = np.empty((together, *shape), dtype if self.known is None else self.reduction.dtype)
             self.about, self.packing = about, packing
-        self.keys.append(shadow.key(position))
+        self.keys.append(projection.key(position))
         room: npt.NDArray[Any] = self.block[len(self.keys) - 1, ...]  # the Ellipsis gives a view even without axes
         return room
 
@@ -404,7 +404,7 @@ class BatchReducer:
         keys, self.keys = self.keys, []
         grid, times = self.about[2:]
         values = self.unpack_values(self.block[: len(keys)], self.packing)
-        axes = tuple([axis + 1 for axis in self.shadows[grid].reduced])
+        axes = tuple([axis + 1 for axis in self.projections[grid].reduced])
         if keys.count(keys[0]) == len(keys):  # all have the same place in the result
             partial = self.reduction.step(values, (0, *axes))
             self.add(grid, keys[0], {name: found[0] for name, found in partial.items()}, times)

@@ -42,7 +42,7 @@ class TileProjection:
         "has_unique_places",
         "inside",
         "is_listed",
-        "kept",
+        "kept_axes",
         "outside",
         "reduced",
         "selection",
@@ -61,7 +61,7 @@ class TileProjection:
         """Axes of the tile that are reduced, in the order given."""
         self.strides = tuple(math.prod(lengths[a] for a in axes[i + 1 :]) for i in range(len(axes)))
         """What a step along each reduced axis adds to a position."""
-        self.kept = tuple(axis for axis in range(len(touched.parts)) if axis not in self.reduced)
+        self.kept_axes = tuple(axis for axis in range(len(touched.parts)) if axis not in self.reduced)
         self.inside = [part.inside for part in touched.parts]
         self.outside = [part.outside for part in touched.parts]
         self.taken = [part.count_elements().tolist() for part in touched.parts]
@@ -80,7 +80,7 @@ class TileProjection:
 
     def key(self, position: Position) -> Position:
         """Return the place of a cell in the result; cells with the same key are merged."""
-        return tuple([position[axis] for axis in self.kept])
+        return tuple([position[axis] for axis in self.kept_axes])
 
     def corners(self, places: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         """Return where boxes at these places of the selection begin in the result: a row for each,
@@ -120,7 +120,7 @@ class TileProjection:
     def region(self, key: Position) -> tuple[Picker, ...]:
         """Return the region of a window that belongs to a key."""
         region: list[Picker] = [slice(0, 1)] * len(self.outside)
-        for axis, row in zip(self.kept, key, strict=True):
+        for axis, row in zip(self.kept_axes, key, strict=True):
             region[axis] = self.outside[axis][row]
         return tuple(region)
 

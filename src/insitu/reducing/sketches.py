@@ -76,9 +76,9 @@ def check_edges(edges: Any) -> tuple[float, ...]:
 
 def rows_per_element(part: ValueBlock) -> tuple[Array, tuple[int, ...]]:
     """Return the values as one row for each element of the result, and the shape of the result."""
-    kept = [axis for axis in range(part.values.ndim) if axis not in part.axes]
-    lengths = [part.values.shape[axis] for axis in kept]
-    rows = part.values.transpose(*kept, *part.axes).reshape(math.prod(lengths), part.size)
+    kept_axes = [axis for axis in range(part.values.ndim) if axis not in part.axes]
+    lengths = [part.values.shape[axis] for axis in kept_axes]
+    rows = part.values.transpose(*kept_axes, *part.axes).reshape(math.prod(lengths), part.size)
     return rows, part.shape
 
 

@@ -72,8 +72,8 @@ def fold_chunks(
     # Planned as if it were near: what is fetched in one request is decided later.
     planned = plan_read(fill_gaps_with_absent(array), everything, request_bytes=NEAR_REQUEST)
     answer.project_onto(planned)
-    at_hand = None if known is None else KnownValues.of(known, answer.shadows)
-    job = _StreamingPass(answer.without_constants(planned), answer.shadows, reduction, context, at_hand)
+    at_hand = None if known is None else KnownValues.of(known, answer.projections)
+    job = _StreamingPass(answer.without_constants(planned), answer.projections, reduction, context, at_hand)
     total: PartialsByPlace = {}
     with closing(job.run()) as results:
         for found in results:
@@ -81,8 +81,8 @@ def fold_chunks(
             for stack in found.stacks:
                 answer.put_stack(stack)
             for place, partial in found.found.items():
-                shadow = answer.shadows[place[0]]
-                if shadow.has_unique_places or shadow.is_listed:  # no other cell has this key
+                projection = answer.projections[place[0]]
+                if projection.has_unique_places or projection.is_listed:  # no other cell has this key
                     answer.put(place, partial)
                     continue
                 before = total.get(place)
@@ -100,33 +100,35 @@ class _PartialResult:
         self.axes = axes
         self.reduction = reduction
         self.partial = reduction.nothing(result_shape(selection, axes))
-        self.shadows: list[TileProjection] = []
+        self.projections: list[TileProjection] = []
         self.windows: list[Partial] = []
         self.untouched = False
         """Whether every place is written once: then nothing has to be merged."""
 
     def project_onto(self, plan: ReadPlan) -> None:
         """Make the projections of the tiles of a plan."""
-        self.shadows = [TileProjection(touched, self.selection, self.axes) for touched in plan.tiles]
-        self.windows = [shadow.windows(self.partial) for shadow in self.shadows]
-        self.untouched = len(plan.tiles) == 1 and not len(plan.resting[0]) and not self.shadows[0].is_listed
+        self.projections = [TileProjection(touched, self.selection, self.axes) for touched in plan.tiles]
+        self.windows = [projection.windows(self.partial) for projection in self.projections]
+        self.untouched = len(plan.tiles) == 1 and not len(plan.resting[0]) and not self.projections[0].is_listed
 
     def without_constants(self, plan: ReadPlan) -> ReadPlan:
         """Add the cells without stored bytes, and return the plan without them."""
         inline = []
-        for shadow, window, located, rows in zip(self.shadows, self.windows, plan.locations, plan.resting, strict=True):
+        for projection, window, located, rows in zip(
+            self.projections, self.windows, plan.locations, plan.resting, strict=True
+        ):
             check_deadline()
-            if shadow.is_listed:  # cell by cell, as those with bytes
+            if projection.is_listed:  # cell by cell, as those with bytes
                 inline.append(rows)
                 continue
-            add_constants(plan.array, shadow, located, rows, self.reduction, window)
+            add_constants(plan.array, projection, located, rows, self.reduction, window)
             inline.append(rows[np.asarray(located.source)[rows] == INLINE])
         return replace(plan, resting=tuple(inline))
 
     def put(self, place: tuple[int, Position], partial: Partial) -> None:
         """Merge a partial into its place."""
         number, key = place
-        region, windows = self.shadows[number].region(key), self.windows[number]
+        region, windows = self.projections[number].region(key), self.windows[number]
         if not self.untouched:
             before = {field: get_region(window, region) for field, window in windows.items()}
             partial = self.reduction.merge(before, partial)
@@ -145,7 +147,7 @@ class _PartialResult:
             index.append(begins + np.arange(length).reshape(along))
         where = tuple(index)
         partial = stack.partial
-        if not (self.untouched and self.shadows[stack.grid].has_unique_places):
+        if not (self.untouched and self.projections[stack.grid].has_unique_places):
             self.untouched = False
             before = {field: window[where] for field, window in windows.items()}
             partial = self.reduction.merge(before, partial)
@@ -159,14 +161,14 @@ class _StreamingPass:
     def __init__(
         self,
         plan: ReadPlan,
-        shadows: Sequence[TileProjection],
+        projections: Sequence[TileProjection],
         reduction: Reduction,
         context: ReadContext,
         known: KnownValues | None,
     ) -> None:
         self.plan = plan
         self.grids = [TilePlan(touched, located) for touched, located in zip(plan.tiles, plan.locations, strict=True)]
-        self.shadows = shadows
+        self.projections = projections
         self.reduction = reduction
         self.context = context
         self.known = known
@@ -176,7 +178,7 @@ class _StreamingPass:
     def run(self) -> Generator[BatchReducer, None, None]:
         """Yield the partials of the batches, in the order of the plan."""
         if any(len(rows) for rows in self.plan.resting):
-            measuring = BatchReducer(self.grids, self.shadows, self.reduction, self.known)
+            measuring = BatchReducer(self.grids, self.projections, self.reduction, self.known)
             self._runner(measuring).run_resting()
             measuring.flush()
             yield measuring
@@ -206,7 +208,7 @@ class _StreamingPass:
 
     def reduce_batch(self, begin: int, end: int) -> BatchReducer:
         """Return the partials of some rows of the plan."""
-        measuring = BatchReducer(self.grids, self.shadows, self.reduction, self.known)
+        measuring = BatchReducer(self.grids, self.projections, self.reduction, self.known)
         self._runner(measuring).run_batch(begin, end)
         measuring.flush()
         measuring.block = None  # what waits to be merged holds no values

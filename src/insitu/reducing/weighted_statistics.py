@@ -94,8 +94,8 @@ class WeightedFolding(Folding):
     def nothing(self) -> Partial:
         """Return the partial of no data."""
         along = self.along
-        kept = [1 if axis in along else n for axis, n in enumerate(self.values.shape)]
-        return {name: np.zeros(kept) for name in WEIGHTED_FIELDS}
+        shape = [1 if axis in along else n for axis, n in enumerate(self.values.shape)]
+        return {name: np.zeros(shape) for name in WEIGHTED_FIELDS}
 
     def merge_partials(self, one: Partial, other: Partial) -> Partial:
         """Return the partial of two partials of the same places together."""
@@ -182,9 +182,9 @@ def _sum_products(
     varies = [axis for axis, length in enumerate(np.shape(weight)) if length > 1]
     letters = string.ascii_letters[: values.ndim]
     labels = "".join(letters[axis] for axis in varies)
-    kept = "".join(letter for axis, letter in enumerate(letters) if axis not in axes)
+    rest = "".join(letter for axis, letter in enumerate(letters) if axis not in axes)
     numbers = np.reshape(weight, [values.shape[axis] for axis in varies])
-    found = np.einsum(f"{letters},{labels}->{kept}", values, numbers)
+    found = np.einsum(f"{letters},{labels}->{rest}", values, numbers)
     return np.expand_dims(np.asarray(found), axes)
 
 

@@ -130,13 +130,13 @@ def _xarray_function(array: HasShape, axes: tuple[int, ...], statistic: Statisti
             f"{statistic.name} of {array.dtype} values needs the package xarray", hint="pip install xarray"
         ) from problem
     wanted = {name: getattr(rules, name) for name in statistic.options}
-    kept = [axis for axis in range(array.ndim) if axis not in axes]
+    kept_axes = [axis for axis in range(array.ndim) if axis not in axes]
 
     def function(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        lengths = [values.shape[axis] for axis in kept]
+        lengths = [values.shape[axis] for axis in kept_axes]
         # The reduced axes as one axis, so that positions count the last one fastest.
-        flat = values.transpose(*kept, *axes).reshape(*lengths, math.prod(values.shape[axis] for axis in axes))
-        variable: Any = xarray.Variable([*(f"axis{axis}" for axis in kept), "flat"], flat)
+        flat = values.transpose(*kept_axes, *axes).reshape(*lengths, math.prod(values.shape[axis] for axis in axes))
+        variable: Any = xarray.Variable([*(f"axis{axis}" for axis in kept_axes), "flat"], flat)
         try:
             found = getattr(variable, str(statistic.xarray))("flat", **wanted)
         except TypeError as problem:
@@ -167,15 +167,15 @@ def _split_into_boxes(
     array: HasShape, chunks: Sequence[int], axes: tuple[int, ...], method: str, most: int
 ) -> Iterator[Box]:
     """Split the array into boxes that are whole along the reduced axes."""
-    kept = [axis for axis in range(array.ndim) if axis not in axes]
+    kept_axes = [axis for axis in range(array.ndim) if axis not in axes]
     column = math.prod(array.shape[axis] for axis in axes) * array.dtype.itemsize
-    if column > most and not kept:
+    if column > most and not kept_axes:
         raise UnsupportedError(
             f"{method} along all axes needs {column / 2**20:,.0f} MiB of values at once",
             hint="Reduce fewer axes, select less, use tdigest, or load the values and reduce them in memory",
         )
     sizes, passes = block_shape(
-        [array.shape[axis] for axis in kept], [chunks[axis] for axis in kept], max(most // max(column, 1), 1)
+        [array.shape[axis] for axis in kept_axes], [chunks[axis] for axis in kept_axes], max(most // max(column, 1), 1)
     )
     if passes > 2:
         warnings.warn(
@@ -183,7 +183,7 @@ def _split_into_boxes(
             "dimensions. Load the data first, or rechunk it",
             stacklevel=2,
         )
-    steps = dict(zip(kept, sizes, strict=True))
+    steps = dict(zip(kept_axes, sizes, strict=True))
     counts = [-(-array.shape[axis] // steps[axis]) if axis in steps else 1 for axis in range(array.ndim)]
     for cell in np.ndindex(*(max(count, 1) for count in counts)):
         yield box_slices(cell, steps, array.shape)
@@ -199,10 +199,10 @@ def box_slices(cell: Sequence[int], steps: Mapping[int, int], shape: Sequence[in
     )
 
 
-def longest_chunks(array: VirtualArray, kept: Sequence[int]) -> list[int]:
+def longest_chunks(array: VirtualArray, kept_axes: Sequence[int]) -> list[int]:
     """Return the length of the longest chunk along each of some axes."""
     cells = []
-    for axis in kept:
+    for axis in kept_axes:
         longest = 1
         for tile in array.tiles:
             cut = tile.axis_of(axis)

@@ -237,25 +237,25 @@ def _decode(file: _ScannedVariable, join: bool, memory: DecodingMemory, alone: b
                 result = decode_by_bands(masked, masked.attributes, lambda band: decode_variable(band, **options))
             else:
                 result = decode_variable(masked, **options)
-            told = {"_FillValue": attributes["_FillValue"]} if "_FillValue" in attributes else {}
-            kept = _without_attributes(result.array)
-            return Variable(kept.dims, kept, result.attributes, {**result.encoding, **told})
+            fill = {"_FillValue": attributes["_FillValue"]} if "_FillValue" in attributes else {}
+            decoded = _without_attributes(result.array)
+            return Variable(decoded.dims, decoded, result.attributes, {**result.encoding, **fill})
     result = decode_variable(given, stack_char_dim=join, values=file.values, **options)
     if result.array.shape != array.shape:  # characters that became texts
         result.encoding["original_shape"] = array.shape
-    kept = _without_attributes(result.array)
-    variable = Variable(kept.dims, kept, result.attributes, result.encoding)
+    decoded = _without_attributes(result.array)
+    variable = Variable(decoded.dims, decoded, result.attributes, result.encoding)
     if alone:
-        return _with_values(variable, file, kept)
-    plain = len(array.tiles) == 1 and len(kept.tiles) == 1
+        return _with_values(variable, file, decoded)
+    plain = len(array.tiles) == 1 and len(decoded.tiles) == 1
     # The type of texts depends on values that were not read; that of times on bytes that were.
-    known = file.blocks is not None or not (file.needed or join or kept.dtype.kind in "OSUmM")
+    known = file.blocks is not None or not (file.needed or join or decoded.dtype.kind in "OSUmM")
     if file.labels:
-        variable = replace(variable, data=_label_values(file, kept))
+        variable = replace(variable, data=_label_values(file, decoded))
     # Types of enumerations have the names in a dictionary, which whoever has the dataset may change.
     plain = plain and array.details.enumeration is None
     if plain and known and not (result.warned and memory.repeats_warnings):
-        memory.remember(name, _facts_of(file, kept, variable, join))
+        memory.remember(name, _facts_of(file, decoded, variable, join))
     return variable
 
 
@@ -274,9 +274,9 @@ def _with_values(variable: Variable, file: _ScannedVariable, array: VirtualArray
     return variable
 
 
-def _facts_of(file: _ScannedVariable, kept: VirtualArray, variable: Variable, join: bool) -> RememberedVariable:
+def _facts_of(file: _ScannedVariable, decoded: VirtualArray, variable: Variable, join: bool) -> RememberedVariable:
     """Return what the next files need to know of a variable that was decoded."""
-    array, data, packings = file.array, variable.data, kept.tiles[0].packings
+    array, data, packings = file.array, variable.data, decoded.tiles[0].packings
     return RememberedVariable(
         file.attributes,
         array.shape,
@@ -285,7 +285,7 @@ def _facts_of(file: _ScannedVariable, kept: VirtualArray, variable: Variable, jo
         array.tiles[0].encodings,
         array.details,
         file.blocks,
-        kept.dtype,
+        decoded.dtype,
         variable.attributes,
         variable.encoding,
         packings,
@@ -321,14 +321,14 @@ def _decode_fixed_texts(file: _ScannedVariable, attributes: Mapping[str, Any]) -
     marks = {key: attributes[key] for key in MISSING_VALUE_ATTRIBUTES if key in attributes}
     if not marks or not file.decoding.of_variable(file.name)["mask_and_scale"]:
         return Variable(file.array.dims, texts.astype(dtype), dict(attributes), {"dtype": dtype})
-    kept, missing, notes = fill_values(marks, dtype)
+    decoded, missing, notes = fill_values(marks, dtype)
     for note in notes:
         warnings.warn(f"variable {file.name!r} {note}", xarray.SerializationWarning, stacklevel=2)
     data = unpack(
         texts.astype(object), Packing(kind=PackingKind(dtype="object", masked="object", missing=tuple(missing)))
     )
     rest = {key: value for key, value in attributes.items() if key not in marks}
-    return Variable(file.array.dims, data, rest, {**kept, "dtype": dtype})
+    return Variable(file.array.dims, data, rest, {**decoded, "dtype": dtype})
 
 
 def _coordinates(found: Mapping[str, Variable], decoding: DecodeOptions, memory: DecodingMemory) -> set[str]:

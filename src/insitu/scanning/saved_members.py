@@ -207,14 +207,14 @@ def member_from_tree(
 
 def _decode_as_requested(name: str, array: VirtualArray, decoding: DecodeOptions, load: Load) -> VirtualArray:
     """Return the array decoded as the keywords say: as it was saved, or from its stored values."""
-    asked, usual = decoding.of_variable(name), DecodeOptions().of_variable(name)
-    if asked == usual or not any(key in array.encoding for key in CF_ATTRIBUTES):
+    options, usual = decoding.of_variable(name), DecodeOptions().of_variable(name)
+    if options == usual or not any(key in array.encoding for key in CF_ATTRIBUTES):
         return array
     from insitu.scanning.stored_view import stored_view
 
     stored = stored_view(array, name, load)
     characters = {key: array.encoding[key] for key in ("char_dim_name",) if key in array.encoding}
-    if characters and not asked["concat_characters"]:
+    if characters and not options["concat_characters"]:
         stored = _split_characters(stored, array.encoding, load)
     related = {
         key: value for key, value in stored.attributes.items() if key in RELATION_ATTRIBUTES and key in array.encoding
@@ -222,7 +222,7 @@ def _decode_as_requested(name: str, array: VirtualArray, decoding: DecodeOptions
     stored = replace(stored, attributes={key: value for key, value in stored.attributes.items() if key not in related})
     texts = {"dtype": str} if stored.dtype.kind == "O" else characters
     result = decode_variable(
-        stored, name=name, encoding=texts, values=lambda: load([stored])[0], stack_char_dim=False, **asked
+        stored, name=name, encoding=texts, values=lambda: load([stored])[0], stack_char_dim=False, **options
     )
     kept = {key: value for key, value in array.encoding.items() if key not in result.attributes}
     return replace(result.array, attributes=result.attributes, encoding={**kept, **result.encoding})

@@ -241,9 +241,9 @@ class ScanCache:
         """Delete all entries that no process has open; return the bytes of those that stay."""
         left = self.evict(-1)
         with suppress(OSError):
-            held = {entry.name.partition("-")[0] for entry in self.entries()}
+            current = {entry.name.partition("-")[0] for entry in self.entries()}
             for item in os.scandir(self.folder):
-                if item.name.endswith(".json") and item.name.removesuffix(".json") not in held:
+                if item.name.endswith(".json") and item.name.removesuffix(".json") not in current:
                     with suppress(OSError):
                         os.unlink(item.path)
                 elif item.name.startswith("part-") and time.time() - item.stat().st_mtime > 3600:  # of a crash
@@ -344,8 +344,8 @@ def make_key(urls: Sequence[str], options: Mapping[str, Any]) -> str:
     accounts = {}
     if any(map(is_remote, urls)):
         accounts = {name: value for name, value in os.environ.items() if name.startswith(ACCOUNT_VARIABLES)}
-    asked = json.dumps([list(urls), options, accounts], sort_keys=True)
-    return hashlib.blake2b(asked.encode(), digest_size=16).hexdigest()
+    question = json.dumps([list(urls), options, accounts], sort_keys=True)
+    return hashlib.blake2b(question.encode(), digest_size=16).hexdigest()
 
 
 @cache

@@ -168,7 +168,7 @@ def _answer_batch(worker: Worker, ready: PreparedBatch, deadline: Deadline, answ
         with RequestSources(ready.options, deadline, worker.copies, worker.limits.fresh) as opened:
             context = ReadContext(sources=opened, tally=tally)
             for number, task in enumerate(ready.tasks):
-                opened.cache = ready.cache if task.kept else None
+                opened.cache = ready.cache if task.is_cached else None
                 deadline.threads = task.memory.threads
                 with report_archive_on_refusal(*task.job.arrays):
                     yield from answer_job(number, task, context)

@@ -135,20 +135,20 @@ def answer_bytes(limits: Limits, job: BatchJob, shape: Sequence[int]) -> int:
     along = normalise_axes(job.axes, len(shape))
     if job.groups is not None:
         along = tuple(axis for axis in along if axis != job.groups.axis)
-    rows = kept = math.prod(length for axis, length in enumerate(shape) if axis not in along)
+    rows = elements = math.prod(length for axis, length in enumerate(shape) if axis not in along)
     groups = 0
     if job.groups is not None:
         others = math.prod(n for axis, n in enumerate(shape) if axis not in along and axis != job.groups.axis)
-        kept = others * job.groups.count
+        elements = others * job.groups.count
         groups = GROUP_BYTES * job.groups.count * len(job.methods)
     if isinstance(job.rules.q, (list, tuple)) or getattr(job.rules.q, "size", 1) > 1:
-        kept *= max(getattr(job.rules.q, "size", 1), 1)
+        elements *= max(getattr(job.rules.q, "size", 1), 1)
     sketches = tuple(method for method in job.methods if STATISTICS[method].is_sketch)
     each = 16 * len(job.methods) + state_bytes(Reduction(sketches, np.dtype(np.float64), job.rules))
     # Rows of groups have partials of their own, some boxes at a time.
-    nbytes = 3 * kept * each + groups + (0 if job.groups is None else min(3 * rows * each, 2 * BOX_BYTES))
+    nbytes = 3 * elements * each + groups + (0 if job.groups is None else min(3 * rows * each, 2 * BOX_BYTES))
     if nbytes > limits.memory // 2:
-        raise RequestTooLargeError(f"a result of {kept} values is larger than the memory of this server allows")
+        raise RequestTooLargeError(f"a result of {elements} values is larger than the memory of this server allows")
     return nbytes + (0 if job.weights is None else min(3 * math.prod(shape) * each, 2 * BOX_BYTES))
 
 

@@ -55,7 +55,7 @@ class PreparedJob:
     shape: tuple[int, ...]
     """Of what is selected of the expression."""
     memory: JobMemory
-    kept: bool
+    is_cached: bool
     """Whether its decoded chunks go through the cache."""
 
 
@@ -83,12 +83,12 @@ def prepare_job(limits: Limits, job: BatchJob, arrays: Sequence[VirtualArray], c
     if job.partial:
         job.folding(ExpressionValues(expression))  # an error now is better than one later
     part, need = expression, cost(expression)
-    kept = expression.nbytes + need.bytes_decoded <= cache_bytes
+    is_cached = expression.nbytes + need.bytes_decoded <= cache_bytes
     if not job.methods:  # what is read is planned box by box; the first one is the largest
         part = next((select_box(expression, box) for box in _split(expression)), expression)
         need = cost(part)
     memory = job_memory(limits, job, part, need)
-    return PreparedJob(job, tuple(arrays), expression.dtype, expression.shape, memory, kept)
+    return PreparedJob(job, tuple(arrays), expression.dtype, expression.shape, memory, is_cached)
 
 
 def reduce_job(task: PreparedJob, context: ReadContext) -> tuple[Results, list[list[str]]]:
@@ -202,8 +202,8 @@ def _align_to_chunks(step: int, expression: Expression, axis: int, row: int) -> 
     """
     if not isinstance(expression, Stored) or expression.selection is None or not expression.whole.tiles:
         return step
-    kept = [number for number, key in enumerate(expression.selection.selectors) if not isinstance(key, int)]
-    cut = expression.whole.tiles[0].axis_of(kept[axis])
+    axes = [number for number, key in enumerate(expression.selection.selectors) if not isinstance(key, int)]
+    cut = expression.whole.tiles[0].axis_of(axes[axis])
     if not cut.is_regular:
         return step
     if step < cut.size:

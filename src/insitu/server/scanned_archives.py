@@ -42,7 +42,7 @@ class ScanCache:
 
     def __init__(self, most: int, fresh: float, metrics: Metrics) -> None:
         self.fresh, self.metrics = fresh, metrics
-        self._kept: LruCache[str, _CachedScan] = LruCache(most)
+        self._scans: LruCache[str, _CachedScan] = LruCache(most)
         self._making = KeyedLocks()
 
     def array(self, url: str, variable: str, *, decoded: bool, options: Mapping[str, Any], who: str) -> VirtualArray:
@@ -85,26 +85,26 @@ class ScanCache:
         key = repr(key)
         version = content_version(url)
         with self._making.hold(key):  # if several requests need one archive, one of them scans it
-            kept = self._kept.get(key)
-            if kept is not None and kept.version == version and self._is_fresh(kept, url):
-                return kept.found
+            cached = self._scans.get(key)
+            if cached is not None and cached.version == version and self._is_fresh(cached, url):
+                return cached.found
             state = None if find_state is None else find_state()
-            if kept is not None and state and None not in state and kept.state == state:
-                self._kept.put(key, _CachedScan(kept.found, version, time.monotonic(), state))
-                return kept.found
+            if cached is not None and state and None not in state and cached.state == state:
+                self._scans.put(key, _CachedScan(cached.found, version, time.monotonic(), state))
+                return cached.found
             self.metrics.add("insitu_scans_total", 1)
             found = make()
             check_deadline()  # a scan that was cancelled may be incomplete
-            self._kept.put(key, _CachedScan(found, version, time.monotonic(), state))
+            self._scans.put(key, _CachedScan(found, version, time.monotonic(), state))
             return found
 
     def forget(self) -> None:
         """Drop all entries: an archive turned out to have changed."""
-        self._kept.clear()
+        self._scans.clear()
 
-    def _is_fresh(self, kept: _CachedScan, url: str) -> bool:
+    def _is_fresh(self, cached: _CachedScan, url: str) -> bool:
         path = local_path(url)
-        return (path is not None and os.path.isfile(path)) or time.monotonic() - kept.checked < self.fresh
+        return (path is not None and os.path.isfile(path)) or time.monotonic() - cached.checked < self.fresh
 
 
 def content_version(url: str) -> Any:

@@ -68,9 +68,9 @@ def zarr_routes(worker: Worker) -> list[BaseRoute]:
                 who = get_client(request)
                 url, key = archive_and_key(request.path_params["rest"])
                 wanted = _parse_range(request.headers.get("range"))
-                kept = await worker.run(SCAN_BYTES, lambda deadline: view.open(url, zarr_format, who))
-                cost = view.cost(kept.tree, key)
-                found = await worker.run(cost, lambda deadline: _get_object(view, kept, url, key, wanted))
+                cached = await worker.run(SCAN_BYTES, lambda deadline: view.open(url, zarr_format, who))
+                cost = view.cost(cached.tree, key)
+                found = await worker.run(cost, lambda deadline: _get_object(view, cached, url, key, wanted))
             except InsituError as error:
                 return error_response(error)
             return _object_response(found, wanted, key)
@@ -171,10 +171,10 @@ class _ZarrTreeCache:
         place = self.worker.copies.checked_path(url, options)
         version = content_version(place)
         with self._making.hold(key):  # if several requests need one archive, one of them scans it
-            kept = self._trees.get(key)
-            fresh = kept is not None and time.monotonic() - kept.since < self.worker.limits.fresh
-            if kept is not None and kept.version == version and (version is not None or fresh):
-                return kept
+            cached = self._trees.get(key)
+            fresh = cached is not None and time.monotonic() - cached.since < self.worker.limits.fresh
+            if cached is not None and cached.version == version and (version is not None or fresh):
+                return cached
             self.worker.metrics.add("insitu_scans_total", 1)
             compression = "gzip" if zarr_format == 3 else "zlib"
             found = Archive.open(place, errors="warn", storage_options=options).tree
@@ -209,9 +209,9 @@ class _ZarrTreeCache:
             )
         return size
 
-    def get(self, kept: _CachedTree, key: str, wanted: _RequestedRange) -> _ObjectBytes | None:
+    def get(self, cached: _CachedTree, key: str, wanted: _RequestedRange) -> _ObjectBytes | None:
         """Return the requested range of a key; None if there is no such key."""
-        tree = kept.tree
+        tree = cached.tree
         document = tree.documents.get(key)
         if document is not None:
             return _ObjectBytes(wanted.span.of(document), len(document))
@@ -219,7 +219,7 @@ class _ZarrTreeCache:
         if place is None:
             return None
         if isinstance(tree.views[place[0]], EncodedChunks):
-            whole = self._encoded.get_or_load((kept.number, key), lambda: tree.get(key) or b"")
+            whole = self._encoded.get_or_load((cached.number, key), lambda: tree.get(key) or b"")
         else:
             found = tree.get(key)
             if found is None:
@@ -229,10 +229,10 @@ class _ZarrTreeCache:
 
 
 def _get_object(
-    view: _ZarrTreeCache, kept: _CachedTree, url: str, key: str, wanted: _RequestedRange
+    view: _ZarrTreeCache, cached: _CachedTree, url: str, key: str, wanted: _RequestedRange
 ) -> _ObjectBytes | None:
     try:
-        return view.get(kept, key, wanted)
+        return view.get(cached, key, wanted)
     except RefusedError:
         raise refers_outside_error(url) from None
 

@@ -83,7 +83,7 @@ def drop_conflicting_variables(member: Member) -> Member:
     """
     names = sorted(member.variables, key=lambda name: member.variables[name].dims != (name,))
     sizes: dict[str, int] = {}
-    kept: set[str] = set()
+    shown_names: set[str] = set()
     for name in names:
         own = member.variables[name].sizes
         if wrong := [dim for dim, length in own.items() if sizes.get(dim, length) != length]:
@@ -94,11 +94,11 @@ def drop_conflicting_variables(member: Member) -> Member:
             warnings.warn(f"left out: variable {name!r}: {lengths}{where}", InsituWarning, stacklevel=3)
             continue
         sizes |= own
-        kept.add(name)
-    if len(kept) == len(names):
+        shown_names.add(name)
+    if len(shown_names) == len(names):
         return member
     return member.with_variables(
-        {name: v for name, v in member.variables.items() if name in kept}, member.coords & kept
+        {name: v for name, v in member.variables.items() if name in shown_names}, member.coords & shown_names
     )
 
 

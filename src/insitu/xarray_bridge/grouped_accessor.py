@@ -145,17 +145,17 @@ class Grouped:
         rules = {name: value for name, value in how.items() if name != "keep_attrs"}
         query = ReductionQuery.of(method, axes, **rules)
         found = answer_groups(lazy.node, groups, query)[method]
-        kept = [name for name in variable.dims if name == along or name not in dims]
-        found = np.moveaxis(found, kept.index(along), 0).reshape(
-            *first.shape, *found.shape[: kept.index(along)], *found.shape[kept.index(along) + 1 :]
+        dims_left = [name for name in variable.dims if name == along or name not in dims]
+        found = np.moveaxis(found, dims_left.index(along), 0).reshape(
+            *first.shape, *found.shape[: dims_left.index(along)], *found.shape[dims_left.index(along) + 1 :]
         )
-        order = [*first.dims, *(name for name in kept if name != along)]
+        order = [*first.dims, *(name for name in dims_left if name != along)]
         turned = found.transpose([order.index(name) for name in shown.dims])
         empty = np.isnan(first.values)
         if not empty.any():
             return turned
         # A place without any element has what xarray puts there, as it put it into the shell.
         lengths = dict(zip(order, found.shape, strict=True))
-        told = np.broadcast_to(shown.values, [lengths[name] for name in shown.dims])
+        repeated = np.broadcast_to(shown.values, [lengths[name] for name in shown.dims])
         hole = np.broadcast_to(empty.reshape(*empty.shape, *[1] * (len(order) - empty.ndim)), found.shape)
-        return np.where(hole.transpose([order.index(name) for name in shown.dims]), told, turned)
+        return np.where(hole.transpose([order.index(name) for name in shown.dims]), repeated, turned)

@@ -72,8 +72,8 @@ class Weighted:
             factor: Weights = {tuple(variable.dims.index(d) for d in weights.dims): weights.values}
             query = ReductionQuery.of(method, axes, skipna=how.get("skipna"))
             taken = answer_weights(lazy.node, factor, query)[method]
-            kept = [d for d in variable.dims if d not in dims]
-            values[name] = taken.transpose([kept.index(d) for d in result[name].dims])
+            dims_left = [d for d in variable.dims if d not in dims]
+            values[name] = taken.transpose([dims_left.index(d) for d in result[name].dims])
         made = fill_template(result, dataset, values)
         rest = dataset.drop_vars(names)
         if rest.data_vars:
