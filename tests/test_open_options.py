@@ -101,6 +101,12 @@ class TestCalls:
         with pytest.raises(ValueError, match=str(next(iter(wrong.values())))):
             OpenOptions.of(**wrong)
 
+    def test_one_keyword_of_decoding_beside_decode_cf(self) -> None:
+        decode = OpenOptions.of(decode_cf=False, mask_and_scale=True, decode_times=None).decode
+        assert decode == DecodeOptions(
+            decode_times=False, decode_timedelta=False, concat_characters=False, decode_coords=False
+        )
+
     def test_replace(self) -> None:
         before = OpenOptions.of(group="a", variables="tas")
         after = before.replace(errors="warn", join="inner")

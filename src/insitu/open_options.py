@@ -288,9 +288,11 @@ class OpenOptions:
         for name, value in given.items():
             if name not in _GROUP_OF:
                 raise _unknown_keyword_error(name, _GROUP_OF)
-            # A group with nothing but defaults is not made anew: that takes 15 µs, if all are.
-            if value is not _USUAL.get(name, _USUAL):
-                groups.setdefault(_GROUP_OF[name], {})[name] = value
+            group = _GROUP_OF[name]
+            # A group with nothing but defaults is not made anew: that takes 15 µs, if all are. Of decoding a default
+            # that is given counts: decode_cf=False switches the others off, mask_and_scale=True on again.
+            if group == "decode" or value is not _USUAL[name]:
+                groups.setdefault(group, {})[name] = value
         made = {name: DecodeOptions.of if name == "decode" else _GROUPS[name] for name in groups}
         return cls(**{name: made[name](**chosen) for name, chosen in groups.items()})
 
