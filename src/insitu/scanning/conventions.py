@@ -13,6 +13,7 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from insitu.model import VirtualArray
+from insitu.model.cf_attributes import RELATIONS
 
 __all__ = [
     "attributes_with_bounds_units",
@@ -22,19 +23,6 @@ __all__ = [
     "referenced_variables",
 ]
 
-RELATING_ATTRIBUTES = (
-    "bounds",
-    "grid_mapping",
-    "climatology",
-    "geometry",
-    "node_coordinates",
-    "node_count",
-    "part_node_count",
-    "interior_ring",
-    "cell_measures",
-    "formula_terms",
-)
-"""Attributes that name other variables."""
 NEED_PARSING = ("grid_mapping", "cell_measures", "formula_terms")
 
 
@@ -107,7 +95,7 @@ def find_coordinates(
         encoding["coordinates"] = text
         found.update(name for name in text.split() if name in variables)
     if how == "all":
-        for key in RELATING_ATTRIBUTES:
+        for key in RELATIONS:
             if isinstance(own.get(key), str):
                 found |= _find_related(key, own, encoding, variables)
     return frozenset(found)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from insitu.errors import InsituError
-from insitu.formats.containers import parse_member_url
+from insitu.formats.containers import parse_entry_url
 from insitu.model import VirtualGroup, count_cells
 from insitu.open_options import ScanOptions
 from insitu.scanning.scan_url import can_be_collection, scan_stored
@@ -117,7 +117,7 @@ def scan_counting_requests(url: Any, options: ScanOptions) -> tuple[VirtualGroup
     """
     if options.skips_failures:
         options = replace(options, errors="warn")
-    if isinstance(url, str) and (can_be_collection(url) or parse_member_url(url)):
+    if isinstance(url, str) and (can_be_collection(url) or parse_entry_url(url)):
         return scan_stored(url, options), None, None
     with CountingSource(open_source(url, options.storage_options)) as source:
         found = scan_stored(source, options)

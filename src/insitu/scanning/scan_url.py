@@ -15,7 +15,8 @@ from os import PathLike
 from typing import Any
 
 from insitu.formats import scan_folder, scan_format
-from insitu.formats.containers import open_location, parse_member_url
+from insitu.formats.containers import open_location, parse_entry_url
+from insitu.formats.scan_request import ScanRequest
 from insitu.model import VirtualGroup
 from insitu.open_options import ScanOptions
 from insitu.scanning.manifest_store import document_of_manifests, is_manifest_store
@@ -57,11 +58,9 @@ def scan_stored(url: Location, options: ScanOptions) -> VirtualGroup:
         url = document_of_manifests(url)
     if isinstance(url, Mapping):
         from insitu import references
-        from insitu.formats.variable_filter import select_variables, subtree
 
         tree = references.tree_from_document(url, errors=_format_errors(options))
-        place = "references in memory"
-        return select_variables(subtree(tree, options.group, url=place), options.variables, url=place)
+        return _to_request(options).select(tree, url="references in memory")
     if isinstance(url, PathLike):
         url = os.fspath(url)
     if isinstance(url, str):
@@ -95,6 +94,13 @@ def _format_errors(options: ScanOptions) -> str:
     return "keep" if options.errors == "skip" else options.errors
 
 
+def _to_request(options: ScanOptions) -> ScanRequest:
+    """Return what formats and references are asked for."""
+    return ScanRequest(
+        options.group, options.variables, _format_errors(options), options.format, options.storage_options
+    )
+
+
 def apply_verify(group: VirtualGroup, verify: str) -> VirtualGroup:
     """Return the tree; with `verify="never"`, without the data that identifies its sources."""
     if verify != "never":
@@ -116,7 +122,7 @@ def can_be_collection(url: str) -> bool:
     found = bool(_COLLECTION_SUFFIX.search(url.partition("?")[0]) or _COLLECTION_SCHEME.match(url)) or os.path.isdir(
         url
     )
-    return found and parse_member_url(url) is None
+    return found and parse_entry_url(url) is None
 
 
 def is_saved_tree(url: Any) -> bool:
@@ -131,26 +137,26 @@ def is_saved_tree(url: Any) -> bool:
 def _scan_collection(url: str, options: ScanOptions) -> VirtualGroup | None:
     """Return the tree of the references or the Zarr store at a URL; None if there is neither."""
     from insitu import references  # not at the top: Arrow takes longer to import than a file to scan
-    from insitu.formats.variable_filter import select_variables, subtree
 
-    errors, storage_options = _format_errors(options), options.storage_options
-    opening: dict[str, Any] = {"errors": errors, "allow_local": options.allow_local, "storage_options": storage_options}
+    request, storage_options = _to_request(options), options.storage_options
+    opening: dict[str, Any] = {
+        "errors": request.errors,
+        "allow_local": options.allow_local,
+        "storage_options": storage_options,
+    }
     if references.can_be_references(url):
         found = references.open_references(url, **opening)
         if found is not None:
-            found = select_variables(subtree(found, options.group, url=url), options.variables, url=url)
+            found = request.select(found, url=url)
             if options.verify == "open":
                 references.check(found, storage_options=storage_options).raise_stale()
             return apply_verify(found, options.verify)
-    stored = scan_folder(
-        url, group=options.group, variables=options.variables, errors=errors, storage_options=storage_options
-    )
+    stored = scan_folder(url, request)
     if stored is not None:
         return stored
     if url.endswith("/") and references.is_repository(url, storage_options):
         found = references.open_references(url, format="icechunk", **opening)
-        if found is not None:
-            return select_variables(subtree(found, options.group, url=url), options.variables, url=url)
+        return None if found is None else request.select(found, url=url)
     return None
 
 
