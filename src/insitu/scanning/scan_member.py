@@ -312,7 +312,7 @@ def scan_one_group(source: ByteSource, job: Job, variables: Sequence[str] | None
     variables
         Which of the group; all if not given.
     """
-    wanted = replace(job.scan, variables=variables, errors="raise")
+    wanted = replace(job.scan, variables=None if variables is None else tuple(variables), errors="raise")
     try:
         return scan_source(source, wanted)
     except (UnsupportedError, FormatError, CodecError) as problem:
