@@ -104,14 +104,6 @@ def notes(group: VirtualGroup) -> list[tuple[str, str]]:
     for path, array in group.all_arrays():
         found += [(path, f"cannot be decoded: {problem}") for problem in find_undecodable(array)]
         found += [(path, text) for text in _unread_attributes(array.details)]
-        if "MATLAB_object_decode" in array.attributes:
-            kind = array.attributes.get("MATLAB_class", "unknown")
-            found.append(
-                (
-                    path,
-                    f"a MATLAB object of class {kind!r}: the stored values are shown, only MATLAB can interpret them",
-                )
-            )
         missing = array.details.missing_sources
         if missing:
             found.append(

@@ -29,7 +29,7 @@ from insitu.cli.screen import format_bytes, plural, print_table, stderr
 from insitu.combining.scan_journal import Journal, journal_for
 from insitu.combining.scan_progress import ProgressBar
 from insitu.errors import InsituError, UnsupportedError
-from insitu.formats.containers import expand_members
+from insitu.formats.containers import expand_entries
 from insitu.maintenance import save_tree
 from insitu.model import VirtualGroup, count_cells
 from insitu.scanning.scan_cache import reader_identity
@@ -108,7 +108,7 @@ def scan(
     """
     check_errors(errors)
     options = storage_options(option)
-    files = expand_members(urls, options)
+    files = expand_entries(urls, options)
     with trace_storage(verbose):
         if dry_run:
             _show_estimate(files, group, variable, errors, options)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from insitu.errors import InsituError
-from insitu.formats.containers import parse_member_url
+from insitu.formats.containers import parse_entry_url
 from insitu.model import VirtualGroup, count_cells
 from insitu.scanning.scan_url import can_be_collection, scan_stored
 from insitu.sources import CountingSource, open_source
@@ -123,7 +123,7 @@ def scan_counting_requests(
     """Return the scanned group, and the requests and bytes that it took; None where a URL is not
     exactly one file.
     """
-    if isinstance(url, str) and (can_be_collection(url) or parse_member_url(url)):
+    if isinstance(url, str) and (can_be_collection(url) or parse_entry_url(url)):
         found = scan_stored(url, group=group, variables=variables, errors=errors, storage_options=storage_options)
         return found, None, None
     with CountingSource(open_source(url, storage_options)) as source:

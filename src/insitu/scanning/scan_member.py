@@ -34,7 +34,6 @@ from insitu.scanning.member import Load, Member
 from insitu.scanning.saved_members import member_from_tree
 from insitu.scanning.scan_url import Verify, apply_verify, can_be_collection, is_saved_tree, scan_source, scan_stored
 from insitu.scanning.vendor_conventions import Rescan, apply_vendor_conventions
-from insitu.scanning.vendor_conventions.matlab import is_matlab
 from insitu.sources import ByteSource, redact_url
 
 __all__ = ["Failure", "Job", "make_loader", "scan_member", "scan_tree"]
@@ -155,21 +154,10 @@ def scan_member(url: Any, job: Job, memory: DecodingMemory | None = None, told: 
     if is_collection and _is_saved(url, job):
         return member_from_tree(_scan_collection(url, job), job.how, load, url=_location_name(url), only=job.variables)
     if is_collection:
-        group = _apply_conventions(_scan_collection(url, job), url, job, load, deep=False)
+        group = apply_vendor_conventions(_scan_collection(url, job), job.group, _make_rescan(url, job))
         return _decode_group(group, job, load, memory=memory, url=_location_name(url), only=job.variables)
     with open_location(url, job.storage_options) as source:
-        rescan = _make_rescan(source, job)
-        try:
-            group = _scan_wanted(source, job)
-        except VariableError:
-            # A cell of MATLAB's is a group that the file does not have; nothing else is looked for
-            # in this way.
-            if not job.group or not is_matlab(whole := rescan(None)):
-                raise
-            group = whole
-        scanned = group
-        group = apply_vendor_conventions(group, job.group, load, rescan, url=source.url)
-        _report_problems(group, scanned, job, source.url)
+        group = apply_vendor_conventions(_scan_wanted(source, job), job.group, _make_rescan(source, job))
         return _decode_group(group, job, load, source=source, memory=memory, url=source.url, only=job.variables)
 
 
@@ -192,14 +180,14 @@ def scan_tree(url: Any, job: Job, *, remember: bool = False) -> Iterator[tuple[s
             yield path, member_from_tree(node, job.how, load, url=_location_name(url))
         return
     if is_collection:
-        for path, node in _apply_conventions(_scan_collection(url, job), url, job, load, deep=True).walk():
+        tree = apply_vendor_conventions(_scan_collection(url, job), job.group, _make_rescan(url, job))
+        for path, node in tree.walk():
             yield path, _decode_group(node, job, load, url=_location_name(url))
         return
     with open_location(url, job.storage_options) as source:
         errors = "keep" if job.errors == "skip" else job.errors
         scanned = scan_source(source, group=job.group, errors=errors, **job.file_options())
-        tree = apply_vendor_conventions(scanned, job.group, load, _make_rescan(source, job), url=source.url)
-        _report_problems(tree, scanned, job, source.url, deep=True)
+        tree = apply_vendor_conventions(scanned, job.group, _make_rescan(source, job))
         for path, node in tree.walk():
             memory = memory_of_thread(node.arrays) if remember else None
             yield path, _decode_group(node, job, load, source=source, url=source.url, memory=memory)
@@ -209,45 +197,13 @@ def _is_saved(url: Any, job: Job) -> bool:
     return job.format is None and is_saved_tree(url)
 
 
-def _apply_conventions(group: VirtualGroup, url: Any, job: Job, load: Load, *, deep: bool) -> VirtualGroup:
-    """Return references or a Zarr store as the files that they stand for mean them."""
-    meaning = apply_vendor_conventions(group, job.group, load, _make_rescan(url, job), url=_location_name(url))
-    _report_problems(meaning, group, job, _location_name(url), deep=deep)
-    return meaning
-
-
-def _report_problems(group: VirtualGroup, scanned: VirtualGroup, job: Job, url: str, deep: bool = False) -> None:
-    """Raise or warn for variables that vendor conventions could not decode.
-
-    Parameters
-    ----------
-    group, scanned
-        As it is understood, and as it was scanned: what was wrong then has been told.
-    job, url
-        Which variables are wanted, and the file.
-    deep
-        Whether the groups below matter too.
-    """
-    for path, why in group.problems.items():
-        below = "/" in path and not deep
-        unwanted = path in job.how.drop_variables or (job.variables is not None and path not in job.variables)
-        if path in scanned.problems or below or unwanted:
-            continue
-        if not job.skips_failures:
-            hint = (
-                'Give errors="warn" to leave it out. In MATLAB, save posixtime(x), char(x) or table2struct(x) instead'
-            )
-            raise UnsupportedError(why, url=url, variable=path, hint=hint)
-        job.warn(f"left out: {why} ({redact_url(url)})")
-
-
 def _make_rescan(place: Any, job: Job) -> Rescan:
     """Return a function that scans another group of the same file.
 
     Variables that cannot be read there give a warning.
     """
 
-    def rescan(group: str | None) -> VirtualGroup:
+    def rescan(group: str) -> VirtualGroup:
         if isinstance(place, (str, PathLike, Mapping)):
             how: dict[str, Any] = {"verify": job.verify, "allow_local": job.allow_local}
             return scan_stored(place, group=group, errors="warn", storage_options=job.storage_options, **how)

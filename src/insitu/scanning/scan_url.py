@@ -14,7 +14,8 @@ from os import PathLike
 from typing import Any, Literal
 
 from insitu.formats import scan_folder, scan_format
-from insitu.formats.containers import open_location, parse_member_url
+from insitu.formats.containers import open_location, parse_entry_url
+from insitu.formats.scan_request import ScanRequest
 from insitu.model import VirtualGroup
 from insitu.scanning.manifest_store import document_of_manifests, is_manifest_store
 from insitu.sources import ByteSource, detach_secrets
@@ -89,10 +90,9 @@ def scan_stored(
         url = document_of_manifests(url)
     if isinstance(url, Mapping):
         from insitu import references
-        from insitu.formats.variable_filter import select_variables, subtree
 
         tree = references.tree_from_document(url, errors=at_format)
-        return select_variables(subtree(tree, group, url="references in memory"), variables, url="references in memory")
+        return ScanRequest(group, variables).select(tree, url="references in memory")
     if isinstance(url, PathLike):
         url = os.fspath(url)
     if isinstance(url, str):
@@ -155,7 +155,7 @@ def can_be_collection(url: str) -> bool:
     found = bool(_COLLECTION_SUFFIX.search(url.partition("?")[0]) or _COLLECTION_SCHEME.match(url)) or os.path.isdir(
         url
     )
-    return found and parse_member_url(url) is None
+    return found and parse_entry_url(url) is None
 
 
 def is_saved_tree(url: Any) -> bool:
@@ -178,23 +178,23 @@ def _scan_collection(
 ) -> VirtualGroup | None:
     """Return the tree of the references or the Zarr store at a URL; None if there is neither."""
     from insitu import references  # not at the top: Arrow takes longer to import than a file to scan
-    from insitu.formats.variable_filter import select_variables, subtree
 
+    request = ScanRequest(group, variables, errors, storage_options=storage_options)
     if references.can_be_references(url):
         found = references.open_references(url, errors=errors, allow_local=allow_local, storage_options=storage_options)
         if found is not None:
-            found = select_variables(subtree(found, group, url=url), variables, url=url)
+            found = request.select(found, url=url)
             if verify == "open":
                 references.check(found, storage_options=storage_options).raise_stale()
             return apply_verify(found, verify)
-    stored = scan_folder(url, group=group, variables=variables, errors=errors, storage_options=storage_options)
+    stored = scan_folder(url, request)
     if stored is not None:
         return stored
     if url.endswith("/") and references.is_repository(url, storage_options):
         found = references.open_references(
             url, format="icechunk", errors=errors, allow_local=allow_local, storage_options=storage_options
         )
-        return None if found is None else select_variables(subtree(found, group, url=url), variables, url=url)
+        return None if found is None else request.select(found, url=url)
     return None
 
 
