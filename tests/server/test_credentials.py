@@ -266,15 +266,15 @@ def test_scans_cache(site: Site) -> None:
 
 
 def test_members_of_archives(site: Site) -> None:
-    from insitu.formats.containers.member_list import list_members
+    from insitu.formats.containers.entry_list import list_entries
 
     url = f"{site.url}/header/x.zip"
     with access_policy_scope(_All()):
         source = open_source(url, {"headers": ANN})
-        assert [member.name for member in list_members(source)] == ["a.nc"]
+        assert [member.name for member in list_entries(source)] == ["a.nc"]
         facts = source.describe()
         with pytest.raises(PermissionError):
-            list_members(open_source(url, expected=facts))
+            list_entries(open_source(url, expected=facts))
 
 
 KEYS = {

@@ -14,6 +14,7 @@ from insitu.cli.access import StorageOption, Verbose, describe_array, storage_op
 from insitu.cli.screen import format_bytes, plural, stderr
 from insitu.cli.values import output_format, show_table, write_csv, write_netcdf, write_npy, write_text
 from insitu.errors import InsituError, SelectionError, VariableError
+from insitu.open_options import ScanOptions
 from insitu.reading import ReadStatistics
 from insitu.scanning.scan_url import scan_stored
 from insitu.xarray_bridge.archive_dataset import Archive
@@ -24,7 +25,7 @@ __all__ = ["parse_slices", "read"]
 def _complete_variable(ctx: typer.Context, incomplete: str) -> list[str]:
     """Return names of variables for the completion of the shell."""
     try:
-        found = scan_stored(ctx.params["url"], errors="warn").all_arrays()
+        found = scan_stored(ctx.params["url"], ScanOptions(errors="warn")).all_arrays()
         return [name for name, _ in found if name.startswith(incomplete)]
     except (InsituError, KeyError):
         return []

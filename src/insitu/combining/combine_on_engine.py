@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from insitu.combining.file_table import JoinPlan, NotOneTableError
@@ -13,6 +13,7 @@ from insitu.combining.scan_journal import Journal, journal_of_files
 from insitu.combining.scan_portions import PortionScan
 from insitu.combining.survey import Survey
 from insitu.engines.engine_protocol import Engine
+from insitu.open_options import CombineOptions
 from insitu.scanning.member import GridPosition, Member
 from insitu.scanning.scan_cache import default_scan_cache, reader_identity
 from insitu.scanning.scan_member import Failure, Job, make_loader
@@ -66,13 +67,13 @@ def combine_on_engine(
     combine_found
         Combines the files instead of the recipe.
     """
-    load = make_loader(job.storage_options)
+    load = make_loader(job.scan.storage_options)
     plan = JoinPlan.of(recipe, places, load) if combine_found is None else None
     scan = PortionScan(urls, job, plan, engine, journal, progress)
     table, reason = scan.run(), scan.refused
     if table is not None and plan is not None:
         try:
-            return CombinedFiles(*table.combine(plan, load, job.errors))
+            return CombinedFiles(*table.combine(plan, load, job.scan.errors))
         except NotOneTableError as refused:
             reason = str(refused)
     if reason:
@@ -81,32 +82,25 @@ def combine_on_engine(
     if combine_found is not None:
         member = combine_found(found, places, urls)
     else:
-        member = recipe.combine_found(found, places, urls, load, job.errors)
+        member = recipe.combine_found(found, places, urls, load, job.scan.errors)
     return CombinedFiles(member, Survey.of(found, member), found)
 
 
-def choose_journal(resume: bool | None, urls: Sequence[Any], job: Job, recipe: Recipe) -> Journal | None:
+def choose_journal(resume: bool | None, urls: Sequence[Any], recipe: Recipe) -> Journal | None:
     """Return the journal of a scan; None if it is not kept.
 
     Parameters
     ----------
     resume
         Whether it is kept; None: if there are many files.
-    urls, job, recipe
+    urls, recipe
         The files, and how they are opened.
     """
     if resume is False or (resume is None and (len(urls) < MIN_JOURNAL_FILES or default_scan_cache() is None)):
         return None
     # How files are combined is no part of it: what was scanned is combined in any way.
-    scanning = Recipe(
-        group=recipe.group,
-        variables=recipe.variables,
-        format=recipe.format,
-        decoding=recipe.decoding,
-        unknown=recipe.unknown,
-    )
-    document = scanning.to_document()
-    if "unknown" in document:  # functions, which nothing identifies
+    key = None if recipe.unknown is not None else replace(recipe.options, combine=CombineOptions()).scan_key()
+    if key is None:
         return None
-    question = repr((document, job.errors, job.verify, job.allow_local, reader_identity()))
+    question = repr((key, recipe.options.scan.errors, reader_identity()))
     return journal_of_files(urls, question)

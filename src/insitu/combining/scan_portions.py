@@ -85,7 +85,9 @@ class PortionTask:
         plan = self.plan
         if plan is None:
             return pack_files(header, found)
-        return pack_portion(header, found, lambda: FileTable.of(found, plan, make_loader(self.job.storage_options)))
+        return pack_portion(
+            header, found, lambda: FileTable.of(found, plan, make_loader(self.job.scan.storage_options))
+        )
 
     def join(self, *portions: bytes) -> bytes:
         """Return the packed table of several portions, without their files."""
@@ -95,7 +97,7 @@ class PortionTask:
             if header.refused:
                 return without_files(portion)
         header = Header(sum(h.files for h in headers), sum(h.failed for h in headers), worker_name())
-        load = make_loader(self.job.storage_options)
+        load = make_loader(self.job.scan.storage_options)
         return pack_table(header, lambda: FileTable.join([table_of(portion) for portion in portions], plan, load))
 
 

@@ -20,9 +20,10 @@ from insitu.maintenance.conflicts import ATTEMPTS, COMBINE_ANEW, lost_race_error
 from insitu.maintenance.rebuild import rebuild
 from insitu.model import Comparison, VirtualArray, VirtualGroup
 from insitu.model.cf_attributes import PACKING, TIMES
+from insitu.open_options import DecodeOptions
 from insitu.scanning.member import Member, Variable
 from insitu.scanning.saved_members import member_from_tree, tree_from_member
-from insitu.scanning.scan_member import Job, make_loader
+from insitu.scanning.scan_member import make_loader
 from insitu.scanning.stored_view import zarr_tree
 from insitu.sources import open_source
 from insitu.sources.threads import gather
@@ -137,7 +138,7 @@ def append_tree(
     url, load = os.fspath(target), make_loader(storage_options)
     if detect_format(url) == "icechunk":
         return _append_arrays_to_icechunk(tree, url, dim, storage_options)
-    member = member_from_tree(tree, Job().how, load)
+    member = member_from_tree(tree, DecodeOptions(), load)
     return append_member(member, url, dim, relative=relative, storage_options=storage_options)
 
 

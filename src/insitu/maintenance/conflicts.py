@@ -6,9 +6,9 @@ from typing import Any
 
 from insitu.errors import InsituError, SourceError
 from insitu.model import VirtualGroup
+from insitu.open_options import DecodeOptions
 from insitu.scanning.member import Member
 from insitu.scanning.saved_members import member_from_tree
-from insitu.scanning.scan_member import Job
 
 __all__ = ["ATTEMPTS", "COMBINE_ANEW", "lost_race_error", "read_saved_member"]
 
@@ -28,4 +28,4 @@ def lost_race_error(target: str) -> InsituError:
 
 def read_saved_member(tree: VirtualGroup, load: Any, url: str) -> Member:
     """Return a saved tree as a member that files can be combined with."""
-    return member_from_tree(tree, Job().how, load, url=url)
+    return member_from_tree(tree, DecodeOptions(), load, url=url)

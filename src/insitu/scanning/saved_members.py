@@ -19,7 +19,8 @@ from insitu.cf.decode import decode_variable
 from insitu.errors import UnsupportedError
 from insitu.model import VirtualArray, VirtualGroup
 from insitu.model.cf_attributes import CHARACTERS, PACKING, RELATIONS, TIMES
-from insitu.scanning.conventions import Decoding, find_coordinates, referenced_variables
+from insitu.open_options import DecodeOptions
+from insitu.scanning.conventions import find_coordinates, referenced_variables
 from insitu.scanning.member import Load, Member, Variable, in_memory
 
 __all__ = ["keepable_encoding", "member_from_tree", "tree_from_member"]
@@ -157,7 +158,12 @@ def _is_keepable(value: Any) -> bool:
 
 
 def member_from_tree(
-    group: VirtualGroup, decoding: Decoding, load: Load, *, url: str | None = None, only: Sequence[str] | None = None
+    group: VirtualGroup,
+    decoding: DecodeOptions,
+    load: Load,
+    *,
+    url: str | None = None,
+    only: Sequence[str] | None = None,
 ) -> Member:
     """Return a saved group as the member that it was made from.
 
@@ -197,9 +203,9 @@ def member_from_tree(
     return Member(variables, coords, group.attributes, encoding, url, frozenset(group.unindexed), groups, (), *facts)
 
 
-def _decode_as_requested(name: str, array: VirtualArray, decoding: Decoding, load: Load) -> VirtualArray:
+def _decode_as_requested(name: str, array: VirtualArray, decoding: DecodeOptions, load: Load) -> VirtualArray:
     """Return the array decoded as the keywords say: as it was saved, or from its stored values."""
-    options, usual = decoding.of_variable(name), Decoding().of_variable(name)
+    options, usual = decoding.of_variable(name), DecodeOptions().of_variable(name)
     if options == usual or not any(key in array.encoding for key in _DECODED):
         return array
     from insitu.scanning.stored_view import stored_view

@@ -218,10 +218,10 @@ def _check_index(index: Index, end: int) -> None:
     start, length = index[..., 0], index[..., 1]
     written = (start != _NOTHING) | (length != _NOTHING)
     limit = np.uint64(end)
-    bad = written & ((start > limit) | (length > limit) | (start + length > limit))
-    if bad.any():
-        where = np.argwhere(bad)[0]
+    is_invalid = written & ((start > limit) | (length > limit) | (start + length > limit))
+    if is_invalid.any():
+        first_invalid = np.argwhere(is_invalid)[0]
         raise FormatError(
-            f"chunk {tuple(where.tolist())} of the shard is said to lie at {int(start[tuple(where)])}, "
-            f"{int(length[tuple(where)])} bytes long, outside of it"
+            f"chunk {tuple(first_invalid.tolist())} of the shard is said to lie at {int(start[tuple(first_invalid)])}, "
+            f"{int(length[tuple(first_invalid)])} bytes long, outside of it"
         )
