@@ -293,8 +293,10 @@ class OpenOptions:
             # that is given counts: decode_cf=False switches the others off, mask_and_scale=True on again.
             if group == "decode" or value is not _USUAL[name]:
                 groups.setdefault(group, {})[name] = value
-        made: dict[str, Any] = {name: DecodeOptions.of if name == "decode" else _GROUPS[name] for name in groups}
-        return cls(**{name: made[name](**chosen) for name, chosen in groups.items()})
+        made: dict[str, Any] = {
+            name: (DecodeOptions.of if name == "decode" else _GROUPS[name])(**chosen) for name, chosen in groups.items()
+        }
+        return cls(**made)
 
     @classmethod
     def of_call(cls, parameters: Mapping[str, Any], others: Mapping[str, Any]) -> OpenOptions:

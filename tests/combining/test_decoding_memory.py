@@ -13,11 +13,9 @@ import pytest
 import xarray
 
 import insitu
-from insitu.combining import decode_member, decoding_memory
 from insitu.model import IDENTITY, ArrayDetails
+from insitu.scanning import decode_member, decoding_memory
 from insitu.scanning.decoding_memory import DecodingMemory, RememberedVariable, memory_of_thread
-from insitu.scanning.eager_values import _read_runs
-from insitu.sources import MemorySource
 
 
 @pytest.fixture(autouse=True)
@@ -121,16 +119,6 @@ def _remembered(size: int) -> RememberedVariable:
     return RememberedVariable(
         {}, (1,), dtype, ("x",), (), ArrayDetails(), (bytes(size),), dtype, {}, {}, IDENTITY, packing, False, False
     )
-
-
-def test_adjacent_chunks_are_read_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    source = MemorySource(bytes(range(100)))
-    asked: list[Any] = []
-    read = source.read_many
-    monkeypatch.setattr(MemorySource, "read_many", lambda self, ranges: asked.extend(ranges) or read(ranges))
-    ranges = [(10, 2), (12, 3), (15, 0), (40, 5), (45, 1), (20, 4), (12, 2)]
-    assert _read_runs(source, ranges) == [bytes(range(at, at + length)) for at, length in ranges]
-    assert asked == [(10, 5), (40, 6), (20, 4), (12, 2)]
 
 
 def test_what_a_user_changes_stays_with_the_dataset(tmp_path: Path) -> None:

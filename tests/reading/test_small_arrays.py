@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import h5py
 import numpy as np
@@ -12,6 +13,7 @@ import xarray as xr
 import insitu
 from insitu.errors import StaleSourceError
 from insitu.reading import ReadStatistics, read_arrays, small_arrays
+from insitu.sources import MemorySource
 
 
 @pytest.fixture
@@ -90,3 +92,15 @@ def test_large_arrays_are_left_to_the_plan(tmp_path: Path, monkeypatch: pytest.M
     assert small_arrays._locate(array) is not None
     monkeypatch.setattr(small_arrays, "SMALL_BYTES", 799)
     assert small_arrays._locate(array) is None
+
+
+def test_adjacent_chunks_are_read_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    source = MemorySource(bytes(range(100)))
+    asked: list[Any] = []
+    read = source.read_many
+    monkeypatch.setattr(MemorySource, "read_many", lambda self, ranges: asked.extend(ranges) or read(ranges))
+    ranges = [(10, 2), (12, 3), (15, 0), (40, 5), (45, 1), (20, 4), (12, 2)]
+    blocks, requests, fetched = small_arrays._fetch_ranges(source, ranges)
+    assert blocks == [bytes(range(at, at + length)) for at, length in ranges]
+    assert asked == [(10, 5), (20, 4), (40, 6)]
+    assert (requests, fetched) == (3, 15)

@@ -16,13 +16,13 @@ import numpy as np
 import numpy.typing as npt
 
 from insitu.errors import ModelError
-from insitu.model.axis import Axis, Indices
+from insitu.model.axis import Axis, Indices, clip_stride
 from insitu.model.cf_attributes import MOVED_BY_DECODING
 from insitu.model.chunks import Columns
 from insitu.model.description import describe_array
 from insitu.model.encoding import Encoding
 from insitu.model.format_details import ArrayDetails
-from insitu.model.selection import Selection, Stride
+from insitu.model.selection import Selection, Selector, Stride, selector_bounds
 from insitu.model.source import Source
 from insitu.model.tile import Tile
 
@@ -205,7 +205,7 @@ class VirtualArray:
         shape = tuple(wanted[d].length if d in wanted else length for d, length in enumerate(self.shape))
         tiles, origins = list(self.tiles), self.origins.copy()
         if len(tiles) > 1:
-            touched = self._find_touched_tiles(wanted)
+            touched = self.touched_tiles(strides)
             tiles, origins = [self.tiles[i] for i in touched], origins[touched]
         keep = []
         for i, tile in enumerate(tiles):
@@ -219,17 +219,19 @@ class VirtualArray:
                 keep.append(i)
         return replace(self, shape=shape, tiles=tuple(tiles[i] for i in keep), origins=origins[keep])
 
-    def _find_touched_tiles(self, wanted: Mapping[int, Stride]) -> npt.NDArray[np.intp]:
-        """Return the numbers of the tiles that slices may touch, by bounding box, vectorised over
-        the tiles.
+    def touched_tiles(self, selectors: Sequence[Selector | None]) -> npt.NDArray[np.intp]:
+        """Return the numbers of the tiles that selectors may touch, by bounding box; None selects everything.
+
+        An index array, or a wide step, may still take nothing of them.
         """
+        if len(self.tiles) == 1:  # as of one file: the test would take a third of an estimate
+            return np.zeros(1, np.intp)
         near, far = self.origins, self.upper_corners()
         touched = np.ones(len(self.tiles), bool)
-        for dimension, (start, step, count) in wanted.items():
-            if count == 0:
-                return np.zeros(0, np.intp)
-            low, high = sorted((start, start + step * (count - 1)))
-            touched &= (near[:, dimension] <= high) & (far[:, dimension] > low)
+        for dimension, selector in enumerate(selectors):
+            if selector is not None:
+                low, high = selector_bounds(selector)
+                touched &= (near[:, dimension] <= high) & (far[:, dimension] > low)
         return np.flatnonzero(touched)
 
     def take(self, dimension: int, indices: npt.ArrayLike) -> VirtualArray:
@@ -311,24 +313,6 @@ class VirtualArray:
         """Split large uncompressed cells: see `Tile.split`."""
         tiles = tuple(tile.split() if limit is None else tile.split(limit) for tile in self.tiles)
         return replace(self, tiles=tiles)
-
-
-def clip_stride(stride: Stride, near: int, length: int) -> tuple[Stride, int]:
-    """Return the part of a slice within [near, near + length), relative to `near`, and its first
-    position in the result.
-    """
-    start, step, count = stride
-    if count == 0:
-        return Stride(0, 1, 0), 0
-    if step > 0:
-        first = max(-(-(near - start) // step), 0)
-        end = min(-(-(near + length - start) // step), count)
-    else:
-        first = max(-((start - (near + length - 1)) // step) if start > near + length - 1 else 0, 0)
-        end = min((start - near) // -step + 1, count) if start >= near else 0
-    if end <= first:
-        return Stride(0, 1, 0), 0
-    return Stride(start + step * first - near, step, end - first), first
 
 
 def _drop_item(items: tuple[Any, ...], position: int) -> tuple[Any, ...]:

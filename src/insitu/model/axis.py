@@ -10,13 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from insitu.errors import ModelError
-from insitu.model.selection import Stride
+from insitu.model.selection import Selector, Stride, selector_bounds
 
 __all__ = ["Axis", "CellColumns", "Indices"]
 
@@ -88,6 +88,11 @@ class Axis:
         return -(-self.length // self.size)
 
     @property
+    def longest_chunk(self) -> int:
+        """Number of elements of the longest chunk along the axis, at least 1."""
+        return self.size if self.cells is None else max(int(self.cells.stored.max(initial=1)), 1)
+
+    @property
     def is_regular(self) -> bool:
         """Whether all cells but the last have the same extent, so that three numbers describe the
         axis.
@@ -147,27 +152,14 @@ class Axis:
 
     def cut(self, stride: Stride) -> AxisCut:
         """Return the cells that a slice touches, and what it takes of each chunk."""
-        start, step, count = stride
-        low, pace = (start, step) if step > 0 else (start + (count - 1) * step, -step)
+        low, pace, count = stride.ascending
         first, last = self.find(np.array([low, low + (count - 1) * pace]))
         cells: Indices = np.arange(int(first), int(last) + 1)
-        begin = self.begin(cells)
-        shown = self.show(cells)
-        from_: Indices = np.maximum(-(-(begin - low) // pace), 0)
-        to = np.minimum(-(-(begin + shown.extent - low) // pace), count)
-        extent = to - from_
+        cut = cut_cells(cells, self.begin(cells), self.show(cells), stride)
         if pace > 1 or self.starts is not None:  # a wide step passes over cells; empty cells show nothing
-            keep = extent > 0
-            cells, begin, from_, extent = cells[keep], begin[keep], from_[keep], extent[keep]
-            shown = CellColumns(*(c[keep] for c in shown))
-        skip: Indices = shown.skip + shown.step * (low + from_ * pace - begin)
-        new_step = shown.step * pace
-        if step > 0:
-            return AxisCut(cells, extent, skip, new_step, from_)
-        reverse = np.s_[::-1]
-        skip = skip + new_step * (extent - 1)
-        out = count - (from_ + extent)
-        return AxisCut(*(column[reverse] for column in (cells, extent, skip, -new_step, out)))
+            taken = cut.extent > 0
+            cut = cut if taken.all() else cut.take(taken)
+        return cut if stride.step > 0 else cut.take(np.s_[::-1])
 
     def take(self, indices: npt.ArrayLike) -> tuple[Axis, Indices]:
         """Return the axis of the elements at `indices` (-1: Absent), and the cell that each of its
@@ -266,16 +258,138 @@ def _join_regular(axes: Sequence[Axis]) -> Axis:
 
 
 class AxisCut(NamedTuple):
-    """What a slice takes of the chunks along one axis: a row for each touched cell, in the order of
-    the output.
-    """
+    """What a slice takes of the chunks along one axis: a row for each cell."""
 
     cell: Indices
     extent: Indices
+    """Number of elements taken; 0 or less: the slice passes over the cell."""
     skip: Indices
     step: Indices
     out: Indices
     """Position in the slice of the first of these elements; the others follow it."""
+
+    def take(self, rows: Any) -> AxisCut:
+        """Return some of the rows."""
+        return AxisCut(*(column[rows] for column in self))
+
+
+def steps_within(begin: Indices, extent: Indices, stride: Stride) -> tuple[Indices, Indices]:
+    """Return for each range of positions the first step of a slice that falls into it, counted upwards
+    from its lowest position, and how many do (0 or less: none).
+    """
+    low, pace, count = stride.ascending
+    first: Indices = np.maximum(-(-(begin - low) // pace), 0)
+    return first, np.minimum(-(-(begin + extent - low) // pace), count) - first
+
+
+def cut_cells(cell: Indices, begin: Indices, shown: CellColumns, stride: Stride) -> AxisCut:
+    """Return what a slice takes of the chunks of some cells: the one place where a slice is cut in columns.
+
+    Parameters
+    ----------
+    cell
+        Numbers of the cells.
+    begin
+        Where each cell begins, counted as the slice counts. They need not follow each other: the cells
+        may be those of several tiles.
+    shown
+        What the cells show of their chunks.
+    stride
+        The slice.
+    """
+    low, pace, count = stride.ascending
+    first, extent = steps_within(begin, shown.extent, stride)
+    skip = shown.skip + shown.step * (low + first * pace - begin)
+    step = shown.step * pace
+    if stride.step > 0:
+        return AxisCut(cell, extent, skip, step, first)
+    return AxisCut(cell, extent, skip + step * (extent - 1), -step, count - (first + extent))
+
+
+class CellCut(NamedTuple):
+    """What a run of positions takes of one cell, in plain numbers."""
+
+    cell: int
+    stored: int
+    """Number of elements of the chunk."""
+    inside: slice
+    outside: slice
+
+
+def cut_numbers(axis: Axis, start: int, stop: int) -> list[CellCut]:
+    """Return what the positions from `start` to `stop` take of each cell of a regular axis.
+
+    `cut_cells` in plain numbers: a cell takes 1 to 2 µs, columns 25 µs however few there are.
+    """
+    size, cuts = axis.size, []
+    for cell in range(start // size, (stop - 1) // size + 1):
+        begin = cell * size
+        low, high = max(start, begin), min(stop, begin + size)
+        stored = size if axis.padded else min(size, axis.length - begin)
+        cuts.append(CellCut(cell, stored, slice(low - begin, high - begin), slice(low - start, high - start)))
+    return cuts
+
+
+def clip_stride(stride: Stride, near: int, length: int) -> tuple[Stride, int]:
+    """Return the part of a slice within [near, near + length), relative to `near`, and its first
+    position in the result.
+
+    `steps_within` in plain numbers, which may be larger than 64 bits.
+    """
+    low, pace, count = stride.ascending
+    first = max(-(-(near - low) // pace), 0)
+    end = min(-(-(near + length - low) // pace), count)
+    if end <= first:
+        return Stride(0, 1, 0), 0
+    at = first if stride.step > 0 else count - end
+    return Stride(stride.start + stride.step * at - near, stride.step, end - first), at
+
+
+class AxisSpan(NamedTuple):
+    """How much a selector takes of an axis."""
+
+    cells: int
+    """Number of touched cells, at most."""
+    wanted: int
+    """Number of wanted elements, in all touched cells."""
+    distinct: int
+    """The same, repeated elements counted once."""
+    picked: int
+    """Largest number of wanted elements of one cell; an index array may repeat elements."""
+    extent: int
+    """Number of elements of a chunk from the first wanted one to the last, at most."""
+    stored: int
+    """Number of elements of a chunk."""
+
+
+def span_of(axis: Axis, selector: Selector, origin: int) -> AxisSpan:
+    """Return how much a selector takes of an axis that begins at `origin` of the array's dimension.
+
+    Nothing is made for a cell or an element of a slice: there may be 2^60 of them.
+    """
+    stored = axis.longest_chunk
+    if isinstance(selector, int):
+        many = int(origin <= selector < origin + axis.length)
+        return AxisSpan(many, many, many, many, many, stored)
+    if not isinstance(selector, Stride):
+        inside = selector[(selector >= origin) & (selector < origin + axis.length)] - origin
+        if not len(inside):
+            return AxisSpan(0, 0, 0, 0, 0, stored)
+        distinct = np.unique(inside)
+        found, counts = np.unique(axis.find(inside if len(inside) > stored else distinct), return_counts=True)
+        picked = int(counts.max()) if len(inside) > stored else len(inside)
+        extent = min(stored, int(distinct[-1] - distinct[0]) + 1)
+        return AxisSpan(len(found), len(inside), len(distinct), picked, extent, stored)
+    clipped, _ = clip_stride(selector, origin, axis.length)
+    wanted = clipped.length
+    if not wanted:
+        return AxisSpan(0, 0, 0, 0, 0, stored)
+    low, high = selector_bounds(clipped)
+    if axis.is_regular:  # three times as fast as with arrays
+        cells = high // axis.size - low // axis.size + 1
+    else:
+        cells = int(np.diff(axis.find(np.array([low, high])))[0]) + 1
+    return AxisSpan(min(cells, wanted), wanted, wanted, min(stored, wanted), min(stored, high - low + 1), stored)
 
 
 def _collapse_constant(column: Indices, count: int) -> Indices:

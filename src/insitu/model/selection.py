@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from insitu.errors import SelectionError
 
-__all__ = ["Selection", "Selector", "Stride", "normalise_axes"]
+__all__ = ["Selection", "Selector", "Stride", "normalise_axes", "selector_bounds"]
 
 
 class AxisError(SelectionError, np.exceptions.AxisError):
@@ -52,8 +52,26 @@ class Stride(NamedTuple):
         step = max(min(step, length + 1), -length - 1)
         return cls(start, step, len(range(start, stop, step)))
 
+    @property
+    def ascending(self) -> Stride:
+        """The same positions, from the lowest upwards."""
+        start, step, length = self
+        return self if step > 0 else Stride(start + (length - 1) * step, -step, length)
+
 
 Selector = int | Stride | npt.NDArray[np.int64]
+
+
+def selector_bounds(selector: Selector) -> tuple[int, int]:
+    """Return the lowest and the highest position that a selector takes; (0, -1) if none."""
+    if isinstance(selector, int):
+        return selector, selector
+    if isinstance(selector, Stride):
+        if not selector.length:
+            return 0, -1
+        low, step, length = selector.ascending
+        return low, low + step * (length - 1)
+    return (int(selector.min()), int(selector.max())) if len(selector) else (0, -1)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

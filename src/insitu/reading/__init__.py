@@ -4,7 +4,7 @@ Also here: the cache of decoded chunks, the pool of open sources, prefetching, a
 """
 
 from insitu.reading.cache import ChunkCache, PartialChunkCache, cache_from_option
-from insitu.reading.execute import execute, execute_all, stream
+from insitu.reading.execute import execute, execute_all
 from insitu.reading.plan import ReadPlan, plan_read
 from insitu.reading.pointwise import read_points
 from insitu.reading.read import read_array, read_arrays
@@ -29,5 +29,4 @@ __all__ = [
     "read_arrays",
     "read_points",
     "read_selection",
-    "stream",
 ]

@@ -15,10 +15,9 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from insitu.model import Axis, Selection, Source, Stride, VirtualArray, byte_ranges
-from insitu.model.axis import Indices
+from insitu.model import Axis, Selection, Source, VirtualArray, byte_ranges
+from insitu.model.axis import AxisSpan, Indices, span_of
 from insitu.model.cell_counts import count_table
-from insitu.model.selection import Selector
 from insitu.model.tile import SPLIT_BYTES
 from insitu.reading.fetch import BATCH_CHUNK_BYTES, MERGED_GAP_BYTES
 from insitu.reading.request_cost import is_far, request_bytes
@@ -74,78 +73,32 @@ def estimate_read(array: VirtualArray, selection: Selection) -> ReadEstimate:
     wanted = math.prod(selection.result_shape) * max(array.dtype.itemsize, 1)
     if not wanted:
         return ReadEstimate(plan, chunk, decoded)
-    for number in _touched_tiles(array, selection):
+    for number in array.touched_tiles(selection.selectors).tolist():
         tile, origin = array.tiles[number], array.origins[number].tolist()
-        spans = [
-            _axis_span(tile.axes[axis], selection.selectors[i], origin[i]) for i, axis in enumerate(tile.dimensions)
-        ]
+        spans = [span_of(tile.axes[axis], selection.selectors[i], origin[i]) for i, axis in enumerate(tile.dimensions)]
         if not all(span.cells for span in spans):
             continue  # it lies between what index arrays want
         itemsize = max(encoding.dtype.itemsize for encoding in tile.encodings)
-        by_axis: list[_AxisSpan] = [_AxisSpan(1, 1, 1, 1, 1, 1)] * len(tile.axes)
+        by_axis: list[AxisSpan] = [AxisSpan(1, 1, 1, 1, 1, 1)] * len(tile.axes)
         for axis, span in zip(tile.dimensions, spans, strict=True):
             by_axis[axis] = span
-        rows, held = math.prod(span.cells for span in spans), itemsize * math.prod(span.stored for span in spans)
+        rows, largest = math.prod(span.cells for span in spans), itemsize * math.prod(span.stored for span in spans)
         if all(encoding.raw for encoding in tile.encodings):
             decoded += itemsize * math.prod(span.distinct for span in spans)
-            if wanted > 2 * SPLIT_BYTES and len(tile.encodings) == 1 and held > SPLIT_BYTES:
+            if wanted > 2 * SPLIT_BYTES and len(tile.encodings) == 1 and largest > SPLIT_BYTES:
                 by_axis, pieces = _split_spans(by_axis, tile.axes, itemsize)
                 plan += PIECE_BYTES * pieces
-            rows, held = _estimate_fetches(by_axis, itemsize)
+            rows, largest = _estimate_fetches(by_axis, itemsize)
         else:
-            decoded += rows * held
+            decoded += rows * largest
         plan += CELL_BYTES * rows + ROW_BYTES * sum(span.cells for span in by_axis)
         if any(isinstance(selector, np.ndarray) for selector in selection.selectors):
-            held = max(held, array.dtype.itemsize * math.prod(span.picked for span in spans))
-        chunk = max(chunk, held)
+            largest = max(largest, array.dtype.itemsize * math.prod(span.picked for span in spans))
+        chunk = max(chunk, largest)
     return ReadEstimate(plan, chunk, decoded)
 
 
-class _AxisSpan(NamedTuple):
-    """What a selector takes of one axis of a tile."""
-
-    cells: int
-    """Number of touched cells."""
-    wanted: int
-    """Number of wanted elements, in all touched cells."""
-    distinct: int
-    """The same, repeated elements counted once."""
-    picked: int
-    """Largest number of wanted elements of one cell; an index array may repeat elements."""
-    extent: int
-    """Number of elements of a chunk from the first wanted one to the last."""
-    stored: int
-    """Number of elements of a chunk."""
-
-
-def _axis_span(axis: Axis, selector: Selector, origin: int) -> _AxisSpan:
-    """Return what a selector takes of an axis that begins at some position of the array."""
-    stored = max(_longest_chunk(axis), 1)
-    if isinstance(selector, int):
-        many = int(origin <= selector < origin + axis.length)
-        return _AxisSpan(many, many, many, many, many, stored)
-    if not isinstance(selector, Stride):
-        inside = selector[(selector >= origin) & (selector < origin + axis.length)] - origin
-        if not len(inside):
-            return _AxisSpan(0, 0, 0, 0, 0, stored)
-        distinct = np.unique(inside)
-        found, counts = np.unique(axis.find(inside if len(inside) > stored else distinct), return_counts=True)
-        picked = int(counts.max()) if len(inside) > stored else len(inside)
-        extent = min(stored, int(distinct[-1] - distinct[0]) + 1)
-        return _AxisSpan(len(found), len(inside), len(distinct), picked, extent, stored)
-    low, high = sorted((selector.start, selector.start + selector.step * max(selector.length - 1, 0)))
-    low, high = max(low - origin, 0), min(high - origin, axis.length - 1)
-    if low > high:
-        return _AxisSpan(0, 0, 0, 0, 0, stored)
-    if axis.is_regular:  # three times as fast as with arrays
-        cells = high // axis.size - low // axis.size + 1
-    else:
-        cells = int(np.diff(axis.find(np.array([low, high])))[0]) + 1
-    wanted = (high - low) // abs(selector.step) + 1
-    return _AxisSpan(min(cells, wanted), wanted, wanted, min(stored, wanted), min(stored, high - low + 1), stored)
-
-
-def _split_spans(spans: list[_AxisSpan], axes: Sequence[Axis], itemsize: int) -> tuple[list[_AxisSpan], int]:
+def _split_spans(spans: list[AxisSpan], axes: Sequence[Axis], itemsize: int) -> tuple[list[AxisSpan], int]:
     """Return the spans after large uncompressed chunks are cut along their first axis, and the
     number of pieces (see `Tile.split`).
     """
@@ -167,7 +120,7 @@ def _split_spans(spans: list[_AxisSpan], axes: Sequence[Axis], itemsize: int) ->
     return cut, pieces
 
 
-def _estimate_fetches(spans: Sequence[_AxisSpan], itemsize: int) -> tuple[int, int]:
+def _estimate_fetches(spans: Sequence[AxisSpan], itemsize: int) -> tuple[int, int]:
     """Return the number of pieces fetched of uncompressed chunks, and the bytes of the largest (see
     `reading.trim_ranges`).
     """
@@ -180,31 +133,6 @@ def _estimate_fetches(spans: Sequence[_AxisSpan], itemsize: int) -> tuple[int, i
         ways.append((pieces, size))
     least = [min(ways, key=lambda way: way[0] * (way[1] + request)) for request in (16 << 10, 64 << 10, 1 << 20)]
     return max(pieces for pieces, _ in least), max(size for _, size in least)
-
-
-def _longest_chunk(axis: Axis) -> int:
-    """Return the number of elements of the longest chunk along an axis."""
-    return int(axis.size) if axis.is_regular else int(axis.show(np.arange(axis.count)).stored.max(initial=1))
-
-
-def _touched_tiles(array: VirtualArray, selection: Selection) -> list[int]:
-    """Return the numbers of the tiles that lie within the bounds of a selection; few tiles are looked at anyway."""
-    if len(array.tiles) <= 4:
-        return list(range(len(array.tiles)))
-    near, far = array.origins, array.upper_corners()
-    candidates = np.ones(len(array.tiles), bool)
-    for dimension, selector in enumerate(selection.selectors):
-        if isinstance(selector, int):
-            low = high = selector
-        elif isinstance(selector, Stride):
-            ends = (selector.start, selector.start + selector.step * max(selector.length - 1, 0))
-            low, high = min(ends), max(ends)
-        elif len(selector):
-            low, high = int(selector.min()), int(selector.max())
-        else:
-            return []
-        candidates &= (near[:, dimension] <= high) & (far[:, dimension] > low)
-    return [int(number) for number in np.flatnonzero(candidates)]
 
 
 class StoredPart(NamedTuple):

@@ -1,43 +1,42 @@
-"""Execution of read plans: fills an array, or streams the parts of a selection.
+"""Execution of read plans: fills an array.
 
-`ArraySink` is the sink that fills an array: chunks are decoded straight into it where they are
-contiguous there, else copied part by part. `StreamSink` is the sink that hands each wanted part to
-a consumer (a reduction), so that nothing of the selection's size is ever held.
+`execute` and `execute_all` execute plans in columns, `execute_few` one of a few chunks.
+
+Chunks are decoded straight into it where they are contiguous there, else copied part by part.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Sequence
+from functools import partial
+from time import perf_counter
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from insitu.cf.casting import cast_values
+from insitu.cancellation import check_deadline
 from insitu.cf.unpack import unpack
 from insitu.codecs import Decoder
+from insitu.codecs.outside_values import Fetch
 from insitu.codecs.thread_buffers import get_buffer
 from insitu.errors import InsituError
 from insitu.model import Packing
-from insitu.reading.cache import ChunkCache
+from insitu.reading.cache import ChunkCache, PartialChunkCache
+from insitu.reading.chunk_sink import ChunkSink
 from insitu.reading.fetch import read_exactly_into
 from insitu.reading.fetch_and_decode import PlanExecution, run_executions
-from insitu.reading.plan import ReadPlan
+from insitu.reading.plan import ChunkPart, FewChunks, ReadPlan
 from insitu.reading.read_statistics import ReadStatistics
 from insitu.reading.scatter import pick, put
-from insitu.reading.select_cells import Picker, count_places
 from insitu.reading.source_pool import SourcePool
-from insitu.reading.tile_plan import ChunkGroup, Position, TilePlan
+from insitu.reading.thread_pools import run_tasks
+from insitu.reading.tile_plan import ChunkGroup, Position
 from insitu.sources import ByteSource
 from insitu.sources.protocol import ReadsInto
 
-__all__ = ["execute", "execute_all", "stream"]
-
-Consumer = Callable[[int, tuple[Picker, ...], npt.NDArray[Any]], None]
-"""Called with the number of a plan's tile, the place of the part along each axis of that tile, and
-its values.
-"""
-
+__all__ = ["execute", "execute_all", "execute_few"]
 
 TRANSIT_SLOT = 3
 """Slot of the thread's buffer for a chunk that is decoded before it is copied.
@@ -45,20 +44,27 @@ TRANSIT_SLOT = 3
 The decoders use slots 0 to 2.
 """
 
+FETCH_SLOT = 4
+"""Slot of the thread's buffer for one of a few chunks as stored."""
+
+SHARED_BYTES = 256 << 10
+"""Decoded bytes of a chunk from which on a few chunks are worth threads: smaller ones are done before
+another thread has started.
+"""
+
 
 UNPACKED_BYTES = 1 << 20
 """Bytes of stored values that are unpacked at once, where chunks are small."""
 
 
-class ArraySink:
+class ArraySink(ChunkSink):
     """Sink that fills an array."""
 
     takes_many = True
     unpacks_many = True
-    depends_on_order = False
 
-    def __init__(self, plan: ReadPlan, grids: Sequence[TilePlan], out: npt.NDArray[Any]) -> None:
-        self.grids = grids
+    def __init__(self, plan: ReadPlan, out: npt.NDArray[Any]) -> None:
+        super().__init__(plan.tile_plans)
         self.windows = [touched.window(out, plan.selection) for touched in plan.tiles]
 
     def fill(self, grid: int, position: Position, value: Any, packing: Packing | None) -> None:
@@ -79,20 +85,17 @@ class ArraySink:
         """Decode a chunk that only one cell needs, straight into the output where possible."""
         here = self.grids[grid]
         fetch = source.read_many if source is not None else None
-        if here.plain and here.all_exist and packing is None:
+        if here.plain and here.all_exist:
             view = self.windows[grid][(..., *here.at(here.outside, position))]
-            if view.dtype == decoder.dtype:
-                if all(here.at(here.whole, position)):
+            if packing is not None or view.dtype == decoder.dtype:
+                if packing is None and all(here.at(here.whole, position)):
                     decoder(data, view, fetch)
                     return
                 inside = here.at(here.inside, position)
                 if view.shape == _sliced_shape(inside, here.at(here.sizes, position)):
-                    decoder.place(data, inside, view, fetch)
+                    _decode_box(decoder, data, inside, view, packing, fetch)
                     return
-        # The stored values are temporary: they go to the thread's buffer.
-        room = None
-        if packing is not None and decoder.records is None and not decoder.dtype.hasobject and decoder.back is None:
-            room = get_buffer(TRANSIT_SLOT, decoder.nbytes).view(decoder.dtype).reshape(decoder.stored)
+        room = None if packing is None else _get_transit_room(decoder, decoder.stored)
         self.chunk(grid, position, here.spread(position, decoder(data, room, fetch)), packing)
 
     def decode_many(
@@ -184,70 +187,38 @@ class ArraySink:
         put(self.windows[grid], outside, part)
 
 
+def _decode_box(
+    decoder: Decoder,
+    data: Any,
+    inside: tuple[slice, ...],
+    target: npt.NDArray[Any],
+    packing: Packing | None,
+    fetch: Fetch | None,
+) -> None:
+    """Decode the wanted box of a chunk into its place in the output."""
+    if packing is None:
+        decoder.place(data, inside, target, fetch)
+        return
+    stored = _get_transit_room(decoder, target.shape)
+    if stored is None:
+        stored = np.empty(target.shape, decoder.dtype)
+    decoder.place(data, inside, stored, fetch)
+    unpack(stored, packing, target)
+
+
+def _get_transit_room(decoder: Decoder, shape: tuple[int, ...]) -> npt.NDArray[Any] | None:
+    """Return memory of the thread for stored values, which are temporary; None if they need memory of their own."""
+    if decoder.records is not None or decoder.dtype.hasobject or decoder.back is not None:
+        return None
+    return get_buffer(TRANSIT_SLOT, math.prod(shape) * decoder.dtype.itemsize).view(decoder.dtype).reshape(shape)
+
+
 def _sliced_shape(inside: tuple[slice, ...], sizes: tuple[int, ...]) -> tuple[int, ...]:
     """Return the shape that slices select.
 
     One element may be repeated, then the output is larger.
     """
     return tuple([len(range(*picker.indices(size))) for picker, size in zip(inside, sizes, strict=True)])
-
-
-class StreamSink:
-    """Sink that hands each wanted part to a consumer."""
-
-    takes_many = False
-    unpacks_many = False
-    depends_on_order = False
-
-    def __init__(self, plan: ReadPlan, grids: Sequence[TilePlan], consume: Consumer) -> None:
-        self.dtype = plan.array.dtype
-        self.grids = grids
-        self.consume = consume
-
-    def fill(self, grid: int, position: Position, value: Any, packing: Packing | None) -> None:
-        """Hand over a cell without bytes: one value, broadcast to the cell's shape."""
-        here = self.grids[grid]
-        if packing is not None:
-            value = unpack(np.asarray(value), packing)
-        outside = here.at(here.outside, position)
-        shape = [count_places(picker) for picker in outside]
-        self.consume(grid, outside, np.broadcast_to(cast_values(value, self.dtype), shape))
-
-    def decode_one(
-        self,
-        grid: int,
-        position: Position,
-        decoder: Decoder,
-        data: memoryview,
-        source: ByteSource | None,
-        packing: Packing | None,
-    ) -> None:
-        """Decode a chunk that only one cell needs."""
-        chunk = decoder(data, None, source.read_many if source is not None else None)
-        self.chunk(grid, position, self.grids[grid].spread(position, chunk), packing)
-
-    def decode_many(
-        self, grid: int, alike: ChunkGroup, decoder: Decoder, data: Sequence[memoryview], source: ByteSource
-    ) -> None:
-        """Not supported: a stream takes chunks one by one."""
-        raise AssertionError("a stream takes chunks one by one")
-
-    def read_into_place(
-        self, grid: int, alike: ChunkGroup, decoder: Decoder, offset: Sequence[int], source: ReadsInto
-    ) -> bool:
-        """Return False: chunks must be decoded first."""
-        return False
-
-    def chunk(self, grid: int, position: Position, chunk: npt.NDArray[Any], packing: Packing | None) -> None:
-        """Hand over the wanted part of a decoded chunk, in the array's type."""
-        here = self.grids[grid]
-        part = pick(chunk, here.at(here.inside, position))
-        if packing is not None:
-            part = unpack(part, packing)
-        outside = here.at(here.outside, position)
-        shape = tuple([count_places(picker) for picker in outside])
-        part = part if part.shape == shape else np.broadcast_to(part, shape)
-        self.consume(grid, outside, part if part.dtype == self.dtype else cast_values(part, self.dtype))
 
 
 def execute(
@@ -293,24 +264,87 @@ def execute_all(
                 out[...] = plan.array.absent_value()
             except InsituError as problem:
                 raise problem.with_context(variable=name) from None
-        grids = _tile_plans(plan)
-        runs.append(PlanExecution(plan, grids, ArraySink(plan, grids, out), opened, name, tally, cache))
+        runs.append(PlanExecution(plan, ArraySink(plan, out), opened, name, tally, cache))
     run_executions(runs)
     return tally
 
 
-def stream(
-    plan: ReadPlan, consume: Consumer, opened: SourcePool, name: str | None = None, tally: ReadStatistics | None = None
-) -> ReadStatistics:
-    """Hand every wanted part to `consume`, which is called from several threads.
+def execute_few(
+    few: FewChunks, opened: SourcePool, tally: ReadStatistics, cache: PartialChunkCache | None = None
+) -> None:
+    """Execute a plan of a few chunks.
 
-    Places between tiles (Absent) are left out.
+    An error does not say which chunk it concerns: a plan in columns meets the same one, and does.
+
+    Parameters
+    ----------
+    few
+        The plan, which has the places in the output.
+    opened
+        Pool of open sources.
+    tally
+        Counts requests, bytes and seconds.
+    cache
+        Cache of chunks of which parts are read.
     """
-    tally = tally if tally is not None else ReadStatistics()
-    grids = _tile_plans(plan)
-    run_executions([PlanExecution(plan, grids, StreamSink(plan, grids, consume), opened, name, tally)])
-    return tally
+    with opened.acquire(few.source) as source:
+        if cache is not None and _needs_cache(few, cache):
+            _take_from_cache(source, few.parts, cache, tally)
+            return
+        seconds: list[tuple[float, float]] = []
+        tasks = [partial(_read_part, source, part, seconds) for part in few.parts]
+        if max([part.decoder.nbytes for part in few.parts]) < SHARED_BYTES:
+            for task in tasks:
+                task()
+        else:
+            run_tasks(tasks, False, lambda: None)  # one that has begun is a single chunk, and ends soon
+    count = len(few.parts)
+    fetched, decoded = sum([part.length for part in few.parts]), sum([part.decoder.nbytes for part in few.parts])
+    tally.add(count, fetched, decoded, count, sum([first for first, _ in seconds]), sum([last for _, last in seconds]))
 
 
-def _tile_plans(plan: ReadPlan) -> list[TilePlan]:
-    return [TilePlan(touched, located) for touched, located in zip(plan.tiles, plan.locations, strict=True)]
+def _read_part(source: ByteSource, part: ChunkPart, seconds: list[tuple[float, float]]) -> None:
+    """Read the wanted box of a chunk; note the seconds that fetching and decoding took."""
+    check_deadline()
+    started = perf_counter()
+    data: Any
+    if isinstance(source, ReadsInto):
+        data = get_buffer(FETCH_SLOT, part.length)
+        read_exactly_into(source, part.offset, data)
+    else:
+        data = source.read(part.offset, part.length)
+    fetched = perf_counter()
+    _decode_box(part.decoder, data, part.inside, part.target, part.packing, source.read_many)
+    seconds.append((fetched - started, perf_counter() - fetched))
+
+
+def _needs_cache(few: FewChunks, cache: PartialChunkCache) -> bool:
+    """Return whether the chunks go through the cache, which takes a note of them."""
+    if any(part.is_whole for part in few.parts):
+        return False
+    largest = max([part.decoder.nbytes for part in few.parts])
+    return cache.is_wanted(few.source.url, [part.offset for part in few.parts], largest, len(few.parts))
+
+
+def _take_from_cache(
+    source: ByteSource, parts: Sequence[ChunkPart], cache: PartialChunkCache, tally: ReadStatistics
+) -> None:
+    """Take the boxes from chunks in the cache, which keeps those that it does not have yet."""
+    about = source.describe()
+    for part in parts:
+        check_deadline()
+
+        def make(part: ChunkPart = part) -> npt.NDArray[Any]:
+            started = perf_counter()
+            data = source.read(part.offset, part.length)
+            fetched = perf_counter()
+            chunk = part.decoder(data, None, source.read_many)
+            tally.add(1, part.length, part.decoder.nbytes, 0, fetched - started, perf_counter() - fetched)
+            return chunk
+
+        box = cache.get((about, *part.key), make)[part.inside]
+        if part.packing is None:
+            part.target[...] = box
+        else:
+            unpack(box, part.packing, part.target)
+    tally.add(0, 0, 0, len(parts), 0.0, 0.0)

@@ -3,8 +3,7 @@
 The rows of a plan are cut into batches of neighbours. A batch is one task: the bytes of a source
 are fetched in as few requests as possible, and each chunk is decoded once. Tasks run on threads
 (the decoders release the GIL); a plan of one batch runs in the calling thread. The first error
-stops the rest. A `ChunkSink` decides what becomes of a chunk: reading copies it to an output,
-reducing reduces it.
+stops the rest. A `ChunkSink` decides what becomes of a chunk.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from time import perf_counter
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -22,8 +21,9 @@ from insitu.cancellation import check_deadline
 from insitu.codecs import Decoder, prepare
 from insitu.codecs.chunk_batch import take_chunks
 from insitu.errors import InsituError, NotFoundError
-from insitu.model import ABSENT, INLINE, UNWRITTEN, Encoding, Packing
+from insitu.model import ABSENT, INLINE, UNWRITTEN, Encoding
 from insitu.reading.cache import ChunkCache, PartialChunkCache
+from insitu.reading.chunk_sink import ChunkSink
 from insitu.reading.fetch import fetch_rows
 from insitu.reading.plan import ReadPlan
 from insitu.reading.read_statistics import ReadStatistics
@@ -31,11 +31,10 @@ from insitu.reading.request_cost import is_far
 from insitu.reading.source_pool import SourcePool
 from insitu.reading.task_batches import MIN_BATCH_BYTES, cut_batches
 from insitu.reading.thread_pools import run_tasks
-from insitu.reading.tile_plan import ChunkGroup, Position, TilePlan
 from insitu.sources import ByteSource, MemorySource
 from insitu.sources.protocol import ReadsInto
 
-__all__ = ["DIRECT_READ_BYTES", "NO_SOURCE", "ChunkSink", "PlanExecution", "run_executions"]
+__all__ = ["DIRECT_READ_BYTES", "NO_SOURCE", "PlanExecution", "run_executions"]
 
 CACHED_ROWS = 64
 """Maximal number of rows that the thread of the caller takes from the cache of chunks."""
@@ -49,61 +48,12 @@ NO_SOURCE = MemorySource(b"", "none")
 """Source of chunks whose values are known without any bytes."""
 
 
-class ChunkSink(Protocol):
-    """Protocol of receivers of chunks.
-
-    Methods are called from several threads, for different cells.
-    """
-
-    takes_many: bool
-    """Whether `decode_many` may be called with chunks of which the same box is wanted."""
-    unpacks_many: bool
-    """Whether these may be packed."""
-    depends_on_order: bool
-    """Whether chunks of the cache must come in the same groups as others: only then sums of them have
-    the same bits.
-    """
-
-    def decode_many(
-        self, grid: int, alike: ChunkGroup, decoder: Decoder, data: Sequence[memoryview], source: ByteSource
-    ) -> None:
-        """Take the bytes of chunks of which the same box is wanted, each by one cell."""
-
-    def read_into_place(
-        self, grid: int, alike: ChunkGroup, decoder: Decoder, offset: Sequence[int], source: ReadsInto
-    ) -> bool:
-        """Read uncompressed chunks from the source straight to their place.
-
-        Return False if they must be fetched first.
-        """
-
-    def fill(self, grid: int, position: Position, value: Any, packing: Packing | None) -> None:
-        """Take a cell without bytes: every element is `value` (a stored value, if a packing is
-        given).
-        """
-
-    def decode_one(
-        self,
-        grid: int,
-        position: Position,
-        decoder: Decoder,
-        data: memoryview,
-        source: ByteSource | None,
-        packing: Packing | None,
-    ) -> None:
-        """Take the bytes of a chunk that only one cell needs."""
-
-    def chunk(self, grid: int, position: Position, chunk: npt.NDArray[Any], packing: Packing | None) -> None:
-        """Take a decoded chunk that several cells need, with one axis for each axis of the tile."""
-
-
 class PlanExecution:
     """One execution of a plan."""
 
     def __init__(
         self,
         plan: ReadPlan,
-        grids: Sequence[TilePlan],
         sink: ChunkSink,
         opened: SourcePool,
         name: str | None,
@@ -111,7 +61,7 @@ class PlanExecution:
         cache: ChunkCache | None = None,
     ) -> None:
         self.plan = plan
-        self.grids = grids
+        self.grids = plan.tile_plans
         self.sink = sink
         self.opened = opened
         self.name = name

@@ -1,6 +1,9 @@
 """Read plans: the byte ranges that a selection needs, sorted in the order of fetching.
 
-Cells are located first (the chunk table may page itself in); the rest is pure computation on
+`plan_read` plans any selection, in columns; `plan_few` a box of a few compressed chunks of a local
+file, in plain numbers, where columns would cost more than the reading.
+
+In columns, cells are located first (the chunk table may page itself in); the rest is pure computation on
 columns: the touched cells of all tiles as rows, those with bytes sorted by source and offset, so
 that files are read forwards, neighbours come in one request, and cells that share a chunk are
 adjacent.
@@ -8,25 +11,45 @@ adjacent.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import math
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import cached_property
+from itertools import product
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from insitu.cancellation import check_deadline
+from insitu.codecs import Decoder, prepare
 from insitu.errors import CodecError
-from insitu.model import INLINE, WHOLE, ChunkLocations, Selection, Source, VirtualArray
-from insitu.model.axis import Indices
+from insitu.model import (
+    IDENTITY,
+    INLINE,
+    WHOLE,
+    Axis,
+    ChunkLocations,
+    Packing,
+    Selection,
+    Source,
+    Stride,
+    VirtualArray,
+)
+from insitu.model.axis import CellCut, Indices, cut_numbers
+from insitu.reading.request_cost import is_far
 from insitu.reading.request_cost import request_bytes as cost_of_request
 from insitu.reading.select_cells import ListedSelection, TileSelection, select_cells
+from insitu.reading.tile_plan import TilePlan
 from insitu.reading.trim_ranges import trim_to_wanted_bytes
 
-__all__ = ["ReadPlan", "plan_read", "plan_tiles"]
+__all__ = ["ChunkPart", "FewChunks", "ReadPlan", "plan_few", "plan_read", "plan_tiles"]
+
+MAX_FEW_CHUNKS = 16
+"""Boxes of more chunks are planned in columns."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class ReadPlan:
     """The I/O of one read."""
 
@@ -49,6 +72,11 @@ class ReadPlan:
     """For each tile, its rows without bytes to fetch: Inline, Unwritten, Absent."""
     covers_output: bool
     """Whether the rows fill the whole output."""
+
+    @cached_property
+    def tile_plans(self) -> list[TilePlan]:
+        """For each tile its part of the plan. Not while the plan is made: many plans are only counted."""
+        return [TilePlan(touched, located) for touched, located in zip(self.tiles, self.locations, strict=True)]
 
     @property
     def nbytes(self) -> int:
@@ -176,3 +204,104 @@ def _is_cut_short(wish: TileSelection) -> bool:
         if not (part.stored == np.maximum(axis.stored_lengths(part.cell), 1)).all():
             return True
     return False
+
+
+class ChunkPart(NamedTuple):
+    """A chunk, the box that is wanted of it, and where that goes."""
+
+    decoder: Decoder
+    offset: int
+    length: int
+    inside: tuple[slice, ...]
+    target: npt.NDArray[Any]
+    packing: Packing | None
+    key: tuple[Any, ...]
+    """Of the decoded chunk in a cache, but for the source."""
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all of the chunk is wanted."""
+        return self.target.size == math.prod(self.decoder.stored)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FewChunks:
+    """The I/O of a small read: a few encoded chunks of one local file."""
+
+    source: Source
+    parts: Sequence[ChunkPart]
+
+
+def plan_few(array: VirtualArray, selection: Selection, out: npt.NDArray[Any]) -> FewChunks | None:
+    """Plan the read of a box of a few compressed chunks of one local file; None: `plan_read` must do it.
+
+    One chunk of 7 KB is read in 150 µs of processor time, of which this plan takes 37; by `plan_read` in
+    530 µs, of which the plan takes 324, since it makes some forty columns of one row. With 16 chunks it
+    is 1.05 against 1.29 ms, so more are left to columns.
+
+    Parameters
+    ----------
+    array, selection
+        The array, and what to read of it.
+    out
+        Output array, of the selection's shape.
+    """
+    if not _is_box_of_few(array, selection):
+        return None
+    tile = array.tiles[0]
+    cuts = [_cut_axis(axis, selector) for axis, selector in zip(tile.axes, selection.selectors, strict=True)]
+    cells = [np.array([cut.cell for cut in along]) for along in cuts]
+    rows = tile.chunks.locate(np.ix_(*cells) if math.prod(map(len, cuts)) > 1 else cells)
+    sources = rows.source.tolist()
+    if sources[0] < 0 or sources.count(sources[0]) != len(sources):
+        return None
+    source = tile.chunks.sources[sources[0]]
+    if source.optional or is_far([source]):
+        return None
+    packings: dict[int, Packing | None] = {}
+    for number in set(rows.packing.tolist()):
+        row = None if tile.packings is IDENTITY else tile.packings[number]
+        packings[number] = None if row is None or row.identity else row
+    window = out[tuple([None if isinstance(selector, int) else slice(None) for selector in selection.selectors])]
+    columns = (rows.offset, rows.length, rows.encoding, rows.filter_mask, rows.packing)
+    parts = []
+    for cut, offset, length, encoding, mask, packing in zip(
+        product(*cuts), *[column.tolist() for column in columns], strict=True
+    ):
+        decoder = prepare(tile.encodings[encoding], tuple([along.stored for along in cut]), mask)
+        how = packings[packing]
+        if length < 0 or (how is None and decoder.dtype != out.dtype):
+            return None
+        inside, outside = tuple([along.inside for along in cut]), tuple([along.outside for along in cut])
+        key = (offset, length, tile.encodings[encoding], mask, decoder.stored)
+        parts.append(ChunkPart(decoder, offset, length, inside, window[outside], how, key))
+    return FewChunks(source, parts)
+
+
+def _is_box_of_few(array: VirtualArray, selection: Selection) -> bool:
+    """Return whether a selection is a box of few chunks of an array of one tile, cut regularly."""
+    if len(array.tiles) != 1:
+        return False
+    tile = array.tiles[0]
+    if tile.dimensions != tuple(range(len(tile.axes))) or tile.shape != array.shape or not tile.axes:
+        return False
+    if any(encoding.raw or encoding.dtype.hasobject for encoding in tile.encodings):
+        return False  # of uncompressed chunks, only what is wanted is fetched
+    chunks = 1
+    for axis, selector in zip(tile.axes, selection.selectors, strict=True):
+        if axis.cells is not None:
+            return False
+        if isinstance(selector, Stride):
+            if selector.step != 1 or not selector.length:
+                return False
+            chunks *= (selector.start + selector.length - 1) // axis.size - selector.start // axis.size + 1
+        elif not isinstance(selector, int):
+            return False
+    return chunks <= MAX_FEW_CHUNKS
+
+
+def _cut_axis(axis: Axis, selector: Any) -> list[CellCut]:
+    """Return what an integer or a slice of step 1 takes of each cell of a regular axis."""
+    if isinstance(selector, int):
+        return cut_numbers(axis, selector, selector + 1)
+    return cut_numbers(axis, selector.start, selector.start + selector.length)

@@ -14,20 +14,18 @@ import numpy as np
 import numpy.typing as npt
 
 from insitu.cf.unpack import unpack
-from insitu.codecs import Decoder
 from insitu.errors import SelectionError
 from insitu.model import Packing, Selection, Stride, Tile, VirtualArray
 from insitu.model.axis import Indices
+from insitu.reading.chunk_sink import ChunkSink
 from insitu.reading.fetch_and_decode import PlanExecution, run_executions
 from insitu.reading.plan import plan_tiles
 from insitu.reading.read import allocate_output
 from insitu.reading.read_context import ReadContext
 from insitu.reading.read_statistics import ReadStatistics
 from insitu.reading.select_cells import AxisSelection, TileSelection, select_on_axis
-from insitu.reading.tile_plan import ChunkGroup, Position, TilePlan
+from insitu.reading.tile_plan import Position, TilePlan
 from insitu.reading.trim_ranges import trim_to_wanted_bytes
-from insitu.sources import ByteSource
-from insitu.sources.protocol import ReadsInto
 
 __all__ = ["read_points"]
 
@@ -75,11 +73,10 @@ def read_points(
     plan = plan_tiles(array, Selection.of(..., array.shape), [group.wish for group in groups])
     if _has_gaps(array):
         table[...] = array.absent_value()
-    grids = [TilePlan(touched, located) for touched, located in zip(plan.tiles, plan.locations, strict=True)]
     with (context or ReadContext()).open_sources() as opened:
         tally = ReadStatistics() if opened.tally is None else opened.tally
-        sink = _PointSink(groups, grids, table)
-        run_executions([PlanExecution(plan, grids, sink, opened.pool, opened.name, tally, opened.cache)])
+        sink = _PointSink(groups, plan.tile_plans, table)
+        run_executions([PlanExecution(plan, sink, opened.pool, opened.name, tally, opened.cache)])
     return out
 
 
@@ -136,7 +133,9 @@ def _group_by_tile(
 ) -> Iterator[_PointGroup]:
     far, near = array.upper_corners(), array.origins
     count = len(next(iter(index.values()))) if index else 1
-    for number, tile in enumerate(array.tiles):
+    selectors = [index[d] if d in index else strides[d] for d in range(array.ndim)]
+    for number in array.touched_tiles(selectors).tolist():
+        tile = array.tiles[number]
         inside = np.ones(count, bool)
         for dimension, positions in index.items():
             inside &= (positions >= near[number, dimension]) & (positions < far[number, dimension])
@@ -211,16 +210,12 @@ def _needs_cutting(tile: Tile) -> bool:
     return math.prod(sizes) * itemsize > SMALL_CHUNK
 
 
-class _PointSink:
+class _PointSink(ChunkSink):
     """Sink that copies points to the output."""
 
-    takes_many = False
-    unpacks_many = False
-    depends_on_order = False
-
     def __init__(self, groups: Sequence[_PointGroup], grids: Sequence[TilePlan], table: npt.NDArray[Any]) -> None:
+        super().__init__(grids)
         self.groups = groups
-        self.grids = grids
         self.table = table
 
     def _place(self, grid: int, position: Position) -> tuple[Any, ...]:
@@ -230,19 +225,6 @@ class _PointSink:
     def fill(self, grid: int, position: Position, value: Any, packing: Packing | None) -> None:
         """Fill the points of a cell that has no bytes."""
         self.table[self._place(grid, position)] = value if packing is None else unpack(np.asarray(value), packing)
-
-    def decode_one(
-        self,
-        grid: int,
-        position: Position,
-        decoder: Decoder,
-        data: memoryview,
-        source: ByteSource | None,
-        packing: Packing | None,
-    ) -> None:
-        """Decode a chunk that only one group needs."""
-        chunk = decoder(data, None, source.read_many if source is not None else None)
-        self.chunk(grid, position, self.grids[grid].spread(position, chunk), packing)
 
     def chunk(self, grid: int, position: Position, chunk: npt.NDArray[Any], packing: Packing | None) -> None:
         """Copy the points of a decoded chunk to their rows."""
@@ -254,15 +236,3 @@ class _PointSink:
         slices = tuple(here.inside[axis][position[axis]] for axis in group.sliced)
         values = turned[single][(*group.inner, *slices)]
         self.table[self._place(grid, position)] = values if packing is None else unpack(values, packing)
-
-    def decode_many(
-        self, grid: int, alike: ChunkGroup, decoder: Decoder, data: Sequence[memoryview], source: ByteSource
-    ) -> None:
-        """Not supported: points take chunks one by one."""
-        raise AssertionError("points take chunks one by one")
-
-    def read_into_place(
-        self, grid: int, alike: ChunkGroup, decoder: Decoder, offset: Sequence[int], source: ReadsInto
-    ) -> bool:
-        """Return False: chunks must be decoded first."""
-        return False

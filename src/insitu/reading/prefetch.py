@@ -19,19 +19,17 @@ from weakref import WeakKeyDictionary
 import numpy as np
 import numpy.typing as npt
 
-from insitu.codecs import Decoder
 from insitu.errors import InsituError
 from insitu.lru import LruCache
 from insitu.model import Packing, Selection, Stride, VirtualArray
 from insitu.model.selection import Selector
 from insitu.reading.cache import ChunkCache
+from insitu.reading.chunk_sink import ChunkSink
 from insitu.reading.fetch_and_decode import PlanExecution, run_executions
 from insitu.reading.plan import plan_read
 from insitu.reading.read_statistics import ReadStatistics, log
 from insitu.reading.source_pool import SourcePool
-from insitu.reading.tile_plan import ChunkGroup, Position, TilePlan
-from insitu.sources import ByteSource
-from insitu.sources.protocol import ReadsInto
+from insitu.reading.tile_plan import Position
 
 __all__ = ["Prefetcher", "get_prefetcher", "predict_next"]
 
@@ -143,41 +141,17 @@ def _is_same_selection(one: Selection, other: Selection) -> bool:
     return len(one.selectors) == len(other.selectors) and all(map(_is_same_selector, one.selectors, other.selectors))
 
 
-class _DiscardSink:
+class _DiscardSink(ChunkSink):
     """Sink that discards everything: the cache keeps the chunks."""
-
-    takes_many = False
-    unpacks_many = False
-    depends_on_order = False
 
     def fill(self, grid: int, position: Position, value: Any, packing: Packing | None) -> None:
         """Do nothing: there is nothing to cache."""
 
-    def decode_one(
-        self,
-        grid: int,
-        position: Position,
-        decoder: Decoder,
-        data: memoryview,
-        source: ByteSource | None,
-        packing: Packing | None,
-    ) -> None:
+    def decode_one(self, *_: Any, **__: Any) -> None:
         """Do nothing: inline data needs no cache."""
 
     def chunk(self, grid: int, position: Position, chunk: npt.NDArray[Any], packing: Packing | None) -> None:
         """Do nothing: the cache has the chunk."""
-
-    def decode_many(
-        self, grid: int, alike: ChunkGroup, decoder: Decoder, data: Sequence[memoryview], source: ByteSource
-    ) -> None:
-        """Not supported: a cache takes chunks one by one."""
-        raise AssertionError("a cache takes chunks one by one")
-
-    def read_into_place(
-        self, grid: int, alike: ChunkGroup, decoder: Decoder, offset: Sequence[int], source: ReadsInto
-    ) -> bool:
-        """Return False: chunks must be decoded first."""
-        return False
 
 
 def _prefetch(
@@ -185,9 +159,8 @@ def _prefetch(
 ) -> None:
     try:
         work = plan_read(array, selection)
-        grids = [TilePlan(touched, located) for touched, located in zip(work.tiles, work.locations, strict=True)]
         with SourcePool(storage_options) as opened:
-            run_executions([PlanExecution(work, grids, _DiscardSink(), opened, None, ReadStatistics(), cache)])
+            run_executions([PlanExecution(work, _DiscardSink(work.tile_plans), opened, None, ReadStatistics(), cache)])
     except InsituError as problem:
         log.debug("prefetching failed; the read itself will raise the error: %s", problem)
     except RuntimeError as problem:

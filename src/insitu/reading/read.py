@@ -13,16 +13,15 @@ import numpy as np
 import numpy.typing as npt
 
 from insitu.codecs.aligned_memory import allocate_aligned
-from insitu.errors import SelectionError, SelectionSizeError
+from insitu.errors import InsituError, SelectionError, SelectionSizeError
 from insitu.model import Selection, VirtualArray
 from insitu.reading.cache import ChunkCache, PartialChunkCache
-from insitu.reading.execute import execute, execute_all
-from insitu.reading.plan import plan_read
+from insitu.reading.execute import execute, execute_all, execute_few
+from insitu.reading.plan import plan_few, plan_read
 from insitu.reading.prefetch import get_prefetcher
 from insitu.reading.read_context import ReadContext
 from insitu.reading.read_statistics import ReadStatistics, format_summary, log
 from insitu.reading.small_arrays import read_small_arrays
-from insitu.reading.small_boxes import read_small_box
 from insitu.reading.source_pool import SourcePool
 
 __all__ = ["allocate_output", "read_array", "read_arrays"]
@@ -64,7 +63,7 @@ def read_array(
         follower.wait_for_pending([(array, chosen)])
     if values.size:
         with context.open_sources() as opened:
-            if not _read_small_box(array, chosen, values, opened.pool, done, cache):
+            if not _read_few_chunks(array, chosen, values, opened.pool, done, cache):
                 work = plan_read(array, chosen)
                 planned = perf_counter()
                 execute(work, values, opened.pool, name, done, cache)
@@ -123,7 +122,7 @@ def read_arrays(
         if len(rest) == 1:
             (number,) = rest
             counts = ReadStatistics() if tally is None else tally
-            if _read_small_box(requests[number][0], chosen[number], values[number], opened, counts, cache):
+            if _read_few_chunks(requests[number][0], chosen[number], values[number], opened, counts, cache):
                 rest = []
         jobs = [(plan_read(requests[number][0], chosen[number]), values[number], known[number]) for number in rest]
         execute_all(jobs, opened, tally, cache)
@@ -132,7 +131,7 @@ def read_arrays(
     return values
 
 
-def _read_small_box(
+def _read_few_chunks(
     array: VirtualArray,
     selection: Selection,
     out: npt.NDArray[Any],
@@ -140,10 +139,19 @@ def _read_small_box(
     tally: ReadStatistics,
     cache: ChunkCache | None,
 ) -> bool:
-    """Read a box of a few chunks without a plan, if the caches allow that: False if not."""
+    """Read a box of a few chunks of a local file; return False if that takes a plan in columns.
+
+    After False the content of `out` is undefined.
+    """
     if opened.cache is not None or not (cache is None or isinstance(cache, PartialChunkCache)):
         return False
-    return read_small_box(array, selection, out, opened, tally, cache)
+    try:
+        few = plan_few(array, selection, out)
+        if few is not None:
+            execute_few(few, opened, tally, cache)
+    except InsituError:
+        return False  # the plan meets the same error, and says which chunk it concerns
+    return few is not None
 
 
 def _example_selection(array: VirtualArray, most: int = 256 << 20) -> str:

@@ -15,11 +15,9 @@ import numpy as np
 import numpy.typing as npt
 
 from insitu.model import Axis, ChunkLocations, Encoding, Packings, Selection, Source, Stride, Tile, VirtualArray
-from insitu.model.array import clip_stride
-from insitu.model.axis import AxisCut, Indices
+from insitu.model.axis import AxisCut, Indices, clip_stride
 from insitu.model.tile import SPLIT_BYTES
-from insitu.reading.similar_tiles import MIN_GROUP_SIZE, TileGroup, fuse_tile_group, group_similar_tiles
-from insitu.reading.unlike_tiles import ListedTiles, list_unlike_tiles
+from insitu.reading.many_tiles import MIN_GROUP_SIZE, ListedTiles, TileGroup, fuse_group, group_tiles, list_tiles
 
 __all__ = [
     "AxisSelection",
@@ -232,20 +230,14 @@ class ListedSelection(TileSelection):
 def select_cells(array: VirtualArray, selection: Selection) -> Iterator[TileSelection]:
     """Yield what a selection takes of each tile; tiles that it does not touch are left out."""
     wanted = math.prod(selection.result_shape) * array.dtype.itemsize
-    far = array.upper_corners()
-    near = array.origins
-    candidates = np.ones(len(array.tiles), bool)
-    for dimension, selector in enumerate(selection.selectors):
-        low, high = _bounds(selector)
-        candidates &= (near[:, dimension] <= high) & (far[:, dimension] > low)
-    numbers = np.flatnonzero(candidates).tolist()
+    numbers = array.touched_tiles(selection.selectors).tolist()
     if len(numbers) >= MIN_GROUP_SIZE:
-        alike, numbers = group_similar_tiles(array, selection, numbers, wanted > 2 * SPLIT_BYTES)
-        for kind in alike:
-            yield from _select_in_group(array, selection, kind)
+        groups, numbers = group_tiles(array, selection, numbers, wanted > 2 * SPLIT_BYTES)
+        for group in groups:
+            yield from _select_in_group(array, selection, group)
     if len(numbers) >= MIN_GROUP_SIZE:
-        unlike, numbers = list_unlike_tiles(array, selection, numbers)
-        yield from map(ListedSelection.of, unlike)
+        listed, numbers = list_tiles(array, selection, numbers)
+        yield from map(ListedSelection.of, listed)
     for number in numbers:
         tile = array.tiles[number]
         if wanted > 2 * SPLIT_BYTES:  # a small part is cut out of a large uncompressed cell anyway
@@ -254,7 +246,7 @@ def select_cells(array: VirtualArray, selection: Selection) -> Iterator[TileSele
         parts: list[AxisSelection] = [_EMPTY] * len(tile.axes)
         for dimension, axis_number in enumerate(tile.dimensions):
             place[axis_number] = dimension
-            axis, origin = tile.axes[axis_number], int(near[number, dimension])
+            axis, origin = tile.axes[axis_number], int(array.origins[number, dimension])
             parts[axis_number] = select_on_axis(axis, selection.selectors[dimension], origin)
         for axis_number, axis in enumerate(tile.axes):
             if place[axis_number] is None:
@@ -263,12 +255,12 @@ def select_cells(array: VirtualArray, selection: Selection) -> Iterator[TileSele
             yield TileSelection(tile, tuple(parts), tuple(place))
 
 
-def _select_in_group(array: VirtualArray, selection: Selection, kind: TileGroup) -> Iterator[TileSelection]:
-    """Yield what a selection takes of a group of similar tiles, as if they were one tile."""
-    along, members = kind
+def _select_in_group(array: VirtualArray, selection: Selection, group: TileGroup) -> Iterator[TileSelection]:
+    """Yield what a selection takes of a group of tiles, as if they were one tile."""
+    along, members = group
     selector = selection.selectors[along]
     assert not isinstance(selector, np.ndarray)
-    tile, cut = fuse_tile_group(array, kind, Stride(selector, 1, 1) if isinstance(selector, int) else selector)
+    tile, cut = fuse_group(array, group, Stride(selector, 1, 1) if isinstance(selector, int) else selector)
     place: list[int | None] = [None] * len(tile.axes)
     parts: list[AxisSelection] = [_EMPTY] * len(tile.axes)
     for dimension, number in enumerate(tile.dimensions):
@@ -285,18 +277,6 @@ def _select_in_group(array: VirtualArray, selection: Selection, kind: TileGroup)
             parts[number] = _select_stride(axis, Stride(0, 1, 1), 0)
     if all(len(part.cell) for part in parts):
         yield TileSelection(tile, tuple(parts), tuple(place))
-
-
-def _bounds(selector: int | Stride | Indices) -> tuple[int, int]:
-    """Return the lowest and highest position that a selector touches; an empty range if none."""
-    if isinstance(selector, int):
-        return selector, selector
-    if isinstance(selector, Stride):
-        if not selector.length:
-            return 0, -1
-        ends = (selector.start, selector.start + selector.step * (selector.length - 1))
-        return min(ends), max(ends)
-    return (int(selector.min()), int(selector.max())) if len(selector) else (0, -1)
 
 
 def select_on_axis(axis: Axis, selector: int | Stride | Indices, origin: int) -> AxisSelection:

@@ -1,15 +1,19 @@
-"""Whole small arrays of uncompressed local files, read without a plan.
+"""Bytes of whole small arrays, fetched together: to read them without a plan, and to decode a file.
 
 A file of many small variables (200 of 100 values; NetCDF-3 records of one value) costs more to plan
 than to read. Where the bytes of a whole array lie in equal steps of one file, they are one strided
-view of it: the ranges of all such arrays are read together, and copied. Everything else, and every
-error, is left to the plan.
+view of it: `read_small_arrays` reads the ranges of all such arrays together, and copies them.
+Everything else, and every error, is left to the plan.
+
+Opening a dataset needs some values at once: labels of dimensions, single values, and times. Every file
+has some, so `fetch_small` fetches their bytes in one batch while the file is open anyway. It returns
+them as stored: if the next file has the same bytes, they are not decoded again.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,15 +21,17 @@ import numpy as np
 import numpy.typing as npt
 
 from insitu.cf.unpack import unpack
-from insitu.errors import InsituError
+from insitu.codecs import decode
+from insitu.errors import InsituError, TruncatedError
 from insitu.model import IDENTITY, Columns, Packing, Source, VirtualArray
 from insitu.reading.fetch import fetch_rows
 from insitu.reading.read_statistics import ReadStatistics
 from insitu.reading.request_cost import is_far
 from insitu.reading.scatter import put
 from insitu.reading.source_pool import SourcePool
+from insitu.sources import ByteSource
 
-__all__ = ["read_small_arrays"]
+__all__ = ["ChunkBytes", "fetch_small", "read_small_arrays", "values_from_chunks"]
 
 SMALL_BYTES = 256 << 10
 """Larger arrays are read by a plan, by several threads."""
@@ -33,6 +39,11 @@ MAX_SPAN_BYTES = 4 << 20
 """Span of the file that the steps of an array may cover."""
 MERGED_GAP_BYTES = 16 << 10
 """Ranges of the file that are closer than this are read as one."""
+MAX_STORED_BYTES = 1 << 20
+"""Bytes of an array, stored, that are fetched to decode a file: a larger one is read like any other."""
+
+ChunkBytes = tuple[bytes, ...]
+"""The chunks of an array, as stored."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,24 +146,14 @@ def _read_source(
     opened: SourcePool,
     tally: ReadStatistics | None,
 ) -> None:
-    places.sort(key=lambda item: item[1].offset)
-    low: list[int] = []
-    high: list[int] = []
-    which = []
-    for _, place in places:
-        if not low or place.offset > high[-1] + MERGED_GAP_BYTES:
-            low.append(place.offset)
-            high.append(place.end)
-        high[-1] = max(high[-1], place.end)
-        which.append(len(low) - 1)
-    offset = np.array(low, np.int64)
     with opened.acquire(source) as file:
-        data, requests, fetched = fetch_rows(file, offset, np.array(high, np.int64) - offset)
+        ranges = [(place.offset, place.end - place.offset) for _, place in places]
+        blocks, requests, fetched = _fetch_ranges(file, ranges, MERGED_GAP_BYTES)
     decoded = 0
-    for (number, place), block in zip(places, which, strict=True):
+    for (number, place), block in zip(places, blocks, strict=True):
         array, out = jobs[number]
         pieces: npt.NDArray[Any] = np.ndarray(
-            (place.count, place.length // place.dtype.itemsize), place.dtype, data[block], place.offset - low[block],
+            (place.count, place.length // place.dtype.itemsize), place.dtype, block, 0,
             (place.step, place.dtype.itemsize),
         )  # fmt: skip
         stored = pieces.reshape(array.shape)
@@ -163,3 +164,105 @@ def _read_source(
         decoded += stored.nbytes
     if tally is not None:
         tally.add(requests, fetched, decoded, sum(place.count for _, place in places), 0.0, 0.0)
+
+
+def _fetch_ranges(
+    source: ByteSource, ranges: Sequence[tuple[int, int]], gap: int = 0
+) -> tuple[list[memoryview], int, int]:
+    """Return the bytes of ranges in any order, the number of requests, and the number of bytes fetched.
+
+    Ranges of which the distance is at most `gap` are read as one: labels are often cut into chunks of a
+    few bytes, and records lie beside each other.
+    """
+    low: list[int] = []
+    high: list[int] = []
+    which = [0] * len(ranges)
+    for number in sorted(range(len(ranges)), key=ranges.__getitem__):
+        offset, length = ranges[number]
+        if not low or offset > high[-1] + gap:
+            low.append(offset)
+            high.append(offset)
+        high[-1] = max(high[-1], offset + length)
+        which[number] = len(low) - 1
+    lengths = [end - begin for begin, end in zip(low, high, strict=True)]  # a hostile end may exceed 64 bits
+    blocks, requests, fetched = fetch_rows(source, np.array(low, np.int64), np.array(lengths, np.int64))
+    pieces = [
+        blocks[block][offset - low[block] : offset - low[block] + length]
+        for (offset, length), block in zip(ranges, which, strict=True)
+    ]
+    return pieces, requests, fetched
+
+
+def fetch_small(arrays: Mapping[str, VirtualArray], source: ByteSource) -> dict[str, ChunkBytes]:
+    """Return the chunks, as stored, of those arrays that are small and plain, fetched in one batch."""
+    ranges: list[tuple[int, int]] = []
+    found: dict[str, slice] = {}
+    own = source.describe().url if arrays else ""
+    for name, array in arrays.items():
+        mine = _chunk_ranges(array, own)
+        if mine:
+            found[name] = slice(len(ranges), len(ranges) + len(mine))
+            ranges += mine
+    if not ranges:
+        return {}
+    try:
+        blocks, _, _ = _fetch_ranges(source, ranges)
+    except TruncatedError as problem:
+        raise problem.with_context(url=source.url) from None
+    return {name: tuple([bytes(block) for block in blocks[part]]) for name, part in found.items()}
+
+
+def _chunk_ranges(array: VirtualArray, own: str) -> list[tuple[int, int]]:
+    """Return the byte ranges of small, plain chunks in this file; else an empty list."""
+    if len(array.tiles) != 1:
+        return []
+    tile = array.tiles[0]
+    table = tile.chunks
+    if not isinstance(table, Columns) or len(table.sources) != 1 or len(tile.encodings) != 1:
+        return []
+    if table.sources[0].url != own:
+        return []  # a document that describes another file, a file with its data elsewhere
+    if tile.encodings[0].dtype.hasobject or table.source.any() or not _is_contiguous_in_order(array):
+        return []  # values of varying length lie in heaps elsewhere; a chunk that was never written has no bytes
+    cells = math.prod(table.shape)
+    if cells > MAX_STORED_BYTES // 16:
+        return []
+    lengths = table.length.reshape(-1).tolist() * (cells // table.length.size)
+    if min(lengths, default=-1) < 0 or sum(lengths) > MAX_STORED_BYTES:
+        return []
+    offsets = table.offset.reshape(-1).tolist()
+    return list(zip(offsets, lengths, strict=True)) if len(offsets) == cells else []
+
+
+def _is_contiguous_in_order(array: VirtualArray) -> bool:
+    """Return whether chunks in order make up the array: only its first axis is chunked."""
+    tile = array.tiles[0]
+    return (
+        tile.layout == tuple(range(len(tile.axes)))
+        and all(axis.is_regular and axis.padded for axis in tile.axes)
+        and all(axis.count == 1 for axis in tile.axes[1:])
+    )
+
+
+def values_from_chunks(array: VirtualArray, blocks: ChunkBytes) -> npt.NDArray[Any]:
+    """Return the values that fetched chunks hold, as stored."""
+    tile = array.tiles[0]
+    encoding = tile.encodings[0]
+    shape = tuple(axis.size for axis in tile.axes)
+    if encoding.raw and shape and all(len(block) == math.prod(shape) * encoding.dtype.itemsize for block in blocks):
+        joined = np.frombuffer(b"".join(blocks), encoding.dtype).reshape(-1, *shape[1:])
+    else:
+        masks = (
+            np.broadcast_to(tile.chunks.filter_mask.reshape(-1), (len(blocks),))
+            if isinstance(tile.chunks, Columns)
+            else [0]
+        )
+        parts = [
+            decode(block, encoding, shape, filter_mask=int(mask)) for block, mask in zip(blocks, masks, strict=True)
+        ]
+        joined = parts[0] if len(parts) == 1 else np.concatenate(parts)
+    # With the ellipsis one element stays an array: as a scalar, bytes lose their NULs, and so their
+    # type.
+    shown: Any = (*(slice(0, axis.length) for axis in tile.axes), ...)
+    values: npt.NDArray[Any] = joined[shown].reshape(array.shape)
+    return values

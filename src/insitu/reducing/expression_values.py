@@ -23,12 +23,12 @@ from insitu.expressions.nodes import Expression, Stored, stored_arrays, without_
 from insitu.model import Selection, VirtualArray
 from insitu.model.gaps import fill_gaps_with_absent
 from insitu.model.selection import Stride
-from insitu.reading import ReadContext
+from insitu.reading import ReadContext, read_array
 from insitu.reading.request_cost import is_far
 from insitu.reducing.partial_fields import Partial
 from insitu.reducing.reductions import Reduction
 from insitu.reducing.stream import fold_chunks
-from insitu.reducing.whole_blocks import longest_chunks, read_values
+from insitu.reducing.whole_blocks import longest_chunks
 
 __all__ = ["REDUCED_BYTES", "ExpressionValues", "reduction_memory"]
 
@@ -148,8 +148,7 @@ class ExpressionValues:
             return self.known
         if self.array is None:
             return read_all([self.expression], once=True)[0]
-        with self._how_to_read().open_sources() as opened:
-            return read_values(self.array, Selection.of(..., self.shape), opened, room)
+        return read_array(self.array, ..., self._how_to_read(), out=room)
 
     def _how_to_read(self) -> ReadContext:
         if self.opened is not None:

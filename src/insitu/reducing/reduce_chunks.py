@@ -24,6 +24,7 @@ from insitu.codecs.thread_buffers import get_buffer
 from insitu.errors import CodecError
 from insitu.model import Packing
 from insitu.model.axis import Indices
+from insitu.reading.chunk_sink import ChunkSink
 from insitu.reading.fetch import read_exactly_into
 from insitu.reading.fetch_and_decode import DIRECT_READ_BYTES
 from insitu.reading.scatter import pick
@@ -72,7 +73,7 @@ class PartialStack:
     """Stacked along a first axis."""
 
 
-class BatchReducer:
+class BatchReducer(ChunkSink):
     """Sink of one batch: receives decoded or raw chunks, and reduces them.
 
     Parameters
@@ -85,6 +86,10 @@ class BatchReducer:
         The values of the whole selection, if they are known: then chunks are not decoded.
     """
 
+    takes_many = True
+    unpacks_many = True
+    depends_on_order = True
+
     def __init__(
         self,
         grids: Sequence[TilePlan],
@@ -92,13 +97,10 @@ class BatchReducer:
         reduction: Reduction,
         known: KnownValues | None = None,
     ) -> None:
-        self.grids = grids
+        super().__init__(grids)
         self.projections = projections
         self.reduction = reduction
         self.known = known
-        self.takes_many = True
-        self.unpacks_many = True
-        self.depends_on_order = True
         self.chunk_kernel = ChunkKernel.of(reduction)
         self.found: PartialsByPlace = {}
         self.stacks: list[PartialStack] = []

@@ -27,7 +27,7 @@ from insitu.reading.fetch_and_decode import PlanExecution
 from insitu.reading.request_cost import NEAR_REQUEST, is_far
 from insitu.reading.scatter import put
 from insitu.reading.thread_pools import REMOTE_WORKERS, count_cores, get_worker_pool
-from insitu.reading.tile_plan import Position, TilePlan
+from insitu.reading.tile_plan import Position
 from insitu.reducing.empty_cells import add_constants
 from insitu.reducing.known_values import KnownExecution, KnownValues
 from insitu.reducing.partial_fields import Partial
@@ -167,7 +167,7 @@ class _StreamingPass:
         known: KnownValues | None,
     ) -> None:
         self.plan = plan
-        self.grids = [TilePlan(touched, located) for touched, located in zip(plan.tiles, plan.locations, strict=True)]
+        self.grids = plan.tile_plans
         self.projections = projections
         self.reduction = reduction
         self.context = context
@@ -216,6 +216,6 @@ class _StreamingPass:
 
     def _runner(self, measuring: BatchReducer) -> PlanExecution:
         kind = PlanExecution if self.known is None else KnownExecution
-        run = kind(self.plan, self.grids, measuring, self.context.pool, self.context.name, self.tally)
+        run = kind(self.plan, measuring, self.context.pool, self.context.name, self.tally)
         run.stopped = self.stopped
         return run

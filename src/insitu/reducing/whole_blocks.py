@@ -18,8 +18,7 @@ import numpy.typing as npt
 
 from insitu.cancellation import check_deadline
 from insitu.errors import ModelError, UnsupportedError
-from insitu.model import Selection, VirtualArray
-from insitu.reading import ReadContext, execute, plan_read
+from insitu.model import VirtualArray
 from insitu.reducing.reductions import ReductionRules
 from insitu.reducing.statistics import STATISTICS, Statistic
 
@@ -28,7 +27,6 @@ __all__ = [
     "block_shape",
     "box_slices",
     "longest_chunks",
-    "read_values",
     "reduce_whole_boxes",
 ]
 
@@ -96,16 +94,6 @@ def reduce_whole_boxes(
         where = tuple(slice(0, 1) if axis in axes else part for axis, part in enumerate(box))
         out[(slice(None),) * extra + where] = answer
     assert out is not None
-    return out
-
-
-def read_values(
-    array: VirtualArray, selection: Selection, context: ReadContext, out: npt.NDArray[Any] | None = None
-) -> npt.NDArray[Any]:
-    """Return the values of a selection, in `out` if it is given."""
-    out = np.empty(selection.result_shape, array.dtype) if out is None else out
-    if out.size:
-        execute(plan_read(array, selection), out, context.pool, context.name, context.tally)
     return out
 
 

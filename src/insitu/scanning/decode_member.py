@@ -21,6 +21,7 @@ from insitu.errors import CodecError, InsituError
 from insitu.model import Packing, PackingKind, Tile, VirtualArray, VirtualGroup
 from insitu.model.gaps import fill_gaps_with_unwritten
 from insitu.open_options import DecodeOptions
+from insitu.reading.small_arrays import ChunkBytes, fetch_small, values_from_chunks
 from insitu.scanning.band_packing import decode_by_bands, has_band_packing, mask_pixels
 from insitu.scanning.conventions import (
     attributes_with_bounds_units,
@@ -30,7 +31,6 @@ from insitu.scanning.conventions import (
     referenced_variables,
 )
 from insitu.scanning.decoding_memory import DecodingMemory, RememberedVariable
-from insitu.scanning.eager_values import ChunkBytes, fetch_chunks, values_from_chunks
 from insitu.scanning.member import Load, Member, Variable
 from insitu.scanning.stored_encoding import NETCDF, stored_encoding
 from insitu.sources import ByteSource
@@ -84,7 +84,7 @@ def decode_member(
     stacks = find_character_dims(arrays, texts=format in NETCDF)
     arrays = {name: array for name, array in arrays.items() if name not in decoding.drop_variables}
     small = {name: array for name, array in arrays.items() if needs_values(name, array, given[name])}
-    blocks = fetch_chunks(small, source) if source is not None else {}
+    blocks = fetch_small(small, source) if source is not None else {}
     known = dict(zip(small, load(list(small.values())), strict=True)) if source is None else {}
     found: dict[str, Variable] = {}
     for name, array in arrays.items():

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from insitu.lru import LruCache
 from insitu.model import ArrayDetails, Encoding, Packing, Packings, VirtualArray
-from insitu.scanning.eager_values import ChunkBytes
+from insitu.reading.small_arrays import ChunkBytes
 
 __all__ = ["DecodingMemory", "RememberedVariable", "memory_of_thread"]
 

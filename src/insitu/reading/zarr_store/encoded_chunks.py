@@ -19,9 +19,8 @@ from insitu.errors import UnsupportedError
 from insitu.forking import import_before_fork
 from insitu.model import Axis, Codec, Columns, Encoding, Selection, Tile, VirtualArray
 from insitu.model.cf_attributes import RELATIONS
-from insitu.reading.cache import ChunkCache
-from insitu.reading.execute import execute
-from insitu.reading.plan import plan_read
+from insitu.reading.read import read_array
+from insitu.reading.read_context import ReadContext
 from insitu.reading.source_pool import SourcePool
 from insitu.reading.zarr_store.byte_span import ALL_BYTES, ByteSpan
 from insitu.reading.zarr_store.value_forms import ValueForm, choose_value_form
@@ -56,18 +55,15 @@ class EncodedChunks:
         """Chunks along each dimension."""
         return tuple(-(-length // size) for length, size in zip(self.array.shape, self.chunks, strict=True))
 
-    def chunk(
-        self, cell: tuple[int, ...], opened: SourcePool, span: ByteSpan = ALL_BYTES, cache: ChunkCache | None = None
-    ) -> bytes | None:
+    def chunk(self, cell: tuple[int, ...], opened: SourcePool, span: ByteSpan = ALL_BYTES) -> bytes | None:
         """Return the bytes of a chunk.
 
-        With a cache, stored chunks that several of our chunks need are decoded once.
+        If the pool has a cache, stored chunks that several of our chunks need are decoded once.
         """
         corner = [at * size for at, size in zip(cell, self.chunks, strict=True)]
         shape = [min(n - at, size) for n, at, size in zip(self.array.shape, corner, self.chunks, strict=True)]
         box = Selection.box(corner, shape, self.array.shape)
-        values = np.empty(shape, self.array.dtype)
-        execute(plan_read(self.array, box), values, opened, self.name, None, cache)
+        values = read_array(self.array, box, ReadContext(self.name, sources=opened))
         return span.of(self._encode_values(self.form.convert(values)))
 
     def _encode_values(self, values: np.ndarray[Any, np.dtype[Any]]) -> bytes:

@@ -14,7 +14,6 @@ import numpy as np
 
 from insitu.errors import NotFoundError, TruncatedError, UnsupportedError
 from insitu.model import INLINE, VirtualArray
-from insitu.reading.cache import ChunkCache
 from insitu.reading.source_pool import SourcePool
 from insitu.reading.zarr_store.byte_span import ALL_BYTES, ByteSpan
 from insitu.zarr_metadata import to_documents
@@ -55,13 +54,8 @@ class StoredChunks:
         """Chunks along each dimension."""
         return self.array.grid
 
-    def chunk(
-        self, cell: tuple[int, ...], opened: SourcePool, span: ByteSpan = ALL_BYTES, cache: ChunkCache | None = None
-    ) -> bytes | None:
-        """Return the bytes of a chunk.
-
-        None if it was never written. Nothing is decoded, so `cache` is not used.
-        """
+    def chunk(self, cell: tuple[int, ...], opened: SourcePool, span: ByteSpan = ALL_BYTES) -> bytes | None:
+        """Return the bytes of a chunk, as stored; None if it was never written."""
         tile = self.array.tile
         index = [np.zeros(1, np.int64)] * len(tile.axes)
         for dimension, axis in enumerate(tile.dimensions):

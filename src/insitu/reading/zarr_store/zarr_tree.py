@@ -124,7 +124,7 @@ class ZarrTree:
             return None
         path, cell = place
         try:
-            return self.views[path].chunk(cell, self._source_pool(), span, self.cache)
+            return self.views[path].chunk(cell, self._source_pool(), span)
         except InsituError as problem:
             raise problem.with_context(variable=path, chunk=cell) from problem.__cause__
 
@@ -163,6 +163,7 @@ class ZarrTree:
         with self._lock:
             if self._opened is None:
                 self._opened = SourcePool(self.storage_options, opener=self.opener)
+                self._opened.cache = self.cache
             return self._opened
 
     def close(self) -> None:

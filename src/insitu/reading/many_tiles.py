@@ -1,14 +1,19 @@
-"""Cells of many tiles that are cut differently, listed one by one, so that they are planned together.
+"""Tiles that are planned together: groups that are cut in the same way, and lists of cells of the others.
 
-A tile is planned as a product of its axes, which costs some hundred microseconds however small it
-is. Of thousands of files that are all cut differently, the touched cells of all tiles are computed
-at once instead, as one table with a row for each cell.
+A tile is planned as a product of its axes, which costs some hundred microseconds however small it is,
+and an archive of thousands of files has thousands of tiles if the files are not all cut in the same way.
+Files that alternate between a few chunk shapes give a few groups, each planned as if it were one tile:
+their tables are appended, and each cell has its own place in the array. Where nearly every file is cut
+in a way of its own, the touched cells of all tiles are computed at once, as one table with a row for
+each cell.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +22,7 @@ from insitu.cancellation import check_deadline
 from insitu.model import (
     IDENTITY,
     INLINE,
+    Axis,
     ChunkLocations,
     Columns,
     Encoding,
@@ -27,15 +33,100 @@ from insitu.model import (
     Tile,
     VirtualArray,
 )
-from insitu.model.axis import AxisCut, Indices
+from insitu.model.axis import AxisCut, CellColumns, Indices, cut_cells, steps_within
 from insitu.model.chunks import COLUMN_NAMES, JointlyLocated
 from insitu.model.derived_tables import InterleavedSources
-from insitu.model.join import merge_pools
+from insitu.model.join import fuse, merge_pools
+from insitu.model.tile import SPLIT_BYTES
 
-__all__ = ["ListedTiles", "list_unlike_tiles"]
+__all__ = ["MIN_GROUP_SIZE", "ListedTiles", "TileGroup", "fuse_group", "group_tiles", "list_tiles"]
+
+MIN_GROUP_SIZE = 8
+"""Smallest number of tiles that are grouped: for fewer, grouping costs more than it saves."""
 
 MAX_CELLS = 256
 """Tiles of which more cells are touched are planned one by one: a product of axes takes less memory."""
+
+TileGroup = tuple[int, list[int]]
+"""The dimension along which the tiles of a group follow each other, and their numbers."""
+
+
+def group_tiles(
+    array: VirtualArray, selection: Selection, numbers: Sequence[int], much: bool
+) -> tuple[list[TileGroup], list[int]]:
+    """Return groups of tiles that are cut in the same way, and the tiles that belong to no group.
+
+    Parameters
+    ----------
+    array, selection
+        The array, and what to read of it.
+    numbers
+        Numbers of the touched tiles.
+    much
+        Whether the selection is so large that large uncompressed cells are split; tiles of such
+        cells are not grouped.
+    """
+    near = array.origins[numbers]
+    distinct = [len(np.unique(near[:, dimension])) for dimension in range(array.ndim)]
+    along = int(np.argmax(distinct)) if distinct else 0
+    if not distinct or not isinstance(selection.selectors[along], (int, Stride)):
+        return [], list(numbers)
+    across = np.delete(near, along, axis=1).tolist()
+    found: dict[Any, list[int]] = {}
+    rest: list[int] = []
+    for number, corner in zip(numbers, across, strict=True):
+        tile = array.tiles[number]
+        if not isinstance(tile.chunks, Columns) or (
+            much and tile.encodings[0].raw and _largest_cell_bytes(tile) > SPLIT_BYTES
+        ):
+            rest.append(number)
+            continue
+        joined = tile.dimensions[along]
+        axes = [_axis_key(axis) for i, axis in enumerate(tile.axes) if i != joined]
+        found.setdefault((*corner, tile.layout, _has_stored_axis(tile.axes[joined]), *axes), []).append(number)
+    chosen = []
+    for members in found.values():
+        if len(members) < MIN_GROUP_SIZE:
+            rest += members
+        else:
+            chosen.append((along, members))
+    return chosen, rest
+
+
+def _axis_key(axis: Axis) -> Any:
+    """Return a key that is equal for axes with the same cuts.
+
+    An irregular axis is equal only to itself: comparing columns would cost more than is saved.
+    """
+    return (axis.length, axis.size, axis.padded) if axis.cells is None else id(axis)
+
+
+def _largest_cell_bytes(tile: Tile) -> int:
+    """Return the bytes of the largest uncompressed cell."""
+    return tile.encodings[0].dtype.itemsize * math.prod([axis.longest_chunk for axis in tile.axes])
+
+
+def _has_stored_axis(axis: Axis) -> bool:
+    """Return whether the chunks have this axis."""
+    return axis.cells is None or bool(axis.cells.stored[0])
+
+
+def fuse_group(array: VirtualArray, group: TileGroup, stride: Stride) -> tuple[Tile, AxisCut]:
+    """Return the tiles of a group as one tile, and what a slice takes of its cells along the
+    group's dimension.
+    """
+    along, numbers = group
+    tiles = [array.tiles[number] for number in numbers]
+    tile = fuse(tiles, along)
+    axes = [part.axis_of(along) for part in tiles]
+    lengths = np.array([axis.length for axis in axes], np.int64)
+    # There may be gaps between the tiles: each cell begins where its own tile lies in the array.
+    shift = array.origins[numbers, along] - (np.cumsum(lengths) - lengths)
+    axis = tile.axis_of(along)
+    cells: Indices = np.arange(axis.count)
+    begin = axis.begin(cells) + np.repeat(shift, [part.count for part in axes])
+    cut = cut_cells(cells, begin, axis.show(cells), stride)
+    return tile, cut.take(np.flatnonzero(cut.extent > 0))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -123,7 +214,7 @@ class ListedTiles:
         return found, bytes(inline)
 
 
-def list_unlike_tiles(
+def list_tiles(
     array: VirtualArray, selection: Selection, numbers: Sequence[int]
 ) -> tuple[list[ListedTiles], list[int]]:
     """Return the touched cells of tiles that can be listed, and the numbers of the other tiles.
@@ -190,7 +281,7 @@ def _list_cells(tiles: Sequence[Tile], axes: Sequence[_TiledAxis], grids: npt.ND
     found = [axis.cut(tile, cell) for axis, cell in zip(axes, cells, strict=True)]
     # A wide step passes over cells.
     keep = np.flatnonzero(np.logical_and.reduce([cut.extent > 0 for cut, _ in found]))
-    cuts = tuple(AxisCut(*(column[keep] for column in cut)) for cut, _ in found)
+    cuts = tuple(cut.take(keep) for cut, _ in found)
     touched = np.unique(tile[keep])
     tiles = [tiles[number] for number in touched.tolist()]
     starts = np.append(np.searchsorted(tile[keep], touched), len(tile[keep]))
@@ -212,10 +303,7 @@ def _list_cells(tiles: Sequence[Tile], axes: Sequence[_TiledAxis], grids: npt.ND
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _TiledAxis:
-    """One regular axis of many tiles, and what a slice of the array's dimension takes of it.
-
-    As `Axis.cut` of each tile, in columns.
-    """
+    """One regular axis of many tiles, and what a slice of the array's dimension takes of it, in columns."""
 
     stride: Stride
     origin: Indices
@@ -224,20 +312,13 @@ class _TiledAxis:
     size: Indices
     padded: Indices
 
-    @property
-    def ascending(self) -> tuple[int, int]:
-        """The lowest position of the slice, and its step upwards."""
-        start, step, count = self.stride
-        return (start, step) if step > 0 else (start + (count - 1) * step, -step)
-
     def bounds(self) -> tuple[Indices, Indices]:
         """Return the first and the last cell that is touched of each tile; the last is less if none is."""
-        (low, pace), count = self.ascending, self.stride.length
-        high = low + (count - 1) * pace
-        first = low + -(-np.maximum(self.origin - low, 0) // pace) * pace
-        last = low + (np.minimum(high, self.origin + self.length - 1) - low) // pace * pace
-        begin, end = (first - self.origin) // self.size, (last - self.origin) // self.size
-        return begin, np.where(first <= last, end, begin - 1)
+        step, count = steps_within(self.origin, self.length, self.stride)
+        low, pace, _ = self.stride.ascending
+        first = (low + step * pace - self.origin) // self.size
+        last = (low + (step + count - 1) * pace - self.origin) // self.size
+        return first, np.where(count > 0, last, first - 1)
 
     def count_cells(self) -> Indices:
         """Return the number of touched cells of each tile."""
@@ -251,16 +332,9 @@ class _TiledAxis:
 
     def cut(self, tile: Indices, cell: Indices) -> tuple[AxisCut, Indices]:
         """Return what is taken of cells of tiles, and the number of elements of their chunks."""
-        (low, pace), count = self.ascending, self.stride.length
         size = self.size[tile]
         inside = cell * size
-        begin, extent = inside + self.origin[tile], np.minimum(self.length[tile] - inside, size)
+        extent = np.minimum(self.length[tile] - inside, size)
         stored = np.where(self.padded[tile], size, extent)
-        first = np.maximum(-(-(begin - low) // pace), 0)
-        taken = np.minimum(-(-(begin + extent - low) // pace), count) - first
-        skip = low + first * pace - begin
-        if self.stride.step > 0:
-            return AxisCut(cell, taken, skip, np.full_like(cell, pace), first), stored
-        return AxisCut(
-            cell, taken, skip + pace * (taken - 1), np.full_like(cell, -pace), count - (first + taken)
-        ), stored
+        shown = CellColumns(extent, np.zeros_like(cell), np.ones_like(cell), stored)
+        return cut_cells(cell, inside + self.origin[tile], shown, self.stride), stored

@@ -1,4 +1,4 @@
-"""Is what is wanted of many tiles of a few kinds the same, looked at by kind or one by one?"""
+"""Tiles of a few kinds, planned by kind: the values are those of tiles planned one by one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A box of a few compressed chunks is read without a plan: the values are those of h5py."""
+"""A box of a few compressed chunks is planned in plain numbers: the values are those of h5py."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 import insitu
 from insitu.errors import InsituError
 from insitu.model import Selection
-from insitu.reading import ReadStatistics, SourcePool, read, small_boxes
-from insitu.reading.small_boxes import read_small_box
+from insitu.reading import ReadStatistics, read, thread_pools
+from insitu.reading.plan import plan_few
 
 SHAPE = (10, 21, 17)
 
@@ -36,7 +36,7 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def _refuse(*_: Any, **__: Any) -> None:
-    raise AssertionError("this box needs no plan")
+    raise AssertionError("this box needs no plan in columns")
 
 
 @given(data=st.data())
@@ -54,7 +54,7 @@ def test_values_are_those_of_h5py(file: Path, data: st.DataObject) -> None:
         assert found.shape == expected[name][tuple(key)].shape
 
 
-def test_a_box_of_few_chunks_needs_no_plan(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_box_of_few_chunks_needs_no_plan_in_columns(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(read, "plan_read", _refuse)
     group, tally = insitu.scan(file), ReadStatistics()
     found = insitu.read(group, "zlib", np.s_[3:6, 20, 4:11], tally=tally)
@@ -76,16 +76,15 @@ def test_a_box_of_few_chunks_needs_no_plan(file: Path, monkeypatch: pytest.Monke
         ("sparse", np.s_[3:5, 0, 0]),  # a chunk was never written
     ],
 )
-def test_the_rest_is_left_to_the_plan(file: Path, name: str, key: Any) -> None:
+def test_the_rest_is_planned_in_columns(file: Path, name: str, key: Any) -> None:
     array = insitu.scan(file).arrays[name]
     chosen = Selection.of(key, array.shape)
-    with SourcePool() as opened:
-        assert not read_small_box(array, chosen, np.empty(chosen.result_shape, "f4"), opened, ReadStatistics())
+    assert plan_few(array, chosen, np.empty(chosen.result_shape, "f4")) is None
 
 
 def test_large_chunks_are_shared_among_threads(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(read, "plan_read", _refuse)
-    monkeypatch.setattr(small_boxes, "count_cores", lambda: 3)
+    monkeypatch.setattr(thread_pools, "count_cores", lambda: 3)
     group = insitu.scan(file)
     with h5py.File(file) as expected:
         for _ in range(5):

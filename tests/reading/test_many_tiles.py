@@ -109,7 +109,7 @@ def test_values_are_the_same(lengths: list[int], scales: list[int], key: Any) ->
     np.testing.assert_array_equal(read_array(array, key, opened(disk)), wanted)
 
 
-def test_unlike_tiles_are_one_selection(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tiles_with_different_cuts_are_one_selection(monkeypatch: pytest.MonkeyPatch) -> None:
     array, _, _ = mosaic([5] * 30, [1] * 30)
     for key in (np.s_[:, :], np.s_[:, 4], np.s_[::-2, 3:9]):
         plan = plan_read(array, Selection.of(key, array.shape))
@@ -125,7 +125,7 @@ def test_unlike_tiles_are_one_selection(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_tiles_of_many_cells_are_planned_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("insitu.reading.unlike_tiles.MAX_CELLS", 10)
+    monkeypatch.setattr("insitu.reading.many_tiles.MAX_CELLS", 10)
     array, values, disk = mosaic([5] * 30, [1, 2, 3] * 10)
     plan = plan_read(array, Selection.of(..., array.shape))
     assert 1 < len(plan.tiles) < 30
@@ -162,7 +162,7 @@ def test_memory_of_the_plan_is_estimated(monkeypatch: pytest.MonkeyPatch) -> Non
     import tracemalloc
 
     monkeypatch.setattr(
-        "insitu.reading.select_cells.group_similar_tiles", lambda array, selection, numbers, much: ([], numbers)
+        "insitu.reading.select_cells.group_tiles", lambda array, selection, numbers, much: ([], numbers)
     )
     array, _, _ = mosaic([7] * 400, [1] * 400)
     selection = Selection.of(..., array.shape)
